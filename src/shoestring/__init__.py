@@ -1,0 +1,55 @@
+"""Shoestring: the best model you can afford. Hyperparameter tuning under a hard budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = [
+    "Best",
+    "Budget",
+    "Choice",
+    "Constant",
+    "Context",
+    "Float",
+    "Int",
+    "Prices",
+    "Report",
+    "ShoestringError",
+    "Space",
+    "Study",
+    "tune",
+]
+
+if TYPE_CHECKING:
+    from shoestring.core.money import Budget, Prices
+    from shoestring.core.parameters import Choice, Constant, Float, Int
+    from shoestring.core.space import Space
+    from shoestring.errors import ShoestringError
+    from shoestring.runners.training import Context, Report
+    from shoestring.study import Best, Study, tune
+
+_WHERE = {
+    "core.money": ("Budget", "Prices"),
+    "core.parameters": ("Choice", "Constant", "Float", "Int"),
+    "core.space": ("Space",),
+    "errors": ("ShoestringError",),
+    "runners.training": ("Context", "Report"),
+    "study": ("Best", "Study", "tune"),
+}
+_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Names are loaded when first used, so that importing the package costs little more than importing nothing."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'shoestring' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"shoestring.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

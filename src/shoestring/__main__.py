@@ -1,0 +1,5 @@
+"""`python -m shoestring` is the command line."""
+
+from shoestring.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Values and rules of the game: space, money, decision, ledger. Pure: numpy only; no clock, no disk, no logging."""

@@ -1,0 +1,258 @@
+"""The books: the one view that every study needs. Trials, open orders, and what was spent on what.
+
+    spent       charged so far, in the budget's unit
+    reserved    what the open orders may still cost
+    held        per trial: the step that still exists somewhere and can be gone on from
+    repeated    seconds of steps that had to be run again because their state was lost
+
+Rules of charging. In epochs: one for every step not seen before and one for every step that failed or was cut off at the
+wall; validation passes that were ordered, at their listed price; one for a resume check. In seconds and dollars:
+everything that took time, the policy's thinking and steps run again included. Epoch counts are kept as whole numbers and
+priced in one multiplication, so that "never over budget" holds to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoestring.core.entries import Amended, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.money import Budget
+from shoestring.core.space import Config
+from shoestring.core.strict_json import dumps
+from shoestring.errors import DecisionError
+
+
+@dataclass(slots=True)
+class Trial:
+    """One config being trained. Read it, never write it: it belongs to the ledger."""
+
+    number: int
+    config: Config
+    limit: int  # no step beyond this one exists: max_steps, or where the training code came to its own end
+    steps: int = 0  # how far it has ever been seen
+    held: int = 0
+    saved: int = 0
+    ordered: int = 0  # the furthest step any order asked for
+    values: list[float | None] = field(default_factory=list)  # by step, as reported; None: not validated, or no number
+    losses: list[float | None] = field(default_factory=list)  # by step, smaller is better; inf: diverged
+    step_costs: list[float] = field(default_factory=list)  # seconds of training and validation of each finished step
+    best_loss: float = math.inf
+    best_step: int = 0
+    diverged: bool = False  # at its last step
+    failures: int = 0
+    failure: str = ""  # text of the last one
+    open_order: int | None = None
+
+    @property
+    def last_loss(self) -> float:
+        """The newest known loss; infinite for a trial that diverged, failed since, or was never validated."""
+        if self.diverged or self.failure:
+            return math.inf
+        return next((loss for loss in reversed(self.losses) if loss is not None), math.inf)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether buying more of it is pointless: it diverged, failed, or is at its end."""
+        return self.diverged or bool(self.failure) or self.steps >= self.limit
+
+
+@dataclass(slots=True)
+class OpenOrder:
+    order: Order
+    steps_due: int  # epochs still reserved
+    validations_due: int
+    charged_s: float = 0.0
+    checked: bool = False
+    since: float = 0.0  # the runner's clock at its last receipt
+
+
+@dataclass(slots=True)
+class State:
+    sign: float
+    budget: Budget
+    workers: int
+    policy: str
+    settings: Any
+    max_steps: int
+    trials: list[Trial] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+    open_orders: dict[int, OpenOrder] = field(default_factory=dict)
+    queue: list[Config] = field(default_factory=list)  # configs the user wants tried first
+    used: set[str] = field(default_factory=set)  # keys of all configs tried
+    steps: int = 0  # epochs charged
+    validations: int = 0
+    steps_due: int = 0  # epochs reserved by open orders
+    validations_due: int = 0
+    seconds: float = 0.0  # charged, all kinds together
+    by_kind: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("setup", "train", "validate", "repeated", "check", "thinking", "lost"), 0.0
+        )
+    )
+    receipts: int = 0
+    ok_receipts: int = 0
+    step_costs: list[float] = field(default_factory=list)  # seconds of all finished steps, sorted
+    best_trial: int | None = None
+    best_loss: float = math.inf
+    memo_from: int = 0  # orders before this number were another policy's: their memo means nothing to this one
+    clock: float = 0.0  # the runner's clock at the newest entry
+    check_ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    def start(self, opened: Opened) -> State:
+        return State(
+            sign=1.0 if opened.direction == "min" else -1.0,
+            budget=opened.budget,
+            workers=opened.workers,
+            policy=opened.policy,
+            settings=opened.settings,
+            max_steps=opened.max_steps,
+        )
+
+    def absorb(self, books: State, entry: Entry) -> State:
+        if isinstance(entry, Receipt):
+            _receipt(books, entry)
+        elif isinstance(entry, Order):
+            _order(books, entry)
+        elif isinstance(entry, Lost):
+            books.trials[entry.trial].held = entry.held
+            _charge(books, "lost", entry.seconds)
+        elif isinstance(entry, Amended):
+            _amended(books, entry)
+        elif isinstance(entry, Note):
+            _note(books, entry)
+        return books
+
+
+def _order(books: State, order: Order) -> None:
+    if order.trial == len(books.trials):
+        key = dumps(order.config)
+        books.trials.append(Trial(order.trial, order.config, limit=books.max_steps))
+        books.used.add(key)
+        if books.queue:
+            books.queue = [config for config in books.queue if dumps(config) != key]
+    trial = books.trials[order.trial]
+    trial.config = order.config
+    steps = order.until - trial.steps + order.check
+    books.check_ordered |= order.check
+    validations = order.until - trial.steps if order.validate == "each" else int(order.validate == "last")
+    books.open_orders[order.number] = OpenOrder(order, steps, validations, since=order.at)
+    books.orders.append(order)
+    books.steps_due += steps
+    books.validations_due += validations
+    trial.open_order = order.number
+    trial.ordered = max(trial.ordered, order.until)
+    books.clock = max(books.clock, order.at)
+    _charge(books, "thinking", order.thinking_s)
+
+
+def _receipt(books: State, receipt: Receipt) -> None:
+    opened = books.open_orders.get(receipt.order)
+    trial = books.trials[receipt.trial] if receipt.trial < len(books.trials) else None
+    if opened is None or trial is None or opened.order.trial != receipt.trial:
+        raise DecisionError(f"a receipt for order {receipt.order} of trial {receipt.trial}, which is not open")
+    if receipt.step != trial.held + 1 or receipt.step > opened.order.until:
+        raise DecisionError(
+            f"a receipt for step {receipt.step} of trial {receipt.trial}, which holds step {trial.held} "
+            f"and was ordered until {opened.order.until}: steps come one by one"
+        )
+    finished = receipt.status in ("ok", "diverged")
+    repeated = receipt.step <= trial.steps
+    if not (finished and repeated):
+        books.steps += 1
+        books.steps_due -= 1
+        opened.steps_due -= 1
+    if finished and not repeated and opened.order.validates(receipt.step):
+        books.validations += 1
+        books.validations_due -= 1
+        opened.validations_due -= 1
+    opened.charged_s += receipt.cost.total
+    opened.since = receipt.at
+    books.receipts += 1
+    books.clock = max(books.clock, receipt.at)
+    if repeated:
+        _charge(books, "repeated", receipt.cost.total)
+    else:
+        _charge(books, "setup", receipt.cost.setup)
+        _charge(books, "train", receipt.cost.train)
+        _charge(books, "validate", receipt.cost.validate)
+    trial.saved = receipt.saved
+    if not finished:
+        trial.held = receipt.saved  # what was alive is gone; a checkpoint may be left
+        if receipt.status == "failed":
+            trial.failures += 1
+            trial.failure = receipt.text or "failed"
+        _close(books, receipt.order)
+        return
+    trial.held = receipt.step
+    trial.failure = ""
+    trial.diverged = receipt.status == "diverged"
+    if not repeated:
+        _new_step(books, trial, receipt)
+    if receipt.status == "diverged" or receipt.step == opened.order.until:
+        _close(books, receipt.order)
+
+
+def _new_step(books: State, trial: Trial, receipt: Receipt) -> None:
+    trial.steps = receipt.step
+    trial.values.append(receipt.value)
+    seconds = receipt.cost.train + receipt.cost.validate
+    trial.step_costs.append(seconds)
+    insort(books.step_costs, seconds)
+    if trial.diverged:
+        trial.losses.append(math.inf)
+        return
+    books.ok_receipts += 1
+    loss = None if receipt.value is None else books.sign * receipt.value
+    trial.losses.append(loss)
+    if loss is not None and loss < trial.best_loss:
+        trial.best_loss, trial.best_step = loss, receipt.step
+        if loss < books.best_loss:
+            books.best_loss, books.best_trial = loss, trial.number
+
+
+def _amended(books: State, entry: Amended) -> None:
+    books.budget = entry.budget or books.budget
+    books.workers = entry.workers or books.workers
+    if entry.policy is not None:
+        books.policy, books.settings = entry.policy, entry.settings or {}
+        books.memo_from = len(books.orders)
+
+
+def _note(books: State, note: Note) -> None:
+    facts = note.facts
+    if note.topic == "enqueue":
+        books.queue = [*books.queue, facts["config"]]
+    elif note.topic == "released" and facts["order"] in books.open_orders:
+        _close(books, facts["order"])
+    elif note.topic == "ended":
+        books.trials[facts["trial"]].limit = facts["step"]
+        if facts["order"] in books.open_orders:
+            _close(books, facts["order"])
+    elif note.topic == "check":
+        opened = books.open_orders.get(facts["order"])
+        if opened is None or not opened.order.check or opened.checked:
+            raise DecisionError(f"a resume check that order {facts['order']} did not pay for")
+        opened.checked = True
+        books.steps += 1
+        books.steps_due -= 1
+        opened.steps_due -= 1
+        opened.charged_s += facts["seconds"]
+        _charge(books, "check", facts["seconds"])
+
+
+def _close(books: State, number: int) -> None:
+    closed = books.open_orders.pop(number)
+    books.steps_due -= closed.steps_due
+    books.validations_due -= closed.validations_due
+    books.trials[closed.order.trial].open_order = None
+
+
+def _charge(books: State, kind: str, seconds: float) -> None:
+    books.seconds += seconds
+    books.by_kind[kind] += seconds

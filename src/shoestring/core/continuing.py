@@ -1,0 +1,67 @@
+"""The same command again continues: what may change in a study, and what makes it another study.
+
+Budget, policy and number of workers may change; that is recorded as an amendment. Another space, direction or length of
+training would make past values incomparable with new ones and is refused.
+"""
+
+from __future__ import annotations
+
+from shoestring.core.entries import Amended, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.strict_json import dumps
+from shoestring.errors import StudyError
+
+
+def amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
+    """What `wanted` changes about the study `name`, None if nothing; an error if it is not the same study."""
+    was = ledger.opened
+    again = "start another study with --study NAME"
+    if wanted.space != was.space:
+        raise StudyError(f"the study {name!r} has another space: {_difference(was, wanted)}; {again}")
+    if wanted.direction != was.direction:
+        raise StudyError(f"the study {name!r} has the direction {was.direction!r}, not {wanted.direction!r}; {again}")
+    if wanted.max_steps != was.max_steps:
+        raise StudyError(f"the study {name!r} trains up to {was.max_steps} steps, not {wanted.max_steps}; {again}")
+    if wanted.prices != was.prices:
+        raise StudyError(
+            f"the study {name!r} charges {was.prices.validate_epochs:g} epochs for a validation pass; {again}"
+        )
+    if seed_given and wanted.seed != was.seed:
+        raise StudyError(
+            f"the study {name!r} has the seed {was.seed}, not {wanted.seed}: leave the seed out, or {again}"
+        )
+    return changes(ledger, name, wanted)
+
+
+def changes(ledger: Ledger, name: str, wanted: Opened) -> Amended | None:
+    budget, books = wanted.budget, ledger.books
+    if budget != books.budget:
+        if budget.unit != books.budget.unit:
+            raise StudyError(
+                f"the study {name!r} has a budget in {books.budget.unit}, not in {budget.unit}: keep the unit"
+            )
+        if budget.total < ledger.spent:
+            raise StudyError(
+                f"the budget {budget} is below the {books.budget.show(ledger.spent)} that the study {name!r} has spent: "
+                "it can be lowered to that, not further"
+            )
+    new_policy = wanted.policy != books.policy or dumps(wanted.settings) != dumps(books.settings)
+    if budget == books.budget and not new_policy and wanted.workers == books.workers:
+        return None
+    return Amended(
+        budget=budget if budget != books.budget else None,
+        policy=wanted.policy if new_policy else None,
+        settings=wanted.settings if new_policy else None,
+        workers=wanted.workers if wanted.workers != books.workers else None,
+    )
+
+
+def _difference(was: Opened, wanted: Opened) -> str:
+    old, new = was.space.parameters, wanted.space.parameters
+    for parameter in old:
+        if parameter not in new:
+            return f"{parameter} is missing"
+        if dumps(old[parameter].describe()) != dumps(new[parameter].describe()):
+            return f"{parameter} was {old[parameter].describe()}, not {new[parameter].describe()}"
+    extra = [parameter for parameter in new if parameter not in old]
+    return f"{extra[0]} is new" if extra else "its conditions or rows differ"

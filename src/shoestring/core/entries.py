@@ -1,0 +1,220 @@
+"""The entries of a ledger, and their bodies as stored: small typed records, no blobs.
+
+    opened    what the study is: space, direction, longest training, budget, prices, policy, seed, format version
+    order     what a policy asked to buy, priced and numbered
+    receipt   one finished step (or the step that failed), with its cost
+    lost      a trial's surviving state went back to an earlier step
+    amended   budget, policy or number of workers changed
+    note      everything else that must be remembered: `topic` says what
+
+Values are kept as the training code reported them; whether small or large is better is the study's direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+from shoestring.core.decision import NO_MEMO, NO_WHY, Memo, Validate, Why
+from shoestring.core.money import Budget, Prices
+from shoestring.core.space import Config, Space
+from shoestring.errors import StudyError
+
+FORMAT = 1
+Direction = Literal["min", "max"]
+Status = Literal["ok", "diverged", "failed", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    space: Space
+    budget: Budget
+    policy: str
+    settings: Mapping[str, Any]
+    seed: int
+    direction: Direction = "min"
+    max_steps: int = 1
+    prices: Prices = field(default_factory=Prices)
+    workers: int = 1
+    target: Mapping[str, Any] = field(default_factory=dict)  # what is trained, and a fingerprint of its code
+    format: int = FORMAT
+    kind: ClassVar[str] = "opened"
+
+    def body(self) -> dict[str, Any]:
+        shown = {f.name: getattr(self, f.name) for f in fields(self)}
+        return shown | {"space": self.space.to_dict(), "budget": str(self.budget), "prices": self.prices.to_dict()}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Opened:
+        told = dict(body)
+        return cls(
+            **told
+            | {
+                "space": Space.from_dict(told["space"]),
+                "budget": Budget(told["budget"]),
+                "prices": Prices(**told["prices"]),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Seconds of one receipt by what they were spent on."""
+
+    setup: float = 0.0  # start of the trial, loading and saving checkpoints
+    train: float = 0.0
+    validate: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.setup + self.train + self.validate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    number: int
+    trial: int
+    config: Config
+    until: int
+    validate: Validate = "each"
+    expected_cost: float | None = None
+    reserve: float = 0.0
+    why: Why = field(default_factory=lambda: NO_WHY)
+    memo: Memo = field(default_factory=lambda: NO_MEMO)
+    check: bool = False  # on the way, try out whether a saved trial goes on as if it had never been frozen
+    thinking_s: float = 0.0  # the policy's own time, charged to time and money
+    at: float = 0.0  # the runner's clock
+    kind: ClassVar[str] = "order"
+
+    def validates(self, step: int) -> bool:
+        """Whether this order pays for a validation pass after `step`."""
+        return self.validate == "each" or (self.validate == "last" and step == self.until)
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "trial": self.trial,
+            "config": dict(self.config),
+            "until": self.until,
+            "validate": self.validate,
+            "expected_cost": self.expected_cost,
+            "reserve": self.reserve,
+            "why": dict(self.why),
+            "memo": {name: list(numbers) for name, numbers in self.memo.items()},
+            "check": self.check,
+            "thinking_s": self.thinking_s,
+            "at": self.at,
+        }
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Order:
+        return cls(**body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """One finished step. `failed` and `interrupted` name the step that was under way and close the order."""
+
+    order: int
+    trial: int
+    step: int
+    value: float | None = None
+    cost: Cost = field(default_factory=Cost)
+    status: Status = "ok"
+    text: str = ""  # of a failure
+    saved: int = 0  # newest step of this trial on durable storage
+    at: float = 0.0
+    kind: ClassVar[str] = "receipt"
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "order": self.order,
+            "trial": self.trial,
+            "step": self.step,
+            "value": self.value,
+            "cost": [self.cost.setup, self.cost.train, self.cost.validate],
+            "status": self.status,
+            "text": self.text,
+            "saved": self.saved,
+            "at": self.at,
+        }
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Receipt:
+        setup, train, validate = body["cost"]
+        return cls(**{**body, "cost": Cost(setup=setup, train=train, validate=validate)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A trial can go on only from `held`; `seconds` of a step that a crash cut off are charged to time and money."""
+
+    trial: int
+    held: int
+    seconds: float = 0.0
+    why: str = ""
+    kind: ClassVar[str] = "lost"
+
+    def body(self) -> dict[str, Any]:
+        return {"trial": self.trial, "held": self.held, "seconds": self.seconds, "why": self.why}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Lost:
+        return cls(**body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amended:
+    """What changed; None means unchanged."""
+
+    budget: Budget | None = None
+    policy: str | None = None
+    settings: Mapping[str, Any] | None = None
+    workers: int | None = None
+    kind: ClassVar[str] = "amended"
+
+    def body(self) -> dict[str, Any]:
+        told: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        told["budget"] = None if self.budget is None else str(self.budget)
+        return {name: value for name, value in told.items() if value is not None}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Amended:
+        told = dict(body)
+        if "budget" in told:
+            told["budget"] = Budget(told["budget"])
+        return cls(**told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Topics with a meaning for the ledger:
+
+    enqueue   {"config"}: a config that the user wants tried before the policy's own
+    ended     {"order", "trial", "step"}: the training code came to its own end; the order is closed
+    released  {"order"}: an order that nobody reported on is given up; it is closed, nothing is charged
+    check     {"order", "trial", "step", "seconds", …}: resuming was tried out; charged as one step or its seconds
+    """
+
+    topic: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    kind: ClassVar[str] = "note"
+
+    def body(self) -> dict[str, Any]:
+        return {"topic": self.topic, **self.facts}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Note:
+        return cls(topic=body["topic"], facts={name: value for name, value in body.items() if name != "topic"})
+
+
+Entry = Opened | Order | Receipt | Lost | Amended | Note
+_KINDS = {kind.kind: kind for kind in (Opened, Order, Receipt, Lost, Amended, Note)}
+
+
+def from_stored(kind: str, body: Mapping[str, Any]) -> Entry:
+    """An entry from its kind and its body in the present format; `core/formats.py` brings older bodies up to it."""
+    if kind not in _KINDS:
+        raise StudyError(f"the ledger holds an entry of the unknown kind {kind!r}: it needs a newer shoestring")
+    return _KINDS[kind].from_body(body)

@@ -1,0 +1,187 @@
+"""The ledger: the whole past of a study, append-only, and everything that follows from it.
+
+`append` returns the successor and hands it the views carried so far, so one more entry costs its increment. A ledger
+itself never changes: asked again after its successor was made, it folds its views afresh. `fork(n)` is the ledger as it
+was after its first n entries (for replay and what-if); it shares entries, never views.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from shoestring.core.books import Books, OpenOrder, State, Trial
+from shoestring.core.decision import Memo, Train
+from shoestring.core.entries import Entry, Opened, Order
+from shoestring.core.money import Budget
+from shoestring.core.pricing import price
+from shoestring.core.space import Config, Space
+from shoestring.core.streams import stream
+from shoestring.core.views import LossesAt, View
+from shoestring.errors import StudyError
+
+S = TypeVar("S")
+_BOOKS = Books()
+
+
+class Ledger:
+    __slots__ = ("_count", "_entries", "_views", "opened")
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = list(entries)
+        self._count = len(self._entries)
+        self._views: dict[Any, tuple[Any, int]] = {}
+        first = self._entries[0] if self._entries else None
+        if not isinstance(first, Opened):
+            raise StudyError("a ledger begins with an `opened` entry")
+        self.opened = first
+
+    # entries ---------------------------------------------------------------------------------------------------------
+
+    def append(self, entry: Entry) -> Ledger:
+        successor = object.__new__(Ledger)
+        successor.opened = self.opened
+        # The list is shared along one line of descent; a second successor of the same ledger gets a copy of its own.
+        entries = self._entries if len(self._entries) == self._count else self._entries[: self._count]
+        entries.append(entry)
+        successor._entries, successor._count = entries, self._count + 1
+        successor._views, self._views = self._views, {}
+        try:
+            successor.view(_BOOKS)  # an entry that breaks a rule is refused here, before anything is stored
+        except Exception:
+            entries.pop()
+            raise
+        return successor
+
+    def fork(self, count: int) -> Ledger:
+        return Ledger(self._entries[: min(count, self._count)])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def entries(self, start: int = 0) -> list[Entry]:
+        return self._entries[start : self._count]
+
+    def view(self, view: View[S]) -> S:
+        found = self._views.get(view)
+        state, done = found if found is not None else (view.start(self.opened), 1)
+        if done < self._count:
+            absorb = view.absorb
+            for i in range(done, self._count):
+                state = absorb(state, self._entries[i])
+            self._views[view] = (state, self._count)
+        elif found is None:
+            self._views[view] = (state, done)
+        return state
+
+    # what the study is -----------------------------------------------------------------------------------------------
+
+    @property
+    def books(self) -> State:
+        return self.view(_BOOKS)
+
+    @property
+    def space(self) -> Space:
+        return self.opened.space
+
+    @property
+    def max_steps(self) -> int:
+        return self.opened.max_steps
+
+    @property
+    def budget(self) -> Budget:
+        return self.books.budget
+
+    @property
+    def workers(self) -> int:
+        return self.books.workers
+
+    # what happened ---------------------------------------------------------------------------------------------------
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        return self.books.trials
+
+    @property
+    def orders(self) -> Sequence[Order]:
+        return self.books.orders
+
+    @property
+    def open_orders(self) -> dict[int, OpenOrder]:
+        return self.books.open_orders
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial with the best value so far (the earliest of equals); its step is `best_step`."""
+        books = self.books
+        return None if books.best_trial is None else books.trials[books.best_trial]
+
+    @property
+    def memo(self) -> Memo:
+        """What this policy's last order left for the next decision."""
+        books = self.books
+        return books.orders[-1].memo if len(books.orders) > books.memo_from else {}
+
+    def losses_at(self, step: int) -> list[tuple[float, int]]:
+        """(loss, trial) of all trials validated at exactly `step`, best first."""
+        return self.view(LossesAt(step))[1]
+
+    # money -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> float:
+        books = self.books
+        return books.budget.spent(books.steps, books.validations, books.seconds, self.opened.prices, books.workers)
+
+    @property
+    def reserved(self) -> float:
+        """What open orders may still cost."""
+        books = self.books
+        if books.budget.unit == "epochs":
+            return books.steps_due + books.validations_due * self.opened.prices.validate_epochs
+        rate = books.budget.per_second(books.workers)
+        return sum(max(0.0, o.order.reserve - o.charged_s * rate) for o in books.open_orders.values())
+
+    @property
+    def left(self) -> float:
+        """What a further order may cost: neither spent nor reserved."""
+        return max(0.0, self.budget.total - self.spent - self.reserved)
+
+    def accept(
+        self, decision: Train, *, at: float = 0.0, thinking_s: float = 0.0, can_check: bool = False
+    ) -> Order | None:
+        """The order that this decision becomes: checked, priced, shortened to what can be paid. None: nothing fits.
+
+        `can_check`: the training code can save, so that an order may try resuming out.
+        """
+        return price(self, decision, at=at, thinking_s=thinking_s, can_check=can_check)
+
+    def step_price(self, trial: int | None = None) -> float:
+        """Mean price of one more step in the budget's unit: the trial's own if it has steps, else all trials', else nan."""
+        books = self.books
+        if books.budget.unit == "epochs":
+            return 1.0 + self.opened.prices.validate_epochs
+        costs: Sequence[float] = books.step_costs
+        if trial is not None and trial < len(books.trials) and books.trials[trial].step_costs:
+            costs = books.trials[trial].step_costs
+        return math.fsum(costs) / len(costs) * books.budget.per_second(books.workers) if costs else math.nan
+
+    # randomness ------------------------------------------------------------------------------------------------------
+
+    def rng(self, name: str, *numbers: int) -> np.random.Generator:
+        """The stream of that name: for what is drawn once in a study."""
+        return stream(self.opened.seed, name, *numbers)
+
+    def decision_rng(self) -> np.random.Generator:
+        """The stream of the next decision."""
+        return stream(self.opened.seed, "decide", len(self.orders))
+
+    # configs ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def queue(self) -> Sequence[Config]:
+        """Configs that the user wants tried before the policy's own."""
+        return self.books.queue

@@ -1,0 +1,284 @@
+"""The kinds of hyperparameters: their rules, and their place on the unit interval.
+
+The unit interval is a way to look at a value, never the truth: integers and choices come back exactly, floats to about
+1e-12 of their range (of their own size on a log scale) and never outside it. Discrete values own equal bins and sit in
+the middle of theirs, so that a uniform draw gives each the same chance (on a log scale: its share of the log range).
+
+    float   u = (v - low) / (high - low)                 log: the same with logarithms
+    int     u = (v - low + 1/2) / n                      log: between log(low - 1/2) and log(high + 1/2)
+    choice  u = (index + 1/2) / n
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from shoestring.errors import SpaceError
+
+Scalar = str | int | float | bool | None
+When = Mapping[str, Any]
+
+_MOST_INTEGERS = 2**50  # above, neighbours are no longer told apart by a float in [0, 1]
+_MOST_LOG_INTEGER = 2**40  # the same on a log scale
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality that tells True from 1 and 1 from 1.0, as options of a choice must."""
+    return type(a) is type(b) and bool(a == b)
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    low: float
+    high: float
+    log: bool = False
+    when: When = field(default_factory=dict)
+    kind: ClassVar[str] = "float"
+
+    def rule(self) -> str | None:
+        """What is wrong with this definition, if anything."""
+        if not all(_is_number(bound) and math.isfinite(bound) for bound in (self.low, self.high)):
+            return f"float bounds must be finite numbers, not {self.low!r} and {self.high!r}"
+        if self.low >= self.high:
+            return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
+        if self.log and self.low <= 0:
+            return f"a log scale needs low > 0, not {self.low!r}; raise it or drop log"
+        if not math.isfinite(float(self.high) - float(self.low)):
+            return f"the range {self.low!r} to {self.high!r} overflows; narrow it"
+        return None
+
+    def accept(self, value: Any) -> float:
+        if not _is_number(value) or not self.low <= value <= self.high:
+            raise ValueError(f"must be a number from {self.low!r} to {self.high!r}")
+        return float(value)
+
+    def to_unit(self, value: float) -> float:
+        low, high, value = float(self.low), float(self.high), float(value)
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return (value - low) / (high - low) if high > low else 0.5
+
+    def from_unit(self, u: float) -> float:
+        low, high = float(self.low), float(self.high)
+        if self.log:
+            value = math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
+        else:
+            value = low + u * (high - low)
+        return min(max(value, low), high)
+
+    def levels(self, points: int) -> list[float]:
+        """`points` values spread over the range, both ends included."""
+        return [self.from_unit(i / (points - 1)) for i in range(points)] if points > 1 else [self.from_unit(0.5)]
+
+    @property
+    def size(self) -> float:
+        return math.inf
+
+    def describe(self) -> dict[str, Any]:
+        return {"float": [float(self.low), float(self.high)], **({"log": True} if self.log else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Int:
+    low: int
+    high: int
+    log: bool = False
+    when: When = field(default_factory=dict)
+    kind: ClassVar[str] = "int"
+
+    def rule(self) -> str | None:
+        if not all(_is_integer(bound) for bound in (self.low, self.high)):
+            return f"int bounds must be whole numbers, not {self.low!r} and {self.high!r}"
+        if self.low >= self.high:
+            return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
+        if self.log and self.low < 1:
+            return f"a log scale needs low >= 1, not {self.low!r}; raise it or drop log"
+        if self.high - self.low >= _MOST_INTEGERS or max(abs(self.low), abs(self.high)) > 2**53:
+            return f"{self.low!r} to {self.high!r} holds more than 2**50 whole numbers; use float"
+        if self.log and self.high > _MOST_LOG_INTEGER:
+            return f"an integer log scale ends at 2**40, below {self.high!r}; use float"
+        return None
+
+    def accept(self, value: Any) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not _is_integer(value) or not self.low <= value <= self.high:
+            raise ValueError(f"must be a whole number from {self.low!r} to {self.high!r}")
+        return int(value)
+
+    def to_unit(self, value: int) -> float:
+        if self.log:
+            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+            return (math.log(value) - low) / (high - low)
+        return (value - self.low + 0.5) / (self.high - self.low + 1)
+
+    def from_unit(self, u: float) -> int:
+        if self.log:
+            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+            value = math.floor(math.exp(low + u * (high - low)) + 0.5)
+        else:
+            value = self.low + math.floor(u * (self.high - self.low + 1))
+        return min(max(value, self.low), self.high)
+
+    def levels(self, points: int) -> list[int]:
+        if self.high - self.low < points:
+            return list(range(self.low, self.high + 1))
+        ends = [self.from_unit(i / (points - 1)) for i in range(points)] if points > 1 else [self.from_unit(0.5)]
+        return sorted(set(ends))
+
+    @property
+    def size(self) -> float:
+        return self.high - self.low + 1
+
+    def describe(self) -> dict[str, Any]:
+        return {"int": [int(self.low), int(self.high)], **({"log": True} if self.log else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    options: Sequence[Any]
+    when: When = field(default_factory=dict)
+    kind: ClassVar[str] = "choice"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", [listed(option) for option in self.options])
+
+    def rule(self) -> str | None:
+        if not self.options:
+            return "a choice needs at least one option"
+        for i, option in enumerate(self.options):
+            if not _is_option(option):
+                return f"option {option!r} must be a string, number, boolean, None or a list of these"
+            if any(same(option, other) for other in self.options[:i]):
+                return f"option {option!r} is listed twice"
+        return None
+
+    def accept(self, value: Any) -> Any:
+        value = listed(value)
+        for option in self.options:
+            if same(option, value):
+                return option
+        raise ValueError(f"must be one of {', '.join(map(repr, self.options))}")
+
+    def to_unit(self, value: Any) -> float:
+        return (self.index(value) + 0.5) / len(self.options)
+
+    def from_unit(self, u: float) -> Any:
+        return self.options[min(int(u * len(self.options)), len(self.options) - 1)]
+
+    def index(self, value: Any) -> int:
+        return next(i for i, option in enumerate(self.options) if same(option, value))
+
+    def levels(self, points: int) -> list[Any]:
+        return list(self.options)
+
+    @property
+    def size(self) -> float:
+        return len(self.options)
+
+    def describe(self) -> dict[str, Any]:
+        return {"choice": list(self.options)}
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: Any
+    when: When = field(default_factory=dict)
+    kind: ClassVar[str] = "constant"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", listed(self.value))
+
+    def rule(self) -> str | None:
+        if not _is_option(self.value):
+            return f"the constant {self.value!r} must be a string, number, boolean, None or a list of these"
+        return None
+
+    def accept(self, value: Any) -> Any:
+        if not same(listed(value), self.value):
+            raise ValueError(f"must be the constant {self.value!r}")
+        return self.value
+
+    def levels(self, points: int) -> list[Any]:
+        return [self.value]
+
+    @property
+    def size(self) -> float:
+        return 1
+
+    def describe(self) -> dict[str, Any]:
+        return {"constant": self.value}
+
+
+Parameter = Float | Int | Choice | Constant
+KINDS: dict[str, type[Float] | type[Int] | type[Choice] | type[Constant]] = {
+    parameter.kind: parameter for parameter in (Float, Int, Choice, Constant)
+}
+
+
+def parse(name: str, spec: Any) -> Parameter:
+    """A parameter from its description, as in `lr = { float = [1e-4, 1.0], log = true }`."""
+    from shoestring.errors import did_you_mean
+
+    if isinstance(spec, Float | Int | Choice | Constant):
+        return spec
+    remedy = 'write {"float": [low, high]}, {"int": [low, high]}, {"choice": [...]} or {"constant": value}'
+    if not isinstance(spec, Mapping):
+        raise SpaceError(f"{name} = {spec!r} is no parameter: {remedy}")
+    kinds = [key for key in spec if key in KINDS]
+    if len(kinds) != 1:
+        unknown = next((key for key in spec if key not in KINDS and key not in ("log", "when")), None)
+        hint = f" {did_you_mean(str(unknown), KINDS)}" if unknown is not None and not kinds else ""
+        raise SpaceError(f"{name} = {dict(spec)!r} must name exactly one kind: {remedy}.{hint}")
+    kind = kinds[0]
+    allowed = {kind, "when"} | ({"log"} if kind in ("float", "int") else set())
+    for key in spec:
+        if key not in allowed:
+            raise SpaceError(f"{name} has an unknown setting {key!r} for a {kind}. {did_you_mean(key, allowed)}")
+    when = spec.get("when", {})
+    if not isinstance(when, Mapping):
+        raise SpaceError(
+            f'{name} has when = {when!r}, which must map a parameter to its values, as {{"optimizer": "sgd"}}'
+        )
+    body = spec[kind]
+    if kind == "constant":
+        return Constant(body, when)
+    if isinstance(body, str) or not isinstance(body, Sequence) or (kind != "choice" and len(body) != 2):
+        wanted = "a list of options" if kind == "choice" else "[low, high]"
+        raise SpaceError(f"{name} has {kind} = {body!r}, which must be {wanted}")
+    if kind == "choice":
+        return Choice(body, when)
+    log = spec.get("log", False)
+    if not isinstance(log, bool):
+        raise SpaceError(f"{name} has log = {log!r}, which must be true or false")
+    return Float(body[0], body[1], log, when) if kind == "float" else Int(body[0], body[1], log, when)
+
+
+def listed(value: Any) -> Any:
+    """Tuples as lists and NumPy scalars as Python's: what JSON would give back, so that a resumed study sees the same."""
+    if isinstance(value, list | tuple):
+        return [listed(item) for item in value]
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        return value.tolist()
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return (isinstance(value, int | float) and not isinstance(value, bool)) or _is_numpy(value, "fiu")
+
+
+def _is_integer(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or _is_numpy(value, "iu")
+
+
+def _is_numpy(value: Any, kinds: str) -> bool:
+    return type(value).__module__ == "numpy" and value.ndim == 0 and value.dtype.kind in kinds
+
+
+def _is_option(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(_is_option(item) for item in value)
+    return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

@@ -1,0 +1,262 @@
+"""The search space: named parameters, some active only when others have certain values, or a list of given configs.
+
+    Space({"lr": Float(1e-5, 1.0, log=True),
+           "optimizer": Choice(["sgd", "adam"]),
+           "momentum": Float(0.0, 0.99, when={"optimizer": "sgd"})})
+
+A config is a plain dict of the active parameters; inactive ones are absent, so two configs that differ only in what
+does not matter are one config. A space can be written as a dict or as TOML with the same words; `Space.listed(configs)`
+is for tables, replays and a user's own candidates: policies pick its rows, and no point between rows exists.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter, listed, parse, same
+from shoestring.core.strict_json import dumps
+from shoestring.errors import SpaceError, did_you_mean
+
+Config = Mapping[str, Any]
+_ENUMERABLE = 10_000  # a finite space up to this size is counted exactly, conditions included
+
+
+class Space:
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        if not parameters:
+            raise SpaceError(
+                "the space is empty: give at least one parameter, as lr = { float = [1e-4, 1.0], log = true }"
+            )
+        self.parameters: dict[str, Parameter] = {name: parse(name, spec) for name, spec in parameters.items()}
+        self.rows: tuple[Config, ...] | None = None
+        for name, parameter in self.parameters.items():
+            problem = parameter.rule()
+            if problem:
+                raise SpaceError(f"{name}: {problem}")
+        self._when = {name: self._conditions(name) for name in self.parameters}
+        self._order = self._parents_first()
+        self.cube_names = tuple(name for name, p in self.parameters.items() if not isinstance(p, Constant))
+
+    @classmethod
+    def listed(cls, configs: Sequence[Config]) -> Space:
+        """A space of exactly these configs; ranges for the cube are read off them (log when all are positive and span 100)."""
+        if not configs:
+            raise SpaceError("Space.listed got no configs: give at least one")
+        rows = [{name: listed(value) for name, value in config.items()} for config in configs]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if not names:
+            raise SpaceError("Space.listed got configs without parameters: give at least one name and value")
+        space = cls({name: _inferred([row[name] for row in rows if name in row]) for name in names})
+        space.rows = tuple(rows)
+        keys = space._row_numbers
+        if len(keys) < len(rows):
+            seen: dict[str, int] = {}
+            for number, row in enumerate(rows):
+                first = seen.setdefault(space.key(row), number)
+                if first != number:
+                    raise SpaceError(f"Space.listed has row {number} twice (as row {first}): {row!r}; drop one")
+        return space
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Any]) -> Space:
+        rows = body.get("listed")
+        return cls.listed(rows) if isinstance(rows, list) else cls(body)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Space:
+        try:
+            return cls.from_dict(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        except OSError as error:
+            raise SpaceError(f"the space file {str(path)!r} cannot be read: {error.strerror or error}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SpaceError(f"the space file {str(path)!r} is no TOML: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description that the ledger keeps; `from_dict` reads it."""
+        if self.rows is not None:
+            return {"listed": [dict(row) for row in self.rows]}
+        described = {}
+        for name, parameter in self.parameters.items():
+            conditions = {"when": {parent: list(values) for parent, values in self._when[name].items()}}
+            described[name] = parameter.describe() | (conditions if self._when[name] else {})
+        return described
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and dumps(self.to_dict()) == dumps(other.to_dict())
+
+    def __hash__(self) -> int:
+        return hash(dumps(self.to_dict()))
+
+    def __repr__(self) -> str:
+        if self.rows is not None:
+            return f"Space.listed({len(self.rows)} configs of {', '.join(self.parameters)})"
+        return f"Space({self.to_dict()!r})"
+
+    # configs ---------------------------------------------------------------------------------------------------------
+
+    def validate(self, config: Config) -> dict[str, Any]:
+        """The config as the ledger stores it, or an error that names parameter, value, rule and remedy."""
+        if not isinstance(config, Mapping):
+            raise SpaceError(f"a config is a dict of parameters, not {config!r}")
+        for name in config:
+            if name not in self.parameters:
+                raise SpaceError(f"unknown parameter {name!r}. {did_you_mean(name, self.parameters)}")
+        if self.rows is not None:
+            number = self.row_number(config)
+            if number is None:
+                raise SpaceError(f"{dict(config)!r} is none of the {len(self.rows)} listed configs: pick one of them")
+            return dict(self.rows[number])
+        checked: dict[str, Any] = {}
+        for name in self._order:
+            if not self._is_active(name, checked):
+                if name in config:
+                    raise SpaceError(
+                        f"{name} = {config[name]!r} is given, but it is active only when {self._told(name)}: leave it out"
+                    )
+                continue
+            if name not in config:
+                raise SpaceError(f"{name} is missing from the config {dict(config)!r}: give it a value")
+            try:
+                checked[name] = self.parameters[name].accept(config[name])
+            except ValueError as rule:
+                raise SpaceError(f"{name} = {config[name]!r} {rule}") from None
+        return {name: checked[name] for name in self.parameters if name in checked}
+
+    def key(self, config: Config) -> str:
+        """Text that is equal for equal configs."""
+        return dumps(config)
+
+    def row_number(self, config: Config) -> int | None:
+        """The row of a listed space that holds this config."""
+        return self._row_numbers.get(self.key(config))
+
+    @cached_property
+    def _row_numbers(self) -> dict[str, int]:
+        return {self.key(row): number for number, row in enumerate(self.rows or ())}
+
+    @cached_property
+    def size(self) -> float:
+        """How many distinct configs there are; infinite when that is not countable in practice."""
+        if self.rows is not None:
+            return len(self.rows)
+        product = math.prod(parameter.size for parameter in self.parameters.values())
+        return product if product > _ENUMERABLE else sum(1 for _ in self.grid(_ENUMERABLE))
+
+    def grid(self, points: int) -> Iterator[dict[str, Any]]:
+        """All combinations of `points` levels a number (fewer if an integer has fewer) and all options, each once."""
+        if self.rows is not None:
+            yield from (dict(row) for row in self.rows)
+            return
+        seen = set()
+        levels = [self.parameters[name].levels(points) for name in self._order]
+        for values in itertools.product(*levels):
+            config = self._active_only(dict(zip(self._order, values, strict=True)))
+            key = self.key(config)
+            if key not in seen:
+                seen.add(key)
+                yield config
+
+    # the unit cube ---------------------------------------------------------------------------------------------------
+
+    @property
+    def dims(self) -> int:
+        """Dimensions of the cube: one for each parameter that can vary."""
+        return len(self.cube_names)
+
+    def to_cube(self, config: Config) -> NDArray[np.float64]:
+        """(dims,); an inactive parameter sits at 0.5."""
+        parameters = self.parameters
+        return np.array([parameters[n].to_unit(config[n]) if n in config else 0.5 for n in self.cube_names])  # type: ignore[union-attr]
+
+    def activity(self, config: Config) -> NDArray[np.bool_]:
+        """(dims,): which cube dimensions mean something for this config."""
+        return np.array([name in config for name in self.cube_names])
+
+    def from_cube(self, u: NDArray[np.float64]) -> dict[str, Any]:
+        if self.rows is not None:
+            raise SpaceError("a listed space has no points between its rows: pick one of `space.rows`")
+        if len(u) != self.dims:
+            raise SpaceError(f"a point of this cube has {self.dims} coordinates, not {len(u)}")
+        values: dict[str, Any] = {name: p.value for name, p in self.parameters.items() if isinstance(p, Constant)}
+        for name, coordinate in zip(self.cube_names, u, strict=True):
+            values[name] = self.parameters[name].from_unit(float(coordinate))  # type: ignore[union-attr]
+        return self._active_only(values)
+
+    # conditions ------------------------------------------------------------------------------------------------------
+
+    def _conditions(self, name: str) -> dict[str, list[Any]]:
+        conditions = {}
+        for parent, values in self.parameters[name].when.items():
+            if parent not in self.parameters or parent == name:
+                raise SpaceError(
+                    f"{name} depends on {parent!r}, which is no other parameter. {did_you_mean(parent, self.parameters)}"
+                )
+            if isinstance(self.parameters[parent], Float):
+                raise SpaceError(
+                    f"{name} depends on {parent}, a float: only choice, int and constant parameters can switch others"
+                )
+            wanted = [listed(value) for value in values] if isinstance(values, list | tuple) else [listed(values)]
+            if not wanted:
+                raise SpaceError(f"{name} is never active: {parent} has no values in its condition")
+            for value in wanted:
+                try:
+                    self.parameters[parent].accept(value)
+                except ValueError as rule:
+                    raise SpaceError(f"{name} is active when {parent} = {value!r}, but {parent} {rule}") from None
+            conditions[parent] = wanted
+        return conditions
+
+    def _parents_first(self) -> list[str]:
+        order: list[str] = []
+        waiting = list(self.parameters)
+        while waiting:
+            ready = [name for name in waiting if all(parent in order for parent in self._when[name])]
+            if not ready:
+                raise SpaceError(f"the conditions of {', '.join(waiting)} go round in a circle: remove one")
+            order += ready
+            waiting = [name for name in waiting if name not in order]
+        return order
+
+    def _is_active(self, name: str, config: Config) -> bool:
+        return all(
+            parent in config and any(same(config[parent], value) for value in values)
+            for parent, values in self._when[name].items()
+        )
+
+    def _active_only(self, values: Config) -> dict[str, Any]:
+        active: dict[str, Any] = {}
+        for name in self._order:
+            if self._is_active(name, active):
+                active[name] = values[name]
+        return {name: active[name] for name in self.parameters if name in active}
+
+    def _told(self, name: str) -> str:
+        return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self._when[name].items())
+
+
+def _inferred(values: list[Any]) -> Parameter:
+    distinct: list[Any] = []
+    keys = set()
+    for value in values:
+        if (key := dumps([type(value).__name__, value])) not in keys:
+            keys.add(key)
+            distinct.append(value)
+    if len(distinct) == 1:
+        return Constant(distinct[0])
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in distinct)
+    if not numbers:
+        return Choice(distinct)
+    low, high = min(distinct), max(distinct)
+    log = low > 0 and high / low >= 100
+    if all(isinstance(v, int) for v in distinct) and Int(low, high, log).rule() is None:
+        return Int(low, high, log)
+    return Float(low, high, log) if Float(low, high, log).rule() is None else Choice(distinct)

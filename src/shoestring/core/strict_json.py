@@ -1,0 +1,67 @@
+"""Strict JSON for the ledger: what is read back is what was written, and any JSON reader can read it.
+
+JSON has no NaN or infinity, so a non-finite number becomes a tagged string: "~nan", "~inf", "~-inf". A user's own string
+that begins with "~" gets one more "~" in front, so the tags can never be mistaken for text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+TAG = "~"
+_DECODED = {"~nan": math.nan, "~inf": math.inf, "~-inf": -math.inf}
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
+
+
+def dumps(value: Any) -> str:
+    """Canonical text (sorted keys, no spaces): equal values give equal text."""
+    return _encode(plain(value))
+
+
+def loads(text: str) -> Any:
+    return _untagged(json.loads(text))
+
+
+def plain(value: Any) -> Any:
+    """The same value made of dict, list, str, int, finite float, bool and None only."""
+    kind = type(value)
+    if kind is float:
+        return value if math.isfinite(value) else f"{TAG}{value}"
+    if kind is int or kind is bool or value is None:
+        return value
+    if kind is str:
+        return TAG + value if value.startswith(TAG) else value
+    if isinstance(value, Mapping):
+        return {_key(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, str | float | int):  # subclasses: enumerations and the like
+        return plain(next(base(value) for base in (str, float, int) if isinstance(value, base)))
+    raise TypeError(
+        f"{value!r} ({kind.__name__}) cannot be stored: use numbers, strings, booleans, None, lists or dicts"
+    )
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"{key!r} cannot be a key in the ledger: keys are strings")
+    return key
+
+
+def _untagged(value: Any) -> Any:
+    if isinstance(value, str):
+        if not value.startswith(TAG):
+            return value
+        return _DECODED[value] if value in _DECODED else value[len(TAG) :]
+    if isinstance(value, list):
+        return [_untagged(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _untagged(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,1 @@
+"""What the ledger makes us believe: pure numerics, NumPy and SciPy only."""

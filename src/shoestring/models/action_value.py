@@ -1,0 +1,179 @@
+"""Which paused curve gets the next unit: the value of an arm is the best loss to expect if its future were known.
+
+Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, eq. 5-8, 10, 11 and Algorithm 1.
+
+    paper      here           meaning                                                                 unit
+    n_k        trained        steps already spent on arm k                                            steps
+    r          remaining      steps still to spend, the one now decided included: B - n + 1           steps
+    h_k        —              steps arm k can still take: min(r, length of a curve - n_k)             steps
+    nu_r^k     —              best loss of arm k in its next h_k steps, taken as one Gaussian         loss
+    tau_k      Outlook.tau    steps from now to the smallest predicted mean                           steps
+    mu, sigma  mean, std      mean and standard deviation of the curve at that step                   loss
+    c_hat      top_arm        arm of smallest mu                                                      —
+    Q          q              E min(nu_a, best mu of the other arms); smaller is better               loss
+    VoI        gain           min(mu_1st, best_loss) - Q, the value of information                    loss
+    tau*       tau_star       tau of the top arm; the policy commits once it is r or more             steps
+    eps        epsilon        probability of the top arm in BHPT-eps                                  —
+    zeta       best_loss      smallest loss seen so far (not in the paper's Q, so not by default)     loss
+
+Departs from the paper: r counts the step being decided (with r = B - n the last step has no horizon); the top arm is taken
+with probability epsilon, as the text says, not 1 - epsilon as eq. 11 does (the same at 0.5); eq. 7's first term is mu_1st,
+which Appendix B misprints. With several parameter samples Q is averaged, each sample with its own top arm, and the top arm
+and tau* come from the averaged mean curves. Means are rounded to 1e-10 before an argmin, and gains within 1e-10 of the
+largest tie; the lowest index wins, except that when no arm has anything to tell the top arm is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+_DECIMALS = 10
+_TIE = 1e-10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outlook:
+    """Best future of each arm. Arrays are (..., n_arms); an arm that can take no step has mean inf, std 0, tau 0."""
+
+    mean: Floats
+    std: Floats
+    tau: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActionValue:
+    """q and gain are (..., n_arms), inf and -inf for an arm that is out; top_arm is (...,)."""
+
+    q: Floats
+    gain: Floats
+    top_arm: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What a decision rests on, averaged over the parameter samples; arrays are (n_arms,)."""
+
+    q: Floats
+    gain: Floats
+    mean: Floats
+    tau: Integers
+    top_arm: int
+    tau_star: int
+    remaining: int
+
+    @property
+    def committed(self) -> bool:
+        """The top arm needs all that is left to reach its best."""
+        return self.tau_star >= self.remaining
+
+
+def outlook(mean: Floats, variance: Floats, trained: Integers, remaining: int) -> Outlook:
+    """tau, mu, sigma within the horizon, from curves (..., n_arms, n_steps) predicted at steps 1, 2, ...; trained (n_arms,)."""
+    mean = np.asarray(mean, dtype=np.float64)
+    n_steps = mean.shape[-1]
+    step = np.arange(n_steps)
+    trained = np.asarray(trained)[:, None]
+    ahead = (step >= trained) & (step < trained + remaining)  # (n_arms, n_steps)
+    if np.isnan(mean[..., ahead]).any():
+        raise ValueError(
+            "mean is nan at a step still to come: `trained` must count all steps up to an arm's last loss."
+        )
+    at = np.argmin(np.where(ahead, np.round(mean, _DECIMALS), np.inf), axis=-1)[..., None]  # (..., n_arms, 1)
+    live = ahead.any(axis=-1)
+    mu = np.where(live, np.take_along_axis(mean, at, axis=-1)[..., 0], np.inf)
+    sigma = np.where(live, np.sqrt(np.take_along_axis(np.asarray(variance), at, axis=-1)[..., 0]), 0.0)
+    return Outlook(mean=mu, std=sigma, tau=np.where(live, (at - trained)[..., 0] + 1, 0))
+
+
+def action_value(mean: Floats, std: Floats, best_loss: float = math.inf) -> ActionValue:
+    """Q and the value of information of arms (..., n_arms) whose best futures are N(mean, std^2).
+
+    One expression serves both cases of the paper: E min(nu, ref) = min(mu, ref) - sigma h(-|ref - mu| / sigma), with
+    h(s) = s Phi(s) + phi(s). The last term is the gain; taken alone it keeps its digits when all Q are nearly equal.
+    """
+    mean, std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+    if np.isnan(mean).any() or not (std >= 0.0).all():
+        raise ValueError("mean must hold no nan, std no nan and nothing below 0.")
+    top = np.argmin(np.round(mean, _DECIMALS), axis=-1)
+    is_top = np.arange(mean.shape[-1]) == top[..., None]
+    first = np.take_along_axis(mean, top[..., None], axis=-1)
+    second = np.where(is_top, np.inf, mean).min(axis=-1, keepdims=True)
+    ref = np.minimum(np.where(is_top, second, first), best_loss)
+    live = np.isfinite(mean)
+    gap = np.where(live, np.abs(ref - np.where(live, mean, 0.0)), np.inf)
+    # h is 0 in floating point below -39; the bound keeps -inf (a lone arm, an arm that is out) from becoming nan
+    s = -np.minimum(gap / np.maximum(std, 1e-300), 40.0)
+    gain = std * np.maximum(s * ndtr(s) + np.exp(-0.5 * s**2) / math.sqrt(2.0 * math.pi), 0.0)
+    q = np.minimum(mean, ref) - gain
+    return ActionValue(q=np.where(live, q, np.inf), gain=np.where(live, gain, -np.inf), top_arm=top)
+
+
+def steps_to_best(curve: Floats, tolerance: float = 0.0) -> int:
+    """First step (1, 2, ...) whose mean is within `tolerance * (first mean - smallest mean)` of the smallest."""
+    if not 0.0 <= tolerance < 1.0:
+        raise ValueError(f"tolerance={tolerance} is a share of the progress to come: 0 <= tolerance < 1. Try 0.05.")
+    rounded = np.round(curve, _DECIMALS)
+    smallest = rounded.min()
+    return int(np.argmax(rounded <= smallest + tolerance * (rounded[0] - smallest))) + 1
+
+
+def plan(
+    mean: Floats,
+    variance: Floats,
+    trained: Integers,
+    remaining: int,
+    tolerance: float = 0.0,
+    best_loss: float = math.inf,
+) -> Plan:
+    """Everything a choice needs, from predictions (n_samples, n_arms, n_steps), or (n_arms, n_steps) for one sample."""
+    n_steps = np.shape(mean)[-1]
+    mean, variance = np.reshape(mean, (-1, *np.shape(mean)[-2:])), np.reshape(variance, (-1, *np.shape(variance)[-2:]))
+    trained = np.asarray(trained)
+    if not ((trained < n_steps).any() and remaining >= 1):
+        raise ValueError(
+            f"nothing to decide: {remaining} steps remain and arms stand at {trained.tolist()} of {n_steps}."
+        )
+    each = outlook(mean, variance, trained, remaining)
+    value = action_value(each.mean, each.std, best_loss)
+    if len(mean) == 1:
+        together = Outlook(each.mean[0], each.std[0], each.tau[0])
+    else:
+        together = outlook(mean.mean(axis=0), variance[0], trained, remaining)
+    top = int(np.argmin(np.round(together.mean, _DECIMALS)))
+    begin = int(trained[top])
+    horizon = mean[:, top, begin : begin + remaining].mean(axis=0)
+    return Plan(
+        q=value.q.mean(axis=0),
+        gain=value.gain.mean(axis=0),
+        mean=together.mean,
+        tau=together.tau,
+        top_arm=top,
+        tau_star=steps_to_best(horizon, tolerance),
+        remaining=remaining,
+    )
+
+
+def choose(decided: Plan, rng: np.random.Generator, epsilon: float | None = None) -> int:
+    """The arm to run for one step: Algorithm 1 with eq. 5 (BHPT, epsilon None) or with eq. 11 (BHPT-eps)."""
+    if epsilon is not None and not 0.0 <= epsilon <= 1.0:
+        raise ValueError(f"epsilon={epsilon} is a probability: 0 <= epsilon <= 1. The paper uses 0.5.")
+    if decided.committed:
+        return decided.top_arm
+    gain = decided.gain
+    if epsilon is not None:
+        if rng.random() < epsilon:
+            return decided.top_arm
+        gain = gain.copy()
+        gain[decided.top_arm] = -np.inf
+    largest = gain.max()
+    if not largest > 0.0:
+        return decided.top_arm
+    return int(np.argmax(gain >= largest * (1.0 - _TIE)))

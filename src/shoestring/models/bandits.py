@@ -1,0 +1,134 @@
+"""Choosing among a few arms without a model of their drift: UCB1, eps-greedy, softmax and EXP3.S, as pure functions.
+
+The baselines of Table A1 in Wang, Ren, Bogunovic, Xiong, Urtasun, "Cost-Efficient Online Hyperparameter Optimization",
+arXiv:2101.06590. UCB1: Auer, Cesa-Bianchi, Fischer, "Finite-time Analysis of the Multiarmed Bandit Problem", Machine
+Learning 47, 2002, Fig. 1. EXP3.S: Auer, Cesa-Bianchi, Freund, Schapire, "The Nonstochastic Multiarmed Bandit Problem",
+SIAM J. Comput. 32, 2002, Sect. 8. eps-greedy and softmax: Kuleshov, Precup, "Algorithms for Multi-Armed Bandit
+Problems", arXiv:1402.6028, Sect. 2.
+
+    paper    here            meaning                                                       unit
+    K        n_arms          arms                                                          —
+    t        round           number of the round, from 1                                   rounds
+    n_k      counts          observed rewards of arm k                                     —
+             sums            their sum                                                     reward
+    eps      exploration     share of rounds played at random                              —
+    tau      temperature     softmax of mean / temperature                                 reward
+    w        weights         EXP3.S weights; only their ratios matter                      —
+    gamma    mixing          share of uniform play in EXP3.S                               —
+    alpha    sharing         share of all weight that flows to each arm, about 1 / T       —
+    x^       —               reward / p of the observed arm, 0 of the others               reward
+
+State is (counts, sums) or weights; it changes only with an observed reward, so in rounds nobody paid for nothing moves.
+
+Departs from the papers: an arm never observed goes first under UCB1, eps-greedy and softmax (the latter two leave it
+open; a made-up mean of 0 would depend on the rewards' origin); with several such arms UCB1 and eps-greedy take the
+lowest, softmax all alike. EXP3.S weights are kept at sum 1: the update is homogeneous, and unscaled weights overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def tally(arms: Sequence[int], rewards: ArrayLike, n_arms: int) -> tuple[Floats, Floats]:
+    """Counts and sums, both (n_arms,), of observed (arm, reward) pairs in any order."""
+    pulled, gained = _checked(arms, rewards, n_arms)
+    counts = np.bincount(pulled, minlength=n_arms).astype(np.float64)
+    sums = np.bincount(pulled, weights=gained, minlength=n_arms).astype(np.float64)
+    return counts, sums
+
+
+def ucb1(counts: Floats, sums: Floats, round: int) -> int:
+    """Arm of greatest mean + sqrt(2 ln t / n_k); the lowest unobserved one before that."""
+    if round < 1:
+        raise ValueError(f"round={round} must be at least 1: rounds are counted from 1.")
+    if not counts.all():
+        return int(np.argmin(counts))
+    return int(np.argmax(sums / counts + np.sqrt(2.0 * math.log(round) / counts)))
+
+
+def epsilon_greedy(counts: Floats, sums: Floats, exploration: float = 0.1) -> Floats:
+    """Probabilities (n_arms,): uniform with weight `exploration`, else the best mean, lowest arm of a tie."""
+    _check_share("exploration", exploration)
+    probabilities = np.full(counts.size, exploration / counts.size)
+    probabilities[np.argmax(_means(counts, sums))] += 1.0 - exploration
+    return probabilities
+
+
+def softmax(counts: Floats, sums: Floats, temperature: float = 0.1) -> Floats:
+    """Probabilities (n_arms,) proportional to exp(mean / temperature)."""
+    if not temperature > 0.0:
+        raise ValueError(f"temperature={temperature} must be positive: try 0.1 for rewards in [0, 1].")
+    means = _means(counts, sums)
+    best = means.max()
+    if math.isinf(best):  # unobserved arms, all alike
+        weights = np.isinf(means).astype(np.float64)
+    else:
+        weights = np.exp((means - best) / temperature)  # at most 1: no overflow however cold
+    return np.asarray(weights / weights.sum())
+
+
+def exp3s(weights: Floats, mixing: float = 0.1) -> Floats:
+    """Probabilities (n_arms,): p = (1 - gamma) w / sum w + gamma / K."""
+    _check_share("mixing", mixing)
+    return np.asarray((1.0 - mixing) * weights / weights.sum() + mixing / weights.size)
+
+
+def exp3s_update(weights: Floats, arm: int, reward: float, *, mixing: float = 0.1, sharing: float) -> Floats:
+    """Weights (n_arms,), of sum 1, after `arm` was drawn from `exp3s(weights, mixing)` and its reward observed.
+
+    w_k <- w_k exp(gamma x^_k / K) + (e alpha / K) sum w. Made for rewards in [0, 1]; others are taken as they are.
+    """
+    _check_share("sharing", sharing)
+    _checked([arm], [reward], weights.size)
+    exponent = mixing * reward / (exp3s(weights, mixing)[arm] * weights.size)
+    shift = max(exponent, 0.0)  # divides everything by exp(shift), so that no reward overflows
+    updated = np.full(weights.size, math.exp(-shift))
+    updated[arm] = math.exp(exponent - shift)
+    updated = updated * weights + math.e * sharing / weights.size * weights.sum() * math.exp(-shift)
+    return np.asarray(updated / updated.sum())
+
+
+def exp3s_weights(
+    arms: Sequence[int], rewards: ArrayLike, n_arms: int, *, mixing: float = 0.1, sharing: float
+) -> Floats:
+    """Weights (n_arms,) after observed (arm, reward) pairs in their order, from equal weights."""
+    pulled, gained = _checked(arms, rewards, n_arms)
+    weights = np.full(n_arms, 1.0 / n_arms)
+    for arm, reward in zip(pulled.tolist(), gained.tolist(), strict=True):
+        weights = exp3s_update(weights, arm, reward, mixing=mixing, sharing=sharing)
+    return weights
+
+
+def draw(probabilities: Floats, rng: np.random.Generator) -> int:
+    """An arm drawn with these probabilities, by one uniform number."""
+    steps = np.cumsum(probabilities)
+    arm = int(np.searchsorted(steps, rng.random() * steps[-1], side="right"))
+    return min(arm, probabilities.size - 1)  # the product may round up to the last step itself
+
+
+def _means(counts: Floats, sums: Floats) -> Floats:
+    """Mean rewards, infinite for arms never observed."""
+    return np.asarray(np.divide(sums, counts, out=np.full(counts.size, np.inf), where=counts > 0))
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name}={value} must lie in [0, 1]: it is a share.")
+
+
+def _checked(arms: Sequence[int], rewards: ArrayLike, n_arms: int) -> tuple[NDArray[np.intp], Floats]:
+    pulled, gained = np.asarray(arms, dtype=np.intp), np.asarray(rewards, dtype=np.float64)
+    if pulled.shape != gained.shape or pulled.ndim != 1:
+        raise ValueError(f"arms {pulled.shape} and rewards {gained.shape} must be two lists of one length.")
+    if pulled.size and not (pulled.min() >= 0 and pulled.max() < n_arms):
+        raise ValueError(f"arms must be numbers in 0..{n_arms - 1}; got {pulled.min()}..{pulled.max()}.")
+    if not np.isfinite(gained).all():
+        raise ValueError("rewards must be finite: clip or skip a diverged one.")
+    return pulled, gained

@@ -1,0 +1,236 @@
+"""Where a learning curve may go: a Gaussian process of decaying exponentials, and random futures drawn from it.
+
+Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019 (PMLR 97, no arXiv
+version known to us), appendix B, equation (5); the kernel is from Swersky, Snoek and Adams, "Freeze-Thaw Bayesian
+Optimization", arXiv:1406.3896.
+
+    paper     here             meaning                                                        unit
+    n         epochs           training done so far                                           steps
+    N0        len(errors)      steps observed before the future is simulated                  steps
+    1 - y     errors           validation error after steps 1, 2, ..., N0                     error, in [0, 1]
+    alpha     alpha            shape of the Gamma law of decay rates                          -
+    beta      beta             rate of that Gamma law; large = slow decay                     steps
+    lambda    -                decay rate, integrated out                                     1 / step
+    sigma^2   noise_variance   variance of one observed error about its curve                 error^2
+    -         asymptote        constant the curve decays to (0 unless asked for)              error
+
+Equation (5): k(n, m) = E[exp(-lambda (n + m))] = (beta / (n + m + beta))^alpha, lambda ~ Gamma(alpha, beta).
+
+Departs from the paper:
+- alpha and beta maximise the marginal likelihood. The conjugate update the appendix describes (alpha = N0, beta = sum
+  of errors) fits the wrong quantity and predicts errors near zero one step later.
+- The noise variance is fixed (1e-3), as it cannot be told from the curve with eight points.
+- Optional constant asymptote, fitted in closed form: the zero-mean process pulls every curve to error 0, which is
+  optimistic for curves with a high floor. Off by default.
+- The posterior covariance of a future is nearly singular (a few decay rates explain it), so a plain Cholesky factor
+  would need jitter. A pivoted one stops at the numerical rank, about 5 to 12 of 42 steps, which also makes drawing
+  100,000 paths several times cheaper; that is why float64 is affordable and float32 is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+
+Array = NDArray[np.float64]
+
+ALPHA_BOUNDS = (0.01, 100.0)
+BETA_BOUNDS = (0.01, 1000.0)
+NOISE_VARIANCE = 1e-3
+# Below this the Gram matrix of a few hundred steps (largest eigenvalue up to N0) is no longer safely positive definite.
+SMALLEST_NOISE_VARIANCE = 1e-10
+# What a path may miss, as a variance: 1e-6 of an error unit in standard deviation, a ten-thousandth of a cell.
+DROPPED_VARIANCE = 1e-12
+_GRID = 20  # points a side of the first scan of (log alpha, log beta)
+_STARTS = 3  # local searches, from the best separate basins of that scan
+
+
+@dataclass(frozen=True, slots=True)
+class CurveFit:
+    """Parameters of the curve process, and how well they explain the errors they were fitted to."""
+
+    alpha: float
+    beta: float
+    asymptote: float
+    noise_variance: float
+    log_likelihood: float
+
+
+def decay_kernel(epochs_a: Array, epochs_b: Array, alpha: float, beta: float) -> Array:
+    """Equation (5) for every pair; shapes (a,) and (b,) give (a, b)."""
+    total = np.add.outer(epochs_a, epochs_b)  # (a, b)
+    kernel: Array = np.exp(-alpha * np.log1p(total / beta))
+    return kernel
+
+
+def log_marginal_likelihood(
+    errors: Array | Sequence[float],
+    alpha: float,
+    beta: float,
+    *,
+    noise_variance: float = NOISE_VARIANCE,
+    asymptote: float = 0.0,
+) -> float:
+    """log p(errors | alpha, beta) for errors after steps 1, 2, ..., N0."""
+    residual = _checked(errors, noise_variance) - asymptote  # (n0,)
+    factor = _gram_factor(residual.size, alpha, beta, noise_variance)
+    weights = _solve(factor, residual)
+    return _log_density(residual, weights, factor)
+
+
+def fit_curve(
+    errors: Array | Sequence[float], *, noise_variance: float = NOISE_VARIANCE, with_asymptote: bool = False
+) -> CurveFit:
+    """Most likely (alpha, beta) within the bounds, and asymptote if asked for, from the errors after steps 1..N0."""
+    y = _checked(errors, noise_variance)  # (n0,)
+    lowest = np.log([ALPHA_BOUNDS[0], BETA_BOUNDS[0]])
+    highest = np.log([ALPHA_BOUNDS[1], BETA_BOUNDS[1]])
+
+    def loss(point: Array) -> tuple[float, Array]:
+        return _negative_log_likelihood(y, point, noise_variance, with_asymptote)
+
+    bounds = list(zip(lowest, highest, strict=True))
+    # The likelihood has a narrow, nearly flat ridge along alpha / beta = mean decay rate, on which one small step is no
+    # sign of arrival: hence no stop on a small decrease (ftol).
+    options = {"ftol": 0.0, "gtol": 1e-7}
+    best, best_loss = lowest, np.inf
+    for start in _starting_points(y, lowest, highest, noise_variance, with_asymptote):
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        if found.fun < best_loss:
+            best, best_loss = found.x, float(found.fun)
+    # exp(log(bound)) may leave the box by one rounding error
+    alpha = float(np.clip(np.exp(best[0]), *ALPHA_BOUNDS))
+    beta = float(np.clip(np.exp(best[1]), *BETA_BOUNDS))
+    asymptote = 0.0
+    if with_asymptote:
+        factor = _gram_factor(y.size, alpha, beta, noise_variance)
+        solved_one = _solve(factor, np.ones_like(y))
+        asymptote = float(_best_asymptote(y, solved_one @ y, solved_one.sum()))
+    likelihood = log_marginal_likelihood(y, alpha, beta, noise_variance=noise_variance, asymptote=asymptote)
+    return CurveFit(alpha, beta, asymptote, noise_variance, likelihood)
+
+
+def curve_posterior(
+    errors: Array | Sequence[float], epochs: Array | Sequence[int] | range, fit: CurveFit
+) -> tuple[Array, Array]:
+    """Mean (m,) and covariance (m, m) of the noise-free curve at `epochs`, given the errors after steps 1..N0."""
+    y = _checked(errors, fit.noise_variance)
+    seen = np.arange(1.0, y.size + 1.0)  # (n0,)
+    asked = np.asarray(epochs, dtype=np.float64)  # (m,)
+    factor = _gram_factor(y.size, fit.alpha, fit.beta, fit.noise_variance)
+    cross = decay_kernel(seen, asked, fit.alpha, fit.beta)  # (n0, m)
+    mean = fit.asymptote + cross.T @ _solve(factor, y - fit.asymptote)
+    half, _ = lapack.dtrtrs(factor, cross, lower=1)  # (n0, m)
+    cov = decay_kernel(asked, asked, fit.alpha, fit.beta) - half.T @ half
+    return mean, cov
+
+
+def draw_paths(mean: Array, cov: Array, n_paths: int, rng: np.random.Generator) -> Array:
+    """Joint draws (n_paths, m) of the curve; each step is contiguous in memory, since readers go step by step."""
+    if n_paths < 1:
+        raise ValueError(f"n_paths={n_paths} must be at least 1. Try 100000.")
+    packed, pivots, rank, _ = lapack.dpstrf(cov, tol=DROPPED_VARIANCE, lower=1)
+    root = np.zeros((mean.size, rank))
+    root[pivots - 1] = np.tril(packed)[:, :rank]  # LAPACK counts from 1; root @ root.T = cov
+    by_step: Array = root @ rng.standard_normal((rank, n_paths))  # (m, n_paths)
+    by_step += mean[:, None]
+    return by_step.T
+
+
+def paths_within_unit(paths: Array) -> Array:
+    """The paths (kept, m) that stay inside (0, 1) at every step; an error outside is no error."""
+    by_step = paths.T
+    inside = (by_step.min(axis=0) > 0.0) & (by_step.max(axis=0) < 1.0)
+    return paths if inside.all() else by_step[:, inside].T
+
+
+def _checked(errors: Array | Sequence[float], noise_variance: float) -> Array:
+    y = np.asarray(errors, dtype=np.float64)
+    if y.ndim != 1 or y.size == 0:
+        raise ValueError(f"errors of shape {y.shape} must be a non-empty list of numbers, one for each step from 1 on.")
+    if not np.isfinite(y).all():
+        raise ValueError(f"errors has a value that is not finite, {y[~np.isfinite(y)][0]}: drop the diverged run.")
+    if not SMALLEST_NOISE_VARIANCE <= noise_variance < np.inf:
+        raise ValueError(
+            f"noise_variance={noise_variance} must be at least {SMALLEST_NOISE_VARIANCE}: below it the kernel matrix "
+            f"is singular in floating point. Try {NOISE_VARIANCE}."
+        )
+    return y
+
+
+def _gram_factor(n0: int, alpha: float, beta: float, noise_variance: float) -> Array:
+    """Lower Cholesky factor of K + sigma^2 I on steps 1..n0."""
+    if not (alpha > 0.0 and beta > 0.0):
+        raise ValueError(f"alpha={alpha} and beta={beta} must be positive: they shape a Gamma law. Try fit_curve.")
+    seen = np.arange(1.0, n0 + 1.0)
+    gram = decay_kernel(seen, seen, alpha, beta)
+    gram.flat[:: n0 + 1] += noise_variance
+    return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
+
+
+def _solve(factor: Array, right: Array) -> Array:
+    solution, _ = lapack.dpotrs(factor, right, lower=1)
+    return np.asarray(solution, dtype=np.float64).reshape(right.shape)
+
+
+def _log_density(residual: Array, weights: Array, factor: Array) -> float:
+    log_det = 2.0 * np.log(np.diagonal(factor)).sum()
+    return float(-0.5 * (residual @ weights + log_det + residual.size * np.log(2.0 * np.pi)))
+
+
+def _best_asymptote(y: Array, pull: Array, stiffness: Array) -> Array:
+    """Maximiser over [0, min error] of a likelihood quadratic in the constant: the clipped least-squares value.
+
+    pull = 1' (K + sigma^2 I)^-1 y and stiffness = 1' (K + sigma^2 I)^-1 1, of any one shape.
+    """
+    return np.clip(np.asarray(pull / stiffness), 0.0, max(float(y.min()), 0.0))
+
+
+def _negative_log_likelihood(
+    y: Array, log_point: Array, noise_variance: float, with_asymptote: bool
+) -> tuple[float, Array]:
+    """Value and gradient with respect to (log alpha, log beta), the asymptote at its best for these.
+
+    The gradient needs no term for the asymptote: it is stationary there, or held by a bound that does not move.
+    """
+    alpha, beta = np.exp(log_point)
+    factor = _gram_factor(y.size, alpha, beta, noise_variance)
+    inverse = _solve(factor, np.eye(y.size))  # the gradient's trace needs it whole
+    residual = y
+    if with_asymptote:
+        solved_one = inverse.sum(axis=1)
+        residual = y - _best_asymptote(y, solved_one @ y, solved_one.sum())
+    weights = _solve(factor, residual)
+    total = np.add.outer(np.arange(1.0, y.size + 1.0), np.arange(1.0, y.size + 1.0))
+    slope = 0.5 * alpha * (np.outer(weights, weights) - inverse) * np.exp(-alpha * np.log1p(total / beta))
+    by_log_alpha = -(slope * np.log1p(total / beta)).sum()
+    by_log_beta = (slope * (total / (total + beta))).sum()
+    return -_log_density(residual, weights, factor), np.array([-by_log_alpha, -by_log_beta])
+
+
+def _starting_points(y: Array, lowest: Array, highest: Array, noise_variance: float, with_asymptote: bool) -> Array:
+    """The best separate basins of a coarse scan, (starts, 2), best first: one batch of Cholesky factors."""
+    axes = np.linspace(lowest, highest, _GRID)  # (grid, 2)
+    alpha, beta = np.exp(axes[:, None, None, None, 0]), np.exp(axes[None, :, None, None, 1])
+    seen = np.arange(1.0, y.size + 1.0)
+    gram = np.exp(-alpha * np.log1p(np.add.outer(seen, seen) / beta))  # (grid, grid, n0, n0)
+    gram += noise_variance * np.eye(y.size)
+    factor = np.linalg.cholesky(gram)
+    right = np.stack([y, np.ones_like(y)], axis=-1)
+    half = np.linalg.solve(factor, right)  # (grid, grid, n0, 2): L^-1 y and L^-1 1
+    residual = half[..., 0]
+    if with_asymptote:
+        half_one = half[..., 1]
+        asymptote = _best_asymptote(y, (residual * half_one).sum(axis=-1), np.square(half_one).sum(axis=-1))
+        residual = residual - asymptote[..., None] * half_one
+    loss = 0.5 * np.square(residual).sum(axis=-1) + np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+    fenced = np.pad(loss, 1, constant_values=np.inf)
+    neighbours = [fenced[1 + i : 1 + i + _GRID, 1 + j : 1 + j + _GRID] for i in (-1, 0, 1) for j in (-1, 0, 1)]
+    rows, columns = np.nonzero(loss <= np.min(neighbours, axis=0))  # never empty: the smallest of all is one
+    best = np.argsort(loss[rows, columns], kind="stable")[:_STARTS]
+    return np.column_stack([axes[rows[best], 0], axes[columns[best], 1]])

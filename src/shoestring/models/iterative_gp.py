@@ -1,0 +1,339 @@
+"""A Gaussian process over (hyperparameters, training time), and the choice of both by improvement per unit of cost.
+
+Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, eqs. 1-3, 5
+and appendix A.3.
+
+    paper      here               meaning                                                          unit
+    z = [x,t]  z                  hyperparameters in [0,1]^d, then time in [0,1]: t~ below          —
+    t~         time               (t - Tmin) / (Tmax - Tmin)                                       —
+    sx, st     lengthscale_x, _t  k = exp(-|x-x'|^2 / (2 sx^2) - (t~-t~')^2 / (2 st^2))              —
+    sy^2       noise_variance     of a standardised score; A = K + sy^2 I                          —
+    m0, g0     midpoint, growth   of the logistic that makes scores out of curves                  —
+    L          likelihood         log p(y~), y~ standardised for the current m0, g0                nats
+    mu_max     best_mean          largest posterior mean over the whole box                        —
+    mu_c       LinearCost         cost by linear regression on [1, z]                              seconds, say
+
+Departs from the paper: eq. 5 has its first sign turned (-1/2 y' A^-1 y), and so has dL/dy; the regression has an
+intercept and Z' c in place of Z c; sigma_n in the improvement is a standard deviation. The decision maximises log EI -
+log cost, not a ratio of soft-plus values: soft-plus of a vanishing EI is log 2, which makes a worthless cheap point beat
+a promising dear one. In the ratio a cost counts as a share of the range of costs seen, no less than 0, plus 0.1, as in
+the authors' programs. Noise is 5e-4 unless it is learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+
+from shoestring.models.acquisition import log_expected_improvement, log_expected_improvement_gradient
+from shoestring.models.compression import LEARNABLE, CurveMatrix, Preference, compress, standardise
+from shoestring.models.gp import GP, condition
+from shoestring.models.kernels import Kernel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Everything the likelihood decides. The defaults are where the authors' programs start, in the paper's form."""
+
+    lengthscale_x: float = 0.25
+    lengthscale_t: float = 0.45
+    noise_variance: float = 5e-4
+    midpoint: float = 0.0
+    growth: float = 1.0
+
+    def to_memo(self) -> dict[str, list[float]]:
+        return {name: [value] for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_memo(cls, memo: Mapping[str, Sequence[float]]) -> Self:
+        missing = [name for name in cls.__dataclass_fields__ if len(memo.get(name, ())) != 1]
+        if missing:
+            raise ValueError(f"memo {dict(memo)} needs one number for {', '.join(missing)}: start from Parameters().")
+        return cls(**{name: float(memo[name][0]) for name in cls.__dataclass_fields__})
+
+    def theta(self, dims: int) -> Array:
+        """Logs of signal variance (1), one length-scale a dimension of x, that of time, noise variance."""
+        return np.log([1.0, *[self.lengthscale_x] * dims, self.lengthscale_t, self.noise_variance])  # (d + 3,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Where the fit may look. A noise below 1e-6 would leave the factorisation to rounding."""
+
+    lengthscale_x: tuple[float, float] = (0.05, 1.0)
+    lengthscale_t: tuple[float, float] = (0.05, 1.0)
+    noise_variance: tuple[float, float] = (1e-6, 1e-2)
+    midpoint: tuple[float, float] = (-4.0, 4.0)
+    growth: tuple[float, float] = (0.1, 3.0)
+
+
+FITTED = ("lengthscale_x", "lengthscale_t", "midpoint", "growth", "noise_variance")  # order of the gradient
+ON_LOG_SCALE = ("lengthscale_x", "lengthscale_t", "noise_variance")
+FLOOR = 0.1
+
+
+def product_kernel(dims: int) -> Kernel:
+    """k(x, x') k(t~, t~'): two SE factors are one SE kernel with a length-scale a column, at half the work."""
+    return Kernel.ard("se", dims + 1)
+
+
+class JointLikelihood:
+    """Log likelihood of kernel, noise and compression together (eq. 5); distances are computed once for a whole fit."""
+
+    def __init__(
+        self, z: Array, curves: CurveMatrix, *, shift: float = 0.0, preference: Preference = "logistic"
+    ) -> None:
+        if len(z) != len(curves):
+            raise ValueError(f"{len(z)} points and {len(curves)} curves: each point needs its own curve.")
+        self.dims = z.shape[1] - 1
+        self.curves, self.shift, self.preference = curves, shift, preference
+        self._kernel = product_kernel(self.dims)
+        self._pairs = self._kernel.pairs(z)
+
+    def value(self, p: Parameters) -> float:
+        return self._solve(p)[0]
+
+    def value_and_gradient(self, p: Parameters) -> tuple[float, Array]:
+        """L and its derivatives with respect to `FITTED`, that is (log sx, log st, m0, g0, log sy^2)."""
+        value, factor, alpha, slopes, pullback = self._solve(p)
+        inverse = lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T  # A^-1: one triangle, in C order
+        rows, cols = self._pairs.rows, self._pairs.cols
+        # dL = 1/2 tr((alpha alpha' - A^-1) dA): every pair counts twice, and the diagonal moves with the noise alone.
+        by_scales = pullback(alpha[rows] * alpha[cols] - inverse[cols, rows])[1:]  # (d + 1,)
+        by_noise = 0.5 * p.noise_variance * (alpha @ alpha - np.trace(inverse))
+        by_m0, by_g0 = -alpha @ slopes
+        return value, np.array([by_scales[:-1].sum(), by_scales[-1], by_m0, by_g0, by_noise])
+
+    def _solve(self, p: Parameters) -> tuple[float, Array, Array, Array, Callable[[Array], Array]]:
+        n = len(self.curves)
+        y, dy = compress(
+            self.curves, midpoint=p.midpoint, growth=p.growth, shift=self.shift, preference=self.preference
+        )
+        scores = standardise(y, dy)
+        k, pullback = self._kernel.pair_values(p.theta(self.dims)[:-1], self._pairs)
+        a = np.zeros((n, n))
+        a[self._pairs.cols, self._pairs.rows] = k  # the upper triangle here is the lower one of the transpose below
+        np.fill_diagonal(a, 1.0 + p.noise_variance)
+        factor, failed = lapack.dpotrf(a.T, lower=1, clean=0, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError(f"the covariance of {n} points is not positive definite at {p}.")
+        alpha = lapack.dpotrs(factor, scores.values, lower=1)[0]
+        value = -0.5 * float(scores.values @ alpha) - float(np.log(factor.diagonal()).sum())
+        return value - 0.5 * n * float(np.log(2.0 * np.pi)), factor, alpha, scores.gradient, pullback
+
+
+def fit(
+    likelihood: JointLikelihood,
+    previous: Parameters,
+    rng: Generator,
+    *,
+    bounds: Bounds | None = None,
+    learn_noise: bool = False,
+    random_starts: int = 20,
+) -> Parameters:
+    """Maximise the likelihood from the best of some random starts and from `previous`; keep `previous` on failure.
+
+    The gradient climbs at most 30 (d + 1) iterations from each of the two. Fewer than two curves say nothing.
+    """
+    if len(likelihood.curves) < 2:
+        return previous
+    bounds = bounds or Bounds()
+    names = [
+        name
+        for name in FITTED
+        if (learn_noise or name != "noise_variance")
+        and (likelihood.preference in LEARNABLE or name not in ("midpoint", "growth"))
+    ]
+    logs = np.array([name in ON_LOG_SCALE for name in names])
+    box = np.array([getattr(bounds, name) for name in names])  # (p, 2)
+    box[logs] = np.log(box[logs])
+    wanted = [FITTED.index(name) for name in names]
+
+    def parameters(theta: Array) -> Parameters:
+        plain = np.where(logs, np.exp(np.where(logs, theta, 0.0)), theta)
+        return replace(previous, **dict(zip(names, plain.tolist(), strict=True)))
+
+    def descent(theta: Array) -> tuple[float, Array]:
+        value, gradient = likelihood.value_and_gradient(parameters(theta))
+        return -value, -gradient[wanted]
+
+    old = np.array([getattr(previous, name) for name in names])
+    old[logs] = np.log(old[logs])
+    draws = rng.uniform(box[:, 0], box[:, 1], (random_starts, len(names)))
+    try:
+        best_value = likelihood.value(previous)
+        starts = [np.clip(old, box[:, 0], box[:, 1])]
+        if random_starts > 0:
+            starts.append(max(draws, key=lambda theta: likelihood.value(parameters(theta))))
+        best = previous
+        for start in starts:
+            found = minimize(
+                descent,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=box,
+                options={"maxiter": 30 * (likelihood.dims + 1), "ftol": 1e-8},
+            )
+            if -found.fun > best_value:  # false for nan
+                best, best_value = parameters(found.x), -found.fun
+    except np.linalg.LinAlgError:
+        return previous
+    return best
+
+
+def posterior(
+    parameters: Parameters,
+    z: Array,
+    curves: CurveMatrix,
+    *,
+    shift: float = 0.0,
+    preference: Preference = "logistic",
+) -> GP:
+    """Eqs. 1 and 2: zero mean on standardised scores, predictions in units of a score. `GP.append` adds one more."""
+    y, _ = compress(curves, midpoint=parameters.midpoint, growth=parameters.growth, shift=shift, preference=preference)
+    dims = z.shape[1] - 1
+    return condition(product_kernel(dims), parameters.theta(dims), z, y, mean="zero")
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCost:
+    """Cost of training as a plane over z."""
+
+    coefficients: Array  # (d + 2,), intercept first
+    lowest: float
+    span: float  # range of the costs seen; 1 where they are all the same
+
+    @classmethod
+    def of(cls, z: Array, cost: Array) -> LinearCost:
+        if not 1 <= len(z) == len(cost) or not np.isfinite(cost).all():
+            raise ValueError(f"{len(cost)} costs for {len(z)} points: give one finite cost a point, and at least one.")
+        # Centred first: with fewer points than dimensions the shortest slope is then flat, not tilted to the origin.
+        centre, level = z.mean(axis=0), float(cost.mean())
+        slope = np.linalg.lstsq(z - centre, cost - level, rcond=None)[0]
+        return cls(np.concatenate([[level - slope @ centre], slope]), float(cost.min()), float(np.ptp(cost)) or 1.0)
+
+    def predict(self, query: Array) -> Array:
+        return np.asarray(self.coefficients[0] + query @ self.coefficients[1:])  # (q, d + 1) -> (q,)
+
+    def scaled(self, query: Array) -> Array:
+        """Cost as a share of the range seen: the cheapest was 0, the dearest 1. The regression of scaled costs."""
+        return (self.predict(query) - self.lowest) / self.span
+
+
+def log_ratio(mean: Array, std: Array, best_mean: float, scaled_cost: Array) -> Array:
+    """Log of expected improvement (larger is better) per cost, eq. 3; costs count from 0 on, and FLOOR is added."""
+    return log_expected_improvement(-mean, std, -best_mean) - np.log(np.maximum(scaled_cost, 0.0) + FLOOR)
+
+
+def log_ratio_at(gp: GP, cost: LinearCost, best_mean: float, query: Array) -> Array:
+    """The same at points z."""  # (q, d + 1) -> (q,)
+    mean, variance = gp.predict(query)
+    return log_ratio(mean, np.sqrt(variance), best_mean, cost.scaled(query))
+
+
+def log_ratio_gradient_at(gp: GP, cost: LinearCost, best_mean: float, query: Array) -> tuple[Array, Array]:
+    """The same with its derivatives."""  # (q, d + 1) -> (q,), (q, d + 1)
+    mean, variance, d_mean, d_variance = gp.predict_with_gradient(query)
+    log_ei, d_log_ei = log_expected_improvement_gradient(-mean, variance, -d_mean, d_variance, -best_mean)
+    scaled = cost.scaled(query)
+    floored = np.maximum(scaled, 0.0) + FLOOR
+    slope = np.where(scaled > 0.0, 1.0 / floored, 0.0)[:, None] * (cost.coefficients[1:] / cost.span)
+    return log_ei - np.log(floored), d_log_ei - slope
+
+
+def largest_mean(gp: GP, rng: Generator) -> tuple[float, Array]:
+    """mu_max and where it lies, over x and time together; the stored points are among the starts."""
+
+    # Without variances: they would cost O(n^2) a point, the mean alone costs O(n).
+    def mean(query: Array) -> Array:
+        return gp.shift + gp.scale * (gp.kernel.matrix(gp.theta[:-1], query, gp.x) @ gp.weights)
+
+    def mean_gradient(query: Array) -> tuple[Array, Array]:
+        k, dk = gp.kernel.matrix_with_gradient(gp.theta[:-1], query, gp.x)
+        return gp.shift + gp.scale * (k @ gp.weights), gp.scale * np.einsum("qnd,n->qd", dk, gp.weights)
+
+    return _climb(mean, mean_gradient, gp.x.shape[1], rng, known=gp.x)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What to train, for how long, and the numbers behind it, taken at the rounded time."""
+
+    x: Array  # (d,)
+    steps: int
+    time: float
+    log_ratio: float
+    mean: float
+    std: float
+    cost: float
+
+
+def choose(gp: GP, cost: LinearCost, best_mean: float, rng: Generator, *, min_steps: int, max_steps: int) -> Choice:
+    """Maximise log EI - log cost over x and time; the time is rounded to whole steps before anything is stored."""
+    _, z = _climb(
+        lambda query: log_ratio_at(gp, cost, best_mean, query),
+        lambda query: log_ratio_gradient_at(gp, cost, best_mean, query),
+        gp.x.shape[1],
+        rng,
+    )
+    steps = int(np.rint(min_steps + z[-1] * (max_steps - min_steps)))
+    time = unit_time(steps, min_steps, max_steps)
+    query = np.append(z[:-1], time)[None]
+    mean, variance = gp.predict(query)
+    return Choice(
+        x=z[:-1],
+        steps=steps,
+        time=time,
+        log_ratio=float(log_ratio_at(gp, cost, best_mean, query)[0]),
+        mean=float(mean[0]),
+        std=float(np.sqrt(variance[0])),
+        cost=float(cost.predict(query)[0]),
+    )
+
+
+def unit_time(steps: int, min_steps: int, max_steps: int) -> float:
+    """t~ of a number of steps; 1 where there is but one length of training."""
+    if not 1 <= min_steps <= steps <= max_steps:
+        raise ValueError(f"steps={steps} must lie in min_steps={min_steps} .. max_steps={max_steps}, 1 at least.")
+    return (steps - min_steps) / (max_steps - min_steps) if max_steps > min_steps else 1.0
+
+
+def _climb(
+    score: Callable[[Array], Array],
+    score_gradient: Callable[[Array], tuple[Array, Array]],
+    columns: int,
+    rng: Generator,
+    *,
+    known: Array | None = None,
+) -> tuple[float, Array]:
+    """Largest value over the unit box, and where: 3 (d + 1) climbs, each from the best of 100 (d + 1) random points."""
+    pools = [rng.random((100 * columns, columns)) for _ in range(3 * columns)]
+    pools += [] if known is None else [known]
+
+    def descent(point: Array) -> tuple[float, Array]:
+        value, gradient = score_gradient(point[None])
+        return -float(value[0]), -gradient[0]
+
+    climbs = [
+        minimize(
+            descent,
+            pool[np.argmax(score(pool))],
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, 1.0)] * columns,
+            options={"maxiter": 10 * columns},
+        )
+        for pool in pools
+    ]
+    top = min(climbs, key=lambda climb: float(climb.fun))
+    return -float(top.fun), np.asarray(top.x)

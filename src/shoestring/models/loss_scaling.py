@@ -1,0 +1,96 @@
+"""Losses to the scale a curve model works on: mean 0, variance 1, with diverged runs as "bad" and nothing worse than bad.
+
+Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, leaves the scale of real losses open;
+what follows is ours.
+
+    here        meaning                                                                            unit
+    first       median over arms of their first finite loss                                        loss (or its log)
+    best        smallest finite loss                                                               loss (or its log)
+    fence       first + 10 (first - best): above it a loss says no more than "bad"                 loss (or its log)
+    bad         worst finite loss below the fence: what a diverged loss enters as                  loss (or its log)
+
+The fence lies where a run would be worse than an untrained model by ten times all the progress that any run has made. It
+leaves ordinary curves alone, also when most of the losses come from one good arm, which a rule on quantiles would not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_FENCE = 10.0
+_LARGEST = 1e150  # a loss beyond this has diverged, finite or not: its square would overflow
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """`z = (min(g(loss), fence) - centre) / scale`, g the identity or `log(loss - floor)`."""
+
+    centre: float
+    scale: float
+    fence: float
+    bad: float
+    floor: float | None  # None: no logarithm
+    least: float  # smallest `loss - floor` that is told from the floor
+
+    def apply(self, losses: Floats) -> Floats:
+        """Scaled losses, any shape; nan, inf and the like come out as bad. Mask what was never reported afterwards."""
+        losses = np.asarray(losses, dtype=np.float64)
+        usable = _usable(losses)
+        x = self._bend(np.where(usable, losses, 0.0))
+        return np.asarray((np.minimum(np.where(usable, x, self.bad), self.fence) - self.centre) / self.scale)
+
+    def undo(self, scaled: Floats) -> Floats:
+        """Scaled values, such as predicted means, in the units of the losses."""
+        x = self.centre + self.scale * np.asarray(scaled, dtype=np.float64)
+        return np.asarray(x if self.floor is None else np.exp(x) + self.floor)
+
+    def _bend(self, losses: Floats) -> Floats:
+        if self.floor is None:
+            return losses
+        return np.log(np.maximum(losses - self.floor, self.least))
+
+
+def scaling(losses: Floats, reported: NDArray[np.bool_], log: bool = False) -> Scaling:
+    """Scaling for losses (n_arms, n_steps), of which `reported` ones count; a reported nan or inf is a diverged run.
+
+    With `log`, losses above 0 are taken as their logarithm; otherwise as that of their distance from the smallest, which
+    itself is placed where the next one is.
+    """
+    losses, reported = np.asarray(losses, dtype=np.float64), np.asarray(reported, dtype=bool)
+    if losses.ndim != 2 or losses.shape != reported.shape:
+        raise ValueError(
+            f"losses has shape {losses.shape}, reported {reported.shape}: both must be the same (n_arms, n_steps)."
+        )
+    good = reported & _usable(losses)
+    if not good.any():
+        return Scaling(centre=0.0, scale=1.0, fence=0.0, bad=0.0, floor=None, least=0.0)
+    x = losses[good]
+    floor, least = None, 0.0
+    if log:
+        floor = min(0.0, float(x.min()))
+        above = x[x > floor] - floor
+        least = float(above.min()) if len(above) else 1.0
+    unscaled = Scaling(centre=0.0, scale=1.0, fence=np.inf, bad=0.0, floor=floor, least=least)
+    bent = unscaled.apply(losses)
+    rows = np.flatnonzero(good.any(axis=1))
+    first = float(np.median(bent[rows, np.argmax(good[rows], axis=1)]))
+    best = float(bent[good].min())
+    fence = first + _FENCE * (first - best) if first > best else float(bent[good].max())
+    fenced = np.minimum(bent[good], fence)
+    bad = float(fenced.max())
+    pooled = np.where(good, np.minimum(bent, fence), bad)[reported]
+    scale = float(pooled.std())
+    centre = float(pooled.mean())
+    # losses that differ by rounding alone are constant
+    if scale <= 1e-12 * abs(centre):
+        scale = 1.0
+    return Scaling(centre=centre, scale=scale, fence=fence, bad=bad, floor=floor, least=least)
+
+
+def _usable(losses: Floats) -> NDArray[np.bool_]:
+    return np.abs(losses) < _LARGEST  # false for nan too

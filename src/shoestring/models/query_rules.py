@@ -1,0 +1,158 @@
+"""Where to act, and whether that is worth paying an observation for, from one round's posterior.
+
+Wang, Ren, Bogunovic, Xiong, Urtasun, "Cost-Efficient Online Hyperparameter Optimization", arXiv:2101.06590: UCB of
+Sect. 3.1, query rules of Sect. 3.2, Algorithm 1, Lemma 1 and eqs. 3-8 of Appendix B, local optima of Appendix C.1.
+
+    paper       here              meaning                                                         unit
+    t           round             number of the round, from 1, paid for or not                    rounds
+    mu, sigma^2 mean, variance    posterior of this round's function, without noise               value, value^2
+    beta_t      beta              exploration: u = mu + sqrt(beta) sigma                          —
+    x_t         chosen            argmax of u                                                     index
+    kappa       confidence        query unless x_t beats every competitor this surely             probability
+    gamma_t     kappa_equivalent  confidence at which kappa and LCB-UCB rules meet                probability
+    N           reset_block       rounds between two resets of R-GP-UCB                           rounds
+
+A competitor is a point that x_t is compared with: on a dense domain neighbours within one hump are never told apart, so
+only other local maxima of u count; among a few unrelated arms, all others do.
+
+Departs from the paper: no competitor means query (read literally the rule would skip, and the agent could sit on one
+point for ever). beta_t = 0.8 ln 4t and the reset block are not in the paper; the first is common in code for this model
+and reproduces its Table A2. Corrected: gamma_t = Phi(sqrt(2 beta_t)), where Appendix B prints Phi(sqrt(2) beta_t); it
+recovers LCB-UCB only when both standard deviations are equal, and otherwise asks more often; the step to eq. 5 needs
+gamma >= 1/2; N(., .) of Appendix B takes variances. The two values compared are taken as independent, as in eq. 3;
+their exact covariance may be given. Probability of improvement over the best posterior mean, the paper's baseline, has
+no margin: its argmax is the argmax of the mean.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
+_VARIANCE_FLOOR = 1e-12
+
+
+def beta_schedule(round: int) -> float:
+    """Exploration beta_t = 0.8 ln(4 t) of round t = 1, 2, …"""
+    if round < 1:
+        raise ValueError(f"round={round} must be at least 1: rounds are counted from 1.")
+    return 0.8 * math.log(4.0 * round)
+
+
+def reset_block(forgetting_rate: float, horizon_rounds: int) -> int:
+    """Rounds after which R-GP-UCB drops its data: ceil(min(T, 12 eps^(-1/4))); the horizon itself when eps = 0."""
+    if not 0.0 <= forgetting_rate <= 1.0:
+        raise ValueError(f"forgetting_rate={forgetting_rate} must lie in [0, 1].")
+    if horizon_rounds < 1:
+        raise ValueError(f"horizon_rounds={horizon_rounds} must be at least 1.")
+    if forgetting_rate == 0.0:
+        return horizon_rounds
+    return math.ceil(min(float(horizon_rounds), 12.0 / math.sqrt(math.sqrt(forgetting_rate))))
+
+
+def upper_confidence(mean: Floats, variance: Floats, beta: float) -> Floats:
+    """u = mu + sqrt(beta) sigma, shape of `mean`, on a grid of 1e-10 so that equal points tie exactly."""
+    if beta < 0.0:
+        raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
+    ucb = mean + math.sqrt(beta) * np.sqrt(variance)
+    return np.asarray(np.rint(ucb / RESOLUTION) * RESOLUTION)
+
+
+def probability_of_improvement(mean: Floats, variance: Floats) -> Floats:
+    """Phi((mu - mu+) / sigma) with mu+ the best mean of this round, shape of `mean`."""
+    return np.asarray(ndtr((mean - mean.max()) / np.sqrt(variance)))
+
+
+def expected_improvement(mean: Floats, variance: Floats) -> Floats:
+    """E max(f - mu+, 0) with mu+ the best mean of this round, shape of `mean`."""
+    sigma = np.sqrt(variance)
+    z = (mean - mean.max()) / sigma  # never positive
+    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+    # The difference loses z^2 roundings, no more, since both terms are exact to one; it ends at 0 when they underflow.
+    return np.asarray(np.maximum(sigma * (density + z * ndtr(z)), 0.0))
+
+
+def choose(acquisition: Floats) -> int:
+    """Index of the greatest value; the lowest one of a tie, such as the flat prior of round 1."""
+    return int(np.argmax(acquisition))
+
+
+def local_maxima(ucb: Floats) -> Indices:
+    """Local maxima of `ucb` along an interval (n,), or on a product grid (n_1, …, n_d) as indices into its ravel.
+
+    A point counts when along every axis it is at least its predecessor and above its successor. End points miss a
+    neighbour and are not held to it. A plateau counts once, at its last point, as does a shelf in a descent.
+    """
+    if ucb.size == 0:
+        raise ValueError("ucb is empty: a domain needs at least one point.")
+    is_peak = np.ones(ucb.shape, dtype=np.bool_)
+    for axis in range(ucb.ndim):
+        u, peak = np.moveaxis(ucb, axis, 0), np.moveaxis(is_peak, axis, 0)  # views: peak writes into is_peak
+        peak[1:] &= u[1:] >= u[:-1]
+        peak[:-1] &= u[:-1] > u[1:]
+    return np.flatnonzero(is_peak)
+
+
+def other_maxima(ucb: Floats, chosen: int) -> Indices:
+    """Competitors of `chosen` on a dense domain: the other local maxima, (m,), perhaps none."""
+    peaks = local_maxima(ucb)
+    return np.asarray(peaks[peaks != chosen])
+
+
+def other_arms(n_arms: int, chosen: int) -> Indices:
+    """Competitors of `chosen` in a bandit of unrelated arms: all others, (n_arms - 1,)."""
+    if not 0 <= chosen < n_arms:
+        raise ValueError(f"chosen={chosen} must be an arm in 0..{n_arms - 1}.")
+    return np.delete(np.arange(n_arms), chosen)
+
+
+def probability_better(
+    mean: Floats, variance: Floats, chosen: int, competitors: Indices, covariance: Floats | None = None
+) -> Floats:
+    """Pr(f(chosen) > f(x)) for each competitor x, (m,), eq. 3.
+
+    `covariance` (n,) of the chosen point with every point makes it exact; without it the values count as independent.
+    """
+    spread = variance[chosen] + variance[competitors]
+    if covariance is not None:
+        # Of two nearly equal points the difference is all rounding: keep it a variance.
+        spread = np.maximum(spread - 2.0 * covariance[competitors], _VARIANCE_FLOOR * spread)
+    return np.asarray(ndtr((mean[chosen] - mean[competitors]) / np.sqrt(spread)))
+
+
+def query_by_confidence(probability: Floats, confidence: float) -> bool:
+    """Query iff some competitor is not beaten with probability `confidence`, or there is none.
+
+    At confidence <= 1/2 a leading point is never questioned.
+    """
+    if not 0.0 < confidence <= 1.0:
+        raise ValueError(f"confidence={confidence} must lie in (0, 1]: try 0.9; to query always, do so without a rule.")
+    return probability.size == 0 or bool(probability.min() < confidence)
+
+
+def query_by_bounds(mean: Floats, variance: Floats, chosen: int, competitors: Indices, beta: float) -> bool:
+    """LCB-UCB rule (Lemma 1): query iff a competitor's upper bound exceeds the chosen one's lower, or none is there."""
+    width = math.sqrt(beta) * np.sqrt(variance)
+    upper = mean[competitors] + width[competitors]
+    return competitors.size == 0 or bool(upper.max() > mean[chosen] - width[chosen])
+
+
+def query_by_chance(probability: float, rng: np.random.Generator) -> bool:
+    """Ber(p): query with a fixed probability, whatever the posterior says."""
+    if not 0.0 <= probability <= 1.0:
+        raise ValueError(f"probability={probability} must lie in [0, 1]: for B of T rounds take B / T.")
+    return bool(rng.random() < probability)
+
+
+def kappa_equivalent(beta: float) -> float:
+    """Phi(sqrt(2 beta)): the confidence at which the kappa rule is LCB-UCB for two equal standard deviations."""
+    if beta < 0.0:
+        raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
+    return float(ndtr(math.sqrt(2.0 * beta)))

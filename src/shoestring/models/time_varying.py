@@ -1,0 +1,282 @@
+"""A Gaussian process whose function drifts from round to round, kept exactly on a finite set of points.
+
+Wang, Ren, Bogunovic, Xiong, Urtasun, "Cost-Efficient Online Hyperparameter Optimization", arXiv:2101.06590, Sect. 2.1
+and 3.1; the drift model is that of Bogunovic, Scarlett, Cevher, "Time-Varying Gaussian Process Bandit Optimization",
+arXiv:1601.06650:  f_{t+1} = sqrt(1-eps) f_t + sqrt(eps) g_{t+1},  f_1 and all g_t independent GP(0, k).
+
+    paper      here               meaning                                                              unit
+    D          points 0..N-1      the finite domain, known here only by its kernel                     index
+    t          round              the round that `mean` and `variance` predict                         rounds
+    h(i)       _rounds            round of the i-th observation                                        rounds
+    eps        forgetting_rate    share of the function replaced in one round                          —
+    sigma^2    noise_variance     variance of an observation's noise                                   value^2
+    k          kernel             covariance of two points in one round                                value^2
+    d, D_ij    memory(...)        (1-eps)^(lag/2), correlation of two rounds                           —
+    V          _rows * _scale     L^-1 k~(D), with L L' = K~ + sigma^2 I; one row an observation       value
+    q          _explained         column sums of V^2: prior variance minus posterior variance          value^2
+
+The recursion: an observation appends one row to V, O(n N); a new round multiplies V by sqrt(1-eps), which is kept as
+one scalar, O(N). A round nobody paid for is therefore nothing but the multiplication: the mean shrinks to the prior's
+zero, the variance grows back to k(x, x). Values must have their prior mean subtracted. `forgetting_rate=0` is the
+ordinary GP; with `reset()` every so many rounds it is the model of R-GP-UCB.
+
+Departs from the paper: d has one entry an observation (i = 1..n, the paper prints 1..t). Algorithm 1 line 8 leaves the
+posterior alone in a skipped round; its text and we move it to the next round. Observations whose (1-eps)^age is below
+`forget_below` are dropped, which moves the mean at a point not visited since by about sqrt(forget_below) of the value
+seen there; they go once they are half of all, so that a rebuild costs no more than the updates before it. The
+forgetting rate, known in the paper's experiments, can be learned, within bounds (`forgetting_bounds`).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.optimize import minimize_scalar
+
+Floats = NDArray[np.float64]
+KernelRows = Callable[[NDArray[np.intp]], Floats]  # (m,) points -> (m, n_points) covariances with every point
+
+VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding must not make a variance zero or negative
+FORGET_BELOW = 1e-6
+_GRID_SIZE = 13  # the likelihood can have two humps; on this many rates one is seldom overlooked
+
+
+def memory(forgetting_rate: float, lag_rounds: ArrayLike) -> Floats:
+    """Correlation (1-eps)^(lag/2) of the function with itself `lag_rounds` earlier; 1 at lag 0, also for eps = 1."""
+    return np.asarray((1.0 - forgetting_rate) ** (np.asarray(lag_rounds, dtype=np.float64) / 2.0))
+
+
+def check_model(forgetting_rate: float, noise_variance: float, forget_below: float) -> None:
+    """Refuse settings under which the recursion has no meaning."""
+    if not 0.0 <= forgetting_rate <= 1.0:
+        raise ValueError(f"forgetting_rate={forgetting_rate} must lie in [0, 1]: 0 never forgets, 1 forgets all.")
+    if not (noise_variance > 0.0 and math.isfinite(noise_variance)):
+        raise ValueError(
+            f"noise_variance={noise_variance} must be positive and finite: a point observed twice in one round would "
+            "make the matrix singular. For exact values try 1e-6 of the kernel's variance."
+        )
+    if not 0.0 < forget_below < 1.0:
+        raise ValueError(f"forget_below={forget_below} must lie in (0, 1): try {FORGET_BELOW}.")
+
+
+def lifetime_rounds(forgetting_rate: float, forget_below: float) -> float:
+    """Age after which (1-eps)^age < forget_below; infinite when nothing is forgotten."""
+    if forgetting_rate == 0.0:
+        return math.inf
+    return 0.0 if forgetting_rate == 1.0 else math.log(forget_below) / math.log1p(-forgetting_rate)
+
+
+class TimeVaryingGP:
+    """Posterior of the coming round on points 0..N-1. One round: read `mean`, `variance`; perhaps `observe`; `advance`.
+
+    `kernel` is the (N, N) matrix, or a function from (m,) points to their (m, N) rows together with `diagonal` (N,), so
+    that a large domain never forms its matrix. `observe`, `advance` and `reset` change the state, nothing else does;
+    arrays handed out earlier stay as they were.
+    """
+
+    def __init__(
+        self,
+        kernel: Floats | KernelRows,
+        *,
+        forgetting_rate: float,
+        noise_variance: float,
+        diagonal: Floats | None = None,
+        forget_below: float = FORGET_BELOW,
+    ) -> None:
+        check_model(forgetting_rate, noise_variance, forget_below)
+        self.forgetting_rate = forgetting_rate
+        self.noise_variance = noise_variance
+        self._kernel_rows, self._diagonal = _rows_and_diagonal(kernel, diagonal)
+        self._lifetime_rounds = lifetime_rounds(forgetting_rate, forget_below)
+        self.round = 1
+        self._rows: Floats = np.empty((16, self.n_points))  # (capacity, N): V / _scale
+        self.reset()
+
+    @property
+    def n_points(self) -> int:
+        return int(self._diagonal.size)
+
+    @property
+    def n_observations(self) -> int:
+        """Observations the posterior rests on; dropped ones are not counted."""
+        return len(self._rounds)
+
+    @property
+    def mean(self) -> Floats:
+        """Posterior mean of this round's function at every point, (N,), read only."""
+        return self._mean
+
+    @property
+    def variance(self) -> Floats:
+        """Posterior variance of this round's function (without noise) at every point, (N,)."""
+        return np.maximum(self._diagonal - self._explained, VARIANCE_FLOOR * self._diagonal)
+
+    def covariance(self, point: int) -> Floats:
+        """Posterior covariance of this round's function at `point` with every point, (N,)."""
+        self._check_point(point)
+        rows = self._rows[: self.n_observations]  # (n, N)
+        prior = self._kernel_rows(np.array([point]))[0]
+        return np.asarray(prior - self._scale**2 * (rows[:, point] @ rows))
+
+    def observe(self, point: int, value: float) -> None:
+        """Take in a noisy value of this round's function at `point`: O(n N)."""
+        self._check_point(point)
+        if not math.isfinite(value):
+            raise ValueError(f"value={value} at point {point} must be finite: clip or skip a diverged reward.")
+        n = self.n_observations
+        if n == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+        s = self._diagonal[point] - self._explained[point] + self.noise_variance
+        s = max(float(s), self.noise_variance)  # a variance that rounding made negative
+        row = self.covariance(point) / math.sqrt(s)  # (N,)
+        self._rows[n] = row / self._scale
+        self._set_mean(self._mean + row * ((value - self._mean[point]) / math.sqrt(s)))
+        self._explained += row**2
+        self._points.append(point)
+        self._rounds.append(self.round)
+        self._values.append(value)
+
+    def advance(self, rounds: int = 1) -> None:
+        """Move the posterior `rounds` rounds on, with no observation in between: O(N), and now and then a rebuild."""
+        if rounds < 1:
+            raise ValueError(f"rounds={rounds} must be at least 1: the posterior only moves forward.")
+        self.round += rounds
+        n_stale = bisect_left(self._rounds, self.round - self._lifetime_rounds)  # rounds are in order
+        if n_stale >= self.n_observations - n_stale:  # also with no observation at all: the scale then stays 1
+            self._rebuild(n_stale)
+            return
+        kept = float(memory(self.forgetting_rate, rounds))
+        self._scale *= kept
+        self._set_mean(kept * self._mean)
+        self._explained *= kept**2
+
+    def reset(self) -> None:
+        """Drop every observation and return to the prior; the round keeps counting."""
+        self._points: list[int] = []
+        self._rounds: list[int] = []
+        self._values: list[float] = []
+        self._scale = 1.0
+        self._explained = np.zeros(self.n_points)
+        self._set_mean(np.zeros(self.n_points))
+
+    def _rebuild(self, n_stale: int) -> None:
+        """Drop the first `n_stale` observations and factorise the others afresh.
+
+        This also sets `_scale` back to 1, long before it could underflow: between two rebuilds the observations must
+        double within every lifetime, and each lifetime costs `_scale` a factor sqrt(forget_below) only.
+        """
+        kept = self._points[n_stale:], self._rounds[n_stale:], self._values[n_stale:]
+        self.reset()
+        if not kept[0]:
+            return
+        self._points, self._rounds, self._values = kept
+        points, rounds = np.array(self._points), np.array(self._rounds)  # (n,), (n,)
+        prior = self._kernel_rows(points)  # (n, N)
+        factor = factorise(prior[:, points], rounds, self.forgetting_rate, self.noise_variance)
+        decayed = prior * memory(self.forgetting_rate, self.round - rounds)[:, None]
+        rows = solve_triangular(factor, decayed, lower=True, check_finite=False)  # (n, N)
+        self._rows[: points.size] = rows
+        self._explained = np.einsum("ij,ij->j", rows, rows)
+        self._set_mean(solve_triangular(factor, np.array(self._values), lower=True, check_finite=False) @ rows)
+
+    def _set_mean(self, mean: Floats) -> None:
+        mean.flags.writeable = False  # handed out as it is
+        self._mean = mean
+
+    def _check_point(self, point: int) -> None:
+        if not 0 <= point < self.n_points:
+            raise ValueError(f"point={point} must be an index in 0..{self.n_points - 1}.")
+
+
+def log_likelihood(
+    covariance: Floats, rounds: ArrayLike, values: ArrayLike, *, forgetting_rate: float, noise_variance: float
+) -> float:
+    """Log density of observed `values` (n,) given the kernel between their points (n, n) and their rounds (n,)."""
+    y, h = np.asarray(values, dtype=np.float64), np.asarray(rounds)
+    if y.ndim != 1 or h.shape != y.shape or covariance.shape != (y.size, y.size) or not np.isfinite(y).all():
+        raise ValueError(
+            f"values {y.shape}, rounds {h.shape} and covariance {covariance.shape} must be n finite numbers, their n "
+            "rounds and the n x n kernel between their points."
+        )
+    factor = factorise(covariance, h, forgetting_rate, noise_variance)
+    white = solve_triangular(factor, y, lower=True, check_finite=False)
+    return float(-0.5 * (white @ white) - np.log(np.diag(factor)).sum() - 0.5 * y.size * math.log(2.0 * math.pi))
+
+
+def forgetting_bounds(horizon_rounds: int) -> tuple[float, float]:
+    """Rates among which to learn the forgetting rate of a study of `horizon_rounds` rounds.
+
+    The lower one guards against over-confidence: with the few observations that a cost-saving query rule leaves, the
+    likelihood prefers a function that hardly moves, and a model that believes in it stops asking. Correlation must
+    fall to exp(-1/2) within an eighth of the horizon, as under a squared-exponential time kernel of that length-scale.
+    """
+    if horizon_rounds < 1:
+        raise ValueError(f"horizon_rounds={horizon_rounds} must be at least 1.")
+    upper = 0.5  # half of the function new in every round: beyond it there is little left to learn from
+    return min(-math.expm1(-8.0 / horizon_rounds), upper), upper
+
+
+def fit_forgetting_rate(
+    covariance: Floats, rounds: ArrayLike, values: ArrayLike, *, noise_variance: float, bounds: tuple[float, float]
+) -> float:
+    """Forgetting rate of greatest likelihood within `bounds`, given the kernel between the observed points (n, n).
+
+    The kernel's variance and length-scales stay as given: only the rate is learned.
+    """
+    low, high = bounds
+    if not 0.0 < low <= high < 1.0:
+        raise ValueError(f"bounds={bounds} must satisfy 0 < low <= high < 1: take forgetting_bounds(horizon_rounds).")
+    if np.unique(rounds).size < 2:
+        raise ValueError("a forgetting rate needs observations of at least two rounds: keep the given one until then.")
+
+    def loss(log_rate: float) -> float:
+        return -log_likelihood(
+            covariance, rounds, values, forgetting_rate=math.exp(log_rate), noise_variance=noise_variance
+        )
+
+    if low == high:
+        return low
+    grid = np.linspace(math.log(low), math.log(high), _GRID_SIZE)
+    losses = [loss(log_rate) for log_rate in grid]
+    best = int(np.argmin(losses))
+    bracket = (grid[max(best - 1, 0)], grid[min(best + 1, _GRID_SIZE - 1)])
+    found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-4})
+    # The search never tries the ends of its bracket, where the grid may have found more.
+    log_rate = found.x if found.fun < losses[best] else grid[best]
+    return min(max(math.exp(log_rate), low), high)
+
+
+def factorise(covariance: Floats, rounds: NDArray[np.int_], forgetting_rate: float, noise_variance: float) -> Floats:
+    """Cholesky factor of K o D + sigma^2 I, lower, (n, n)."""
+    gram = covariance * memory(forgetting_rate, np.abs(rounds[:, None] - rounds[None, :]))
+    gram[np.diag_indices_from(gram)] += noise_variance
+    try:
+        return np.asarray(cholesky(gram, lower=True, check_finite=False))
+    except LinAlgError as error:
+        raise ValueError(
+            f"the kernel with noise_variance={noise_variance} is not positive definite: check that the kernel is a "
+            "covariance, or raise the noise to 1e-6 of its variance."
+        ) from error
+
+
+def _rows_and_diagonal(kernel: Floats | KernelRows, diagonal: Floats | None) -> tuple[KernelRows, Floats]:
+    if callable(kernel):
+        if diagonal is None:
+            raise ValueError("diagonal=None: a kernel given as a function of rows needs its diagonal k(x, x) as well.")
+        rows, prior = kernel, np.array(diagonal, dtype=np.float64)
+    else:
+        matrix = np.array(kernel, dtype=np.float64)
+        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
+        if not square or not np.allclose(matrix, matrix.T, rtol=0.0, atol=1e-9 * np.abs(matrix).max(initial=0.0)):
+            raise ValueError(f"kernel of shape {matrix.shape} must be a symmetric square matrix over all points.")
+        if diagonal is not None:
+            raise ValueError("diagonal is given by the kernel matrix already: leave it out.")
+        rows, prior = matrix.__getitem__, matrix.diagonal().copy()
+    if prior.ndim != 1 or not prior.size or not np.all((prior > 0.0) & np.isfinite(prior)):
+        raise ValueError("the kernel's diagonal must be a list of positive, finite prior variances, one a point.")
+    return rows, prior

@@ -1,0 +1,66 @@
+"""Policies by name. One method a file; a plugin adds its own through the entry-point group `shoestring.policies`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from shoestring.core.policy import Policy
+from shoestring.errors import PolicyError, did_you_mean
+
+DEFAULT = "sequential_halving"
+REGISTRY = {
+    "asha": "shoestring.policies.asha:ASHA",
+    "grid": "shoestring.policies.grid:Grid",
+    "hyperband": "shoestring.policies.hyperband:Hyperband",
+    "random_search": "shoestring.policies.random_search:RandomSearch",
+    "replay_fixed": "shoestring.policies.replay_fixed:ReplayFixed",
+    "sequential_halving": "shoestring.policies.sequential_halving:SequentialHalving",
+    "successive_halving": "shoestring.policies.successive_halving:SuccessiveHalving",
+    "top_k_after_one": "shoestring.policies.top_k_after_one:TopKAfterOne",
+}
+
+
+def names() -> list[str]:
+    return sorted({**_plugins(), **REGISTRY})
+
+
+def policy_class(name: str) -> type[Policy]:
+    where = {**_plugins(), **REGISTRY}.get(name)
+    if where is None:
+        raise PolicyError(f"unknown policy {name!r}. {did_you_mean(name, names())}")
+    module, _, attribute = where.partition(":")
+    found: type[Policy] = getattr(import_module(module), attribute)
+    return found
+
+
+def make(name: str, settings: Mapping[str, Any] | None = None) -> Policy:
+    """A policy from its name and settings, with an error for every setting that it does not have."""
+    kind = policy_class(name)
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    for setting in settings or {}:
+        if setting not in known:
+            raise PolicyError(f"{name} has no setting {setting!r}. {did_you_mean(setting, known)}")
+    return kind(**(settings or {}))
+
+
+def settings_of(policy: Policy) -> dict[str, Any]:
+    """All settings of a policy, as the ledger keeps them."""
+    return {f.name: getattr(policy, f.name) for f in fields(policy)}  # type: ignore[arg-type]
+
+
+def defaults_of(name: str) -> dict[str, Any]:
+    """Settings and their defaults, for listings."""
+    return {
+        f.name: f.default if f.default is not MISSING else None
+        for f in fields(policy_class(name))  # type: ignore[arg-type]
+    }
+
+
+@lru_cache(maxsize=1)
+def _plugins() -> dict[str, str]:
+    return {point.name: point.value for point in entry_points(group="shoestring.policies")}

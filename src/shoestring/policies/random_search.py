@@ -1,0 +1,33 @@
+"""Random search: a new config, trained to its end, again and again until the money is gone.
+
+Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization", JMLR 13, 2012.
+
+Departs from the paper: configs are quasi-random, which covers the space more evenly than independent draws. The last run
+is cut short at the wall.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core.decision import Decision, Finish, Train
+from shoestring.core.ledger import Ledger
+from shoestring.core.policy import fresh_config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSearch:
+    name: ClassVar[str] = "random_search"
+
+    @classmethod
+    def small(cls) -> RandomSearch:
+        return cls()
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        config = fresh_config(ledger)
+        if config is None:
+            return Finish("every config of the space was trained to its end")
+        return Train(trial=len(ledger.trials), config=config, until=ledger.max_steps)

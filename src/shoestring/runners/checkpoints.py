@@ -1,0 +1,144 @@
+"""Checkpoints on disk: one folder a trial, one file (or folder, as the training code likes) a step.
+
+    ROOT/trial-0007/step-000012
+
+A checkpoint is written beside its place and renamed into it, so what has the right name is whole. Kept are the newest of
+each trial and the one of the best step so far; all others are deleted. When `at_most_bytes` is exceeded, the oldest
+newest-ones go, except the best: their trials can then go on only from the start.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shoestring.core.ledger import Ledger
+
+_STEP = re.compile(r"step-(\d+)")
+_TRIAL = re.compile(r"trial-(\d+)")
+_SAVE_SHARE = 20  # between orders' ends, save when this many times the last save's duration has passed
+
+
+class Checkpoints:
+    def __init__(self, root: Path, at_most_bytes: float = float("inf")) -> None:
+        self.root = root.absolute()
+        self.at_most_bytes = at_most_bytes
+        self._best: tuple[int, int] | None = None  # (trial, step) of the best value, whether or not it was saved
+        self._best_loss = float("inf")
+        self._sign = 1.0
+        self._untidy: set[int] = set()  # trials that held a best which has been beaten
+        self._last_save: dict[int, tuple[float, float]] = {}  # trial: (when it ended, how long it took)
+
+    def start(self, ledger: Ledger) -> dict[int, int]:
+        """Take up a study: {trial: step} of what is on disk. A checkpoint beyond what was recorded is not trusted."""
+        self._sign = ledger.books.sign
+        if not ledger.trials and self._trials():  # left by another study of this name: put aside, never mixed up
+            self.root.rename(_unused(self.root))
+        if best := ledger.best:
+            self._best, self._best_loss = (best.number, best.best_step), best.best_loss
+        found = {}
+        for trial in ledger.trials:
+            if step := self.newest(trial.number, up_to=trial.steps):
+                found[trial.number] = step
+        return found
+
+    def path(self, trial: int, step: int) -> Path:
+        return self.folder(trial) / f"step-{step:06d}"
+
+    def folder(self, trial: int) -> Path:
+        return self.root / f"trial-{trial:04d}"
+
+    def newest(self, trial: int, up_to: int | None = None) -> int:
+        """The newest step on disk, 0 if there is none."""
+        return max((s for s in self._steps(trial) if up_to is None or s <= up_to), default=0)
+
+    def is_due(self, trial: int, step: int, value: float | None, *, last: bool) -> bool:
+        """Whether to save after this step: at the end of an order, at a new best, or when saving is cheap by now."""
+        better = value is not None and self._sign * value < self._best_loss
+        if better and value is not None:
+            if self._best is not None:
+                self._untidy.add(self._best[0])
+            self._best, self._best_loss = (trial, step), self._sign * value
+        ended, took = self._last_save.get(trial, (0.0, 0.0))
+        return last or better or time.monotonic() - ended > _SAVE_SHARE * took
+
+    def save(self, trial: int, step: int, write: Callable[[Path], Any]) -> float:
+        """Write a checkpoint and tidy up; returns the seconds it took."""
+        began = time.monotonic()
+        path = self.path(trial, step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".partial")
+        _remove(partial)
+        write(partial)
+        if not partial.exists():
+            raise FileNotFoundError(
+                f"save(path) returned without writing {partial.name}: write to the path it is given"
+            )
+        if partial.is_file():
+            with partial.open("rb+") as written:
+                os.fsync(written.fileno())
+        _remove(path)
+        partial.rename(path)
+        for untidy in {trial} | self._untidy:  # only now: a former best goes when its better is safely on disk
+            self._tidy(untidy)
+        self._untidy.clear()
+        self._last_save[trial] = (time.monotonic(), time.monotonic() - began)
+        return time.monotonic() - began
+
+    def _tidy(self, trial: int) -> None:
+        """Delete what no longer serves: all of this trial's but the newest and the best."""
+        newest = self.newest(trial)
+        for step in self._steps(trial):
+            if step != newest and (trial, step) != self._best:
+                _remove(self.path(trial, step))
+
+    def over_limit(self, keep: set[int]) -> list[int]:
+        """Trials whose checkpoints must go to respect the limit, oldest first; those in `keep` and the best stay."""
+        if self.at_most_bytes == float("inf"):
+            return []
+        sizes = {t: sum(_size(self.path(t, s)) for s in self._steps(t)) for t in self._trials()}
+        total, evicted = sum(sizes.values()), []
+        best = self._best[0] if self._best else None
+        by_age = sorted(sizes, key=lambda t: self.path(t, self.newest(t)).stat().st_mtime if self.newest(t) else 0.0)
+        for trial in by_age:
+            if total <= self.at_most_bytes:
+                break
+            if trial not in keep and trial != best:
+                total -= sizes[trial]
+                evicted.append(trial)
+                for step in self._steps(trial):
+                    _remove(self.path(trial, step))
+        return evicted
+
+    def _steps(self, trial: int) -> list[int]:
+        folder = self.folder(trial)
+        if not folder.is_dir():
+            return []
+        return [int(found[1]) for entry in folder.iterdir() if (found := _STEP.fullmatch(entry.name))]
+
+    def _trials(self) -> list[int]:
+        if not self.root.is_dir():
+            return []
+        return [int(found[1]) for entry in self.root.iterdir() if (found := _TRIAL.fullmatch(entry.name))]
+
+
+def _unused(path: Path) -> Path:
+    return next(p for n in itertools.count(1) if not (p := path.with_name(f"{path.name}.old-{n}")).exists())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

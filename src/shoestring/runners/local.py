@@ -1,0 +1,165 @@
+"""The local runner: training code in this process, one step at a time. A paused generator is the frozen run.
+
+It cannot cut a step off, so at most one step goes over a budget of seconds or dollars.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.resume_check import check_note, kept_random_state
+from shoestring.runners.runner import Clock, News, receipt, unfinished
+from shoestring.runners.training import Ended, Live, StepResult, can_save
+
+LIVE_WITHOUT_SAVING = 8
+
+
+class Local:
+    workers = 1
+    simulated = False
+
+    def __init__(self, target: Any, checkpoints: Checkpoints, live: int | None = None) -> None:
+        self.target, self.checkpoints = target, checkpoints
+        self.can_save: bool | None = can_save(target)
+        self._live_limit = live
+        self._live: dict[int, Live] = {}  # by trial, the least recently used first
+        self._order: Order | None = None
+        self._since = 0.0
+        self._checked_order: int | None = None
+        self._clock = Clock()
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def start(self, ledger: Ledger) -> Mapping[int, int]:
+        self._clock.start(ledger)
+        return self.checkpoints.start(ledger)
+
+    def submit(self, order: Order, held: int) -> None:
+        if self._order is not None:
+            return
+        live = self._live.pop(order.trial, None)
+        if live is None or live.step != held:
+            live = self._thaw(order, held)
+        self._live[order.trial] = live
+        self._order, self._since = order, self.now()
+
+    def wait(self, until: float) -> list[News]:
+        order = self._order
+        if order is None:
+            return []
+        live = self._live[order.trial]
+        step = live.step + 1
+        news: list[News] = []
+        try:
+            with _stdout_on_stderr():
+                resumed = self._resumed_step(order, live)
+                result = live.advance(order.config, order.until, order.validates(step))
+                self.can_save = live.can_save
+                cost = self._save_if_due(order, live, result)
+        except Ended:
+            self._drop(order.trial)
+            return [Note(topic="ended", facts={"order": order.number, "trial": order.trial, "step": live.step})]
+        except Exception as error:
+            self._drop(order.trial)
+            return [self._failed(order, step, error)]
+        paid = receipt(order, step, result.value, cost, at=self.now(), saved=self.checkpoints.newest(order.trial))
+        news.append(paid)
+        if resumed is not None:  # before the receipt that may close the order that pays for it
+            news.insert(0, check_note(order, step, result.value, *resumed))
+        self._since = self.now()
+        if paid.status == "diverged" or step == order.until:
+            self._order = None
+            news += self._evict()
+        return news
+
+    def running(self) -> Mapping[int, float]:
+        order = self._order
+        return {} if order is None else {order.number: self._since}
+
+    def interrupt(self, why: str) -> list[News]:
+        order, self._order = self._order, None
+        if order is None:
+            return []
+        held = self._live[order.trial].step
+        saved = self.checkpoints.newest(order.trial)
+        if saved != held:
+            self._drop(order.trial)
+        return [unfinished(order, held + 1, "interrupted", why, Cost(), at=self.now(), saved=saved)]
+
+    def close(self) -> None:
+        for trial, live in self._live.items():
+            if live.can_save and live.step > self.checkpoints.newest(trial):
+                with contextlib.suppress(
+                    Exception
+                ):  # freezing is a courtesy here: what cannot be saved is trained again
+                    self.checkpoints.save(trial, live.step, live.save)
+            live.close()
+        self._live.clear()
+        self._order = None
+
+    def _thaw(self, order: Order, held: int) -> Live:
+        return Live(self.target, order.config, held, self.checkpoints.path(order.trial, held) if held else None)
+
+    def _resumed_step(self, order: Order, live: Live) -> tuple[float | None, float] | None:
+        """When this order pays for a resume check: (value of the next step from a checkpoint, seconds)."""
+        if not order.check or not live.can_save or live.step == 0 or self._checked_order == order.number:
+            return None
+        self._checked_order = order.number
+        if self.checkpoints.newest(order.trial) != live.step:
+            self.checkpoints.save(order.trial, live.step, live.save)
+        began = time.monotonic()
+        with kept_random_state():
+            copy = self._thaw(order, live.step)
+            value = copy.advance(order.config, order.until, True).value
+            copy.close()
+        return value, time.monotonic() - began
+
+    def _save_if_due(self, order: Order, live: Live, result: StepResult) -> Cost:
+        last = live.step == order.until
+        due = self.checkpoints.is_due(order.trial, live.step, result.value, last=last)
+        if not (live.can_save and due):
+            return result.cost
+        seconds = self.checkpoints.save(order.trial, live.step, live.save)
+        return Cost(setup=result.cost.setup + seconds, train=result.cost.train, validate=result.cost.validate)
+
+    def _failed(self, order: Order, step: int, error: Exception) -> Receipt:
+        text = "".join(traceback.format_exception(error)).strip()
+        cost = Cost(train=self.now() - self._since)
+        self._order = None
+        saved = self.checkpoints.newest(order.trial)
+        return unfinished(order, step, "failed", text, cost, at=self.now(), saved=saved)
+
+    def _evict(self) -> list[News]:
+        """Keep to the number of live frozen trials; one that cannot be saved is lost."""
+        limit = self._live_limit or (self.workers if self.can_save else LIVE_WITHOUT_SAVING)
+        news: list[News] = []
+        while len(self._live) > limit:
+            trial, live = next(iter(self._live.items()))
+            saved = self.checkpoints.newest(trial)
+            self._drop(trial)
+            if saved != live.step:
+                news.append(Lost(trial=trial, held=saved, why=f"more than {limit} trials were alive"))
+        for trial in self.checkpoints.over_limit(keep=set(self._live)):
+            news.append(Lost(trial=trial, held=0, why="its checkpoint went over the limit"))
+        return news
+
+    def _drop(self, trial: int) -> None:
+        self._live.pop(trial).close()
+        if self._order is not None and self._order.trial == trial:
+            self._order = None
+
+
+@contextlib.contextmanager
+def _stdout_on_stderr() -> Iterator[None]:
+    """Standard output belongs to results; what training code prints is narration."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield

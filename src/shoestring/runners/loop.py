@@ -1,0 +1,129 @@
+"""The loop: decide, check, record, buy, and wait for receipts.
+
+Recorded first, bought second: a crash leaves an open order, never a lost bill. The wall is a moment on the runner's
+clock: the running steps together may use what is neither spent nor needed, and when that moment comes they are cut off.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from shoestring.core.decision import Finish, Train, Wait
+from shoestring.core.entries import Entry, Lost
+from shoestring.core.ledger import Ledger
+from shoestring.core.policy import Policy
+from shoestring.errors import DecisionError
+from shoestring.runners.runner import Runner
+
+Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
+_FAILING = 3  # so many first trials with one and the same failure end a study
+
+
+class Append(Protocol):
+    def __call__(self, ledger: Ledger, *entries: Entry) -> Ledger: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    ledger: Ledger
+    reason: Reason
+    text: str = ""
+
+
+def run(
+    ledger: Ledger,
+    policy: Policy,
+    runner: Runner,
+    append: Append,
+    *,
+    deadline_at: float = math.inf,
+    should_stop: Callable[[], bool] = lambda: False,
+    observe: Callable[[Ledger, Entry | None], None] = lambda ledger, entry: None,
+    cut_off: Mapping[int, float] | None = None,
+) -> Outcome:
+    """Spend the budget. `cut_off`: {order: seconds} of steps that a crash interrupted, to be charged now."""
+
+    def record(ledger: Ledger, *entries: Entry) -> Ledger:
+        ledger = append(ledger, *entries)
+        for entry in entries:
+            observe(ledger, entry)
+        return ledger
+
+    ledger = record(ledger, *_lost(ledger, runner.start(ledger), cut_off or {}))
+    for opened in ledger.open_orders.values():
+        runner.submit(opened.order, ledger.trials[opened.order.trial].held)
+    thinking_s = 0.0
+    finishing: Outcome | None = None
+    while True:
+        if should_stop():
+            return Outcome(ledger, "stopped")
+        if runner.now() >= deadline_at:
+            finishing = Outcome(ledger, "deadline")
+        if finishing is None and len(ledger.open_orders) < runner.workers:
+            began = time.perf_counter()
+            decision = policy.decide(ledger, ledger.decision_rng())
+            thinking_s += 0.0 if runner.simulated else time.perf_counter() - began
+            if isinstance(decision, Train):
+                order = ledger.accept(
+                    decision, at=runner.now(), thinking_s=thinking_s, can_check=runner.can_save is True
+                )
+                if order is not None:
+                    ledger = record(ledger, order)
+                    runner.submit(order, ledger.trials[order.trial].held)
+                    thinking_s = 0.0
+                    continue
+                if not ledger.open_orders:
+                    return Outcome(ledger, "budget")
+            elif isinstance(decision, Finish):
+                finishing = Outcome(ledger, "policy", decision.why)
+            elif isinstance(decision, Wait) and not ledger.open_orders:
+                raise DecisionError(f"{policy.name} waits, but no order is open: nothing would ever change")
+        if not ledger.open_orders:
+            assert finishing is not None
+            return Outcome(ledger, finishing.reason, finishing.text)
+        news = runner.wait(min(_wall(ledger, runner), deadline_at))
+        if not news and runner.now() >= min(_wall(ledger, runner), deadline_at):
+            at_deadline = runner.now() >= deadline_at
+            news = runner.interrupt("the deadline has come" if at_deadline else "the budget is spent")
+        if news:
+            ledger = record(ledger, *news)
+        else:
+            observe(ledger, None)
+        if text := _failing(ledger):
+            return Outcome(ledger, "failing", text)
+
+
+def _wall(ledger: Ledger, runner: Runner) -> float:
+    """The moment at which the running steps will together have used up what is left.
+
+    n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t; that equals what is left at t = (left + Σsᵢ) / n.
+    """
+    rate = ledger.budget.per_second(ledger.workers)
+    running = runner.running()
+    if rate == 0.0 or not running:
+        return math.inf
+    left_s = max(0.0, ledger.budget.total - ledger.spent) / rate
+    return (left_s + math.fsum(running.values())) / len(running)
+
+
+def _lost(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
+    """What went with the process that was here before: live trials, and the time of the steps it was at."""
+    seconds = {o.order.trial: cut_off.get(number, 0.0) for number, o in ledger.open_orders.items()}
+    return [
+        Lost(trial=t.number, held=held, seconds=seconds.get(t.number, 0.0), why="the process that ran the study ended")
+        for t in ledger.trials
+        if (held := min(survivors.get(t.number, 0), t.steps)) != t.held or seconds.get(t.number, 0.0) > 0
+    ]
+
+
+def _failing(ledger: Ledger) -> str:
+    """The failure that all of the first trials ended with, when nothing has ever worked."""
+    trials = ledger.trials[:_FAILING]
+    if ledger.books.ok_receipts or len(trials) < _FAILING or not all(t.failure for t in trials):
+        return ""
+    last_lines = {t.failure.strip().splitlines()[-1] for t in trials}
+    return trials[0].failure if len(last_lines) == 1 else ""

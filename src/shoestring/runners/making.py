@@ -1,0 +1,79 @@
+"""From what a user gives (a function, a class, a name of a runner) to a runner."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shoestring.errors import RunnerError, did_you_mean
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.runner import Runner
+from shoestring.runners.training import shape_of
+
+_SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+
+def make_runner(
+    runner: str | Runner | None,
+    train: Any,
+    checkpoints: Path,
+    workers: int,
+    live: int | None,
+    checkpoints_at_most: str | None,
+) -> Runner:
+    """By name, `local` or `process`; without one, this process for one worker and others for several."""
+    if runner is not None and not isinstance(runner, str):
+        return runner
+    name = runner or ("local" if workers == 1 else "process")
+    kept = Checkpoints(checkpoints, size_bytes(checkpoints_at_most))
+    if name == "local":
+        if workers != 1:
+            raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
+        from shoestring.runners.local import Local
+
+        return Local(train, kept, live)
+    if name == "process":
+        from shoestring.runners.process import Processes
+
+        return Processes(train, kept, workers, live)
+    raise RunnerError(f"unknown runner {name!r}. {did_you_mean(name, ['local', 'process'])}")
+
+
+def steps_of(train: Any, max_steps: int | None) -> int:
+    """How long a full training is: 1 for a plain function, else what the user says."""
+    if shape_of(train) == "function":
+        if max_steps not in (None, 1):
+            raise RunnerError(f"max_steps={max_steps} needs a generator or a class: a plain function is one step")
+        return 1
+    if max_steps is None:
+        raise RunnerError("how many steps is a full training? Give max_steps (--max-steps), as in max_steps=20")
+    return max_steps
+
+
+def target_of(train: Any) -> dict[str, Any]:
+    """Name and fingerprint of training code, so that a later run can warn that it has changed."""
+    try:
+        source = inspect.getsource(train)
+    except (OSError, TypeError):
+        source = ""
+    name = getattr(train, "__qualname__", repr(train))
+    return {"name": name, "fingerprint": hashlib.sha256(source.encode()).hexdigest()[:16] if source else ""}
+
+
+def code_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    old, new = before.get("fingerprint"), now.get("fingerprint")
+    return bool(old and new and old != new)
+
+
+def size_bytes(text: str | None) -> float:
+    """Bytes in "500MB" or "2 GB"; None is no limit."""
+    if text is None:
+        return float("inf")
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)b?\s*", text.lower())
+    if not found:
+        raise RunnerError(f"the size {text!r} cannot be read: write 500MB or 2GB")
+    return float(found[1]) * _SIZES[found[2]]

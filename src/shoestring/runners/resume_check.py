@@ -1,0 +1,54 @@
+"""Does a trial that was saved and loaded go on as if it had never been frozen? Users get this wrong; so we try it out.
+
+One step of a trial is trained twice: by the live trial, and by a copy loaded from the checkpoint of the step before. If
+the two report different values, something is missing from the checkpoint (the optimiser's state, the random
+generators, the position in the data), and every decision to freeze and thaw rests on sand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from shoestring.core.entries import Note, Order
+
+_RELATIVE = 1e-6  # arithmetic in another order may move the last digits; a forgotten optimiser moves the first ones
+
+
+def check_note(order: Order, step: int, went_on: float | None, resumed: float | None, seconds: float) -> Note:
+    same = went_on is resumed or (
+        went_on is not None and resumed is not None and math.isclose(went_on, resumed, rel_tol=_RELATIVE, abs_tol=1e-12)
+    )
+    facts = {"order": order.number, "trial": order.trial, "step": step, "seconds": seconds}
+    return Note(topic="check", facts={**facts, "went_on": went_on, "resumed": resumed, "same": same})
+
+
+def warning_of(note: Note) -> str | None:
+    """What to tell the user about a check that found a difference."""
+    if note.topic != "check" or note.facts["same"]:
+        return None
+    return (
+        f"resuming changes the result: step {note.facts['step']} of trial {note.facts['trial']} gave "
+        f"{note.facts['went_on']!r} going on and {note.facts['resumed']!r} after save and load. "
+        "Save everything that training depends on: weights, optimiser, random generators, position in the data."
+    )
+
+
+@contextlib.contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Put the global random generators back, so that trying resuming out does not change the trial itself."""
+    python, numpy = random.getstate(), np.random.get_state()
+    torch = sys.modules.get("torch")
+    torch_state = torch.get_rng_state() if torch is not None else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        if torch is not None:
+            torch.set_rng_state(torch_state)

@@ -1,0 +1,103 @@
+"""What the loop asks of a runner.
+
+A runner has a clock of its own (real or simulated) and works on at most `workers` orders at a time. Everything it has to
+say comes out of `wait` as entries for the ledger: receipts, losses of state, notes. It never sees the policy.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
+from shoestring.core.ledger import Ledger
+
+News = Receipt | Lost | Note
+
+
+class Clock:
+    """Seconds during which the study was being run: it stands still between a stop and the next start."""
+
+    def __init__(self) -> None:
+        self._zero = time.monotonic()
+
+    def start(self, ledger: Ledger) -> None:
+        self._zero = time.monotonic() - ledger.books.clock
+
+    def now(self) -> float:
+        return time.monotonic() - self._zero
+
+
+class Runner(Protocol):
+    workers: int
+    simulated: bool  # a simulated clock does not run while the policy thinks
+
+    can_save: bool | None  # whether the training code can freeze to disk; None: not known before its first step
+
+    def now(self) -> float:
+        """Seconds on the runner's clock; never runs backwards."""
+        ...
+
+    def start(self, ledger: Ledger) -> Mapping[int, int]:
+        """Get ready to go on with this study; returns {trial: step} for every trial that can go on from a step > 0."""
+        ...
+
+    def submit(self, order: Order, held: int) -> None:
+        """Begin an order from step `held` of its trial. An order already under way is left alone."""
+        ...
+
+    def wait(self, until: float) -> list[News]:
+        """Block until there is news or the clock reaches `until` (then the list is empty)."""
+        ...
+
+    def running(self) -> Mapping[int, float]:
+        """{order: clock time since which its present step has been running}. May be called from another thread."""
+        ...
+
+    def interrupt(self, why: str) -> list[News]:
+        """Cut all running steps off, at the wall: their receipts, with status `interrupted`."""
+        ...
+
+    def close(self) -> None:
+        """Freeze what can be frozen and stop. Nothing is recorded: a later `start` tells what survived."""
+        ...
+
+
+def unfinished(
+    order: Order, step: int, status: Literal["failed", "interrupted"], text: str, cost: Cost, *, at: float, saved: int
+) -> Receipt:
+    """The receipt of a step that did not come to its end; it closes the order."""
+    return Receipt(
+        order=order.number, trial=order.trial, step=step, cost=cost, status=status, text=text, saved=saved, at=at
+    )
+
+
+def receipt(
+    order: Order, step: int, value: float | None, cost: Cost, *, at: float, saved: int = 0, text: str = ""
+) -> Receipt:
+    """The receipt of a step that was carried out: `ok`, or `diverged` when an ordered value is missing or no number."""
+    status: Status = "ok"
+    if value is None:
+        status = "diverged" if order.validates(step) else "ok"
+        text = text or ("no value was reported" if status == "diverged" else "")
+    elif not math.isfinite(value):
+        status, text = "diverged", text or f"the value is {value}"
+    cost = Cost(setup=_spent(cost.setup), train=_spent(cost.train), validate=_spent(cost.validate))
+    return Receipt(
+        order=order.number,
+        trial=order.trial,
+        step=step,
+        value=value,
+        cost=cost,
+        status=status,
+        text=text,
+        saved=saved,
+        at=at,
+    )
+
+
+def _spent(seconds: float) -> float:
+    """A clock that jumped must never give money back."""
+    return seconds if seconds > 0 else 0.0

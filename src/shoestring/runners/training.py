@@ -1,0 +1,176 @@
+"""Training code in its three Python shapes, behind one small interface: a live trial that advances step by step.
+
+    def objective(config): return loss                     a trial of one step
+    def train(config): … yield loss                        a generator: paused between steps, it *is* the frozen run
+    class Trainer: step(), save(path), load(path)          can be frozen to disk and thawed in another process
+
+A generator can be frozen to disk too: it yields `Report(loss, save=function_of_a_path)`, and when it is started again its
+context names the checkpoint to load. Each shape may take a second argument, the `Context`. A class may have `validate()`
+beside `step()`; it is then called only for steps whose validation was bought.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from shoestring.core.entries import Cost
+from shoestring.core.space import Config
+from shoestring.errors import RunnerError
+
+Shape = Literal["function", "generator", "class"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a step may give back when a bare number is not enough."""
+
+    value: float | None = None
+    cost: float | Mapping[str, float] | None = None  # seconds, or {"setup", "train", "validate"}; None: measured
+    save: Callable[[Path], Any] | None = None  # writes this very state to a path that does not exist yet
+
+
+@dataclass(slots=True)
+class Context:
+    """What training code may want to know. It is kept up to date while the trial goes on."""
+
+    config: Config
+    step: int = 0  # steps done so far; above 0 at the start when the trial is thawed from `checkpoint`
+    until: int = 1  # the last step that is paid for
+    should_validate: bool = True  # whether the value of the coming step was bought; if not, None may be reported
+    checkpoint: Path | None = None  # load from here first, when not None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    value: float | None
+    cost: Cost
+
+
+class Ended(Exception):
+    """The training code came to its own end before the step that was asked for."""
+
+
+def shape_of(target: Any) -> Shape:
+    """Which of the three shapes this is; an error that says what is missing if it is none."""
+    if inspect.isclass(target):
+        if not callable(getattr(target, "step", None)):
+            raise RunnerError(f"the class {target.__name__} has no step(): give it one that trains one step")
+        if callable(getattr(target, "save", None)) != callable(getattr(target, "load", None)):
+            raise RunnerError(f"the class {target.__name__} has only one of save(path) and load(path): give it both")
+        return "class"
+    if not callable(target):
+        raise RunnerError(
+            f"{target!r} is no training code: give a function, a generator function or a class with step()"
+        )
+    return "generator" if inspect.isgeneratorfunction(target) else "function"
+
+
+def can_save(target: Any) -> bool | None:
+    """Whether trials of this code can be frozen to disk; a generator tells with its first report."""
+    shape = shape_of(target)
+    return None if shape == "generator" else shape == "class" and hasattr(target, "save")
+
+
+class Live:
+    """One trial that is alive in this process, at `step`."""
+
+    def __init__(self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None) -> None:
+        self.step = step
+        self.can_save: bool | None = can_save(target)
+        self._context = Context(config=dict(config), step=step, checkpoint=checkpoint)
+        self._shape = shape_of(target)
+        self._arguments = (self._context.config, self._context)[: _arity(target)]
+        self._target = target
+        self._iterator: Iterator[Any] | None = None
+        self._trainer: Any = None
+        self._save: Callable[[Path], Any] | None = None
+
+    def advance(self, config: Config, until: int, validate: bool) -> StepResult:
+        """Train one more step. Raises Ended, or whatever the training code raises."""
+        context = self._context
+        context.config.clear()  # type: ignore[attr-defined]
+        context.config.update(config)  # type: ignore[attr-defined]  # the same dict that the code holds
+        context.step, context.until, context.should_validate = self.step, until, validate
+        began = time.perf_counter()
+        if self._shape == "class":
+            result = self._step_trainer(began, validate)
+        else:
+            raw = self._target(*self._arguments) if self._shape == "function" else self._next()
+            result = self._read(raw, Cost(train=time.perf_counter() - began))
+        self.step += 1
+        return result
+
+    def save(self, path: Path) -> None:
+        save = self._trainer.save if self._shape == "class" else self._save
+        assert save is not None
+        save(path)
+
+    def close(self) -> None:
+        if self._iterator is not None:
+            self._iterator.close()  # type: ignore[attr-defined]
+
+    def _next(self) -> Any:
+        if self._iterator is None:
+            self._iterator = self._target(*self._arguments)
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise Ended from None
+
+    def _step_trainer(self, began: float, validate: bool) -> StepResult:
+        if self._trainer is None:
+            self._trainer = self._target(*self._arguments)
+            if self._context.checkpoint is not None:
+                self._trainer.load(self._context.checkpoint)
+        ready = time.perf_counter()
+        raw = self._trainer.step()
+        trained = time.perf_counter()
+        if hasattr(self._trainer, "validate"):
+            raw = self._trainer.validate() if validate else None
+        cost = Cost(setup=ready - began, train=trained - ready, validate=time.perf_counter() - trained)
+        return self._read(raw, cost)
+
+    def _read(self, raw: Any, measured: Cost) -> StepResult:
+        report = raw if isinstance(raw, Report) else Report(raw)
+        if self._shape == "generator":
+            self._save = report.save
+            self.can_save = report.save is not None
+        return StepResult(_number(report.value), measured if report.cost is None else _told_cost(report.cost))
+
+
+def _arity(target: Any) -> int:
+    """1 or 2: whether the code takes the context too."""
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except ValueError:  # built-ins without a signature
+        return 1
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in positional if p.default is p.empty]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return 2
+    if not positional or len(needed) > 2:
+        name = getattr(target, "__name__", repr(target))
+        raise RunnerError(f"{name} takes {len(needed)} arguments: it must take (config) or (config, context)")
+    return min(len(positional), 2)
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"the training code reported {value!r}: report a number, None or a Report") from None
+
+
+def _told_cost(cost: float | Mapping[str, float]) -> Cost:
+    told = dict(cost) if isinstance(cost, Mapping) else {"train": float(cost)}
+    unknown = set(told) - {"setup", "train", "validate"}
+    if unknown or not all(0 <= seconds < float("inf") for seconds in told.values()):
+        raise ValueError(f"the reported cost {cost!r} must be seconds >= 0, alone or by setup, train and validate")
+    return Cost(**told)

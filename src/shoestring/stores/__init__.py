@@ -1,0 +1,1 @@
+"""Stores remember: in memory, or in a database that several machines may share."""

@@ -1,0 +1,27 @@
+"""From an address to a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoestring.errors import StoreError
+from shoestring.stores.memory import Memory
+from shoestring.stores.store import Store
+
+
+def open_store(where: str | Store | None, *, must_exist: bool = False) -> Store:
+    """`sqlite:///file.db` (or just `file.db`), `postgresql://…`, or None for memory."""
+    if where is None:
+        return Memory()
+    if not isinstance(where, str):
+        return where
+    if "://" not in where:
+        where = f"sqlite:///{where}"
+    scheme = where.split("://", 1)[0]
+    if scheme.split("+", 1)[0] not in ("sqlite", "postgresql"):
+        raise StoreError(f"the store {where!r} must begin with sqlite:/// or postgresql://")
+    if must_exist and scheme == "sqlite" and not Path(where.removeprefix("sqlite:///")).exists():
+        raise StoreError(f"there is no store {where.removeprefix('sqlite:///')!r}: give its place with --store")
+    from shoestring.stores.sql import Sql
+
+    return Sql(where)

@@ -1,0 +1,354 @@
+"""Studies: the Python face of shoestring. `tune` for a run from start to end, `Study` for everything in between.
+
+from shoestring import Float, Space, tune
+
+study = tune(train, Space({"lr": Float(1e-4, 1.0, log=True)}), budget="200 epochs", max_steps=20)
+print(study.best.config, study.best.value)
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoestring import policies
+from shoestring.core.books import Trial
+from shoestring.core.continuing import amendment
+from shoestring.core.decision import Train
+from shoestring.core.entries import Amended, Cost, Direction, Entry, Note, Opened, Order
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget, Prices, duration_s
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.errors import BudgetError, Conflict, StudyError, did_you_mean
+from shoestring.runners.loop import Outcome, run
+from shoestring.runners.runner import Runner, receipt, unfinished
+from shoestring.stores.store import Store
+
+if TYPE_CHECKING:
+    import pandas
+
+HEARTBEAT_S = 5.0
+Observe = Callable[[Ledger, Entry | None], None]
+
+
+@dataclass(frozen=True)
+class Best:
+    config: Config
+    value: float
+    trial: int
+    step: int
+    checkpoint: Path | None  # of exactly this step, when the training code can save
+
+
+class Study:
+    """A ledger in a store, with a name."""
+
+    def __init__(self, store: Store, name: str, ledger: Ledger, checkpoints: Path | None = None) -> None:
+        self.store, self.name, self._ledger = store, name, ledger
+        self.checkpoints = checkpoints or checkpoint_root(store, name)
+        self.outcome: Outcome | None = None
+
+    # opening ---------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, name: str | None = None, store: str | Store = "sqlite:///shoestring.db") -> Study:
+        """An existing study; without a name, the only one in the store."""
+        from shoestring.stores.opening import open_store
+
+        opened = open_store(store, must_exist=True)
+        names = opened.studies()
+        if name is None:
+            if len(names) != 1:
+                told = f"it holds {len(names)}: {', '.join(names)}" if names else "it holds none"
+                raise StudyError(f"which study of {store}? {told}; name one with --study NAME")
+            name = names[0]
+        ledger = opened.load(name)
+        if ledger is None:
+            raise StudyError(f"there is no study {name!r} in {store}. {did_you_mean(name, names)}")
+        return cls(opened, name, ledger)
+
+    @classmethod
+    def begin(
+        cls,
+        space: Space | Mapping[str, Any],
+        budget: str | Budget,
+        *,
+        name: str = "study",
+        store: str | Store | None = None,
+        max_steps: int = 1,
+        direction: Direction = "min",
+        policy: str | Policy = policies.DEFAULT,
+        settings: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        prices: Prices | None = None,
+        initial: Sequence[Config] = (),
+        target: Mapping[str, Any] | None = None,
+    ) -> Study:
+        """A new study, or the one of that name going on: a changed budget, policy or number of workers is amended."""
+        from shoestring.stores.opening import open_store
+
+        policy = policies.make(policy, settings) if isinstance(policy, str) else policy
+        wanted = Opened(
+            space=space if isinstance(space, Space) else Space.from_dict(space),
+            budget=Budget(budget),
+            policy=policy.name,
+            settings=policies.settings_of(policy),
+            seed=secrets.randbits(32) if seed is None else seed,
+            direction=direction,
+            max_steps=max_steps,
+            prices=prices or Prices(),
+            workers=workers,
+            target=target or {},
+        )
+        _check_opened(wanted)
+        queued = [Note(topic="enqueue", facts={"config": wanted.space.validate(config)}) for config in initial]
+        opened = open_store(store)
+        ledger = opened.load(name)
+        if ledger is None:
+            ledger = opened.append(name, None, wanted, *queued)
+        elif change := amendment(ledger, name, wanted, seed_given=seed is not None):
+            ledger = opened.append(name, ledger, change)
+        return cls(opened, name, ledger)
+
+    # what it holds -----------------------------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._ledger
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        return self._ledger.trials
+
+    @property
+    def spent(self) -> float:
+        return self._ledger.spent
+
+    @property
+    def best(self) -> Best | None:
+        """The best value that was bought, None before the first one."""
+        trial = self._ledger.best
+        if trial is None:
+            return None
+        value = trial.values[trial.best_step - 1]
+        assert value is not None
+        from shoestring.runners.checkpoints import Checkpoints
+
+        path = Checkpoints(self.checkpoints).path(trial.number, trial.best_step)
+        return Best(trial.config, value, trial.number, trial.best_step, path if path.exists() else None)
+
+    def explain(self, number: int) -> Order:
+        """The order of that number: what was decided, and in `why` what it was decided on."""
+        orders = self._ledger.orders
+        if not 0 <= number < len(orders):
+            raise StudyError(f"there is no order {number}: the study {self.name!r} has orders 0 to {len(orders) - 1}")
+        return orders[number]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row a finished step."""
+        try:
+            import pandas
+        except ImportError:
+            from shoestring.errors import MissingExtra
+
+            raise MissingExtra("Study.to_frame", "pandas", "frames") from None
+        from shoestring.reports.export import step_rows
+
+        return pandas.DataFrame(list(step_rows(self._ledger)))
+
+    # going on ----------------------------------------------------------------------------------------------------------
+
+    def amend(self, change: Amended) -> None:
+        self._append(change)
+
+    def enqueue(self, config: Config) -> None:
+        """Have this config tried before the policy's own."""
+        self._append(Note(topic="enqueue", facts={"config": self._ledger.space.validate(config)}))
+
+    def run(
+        self,
+        runner: Runner,
+        *,
+        deadline: str | float | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        observe: Observe = lambda ledger, entry: None,
+    ) -> Outcome:
+        """Spend what is left. Only one process at a time may do that; a step that a crash cut off is charged now."""
+        seconds = duration_s(deadline, "deadline") if isinstance(deadline, str) else deadline
+        policy = policies.make(self._ledger.books.policy, self._ledger.books.settings)
+        with self.store.lease(self.name) as lease:
+            self._ledger = self.store.refresh(self.name, self._ledger)
+
+            def beat() -> None:
+                now = runner.now()
+                running = {} if runner.simulated else {n: max(0.0, now - s) for n, s in runner.running().items()}
+                lease.beat(len(self._ledger), running)
+
+            def append(ledger: Ledger, *entries: Entry) -> Ledger:
+                self._ledger = self.store.append(self.name, ledger, *entries) if entries else ledger
+                return self._ledger
+
+            heart = _Heart(beat)
+            try:
+                self.outcome = run(
+                    self._ledger,
+                    policy,
+                    runner,
+                    append,
+                    deadline_at=float("inf") if seconds is None else self._ledger.books.clock + seconds,
+                    should_stop=should_stop,
+                    observe=observe,
+                    cut_off=lease.cut_off,
+                )
+            finally:
+                heart.stop()
+                beat()  # what is under way now is charged by whoever goes on
+                runner.close()
+        return self.outcome
+
+    # for people who own their loop -------------------------------------------------------------------------------------
+
+    def ask(self, give_up_after: str | float | None = None) -> Order | None:
+        """What to train next; None when there is nothing to buy now (ask again after a `tell`) or ever (the budget is spent).
+
+        Orders may be asked for and told about on several machines: the budget holds all the same. An order that nobody
+        told about for `give_up_after` is released.
+        """
+        policy = policies.make(self._ledger.books.policy, self._ledger.books.settings)
+        patience_s = duration_s(give_up_after) if isinstance(give_up_after, str) else give_up_after
+        while True:
+            self._ledger = self.store.refresh(self.name, self._ledger)
+            now = time.time()
+            released = [
+                Note(topic="released", facts={"order": number})
+                for number, opened in self._ledger.open_orders.items()
+                if patience_s is not None and now - opened.since > patience_s
+            ]
+            try:
+                if released:
+                    self._ledger = self.store.append(self.name, self._ledger, *released)
+                began = time.perf_counter()
+                decision = policy.decide(self._ledger, self._ledger.decision_rng())
+                if not isinstance(decision, Train):
+                    return None
+                order = self._ledger.accept(decision, at=now, thinking_s=time.perf_counter() - began)
+                if order is not None:
+                    self._ledger = self.store.append(self.name, self._ledger, order)
+                return order
+            except Conflict:
+                continue
+
+    def tell(
+        self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None
+    ) -> None:
+        """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
+        while True:
+            self._ledger = self.store.refresh(self.name, self._ledger)
+            opened = self._ledger.open_orders.get(order.number)
+            if opened is None:
+                raise StudyError(
+                    f"order {order.number} is not open: it was told about to its end, or released meanwhile"
+                )
+            now = time.time()
+            step = self._ledger.trials[order.trial].held + 1
+            cost = Cost(train=max(0.0, now - opened.since) if cost_s is None else cost_s)
+            if failed is not None:
+                entry = unfinished(order, step, "failed", failed, cost, at=now, saved=step - 1)
+            else:
+                entry = receipt(order, step, value, cost, at=now, saved=step)  # the state is the caller's: it survives
+            try:
+                self._ledger = self.store.append(self.name, self._ledger, entry)
+                return
+            except Conflict:
+                continue
+
+    def _append(self, *entries: Entry) -> None:
+        while True:
+            self._ledger = self.store.refresh(self.name, self._ledger)
+            try:
+                self._ledger = self.store.append(self.name, self._ledger, *entries)
+                return
+            except Conflict:
+                continue
+
+
+class _Heart(threading.Thread):
+    """Says every few seconds that this process is alive, also while a long step keeps the main thread busy."""
+
+    def __init__(self, beat: Callable[[], None]) -> None:
+        super().__init__(daemon=True, name="shoestring-heartbeat")
+        self._beat, self._stopped = beat, threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        while not self._stopped.wait(HEARTBEAT_S):
+            self._beat()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
+def tune(
+    train: Any,
+    space: Space | Mapping[str, Any],
+    budget: str | Budget,
+    *,
+    max_steps: int | None = None,
+    workers: int = 1,
+    runner: str | Runner | None = None,
+    live: int | None = None,
+    checkpoints_at_most: str | None = None,
+    deadline: str | float | None = None,
+    observe: Observe | None = None,
+    **settings_of_study: Any,
+) -> Study:
+    """Tune `train` over `space` until the budget is spent; the result is the study, with `.best`.
+
+    The other arguments are those of `Study.begin`: name, store, direction, policy, settings, seed, prices, initial.
+    """
+    from shoestring.runners.making import make_runner, steps_of, target_of
+
+    study = Study.begin(
+        space,
+        budget,
+        max_steps=steps_of(train, max_steps),
+        workers=workers,
+        target=target_of(train),
+        **settings_of_study,
+    )
+    bought = make_runner(runner, train, study.checkpoints, workers, live, checkpoints_at_most)
+    study.run(bought, deadline=deadline, observe=observe or (lambda ledger, entry: None))
+    return study
+
+
+def checkpoint_root(store: Store, name: str) -> Path:
+    """Beside the database of the store, else in the present folder; nothing is made before code that can save is run."""
+    beside = getattr(store, "path", None)  # a database file
+    folder = Path(f"{beside}.checkpoints") if beside else Path("shoestring.checkpoints")
+    return folder / "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+
+
+def _check_opened(opened: Opened) -> None:
+    if opened.direction not in ("min", "max"):
+        raise StudyError(f"direction={opened.direction!r} must be 'min' or 'max'")
+    if not isinstance(opened.max_steps, int) or opened.max_steps < 1:
+        raise StudyError(
+            f"max_steps={opened.max_steps!r} must be a whole number, 1 or more: the steps of a full training"
+        )
+    if not isinstance(opened.workers, int) or opened.workers < 1:
+        raise StudyError(f"workers={opened.workers!r} must be a whole number, 1 or more")
+    if not isinstance(opened.seed, int) or opened.seed < 0:
+        raise StudyError(f"seed={opened.seed!r} must be a whole number, 0 or more")
+    price = 1 + opened.prices.validate_epochs
+    if opened.budget.unit == "epochs" and opened.budget.total < price:
+        raise BudgetError(
+            f"the budget {opened.budget} buys nothing: one step with its validation costs {price:g} epochs"
+        )

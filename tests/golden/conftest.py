@@ -1,0 +1,73 @@
+"""Golden numbers: one JSON file a method, `{section: [{"inputs": …, "expected": …, "notes": …}, …]}`.
+
+A test asks for a case with `@pytest.mark.golden("bhpt", "action_value")` and an argument `case`; it runs once for each
+case of that section in the folder given by `--golden-dir`. A file or section that is absent skips. `case.check(result)`
+compares only the expected fields that are present: numbers to rtol 1e-7 (or the tolerance named), decisions exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+@dataclass(frozen=True)
+class Case:
+    inputs: Mapping[str, Any]
+    expected: Mapping[str, Any]
+
+    def check(self, result: Mapping[str, Any], *, rtol: float = 1e-7, atol: float = 0.0) -> None:
+        """Compare every expected field; `result` must offer all of them, so a forgotten field is a failure."""
+        for field, want in self.expected.items():
+            assert field in result, f"the test computes no {field!r}, which the golden file expects"
+            _compare(field, result[field], want, rtol, atol)
+
+
+def _compare(field: str, got: Any, want: Any, rtol: float, atol: float) -> None:
+    if isinstance(want, Mapping):
+        for key, value in want.items():
+            _compare(f"{field}.{key}", got[key], value, rtol, atol)
+        return
+    wanted = np.asarray(want)
+    computed = wanted.dtype.kind == "f" or (wanted.dtype.kind in "iu" and np.asarray(got).dtype.kind == "f")
+    if not computed:  # decisions, indices, words, ragged lists, nulls: exact
+        assert _plain(got) == want, f"{field}: got {_plain(got)!r}, expected {want!r}"
+    else:
+        np.testing.assert_allclose(np.asarray(got, dtype=float), wanted, rtol=rtol, atol=atol, err_msg=field)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "golden(file, section): run once for each case of a section of a golden file")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("golden")
+    if marker is None:
+        return
+    name, section = marker.args
+    path = metafunc.config.getoption("--golden-dir") / f"{name}.json"
+    cases: list[Any] = []
+    reason = f"{path} is absent"
+    if path.exists():
+        found = json.loads(path.read_text()).get(section, [])
+        reason = f"{path} has no section {section!r}"
+        cases = [
+            pytest.param(Case(entry["inputs"], entry["expected"]), id=f"{name}-{section}-{i}")
+            for i, entry in enumerate(found)
+        ]
+    if not cases:
+        cases = [pytest.param(None, id=f"{name}-{section}-absent", marks=pytest.mark.skip(reason=reason))]
+    metafunc.parametrize("case", cases)

@@ -1,0 +1,129 @@
+"""Freeze-thaw belief and action value against golden numbers, which came from dense Gaussians and quadrature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from shoestring.models.action_value import action_value, choose, plan
+from shoestring.models.freeze_thaw import Belief
+from shoestring.models.freeze_thaw_curves import Curves, Parameters
+from shoestring.models.freeze_thaw_sums import log_marginal_likelihood
+
+Floats = NDArray[np.float64]
+
+
+def parameters_of(hyper: Mapping[str, float]) -> Parameters:
+    return Parameters(
+        alpha=hyper["alpha"],
+        beta=hyper["beta"],
+        s2=hyper["curve_variance"],
+        noise=hyper["noise_variance"],
+        sx2=hyper["x_variance"],
+        mean=hyper["mean"],
+    )
+
+
+def arm_kernel_of(inputs: Mapping[str, Any]) -> Floats:
+    x = np.array(inputs["X"])
+    squared = ((x[:, None] - x) ** 2).sum(axis=-1)
+    return np.asarray(np.exp(-0.5 * squared / inputs["hyper"]["x_lengthscale"] ** 2))
+
+
+def table_of(curves: list[list[float]], n_steps: int) -> Floats:
+    losses = np.full((len(curves), n_steps), np.nan)
+    for arm, curve in enumerate(curves):
+        losses[arm, : len(curve)] = curve
+    return losses
+
+
+@pytest.mark.golden("bhpt", "freeze_thaw_posterior")
+def test_posterior(case: Any) -> None:
+    arms, epochs = zip(*case.inputs["queries"], strict=True)
+    curves = Curves.of(table_of(case.inputs["curves"], max(epochs)))
+    parameters, arm_kernel = parameters_of(case.inputs["hyper"]), arm_kernel_of(case.inputs)
+    belief = Belief.given(curves, parameters, arm_kernel)
+    mean, cov = belief.at(arms, epochs)
+    case.check(
+        {
+            "log_marginal_likelihood": log_marginal_likelihood(curves, parameters, arm_kernel),
+            "asymptote_mean": belief.asymptote_mean,
+            "asymptote_cov": belief.asymptote_cov,
+            "query_latent_mean": mean,
+            "query_latent_cov": cov,
+        },
+        rtol=1e-8,
+    )
+    grid_mean, grid_variance = belief.predict()
+    steps = np.array(epochs) - 1
+    np.testing.assert_allclose(grid_mean[arms, steps], case.expected["query_latent_mean"], rtol=1e-8)
+    np.testing.assert_allclose(grid_variance[arms, steps], np.diag(case.expected["query_latent_cov"]), rtol=1e-8)
+
+
+@pytest.mark.golden("bhpt", "action_value")
+def test_action_value(case: Any) -> None:
+    value = action_value(np.array(case.inputs["mean"]), np.array(case.inputs["std"]))
+    case.check(
+        {
+            "Q": value.q,
+            "top_arm": int(value.top_arm),
+            "value_of_information": value.gain,
+            "argmin": int(np.argmin(value.q)),
+        }
+    )
+
+
+def run_trace(inputs: Mapping[str, Any], incremental: bool) -> dict[str, Any]:
+    """The whole tuning run on known curves, each decision from the belief after all losses so far."""
+    table, budget = np.array(inputs["curves"]), inputs["budget"]
+    parameters, arm_kernel = parameters_of(inputs["hyper"]), arm_kernel_of(inputs)
+    losses = np.full((len(table), inputs["curve_length"]), np.nan)
+    trained = np.zeros(len(table), dtype=np.intp)
+    belief = Belief.given(Curves.of(losses), parameters, arm_kernel)
+    steps = []
+    for n in range(1, budget + 1):
+        decided = plan(*belief.predict(), trained, budget - n + 1)
+        arm = choose(decided, np.random.default_rng(n))
+        loss = table[arm, trained[arm]]
+        steps.append(
+            {
+                "step": n,
+                "remaining": decided.remaining,
+                "top_arm": decided.top_arm,
+                "tau_star": decided.tau_star,
+                "committed": decided.committed,
+                "action": arm,
+                "loss": loss,
+                "Q": decided.q,
+            }
+        )
+        losses[arm, trained[arm]] = loss
+        trained[arm] += 1
+        if incremental:
+            belief = belief.append(arm, loss)
+        else:
+            belief = Belief.given(Curves.of(losses), parameters, arm_kernel)
+    return {
+        "actions": [step["action"] for step in steps],
+        "output": min(step["loss"] for step in steps),
+        "allocation": trained,
+        "steps": steps,
+    }
+
+
+@pytest.mark.golden("bhpt", "trace")
+@pytest.mark.parametrize("incremental", [True, False])
+def test_trace(case: Any, incremental: bool) -> None:
+    result = run_trace(case.inputs, incremental)
+    wanted = case.expected["steps"]
+    assert len(result["steps"]) == len(wanted)
+    for got, want in zip(result["steps"], wanted, strict=True):
+        replace(case, expected=want).check(got)
+    del result["steps"]
+    replace(case, expected={name: case.expected[name] for name in result}).check(result)
+    assert set(case.expected) == {*result, "steps"}

@@ -1,0 +1,88 @@
+"""Golden numbers of cost-aware EI: the acquisition, the selection rules, the cooling exponent, the linear cost models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring.models.acquisition import (
+    choose_cei,
+    choose_ei,
+    choose_ei_alpha,
+    choose_eipu,
+    cooling_exponent,
+    expected_improvement,
+    implied_alpha,
+    log_expected_improvement,
+    pareto_front,
+)
+from shoestring.models.cost import log_costs
+from shoestring.models.cost_linear import fit_linear
+
+
+@pytest.mark.golden("cost_aware_ei", "ei")
+def test_ei(case: Any) -> None:
+    mean, std = np.array(case.inputs["mean"]), np.array(case.inputs["std"])
+    f_min = case.inputs["f_min"]
+    case.check(
+        {
+            "ei": expected_improvement(mean, std, f_min),
+            "log_ei": log_expected_improvement(mean, std, f_min),
+        },
+        rtol=1e-12,
+    )
+
+
+@pytest.mark.golden("cost_aware_ei", "selection")
+def test_selection(case: Any) -> None:
+    log_ei, log_cost = np.log(case.inputs["ei"]), np.log(case.inputs["cost"])
+    intervals = {}
+    for key, want in case.expected["alpha_interval"].items():
+        implied = implied_alpha(log_ei, log_cost, int(key))
+        assert implied.supported == (want is not None)
+        got = [implied.low, None if np.isinf(implied.high) else implied.high] if implied.supported else None
+        if want is not None and want[1] is None:  # a list with a null is compared exactly: check its number here
+            assert got is not None
+            assert got[1] is None
+            np.testing.assert_allclose(implied.low, want[0], rtol=1e-12)
+            got = want
+        intervals[key] = got
+    case.check(
+        {
+            "pareto_front": pareto_front(log_ei, log_cost),
+            "cei": {key: choose_cei(log_ei, log_cost, float(key)) for key in case.expected["cei"]},
+            "ei_alpha": {key: choose_ei_alpha(log_ei, log_cost, float(key)) for key in case.expected["ei_alpha"]},
+            "alpha_interval": intervals,
+        },
+        rtol=1e-12,
+    )
+    assert choose_ei(log_ei, log_cost) == case.expected["ei_alpha"]["0"]
+    assert choose_eipu(log_ei, log_cost) == case.expected["ei_alpha"]["1.0"]
+
+
+@pytest.mark.golden("cost_aware_ei", "cooling")
+def test_cooling(case: Any) -> None:
+    alpha = cooling_exponent(case.inputs["total"], case.inputs["initial"], case.inputs["spent"])
+    case.check({"alpha": alpha}, rtol=1e-12)
+
+
+@pytest.mark.golden("cost_aware_ei", "cost_model")
+def test_cost_model(case: Any) -> None:
+    names = ("num_round", "max_depth", "subsample")
+    features = np.log(np.column_stack([np.array(case.inputs[name], dtype=float) for name in names]))
+    columns = [names.index(feature.removeprefix("log ")) for feature in case.inputs["features"]]
+    log_cost = log_costs(np.array(case.inputs["seconds"]))
+    model = fit_linear(features, log_cost, columns)
+    at_data, _ = model.predict(features)
+    at_test, _ = model.predict(np.log(np.array(case.inputs["test"], dtype=float)))
+    case.check(
+        {
+            "weights": model.weights,
+            "residual_variance": model.residual_variance,
+            "predicted_seconds": np.exp(at_test),
+            "rmse_log": np.sqrt(np.mean((at_data - log_cost) ** 2)),
+        },
+        rtol=1e-10,
+    )
