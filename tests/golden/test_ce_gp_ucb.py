@@ -42,7 +42,7 @@ def test_posterior_on_a_finite_domain(case: Any) -> None:
         gp.observe(point, value)
     gp.advance(given["predict_round"] - gp.round)
     query = np.arange(len(seen), len(domain))
-    now = {"mean": gp.mean[query], "cov": np.array([gp.covariance(i)[query] for i in query])}
+    now = {"mean": gp.mean[query], "cov": np.array([gp.covariance(int(i))[query] for i in query])}
     np.testing.assert_allclose(gp.variance[query], np.diag(now["cov"]), rtol=1e-12)
     gp.advance()
     skipped = {

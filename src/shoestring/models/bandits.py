@@ -4,7 +4,7 @@ The baselines of Table A1 in Wang, Ren, Bogunovic, Xiong, Urtasun, "Cost-Efficie
 arXiv:2101.06590. UCB1: Auer, Cesa-Bianchi, Fischer, "Finite-time Analysis of the Multiarmed Bandit Problem", Machine
 Learning 47, 2002, Fig. 1. EXP3.S: Auer, Cesa-Bianchi, Freund, Schapire, "The Nonstochastic Multiarmed Bandit Problem",
 SIAM J. Comput. 32, 2002, Sect. 8. eps-greedy and softmax: Kuleshov, Precup, "Algorithms for Multi-Armed Bandit
-Problems", arXiv:1402.6028, Sect. 2.
+Problems", arXiv:1402.6028.
 
     paper    here            meaning                                                       unit
     K        n_arms          arms                                                          —

@@ -54,7 +54,7 @@ class GPCost:
         mean = self.shift + self.scale * standard
         if self.base is not None:
             mean += self.base.line(features)
-        return self.limits.clip(mean), self.scale * np.sqrt(variance)
+        return self.limits.believe(mean, self.scale * np.sqrt(variance))
 
     def memo(self) -> dict[str, list[float]]:
         """Where the next fit may start."""

@@ -20,8 +20,8 @@ Departs from the paper:
 - Fewer observations than weights, or columns that repeat each other: ridge, penalty 1e-3, intercept free.
 - The std uses (s_0^2 + RSS) / (1 + n - p), s_0 = 0.5: one pseudo-observation of a factor 1.6, so that a line through two
   points does not promise a certain bill.
-- Predicted log costs are clipped to [min - 2, max + 2] of the observed ones (a line extrapolates without shame), and no cost
-  is below 1e-12 of the median.
+- Predicted log costs are clipped to [min - 2, max + 2] of the observed ones (a line extrapolates without shame), their std
+  to half that range, and no cost is below 1e-12 of the median.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ class Limits:
         floor = float(np.median(log_cost) + np.log(FLOOR))
         return cls(max(float(log_cost.min()) - CLIP, floor), float(log_cost.max()) + CLIP)
 
-    def clip(self, log_cost: Array) -> Array:
-        return np.clip(log_cost, self.low, self.high)
+    def believe(self, mean: Array, std: Array) -> tuple[Array, Array]:
+        """Mean clipped to the range, std to half its width: a weight still unknown would give 50 and more under ridge."""
+        return np.clip(mean, self.low, self.high), np.minimum(std, 0.5 * (self.high - self.low))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,7 +88,7 @@ class LinearCost:
         if self.columns:
             v, _ = lapack.dtrtrs(self.factor, (features[:, list(self.columns)] - self.centre).T, lower=1)  # (k, m)
             spread += np.einsum("km,km->m", v, v)
-        return self.limits.clip(self.line(features)), np.sqrt(variance * spread)
+        return self.limits.believe(self.line(features), np.sqrt(variance * spread))
 
     def memo(self) -> dict[str, list[float]]:
         """Nothing: a linear fit needs no start."""

@@ -2,28 +2,31 @@
 
 Domhan, Springenberg and Hutter, "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by
 Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us): the weighted sum of families and its
-posterior by Markov chain Monte Carlo. The sampler is the stretch move of Goodman and Weare, "Ensemble samplers with
-affine invariance", Comm. App. Math. Comp. Sci. 5 (2010), equations (7) and (9). A run is dropped when the probability
-of ending above y* is below 0.05; here the caller compares.
+posterior by Markov chain Monte Carlo. Moves of parameters are the stretch move of Goodman and Weare, "Ensemble samplers
+with affine invariance", Comm. App. Math. Comp. Sci. 5 (2010). A run is dropped when the probability of ending above y*
+is below 0.05; here the caller compares.
 
     paper      here               meaning                                                  unit
     x, x_m     epochs, n_max      steps trained; full training                             steps
     y          1 - errors         accuracy after a step                                    in [0, 1]
     y*         incumbent_error    the best run's value, as an error                        error
-    phi_k      FAMILIES[k]        one parametric curve                                     accuracy
-    theta_k    theta              its parameters, in a box                                 -
-    w_k        weight             its weight, in [0, 1]                                    -
-    sigma      -                  deviation of an observation, sampled as a logarithm      accuracy
+    phi_k      CurveFamily        one parametric curve                                     accuracy
+    theta_k    theta[k]           its parameters, in a box                                 -
+    w_k        weights[:, k]      its weight, in [0, 1]                                    -
+    sigma      exp(log_sigma)     deviation of an observation                              accuracy
     f_comb     -                  sum over k of w_k phi_k(x)                               accuracy
-    a, z       _STRETCH, stretch  largest stretch of a move; the one drawn                 -
+    Z          stretch            factor by which a move stretches a line                  -
 
 Departs from the paper:
+- Stretching all 48 coordinates at once hardly moves: on an eight-step curve Pr(y > y*) read 0.60 after 1000 moves and
+  0.70 after 10,000, and was still rising. Here a sweep moves the parameters of one family at a time; draws the weights,
+  whose law given the rest is a truncated normal, exactly along each of its axes; and takes a Metropolis step in log
+  sigma. On that curve it reads 0.94 to 0.97 after 150 sweeps (the default) and 0.97 after 4000.
 - Flat priors on boxes that make every family non-decreasing, so that the requirement f_comb(x_m) > f_comb(1) always
   holds; rates spread over decades have their logarithm in the box. To this end weibull, mmf and janoschek use the rise
   (a - b) in place of the start b. The sum must not end above 1.
 - ilog2 divides by ln(x + 1): ln x is zero after the first step.
 - Pr(y > y*) averages the normal tail of every sample instead of drawing one y from each: same mean, less noise.
-- 100 walkers x 1000 moves, half of them discarded, against 250,000 moves: the estimate is good to about 0.05.
 - `forecast_by_process` is a cheap substitute: the decaying-exponential process of `curve_paths`, in closed form.
 """
 
@@ -35,26 +38,31 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from shoestring.models.curve_paths import NOISE_VARIANCE, curve_posterior, fit_curve
 
 Array = NDArray[np.float64]
 
-_STRETCH = 2.0
-_LOG_SIGMA = (np.log(1e-3), np.log(0.3))
+_LOG_SIGMA = (float(np.log(1e-3)), float(np.log(0.3)))
+_LOG_SIGMA_STEP = 0.5
 _CANDIDATES = 256  # random points of a family's box, of which the best starts its least-squares fit
 _SPREAD = 0.02  # of a box side: how far the walkers start from those fits
+_ENDS_BELOW = 0.999  # where the sum of a starting walker may end
 
 
 @dataclass(frozen=True, slots=True)
 class CurveFamily:
-    """A non-decreasing curve of the step number: `curve(epochs (n,), *parameters (m, 1))` gives (m, n)."""
+    """A curve of the step number that is non-decreasing within the box of its parameters."""
 
     name: str
-    curve: Callable[..., Array]
+    curve: Callable[..., Array]  # of the step number and each parameter
     low: tuple[float, ...]
     high: tuple[float, ...]
+
+    def at(self, epochs: Array, theta: Array) -> Array:
+        """Curves (m, n) of parameters (m, p) at epochs (n,)."""
+        return np.asarray(self.curve(epochs, *theta.T[:, :, None]))
 
 
 FAMILIES = (
@@ -103,30 +111,29 @@ def forecast_by_families(
     incumbent_error: float,
     rng: np.random.Generator,
     *,
-    n_walkers: int = 100,
-    n_moves: int = 1000,
+    n_walkers: int = 64,
+    n_sweeps: int = 150,
+    families: Sequence[CurveFamily] = FAMILIES,
 ) -> FinalForecast:
-    """Forecast of the error after n_max steps from the errors after steps 1, 2, ...; about a second."""
+    """Forecast of the error after n_max steps from the errors after steps 1, 2, ...; half a second.
+
+    The first half of the sweeps is discarded; each later one gives n_walkers samples.
+    """
     y = 1.0 - _checked(errors, n_max)  # (n,)
+    if n_walkers < 10 or n_walkers % 2 or n_sweeps < 2:
+        raise ValueError(f"n_walkers={n_walkers} must be even and at least 10, n_sweeps={n_sweeps} at least 2.")
     epochs = np.append(np.arange(1.0, y.size + 1.0), float(n_max))  # (n + 1,): the data, then the end
-    low, high = _box()
-    if n_walkers < 2 * low.size:
-        raise ValueError(f"n_walkers={n_walkers} must be at least {2 * low.size}, twice the number of parameters.")
-
-    def log_density(points: Array) -> Array:  # (m, d) -> (m,)
-        allowed = ((points >= low) & (points <= high)).all(axis=1)
-        curve = _combined(epochs, np.clip(points, low, high))  # (m, n + 1)
-        allowed &= curve[:, -1] <= 1.0
-        log_sigma = points[:, -1]
-        misfit = np.square(curve[:, :-1] - y).sum(axis=1)
-        with np.errstate(over="ignore"):  # far below the box, where the point is refused anyway
-            return np.where(allowed, -0.5 * misfit * np.exp(-2.0 * log_sigma) - y.size * log_sigma, -np.inf)
-
-    start = _starting_walkers(y, epochs, n_walkers, low, high, rng)
-    chain = stretch_sample(log_density, start, n_moves, rng, keep_every=10)  # (kept, walkers, d)
-    points = chain[chain.shape[0] // 2 :].reshape(-1, low.size)
-    final = 1.0 - _combined(epochs[-1:], points)[:, 0]  # (samples,)
-    sigma = np.exp(points[:, -1])
+    walkers = _starting_walkers(y, epochs, n_walkers, families, rng)
+    finals, log_sigmas = [], []
+    for sweep in range(n_sweeps):
+        for k, family in enumerate(families):
+            walkers.move_family(k, family, rng)
+        walkers.draw_weights(rng)
+        walkers.move_sigma(rng)
+        if sweep >= n_sweeps // 2:
+            finals.append(1.0 - walkers.combined()[:, -1])
+            log_sigmas.append(walkers.log_sigma.copy())
+    final, sigma = np.concatenate(finals), np.exp(np.concatenate(log_sigmas))  # (samples,)
     better = float(ndtr((incumbent_error - final) / sigma).mean())
     return FinalForecast(better, float(final.mean()), float(np.sqrt(final.var() + np.square(sigma).mean())))
 
@@ -147,40 +154,130 @@ def forecast_by_process(
     return FinalForecast(float(ndtr((incumbent_error - mean[0]) / std)), float(mean[0]), std)
 
 
-def stretch_sample(
-    log_density: Callable[[Array], Array],
-    start: Array,
-    n_moves: int,
-    rng: np.random.Generator,
-    *,
-    keep_every: int = 1,
-) -> Array:
-    """Walkers (kept, walkers, d) of the affine-invariant ensemble sampler; `log_density` maps (m, d) to (m,).
+def stretch_move(mine: Array, others: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Proposals (m, d) on the lines through random members of `others` (h, d), and their log Jacobian weight (m,).
 
-    Each half of the ensemble moves along lines through random members of the other half, all at once: the halves keep
-    the move reversible. Start from finite densities, with the walkers in general position: moves stay in their span.
+    Accept with probability min(1, exp(log weight + log density of the proposal - log density now)). `others` must not
+    hold the walkers that move: two halves that move in turn keep this reversible. Moves stay in the ensemble's span.
     """
-    walkers, d = start.shape
-    if walkers < 4 or walkers % 2:
-        raise ValueError(f"{walkers} walkers must be an even number from 4 on: the two halves move in turn.")
-    half = walkers // 2
-    point, log_p = start.copy(), log_density(start)
-    if not np.isfinite(log_p).all():
-        raise ValueError("start has a walker of zero density, which could never be judged. Start within the support.")
-    kept = np.empty((n_moves // keep_every, walkers, d))
-    for move in range(n_moves):
+    stretch = np.square(rng.random(mine.shape[0]) + 1.0) / 2.0  # density ~ 1 / sqrt(z) on [1/2, 2]
+    partner = others[rng.integers(others.shape[0], size=mine.shape[0])]
+    proposal = partner + stretch[:, None] * (mine - partner)
+    return proposal, (mine.shape[1] - 1) * np.log(stretch)
+
+
+@dataclass(slots=True)
+class _Walkers:
+    """The ensemble at work: w walkers, each a full set of parameters, changed in place by the three kinds of move."""
+
+    y: Array  # (n,)
+    epochs: Array  # (n + 1,)
+    theta: list[Array]  # one (w, parameters) per family
+    weights: Array  # (w, families)
+    log_sigma: Array  # (w,)
+    curves: Array  # (w, families, n + 1), each family's curve at theta
+
+    def combined(self) -> Array:
+        """f_comb (w, n + 1)."""
+        return np.asarray((self.weights[:, None, :] @ self.curves)[:, 0, :])
+
+    def log_density(self, combined: Array, log_sigma: Array) -> Array:
+        """(m,) for sums (m, n + 1), within the boxes."""
+        misfit = np.square(combined[:, :-1] - self.y).sum(axis=1)
+        density = -0.5 * misfit * np.exp(-2.0 * log_sigma) - self.y.size * log_sigma
+        return np.where(combined[:, -1] <= 1.0, density, -np.inf)
+
+    def move_family(self, k: int, family: CurveFamily, rng: np.random.Generator) -> None:
+        half = self.log_sigma.size // 2
+        combined = self.combined()
+        low, high = np.array(family.low), np.array(family.high)
         for mine, others in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
-            stretch = ((_STRETCH - 1.0) * rng.random(half) + 1.0) ** 2 / _STRETCH  # density ~ 1 / sqrt(z), eq. (9)
-            partner = point[others][rng.integers(half, size=half)]
-            proposal = partner + stretch[:, None] * (point[mine] - partner)  # eq. (7)
-            proposed = log_density(proposal)
-            log_ratio = (d - 1) * np.log(stretch) + proposed - log_p[mine]
-            accept = np.log1p(-rng.random(half)) < log_ratio  # log1p: the argument is never log 0
-            point[mine] = np.where(accept[:, None], proposal, point[mine])
-            log_p[mine] = np.where(accept, proposed, log_p[mine])
-        if (move + 1) % keep_every == 0:
-            kept[move // keep_every] = point
-    return kept
+            proposal, log_weight = stretch_move(self.theta[k][mine], self.theta[k][others], rng)
+            allowed = ((proposal >= low) & (proposal <= high)).all(axis=1)
+            proposal = np.clip(proposal, low, high)  # so that refused proposals, too, can be computed
+            curve = family.at(self.epochs, proposal)
+            change = self.weights[mine, k, None] * (curve - self.curves[mine, k])
+            sigma = self.log_sigma[mine]
+            gain = self.log_density(combined[mine] + change, sigma) - self.log_density(combined[mine], sigma)
+            accept = allowed & (np.log1p(-rng.random(half)) < log_weight + gain)  # log1p: never the log of 0
+            self.theta[k][mine][accept] = proposal[accept]
+            self.curves[mine, k][accept] = curve[accept]
+
+    def draw_weights(self, rng: np.random.Generator) -> None:
+        """One draw along each axis of the normal law of the weights, which the box and the end below 1 cut off.
+
+        The axes are eigenvectors of the curves' Gram matrix. Their images in data space are orthogonal, so a draw along
+        one leaves the best point along the others where it was.
+        """
+        data, end = self.curves[:, :, :-1], self.curves[:, :, -1]  # (w, k, n), (w, k)
+        curvature, axes = np.linalg.eigh(data @ data.transpose(0, 2, 1))  # (w, k), (w, k, k)
+        curvature = np.maximum(curvature, 1e-12)  # an axis without effect on the data: nearly flat, bounded by the box
+        combined = self.combined()
+        pull = data @ (self.y - combined[:, :-1])[:, :, None]  # (w, k, 1)
+        best = (axes.transpose(0, 2, 1) @ pull)[:, :, 0] / curvature  # (w, axis): distance to the best point
+        spread = np.exp(self.log_sigma)[:, None] / np.sqrt(curvature)  # (w, axis)
+        slope = (end[:, None, :] @ axes)[:, 0, :]  # (w, axis): of the end value
+        room = 1.0 - combined[:, -1]  # (w,)
+        for axis in range(self.weights.shape[1]):
+            direction = _away_from_zero(axes[:, :, axis])
+            to_low, to_high = -self.weights / direction, (1.0 - self.weights) / direction
+            first = np.minimum(to_low, to_high).max(axis=1)
+            last = np.maximum(to_low, to_high).min(axis=1)
+            rise = _away_from_zero(slope[:, axis])
+            first = np.where(rise < 0.0, np.maximum(first, room / rise), first)
+            last = np.where(rise > 0.0, np.minimum(last, room / rise), last)
+            distance = _truncated_normal(best[:, axis], spread[:, axis], first, last, rng)
+            self.weights = np.clip(self.weights + distance[:, None] * direction, 0.0, 1.0)
+            room = room - distance * rise
+
+    def move_sigma(self, rng: np.random.Generator) -> None:
+        proposal = self.log_sigma + _LOG_SIGMA_STEP * rng.standard_normal(self.log_sigma.size)
+        combined = self.combined()
+        gain = self.log_density(combined, proposal) - self.log_density(combined, self.log_sigma)
+        allowed = (proposal >= _LOG_SIGMA[0]) & (proposal <= _LOG_SIGMA[1])
+        accept = allowed & (np.log1p(-rng.random(proposal.size)) < gain)
+        self.log_sigma = np.where(accept, proposal, self.log_sigma)
+
+
+def _away_from_zero(values: Array) -> Array:
+    """A divisor: what is zero up to rounding becomes a tiny positive number."""
+    return np.where(np.abs(values) > 1e-12, values, 1e-12)
+
+
+def _truncated_normal(mean: Array, spread: Array, first: Array, last: Array, rng: np.random.Generator) -> Array:
+    """Draws (m,) of normals cut to [first, last]; 0, to stay put, where the piece is too far out to be drawn from."""
+    lower, upper = (first - mean) / spread, (last - mean) / spread
+    flip = lower > 0.0  # the lower tail keeps digits that the upper one loses
+    lower, upper = np.where(flip, -upper, lower), np.where(flip, -lower, upper)
+    below = ndtr(lower)
+    score = ndtri(below + rng.random(mean.size) * (ndtr(upper) - below))
+    drawn = mean + spread * np.where(flip, -score, score)
+    return np.where(np.isfinite(drawn) & (drawn >= first) & (drawn <= last), drawn, 0.0)
+
+
+def _starting_walkers(
+    y: Array, epochs: Array, n_walkers: int, families: Sequence[CurveFamily], rng: np.random.Generator
+) -> _Walkers:
+    """Walkers near the least-squares fit of each family, equal weights, scaled down where the sum would end above 1."""
+    theta = []
+    for family in families:
+        low, high = np.array(family.low), np.array(family.high)
+        candidates = rng.uniform(low, high, (_CANDIDATES, low.size))
+        misfit = np.square(family.at(epochs[:-1], candidates) - y).sum(axis=1)
+
+        def residual(point: Array, family: CurveFamily = family) -> Array:
+            return np.asarray(family.at(epochs[:-1], point[None])[0] - y)
+
+        fitted = least_squares(residual, candidates[misfit.argmin()], bounds=(low, high), max_nfev=50).x
+        jitter = _SPREAD * (high - low) * rng.standard_normal((n_walkers, low.size))
+        theta.append(np.clip(fitted + jitter, low, high))
+    curves = np.stack([family.at(epochs, points) for family, points in zip(families, theta, strict=True)], axis=1)
+    weights = np.full((n_walkers, len(families)), 1.0 / len(families))
+    weights /= np.maximum(curves[:, :, -1].mean(axis=1) / _ENDS_BELOW, 1.0)[:, None]
+    walkers = _Walkers(y, epochs, theta, weights, np.zeros(n_walkers), curves)
+    misfit = np.square(walkers.combined()[:, :-1] - y).mean(axis=1)
+    walkers.log_sigma = 0.5 * np.log(np.clip(misfit, *np.exp(2.0 * np.array(_LOG_SIGMA))))
+    return walkers
 
 
 def _checked(errors: Array | Sequence[float], n_max: int) -> Array:
@@ -190,52 +287,3 @@ def _checked(errors: Array | Sequence[float], n_max: int) -> Array:
     if not np.isfinite(seen).all():
         raise ValueError(f"errors has a value that is not finite, {seen[~np.isfinite(seen)][0]}: the run diverged.")
     return seen
-
-
-def _box() -> tuple[Array, Array]:
-    """Bounds (d,) of a point: the parameters of every family in turn, the weights, log sigma."""
-    ones = (1.0,) * len(FAMILIES)
-    low = [*(v for family in FAMILIES for v in family.low), *(0.0 * v for v in ones), _LOG_SIGMA[0]]
-    high = [*(v for family in FAMILIES for v in family.high), *ones, _LOG_SIGMA[1]]
-    return np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
-
-
-def _combined(epochs: Array, points: Array) -> Array:
-    """f_comb (m, n) of points (m, d) at epochs (n,)."""
-    weights = points[:, -1 - len(FAMILIES) : -1]  # (m, families)
-    total = np.zeros((points.shape[0], epochs.size))
-    first = 0
-    for k, family in enumerate(FAMILIES):
-        theta = points[:, first : first + len(family.low)]
-        first += len(family.low)
-        total += weights[:, k : k + 1] * family.curve(epochs, *np.hsplit(theta, theta.shape[1]))
-    return total
-
-
-def _starting_walkers(
-    y: Array, epochs: Array, n_walkers: int, low: Array, high: Array, rng: np.random.Generator
-) -> Array:
-    """Walkers (n_walkers, d) near the least-squares fit of each family, equal weights on those that end below 1."""
-    centre: list[float] = []
-    usable = []
-    for family in FAMILIES:
-        lower, upper = np.array(family.low, dtype=np.float64), np.array(family.high, dtype=np.float64)
-        candidates = rng.uniform(lower, upper, (_CANDIDATES, lower.size))
-        misfit = np.square(family.curve(epochs[:-1], *np.hsplit(candidates, lower.size)) - y).sum(axis=1)
-
-        def residual(theta: Array, curve: Callable[..., Array] = family.curve) -> Array:
-            return np.asarray(curve(epochs[:-1], *theta) - y)
-
-        theta = least_squares(residual, candidates[misfit.argmin()], bounds=(lower, upper), max_nfev=50).x
-        centre.extend(theta)
-        usable.append(float(family.curve(epochs[-1:], *theta)[0] <= 1.0))
-    weights = np.array(usable) / sum(usable)  # most families end below 1 by their box, so the sum is never 0
-    middle = np.array([*centre, *weights, 0.0])
-    spread = _SPREAD * (high - low)
-    walkers = np.clip(middle + spread * rng.standard_normal((n_walkers, middle.size)), low, high)
-    misfit = np.square(_combined(epochs[:-1], walkers) - y).mean(axis=1)
-    walkers[:, -1] = np.clip(0.5 * np.log(misfit), *_LOG_SIGMA)
-    # A walker whose curve ends above 1 gives way: its weights shrink until it does not.
-    final = _combined(epochs[-1:], walkers)[:, 0]
-    walkers[:, -1 - len(FAMILIES) : -1] /= np.maximum(final / 0.999, 1.0)[:, None]
-    return walkers

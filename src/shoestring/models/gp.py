@@ -190,7 +190,7 @@ def mean_and_weights(factor: Array, y: Array, mean: Mean) -> tuple[float, Array]
 
 
 def factorise(a: Array, *, typical: float) -> tuple[Array, float]:
-    """Lower Cholesky factor of a, (n, n), and the jitter that was added to its diagonal, in units of `typical`'s."""
+    """Lower Cholesky factor of a, (n, n), and the jitter added to its diagonal, whose usual size is `typical`."""
     for relative in JITTERS:
         jitter = relative * typical
         trial = np.array(a, order="F")

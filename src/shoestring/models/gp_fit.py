@@ -147,8 +147,7 @@ def _likelihood(kernel: Kernel, pairs: Pairs, y: Array, mean: Mean) -> Callable[
         value = -0.5 * (float((y - m) @ weights) + log_determinant + n * LOG_2PI)
         if mean == "constant":
             value -= 0.5 * (m * m + LOG_2PI)
-        # The trace needs every entry of A^-1 on the kernel's pairs; potri forms its lower triangle from the factor.
-        inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+        inverse = _inverse_below(factor)
         w = weights[pairs.rows] * weights[pairs.cols] - inverse.T.ravel()[below]  # (m,)
         w_trace = float(weights @ weights - inverse.trace())
         gradient = np.empty(theta.size)
@@ -158,6 +157,23 @@ def _likelihood(kernel: Kernel, pairs: Pairs, y: Array, mean: Mean) -> Callable[
         return value, gradient
 
     return evaluate
+
+
+def _inverse_below(factor: Array) -> Array:
+    """Lower triangle of A^-1 = L^-T L^-1, (n, n) in Fortran order; the trace in the gradient needs each of its entries.
+
+    LAPACK's potri would do this in one call, but OpenBLAS wakes all its threads for it even at n = 10, and waits for them:
+    several times slower than one thread on a machine that is busy training. Products of under 2^18 multiplications stay
+    in the calling thread.
+    """
+    n = factor.shape[0]
+    root, _ = lapack.dtrtri(factor, lower=1)
+    root = np.tril(root)
+    inverse = np.empty((n, n), order="F")
+    width = max(16, 2**18 // (n * n) - 1)
+    for j in range(0, n, width):
+        inverse[j:, j : j + width] = root[j:, j:].T @ root[j:, j : j + width]
+    return inverse
 
 
 def _from_memo(memo: Mapping[str, Sequence[float]], kernel: Kernel) -> Array:

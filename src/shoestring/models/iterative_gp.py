@@ -78,7 +78,7 @@ class Bounds:
 
 FITTED = ("lengthscale_x", "lengthscale_t", "midpoint", "growth", "noise_variance")  # order of the gradient
 ON_LOG_SCALE = ("lengthscale_x", "lengthscale_t", "noise_variance")
-FLOOR = 0.1
+FLOOR = 0.1  # added to a cost scaled to [0, 1]: no point is cheaper than a tenth of the range
 
 
 def product_kernel(dims: int) -> Kernel:
@@ -154,12 +154,14 @@ def fit(
         and (likelihood.preference in LEARNABLE or name not in ("midpoint", "growth"))
     ]
     logs = np.array([name in ON_LOG_SCALE for name in names])
-    box = np.array([getattr(bounds, name) for name in names])  # (p, 2)
+    plain_box = np.array([getattr(bounds, name) for name in names])  # (p, 2)
+    box = plain_box.copy()
     box[logs] = np.log(box[logs])
     wanted = [FITTED.index(name) for name in names]
 
     def parameters(theta: Array) -> Parameters:
         plain = np.where(logs, np.exp(np.where(logs, theta, 0.0)), theta)
+        plain = np.clip(plain, plain_box[:, 0], plain_box[:, 1])  # exp(log(bound)) may be past it by one rounding
         return replace(previous, **dict(zip(names, plain.tolist(), strict=True)))
 
     def descent(theta: Array) -> tuple[float, Array]:

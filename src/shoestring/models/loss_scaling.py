@@ -4,13 +4,14 @@ Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.
 what follows is ours.
 
     here        meaning                                                                            unit
-    first       median over arms of their first finite loss                                        loss (or its log)
+    first       upper quartile over arms of their first finite loss                                loss (or its log)
     best        smallest finite loss                                                               loss (or its log)
-    fence       first + 10 (first - best): above it a loss says no more than "bad"                 loss (or its log)
+    fence       first + 3 (first - best): above it  a loss says no more than "bad"                 loss (or its log)
     bad         worst finite loss below the fence: what a diverged loss enters as                  loss (or its log)
 
-The fence lies where a run would be worse than an untrained model by ten times all the progress that any run has made. It
-leaves ordinary curves alone, also when most of the losses come from one good arm, which a rule on quantiles would not.
+The fence lies where a run is worse than an untrained model by three times all the progress that any run has made. It leaves
+ordinary curves alone, also when most of the losses come from one good arm, which a rule on all losses would not. Where more
+than a quarter of the arms blow up at their very first step, to numbers that are large but finite, take logarithms.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_FENCE = 10.0
+_FENCE = 3.0
 _LARGEST = 1e150  # a loss beyond this has diverged, finite or not: its square would overflow
 
 
@@ -78,7 +79,7 @@ def scaling(losses: Floats, reported: NDArray[np.bool_], log: bool = False) -> S
     unscaled = Scaling(centre=0.0, scale=1.0, fence=np.inf, bad=0.0, floor=floor, least=least)
     bent = unscaled.apply(losses)
     rows = np.flatnonzero(good.any(axis=1))
-    first = float(np.median(bent[rows, np.argmax(good[rows], axis=1)]))
+    first = float(np.quantile(bent[rows, np.argmax(good[rows], axis=1)], 0.75))
     best = float(bent[good].min())
     fence = first + _FENCE * (first - best) if first > best else float(bent[good].max())
     fenced = np.minimum(bent[good], fence)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from shoestring.core.decision import Finish, Train, Wait
+from shoestring.core.decision import Decision, Finish, Train, Wait
 from shoestring.core.entries import Entry, Lost
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
@@ -20,6 +20,7 @@ from shoestring.errors import DecisionError
 from shoestring.runners.runner import Runner
 
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
+_LOOK_UP_S = 0.2  # how often a stop is looked for while nothing happens
 _FAILING = 3  # so many first trials with one and the same failure end a study
 
 
@@ -57,13 +58,12 @@ def run(
     for opened in ledger.open_orders.values():
         runner.submit(opened.order, ledger.trials[opened.order.trial].held)
     thinking_s = 0.0
-    finishing: Outcome | None = None
     while True:
         if should_stop():
             return Outcome(ledger, "stopped")
-        if runner.now() >= deadline_at:
-            finishing = Outcome(ledger, "deadline")
-        if finishing is None and len(ledger.open_orders) < runner.workers:
+        if (late := runner.now() >= deadline_at) and not ledger.open_orders:
+            return Outcome(ledger, "deadline")
+        if not late and len(ledger.open_orders) < runner.workers:
             began = time.perf_counter()
             decision = policy.decide(ledger, ledger.decision_rng())
             thinking_s += 0.0 if runner.simulated else time.perf_counter() - began
@@ -76,25 +76,25 @@ def run(
                     runner.submit(order, ledger.trials[order.trial].held)
                     thinking_s = 0.0
                     continue
-                if not ledger.open_orders:
-                    return Outcome(ledger, "budget")
-            elif isinstance(decision, Finish):
-                finishing = Outcome(ledger, "policy", decision.why)
-            elif isinstance(decision, Wait) and not ledger.open_orders:
-                raise DecisionError(f"{policy.name} waits, but no order is open: nothing would ever change")
-        if not ledger.open_orders:
-            assert finishing is not None
-            return Outcome(ledger, finishing.reason, finishing.text)
-        news = runner.wait(min(_wall(ledger, runner), deadline_at))
-        if not news and runner.now() >= min(_wall(ledger, runner), deadline_at):
-            at_deadline = runner.now() >= deadline_at
-            news = runner.interrupt("the deadline has come" if at_deadline else "the budget is spent")
+            if not ledger.open_orders:  # otherwise ask again after the next receipt, as a resumed study would
+                return _ending(ledger, policy, decision)
+        wall = min(_wall(ledger, runner), deadline_at)
+        news = runner.wait(wall if runner.simulated else min(wall, runner.now() + _LOOK_UP_S))
+        if not news and runner.now() >= wall:
+            news = runner.interrupt("the deadline has come" if wall == deadline_at else "the budget is spent")
         if news:
             ledger = record(ledger, *news)
         else:
             observe(ledger, None)
         if text := _failing(ledger):
             return Outcome(ledger, "failing", text)
+
+
+def _ending(ledger: Ledger, policy: Policy, decision: Decision) -> Outcome:
+    """Nothing is open and nothing was bought: why the study ends here."""
+    if isinstance(decision, Wait):
+        raise DecisionError(f"{policy.name} waits, but no order is open: nothing would ever change")
+    return Outcome(ledger, "policy", decision.why) if isinstance(decision, Finish) else Outcome(ledger, "budget")
 
 
 def _wall(ledger: Ledger, runner: Runner) -> float:

@@ -101,6 +101,16 @@ def test_condition_number_and_its_bound(seed: int, n: int, scale: float, exponen
     assert more >= exact - 1e-9  # a further point never improves it, so to stop once is to stop for good
 
 
+def test_the_limit_on_the_condition_is_exact() -> None:
+    """Copies of one point reach the bound, cond(A) = 1 + n / noise; points apart stay far below it."""
+    x, noise = np.array([0.9, 0.9]), 1e-3
+    copies = model(np.tile([0.1, 0.1, 0.0], (6, 1)), noise_variance=noise)
+    spread = model(np.random.default_rng(0).random((6, 3)), noise_variance=noise)
+    for gp, limit in ((copies, np.log1p(6 / noise)), (spread, log_condition(spread, np.empty((0, 3))))):
+        assert most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit - 1e-6).stop == "condition"
+        assert most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit + 1e-6).stop == "count"
+
+
 def test_each_reason_to_stop() -> None:
     z, x = np.array([[0.2, 0.5, 1.0], [0.8, 0.3, 0.4]]), np.array([0.5, 0.5])
     gp = model(z, lengthscale_x=0.3, lengthscale_t=0.2)

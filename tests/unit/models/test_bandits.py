@@ -123,7 +123,7 @@ class TestEXP3S:
         assert (weights[0] > weights[1]) == (reward > 0)
 
     def test_long_runs_do_not_overflow(self) -> None:
-        weights = bandits.exp3s_weights([0] * 50_000, np.ones(50_000), 2, mixing=1.0, sharing=1e-5)
+        weights = bandits.exp3s_weights([0] * 2000, np.ones(2000), 2, mixing=1.0, sharing=1e-5)  # unscaled: exp(2000)
         assert weights.sum() == pytest.approx(1.0)
         assert weights[0] > 0.99
 

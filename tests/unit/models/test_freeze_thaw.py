@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -476,25 +477,27 @@ def test_sampler_misuse_is_explained() -> None:
 # --- the slice sampler --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("width", "max_step_outs"), [(0.3, 2), (0.5, 10), (5.0, 0)])
+@pytest.mark.parametrize(("width", "max_step_outs"), [(0.5, 2), (0.5, 10), (5.0, 0)])
 def test_a_sweep_leaves_its_density_unchanged(width: float, max_step_outs: int) -> None:
-    """Exact draws of a skewed density, moved once, must still be draws of it: a move that is not reversible shows."""
+    """Points laid out as a skewed density, moved once, must still be laid out so: a move that is not reversible shows.
+
+    At this number of points, growing both ends up to the limit, or a centred first interval, gives p-values below 1e-5.
+    """
     gamma = stats.gamma(2.0)
 
     def log_density(x: Floats) -> float:
-        return float(np.log(x[0]) - x[0]) if x[0] > 0.0 else -np.inf
+        return math.log(x[0]) - float(x[0]) if x[0] > 0.0 else -math.inf
 
-    rng = np.random.default_rng(12)
-    before = gamma.rvs(3000, random_state=rng)
-    moved = []
-    for x in before:
-        position, value = slice_sweep(
-            log_density, np.array([x]), log_density(np.array([x])), np.array([width]), rng, max_step_outs
-        )
+    rng = np.random.default_rng(0)
+    before = gamma.ppf((np.arange(20_000) + 0.5) / 20_000)
+    after = np.empty_like(before)
+    for i, x in enumerate(before):
+        start = np.array([x])
+        position, value = slice_sweep(log_density, start, log_density(start), np.array([width]), rng, max_step_outs)
         assert value == log_density(position)
-        moved.append(position[0])
-    assert stats.kstest(moved, gamma.cdf).pvalue > 0.01
-    assert np.mean(np.array(moved) != before) > 0.99
+        after[i] = position[0]
+    assert stats.kstest(after, gamma.cdf).pvalue > 1e-3
+    assert np.mean(after != before) > 0.99
 
 
 def test_the_interval_grows_no_more_than_allowed() -> None:
@@ -538,11 +541,12 @@ def test_scaling_standardises_and_goes_back(seed: int, size: float, shift: float
     z = scale.apply(losses)[reported]
     assert z.mean() == pytest.approx(0.0, abs=1e-8)
     assert z.std() == pytest.approx(1.0, rel=1e-8)
-    assert (np.argsort(z) == np.argsort(losses[reported])).all() or (log and shift < 0.0)
-    back, told = scale.undo(z), np.ones_like(z, dtype=bool)
+    told = losses[reported]
+    assert (np.diff(z[np.argsort(told)]) >= 0.0).all()
+    wanted = np.minimum(told, scale.undo(np.array((scale.fence - scale.centre) / scale.scale)))
     if log and shift < 0.0:  # the smallest loss is the floor itself: it comes back as the next one
-        told = losses[reported] > losses[reported].min()
-    np.testing.assert_allclose(back[told], losses[reported][told], rtol=1e-6, atol=1e-7 * size)
+        wanted = np.maximum(wanted, np.sort(told)[1])
+    np.testing.assert_allclose(scale.undo(z), wanted, rtol=1e-6, atol=1e-7 * size)
 
 
 @pytest.mark.parametrize("diverged", [np.inf, -np.inf, NAN, 1e200, 1e30])

@@ -231,7 +231,7 @@ def test_degenerate_data_give_finite_predictions(name: str, log_noise: float | N
 def test_priors_keep_few_points_from_degenerating(n: int, seed: int) -> None:
     x, y = data(n, seed=seed)
     gp = fit_gp(KERNEL, x, y)
-    assert 0.05 < np.exp(gp.theta[1:-1]).min()
+    assert np.exp(gp.theta[1:-1]).min() > 0.05
     assert np.exp(gp.theta[1:-1]).max() < 20.0
     assert np.exp(gp.theta[-1]) < 0.5 * np.exp(gp.theta[0])  # not all noise
     assert gp.predict(np.full((1, 3), 9.0))[1][0] > 0.1 * y.var()  # and not all known
@@ -271,10 +271,10 @@ def test_memo_is_where_the_next_fit_starts() -> None:
     assert [len(memo[name]) for name in ("log_signal_variance", "log_lengthscales", "log_noise_variance")] == [1, 3, 1]
     again = fit_gp(KERNEL, x, y, memo=memo, n_starts=0)
     np.testing.assert_allclose(again.theta, gp.theta, atol=0.02)
-    still = fit_gp(KERNEL, x, y, memo=memo, n_starts=0, max_iterations=0)
-    np.testing.assert_allclose(still.theta, gp.theta, rtol=1e-14)
-    elsewhere = fit_gp(KERNEL, x, y, memo={**memo, "log_lengthscales": [0.0, 0.0, 0.0]}, n_starts=0, max_iterations=0)
-    assert elsewhere.theta[1:-1].tolist() == [0.0, 0.0, 0.0]
+    from_memo = fit_gp(KERNEL, x, y, memo=memo, n_starts=0, max_iterations=1)
+    from_medians = fit_gp(KERNEL, x, y, n_starts=0, max_iterations=1)
+    np.testing.assert_allclose(from_memo.theta, gp.theta, atol=0.02)
+    assert np.abs(from_medians.theta - gp.theta).max() > 0.5  # one step does not get there from elsewhere
 
 
 def test_equal_bounds_fix_a_parameter() -> None:

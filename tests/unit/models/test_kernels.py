@@ -84,7 +84,9 @@ def test_parameter_gradients_by_differences(kernel: Kernel, theta: Array) -> Non
     v = np.random.default_rng(2).standard_normal(pairs.rows.size)
     _, pullback = kernel.pair_values(theta, pairs)
     step = 1e-6 * np.eye(theta.size)
-    want = [v @ (kernel.pair_values(theta + h, pairs)[0] - kernel.pair_values(theta - h, pairs)[0]) / 2e-6 for h in step]
+    want = [
+        v @ (kernel.pair_values(theta + h, pairs)[0] - kernel.pair_values(theta - h, pairs)[0]) / 2e-6 for h in step
+    ]
     np.testing.assert_allclose(pullback(v), want, rtol=1e-7, atol=1e-9)
 
 

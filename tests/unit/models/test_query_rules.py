@@ -56,7 +56,7 @@ class TestAcquisition:
         assert query_rules.choose(ucb) == 0
         assert query_rules.local_maxima(ucb).tolist() == [2]  # one plateau
 
-    @settings(deadline=None, max_examples=30)
+    @settings(deadline=None, max_examples=15)
     @given(posteriors)
     def test_improvements_are_their_integrals(self, posterior: tuple[Floats, Floats]) -> None:
         mean, variance = posterior

@@ -14,6 +14,14 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal
 
+from shoestring.models.query_rules import (
+    beta_schedule,
+    choose,
+    other_arms,
+    probability_better,
+    query_by_confidence,
+    upper_confidence,
+)
 from shoestring.models.time_varying import (
     TimeVaryingGP,
     fit_forgetting_rate,
@@ -318,6 +326,39 @@ class TestForgettingRate:
         assert 0.0 < low <= high < 1.0
         assert float(memory(low, horizon / 8)) == pytest.approx(math.exp(-0.5)) or low == high
 
+    @pytest.mark.parametrize("bounded", [True, False])
+    def test_without_its_lower_bound_a_cost_saving_agent_falls_silent(self, bounded: bool) -> None:
+        """Three unrelated arms whose rewards are shifted sines; the rate is learned anew every tenth query."""
+        horizon = 600
+        t = np.arange(horizon)[:, None]
+        truth = 0.5 * np.sin(4.0 * np.pi * t / horizon + 2.0 * np.pi * np.arange(3) / 3.0)  # (horizon, 3)
+        prior, rng = 0.25 * np.eye(3), np.random.default_rng(0)
+        bounds = forgetting_bounds(horizon) if bounded else (1e-6, 0.5)
+        gp = TimeVaryingGP(prior, forgetting_rate=0.02, noise_variance=NOISE)
+        seen: list[tuple[int, int, float]] = []
+        regret = 0.0
+        for f in truth:
+            mean, variance, now = gp.mean, gp.variance, gp.round
+            arm = choose(upper_confidence(mean, variance, beta_schedule(now)))
+            regret += (f.max() - f[arm]) / horizon
+            if query_by_confidence(probability_better(mean, variance, arm, other_arms(3, arm)), 0.95):
+                seen.append((arm, now, float(f[arm] + rng.normal(0.0, 0.1))))
+                gp.observe(arm, seen[-1][2])
+                if len(seen) % 10 == 0:
+                    arms, rounds, values = (np.array(column) for column in zip(*seen, strict=True))
+                    rate = fit_forgetting_rate(
+                        prior[np.ix_(arms, arms)], rounds, values, noise_variance=NOISE, bounds=bounds
+                    )
+                    gp = TimeVaryingGP(prior, forgetting_rate=rate, noise_variance=NOISE)
+                    for past, round_seen, value in seen:
+                        if round_seen > gp.round:
+                            gp.advance(round_seen - gp.round)
+                        gp.observe(past, value)
+            gp.advance()
+        silence = np.diff([round_seen for _, round_seen, _ in seen] + [horizon + 1]).max()
+        assert (silence <= horizon / 8) == bounded
+        assert regret < 0.06 if bounded else regret > 0.3  # playing at random costs about 0.41
+
     def test_equal_bounds_leave_no_choice(self) -> None:
         prior, rounds, values = self.draw(0.1, 5, 0)
         assert fit_forgetting_rate(prior, rounds, values, noise_variance=NOISE, bounds=(0.2, 0.2)) == 0.2
@@ -470,7 +511,7 @@ def shifted(start: Floats, points: Floats, bandwidth: float) -> Floats:
     centre = start
     while True:
         near = [p for p in points if math.dist(p, centre) <= bandwidth]
-        mean = sum(near[1:], near[0]) / len(near)
+        mean = np.asarray(sum(near[1:], near[0]) / len(near))
         if math.dist(mean, centre) < 1e-9:
             return mean
         centre = mean

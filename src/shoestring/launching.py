@@ -1,0 +1,186 @@
+"""From the words of a command line to a study and its runner: what is trained, over which space, by which runner.
+
+The `opened` entry keeps what was launched (`target`), so that `shoestring resume` needs no more than the study's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from shoestring.core.space import Space
+from shoestring.errors import ShoestringError, SpaceError, StudyError
+from shoestring.runners.making import make_runner, steps_of
+from shoestring.runners.runner import Runner
+from shoestring.study import Study
+
+Kind = Literal["python", "command", "table"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained and how: kept in the ledger as the study's target."""
+
+    kind: Kind
+    where: str | list[str]  # file.py:train, the words of a command, or the file of a table
+    runner: str | None = None
+    live: int | None = None
+    checkpoints_at_most: str | None = None
+    fingerprint: str = ""
+
+    @classmethod
+    def of(cls, target: str | None, command: list[str], table: str | None, **how: Any) -> Job:
+        given = [name for name, it in (("TARGET", target), ("-- COMMAND", command), ("--table", table)) if it]
+        if len(given) != 1:
+            told = f"not {' and '.join(given)}" if given else "for example: shoestring run train.py:train"
+            raise StudyError(f"give exactly one of TARGET (file.py:train), -- COMMAND …, or --table FILE: {told}")
+        if table:
+            return cls("table", table, fingerprint=_fingerprint([table]), **how)
+        if command:
+            return cls("command", command, fingerprint=_fingerprint(command), **how)
+        assert target is not None
+        return cls("python", target, fingerprint=_fingerprint([target.rpartition(":")[0]]), **how)
+
+    @classmethod
+    def from_target(cls, target: Mapping[str, Any]) -> Job:
+        if target.get("kind") not in ("python", "command", "table"):
+            raise StudyError(
+                "this study was begun from Python: go on with the same call of tune(), "
+                "or give the training code: shoestring run file.py:train …"
+            )
+        return cls(**target)
+
+    def to_target(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "where": self.where,
+            "runner": self.runner,
+            "live": self.live,
+            "checkpoints_at_most": self.checkpoints_at_most,
+            "fingerprint": self.fingerprint,
+        }
+
+    @property
+    def name(self) -> str:
+        """A study's name, when the user gives none."""
+        if self.kind == "command":
+            scripts = [word for word in self.where if Path(word).suffix and "{" not in word and Path(word).exists()]
+            return Path(scripts[0] if scripts else self.where[0]).stem
+        return Path(str(self.where).rpartition(":")[0] or str(self.where)).stem
+
+    @property
+    def words(self) -> str:
+        """The part of a command line that names this job."""
+        if self.kind == "command":
+            return f"-- {shlex.join(self.where)}"
+        return f"--table {shlex.quote(str(self.where))}" if self.kind == "table" else shlex.quote(str(self.where))
+
+    def max_steps(self, given: int | None) -> int:
+        if self.kind == "command":
+            return given or 1
+        if self.kind == "table":
+            return min(given or self._table().max_steps, self._table().max_steps)
+        return steps_of(self._callable(), given)
+
+    def space(self, file: str | None, parameters: Iterable[str]) -> Space:
+        if self.kind == "table":
+            if file or list(parameters):
+                raise SpaceError("a table brings its own space: leave --space and --param out")
+            return self._table().space()
+        return read_space(file, parameters)
+
+    def runner_for(self, study: Study, workers: int) -> Runner:
+        if self.kind == "table":
+            from shoestring.runners.simulated import Simulated
+
+            return Simulated(self._table(), workers)
+        if self.kind == "command":
+            from shoestring.runners.command import Commands
+
+            return Commands(list(self.where), study.ledger.space, study.checkpoints, workers)
+        return make_runner(
+            self.runner, self._callable(), study.checkpoints, workers, self.live, self.checkpoints_at_most
+        )
+
+    def _callable(self) -> Any:
+        from shoestring.runners.targets import resolve
+
+        return resolve(str(self.where))
+
+    def _table(self) -> Any:
+        from shoestring.runners.tables import Table
+
+        return Table.load(Path(str(self.where)))
+
+
+def read_space(file: str | None, parameters: Iterable[str]) -> Space:
+    """A space from a TOML file, from words like `lr={float=[1e-4,1],log=true}`, or both (words win)."""
+    told: dict[str, Any] = {}
+    if file:
+        told |= _toml_file(file)
+    for word in parameters:
+        told |= _toml(word, f"--param {word!r}")
+    if not told:
+        raise SpaceError("no space is given: --space FILE.toml, or --param 'lr={float=[1e-4,1.0],log=true}' for each")
+    return Space.from_dict(told)
+
+
+def read_settings(words: Iterable[str]) -> dict[str, Any]:
+    """Policy settings from `name=value` words; a value is read as TOML, else taken as text."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip():
+            raise ShoestringError(f"--set {word!r} must be name=value, as in --set reduction_factor=3")
+        try:
+            settings[name.strip()] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[name.strip()] = value.strip()
+    return settings
+
+
+def read_configs(file: str | None) -> list[dict[str, Any]]:
+    """Configs to try first: a JSON list, or one JSON object a line."""
+    if file is None:
+        return []
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+        rows = (
+            json.loads(text)
+            if text.lstrip().startswith("[")
+            else [json.loads(x) for x in text.splitlines() if x.strip()]
+        )
+    except OSError as error:
+        raise SpaceError(f"the configs in {file!r} cannot be read: {error.strerror or error}") from None
+    except json.JSONDecodeError as error:
+        raise SpaceError(f"the configs in {file!r} are no JSON: {error}") from None
+    return list(rows)
+
+
+def _toml_file(file: str) -> dict[str, Any]:
+    try:
+        return _toml(Path(file).read_text(encoding="utf-8"), f"the space file {file!r}")
+    except OSError as error:
+        raise SpaceError(f"the space file {file!r} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise SpaceError(f"the space file {file!r} is no text in UTF-8") from None
+
+
+def _toml(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpaceError(f"{where} is no TOML: {error}; write lr = {{ float = [1e-4, 1.0], log = true }}") from None
+
+
+def _fingerprint(words: Iterable[str]) -> str:
+    """Of the files among the words, so that changed code can be pointed out."""
+    files = [Path(word) for word in words if Path(word).is_file()]
+    joined = b"\0".join(file.read_bytes() for file in files if file.stat().st_size < 50_000_000)
+    return hashlib.sha256(joined).hexdigest()[:16] if files else ""

@@ -1,0 +1,51 @@
+"""Rows for other tools: one for each finished step, or the ledger entry by entry."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from shoestring.core.entries import Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.strict_json import dumps
+
+
+def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
+    """Every receipt with the config it was bought for."""
+    orders = ledger.orders
+    for entry in ledger.entries():
+        if isinstance(entry, Receipt):
+            yield {
+                "order": entry.order,
+                "trial": entry.trial,
+                "step": entry.step,
+                "value": entry.value,
+                "status": entry.status,
+                "setup_s": entry.cost.setup,
+                "train_s": entry.cost.train,
+                "validate_s": entry.cost.validate,
+                "at_s": entry.at,
+                **{f"config.{name}": value for name, value in orders[entry.order].config.items()},
+            }
+
+
+def ledger_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
+    for number, entry in enumerate(ledger.entries()):
+        yield {"seq": number, "kind": entry.kind, **entry.body()}
+
+
+def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        yield dumps(row)
+
+
+def as_csv(rows: Iterable[dict[str, Any]]) -> str:
+    listed = list(rows)
+    columns = list(dict.fromkeys(name for row in listed for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(listed)
+    return out.getvalue()

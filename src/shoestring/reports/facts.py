@@ -1,0 +1,101 @@
+"""What there is to say about a study, as plain data: `--json` prints it, the text reports lay it out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from shoestring.core.books import Trial
+from shoestring.core.entries import Order
+from shoestring.core.ledger import Ledger
+from shoestring.study import Study
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def summary(study: Study) -> dict[str, Any]:
+    ledger, books = study.ledger, study.ledger.books
+    best = study.best
+    return {
+        "study": study.name,
+        "policy": books.policy,
+        "settings": dict(books.settings),
+        "seed": ledger.opened.seed,
+        "direction": ledger.opened.direction,
+        "max_steps": ledger.max_steps,
+        "budget": str(books.budget),
+        "unit": books.budget.unit,
+        "spent": ledger.spent,
+        "reserved": ledger.reserved,
+        "left": ledger.left,
+        "workers": books.workers,
+        "trials": len(books.trials),
+        "orders": len(books.orders),
+        "receipts": books.receipts,
+        "seconds": {kind: seconds for kind, seconds in books.by_kind.items() if seconds},
+        "best": None
+        if best is None
+        else {
+            "value": best.value,
+            "trial": best.trial,
+            "step": best.step,
+            "config": dict(best.config),
+            "checkpoint": None if best.checkpoint is None else str(best.checkpoint),
+        },
+    }
+
+
+def trial_facts(trial: Trial) -> dict[str, Any]:
+    return {
+        "trial": trial.number,
+        "state": state_of(trial),
+        "steps": trial.steps,
+        "held": trial.held,
+        "value": trial.values[trial.best_step - 1] if trial.best_step else None,
+        "best_step": trial.best_step or None,
+        "config": dict(trial.config),
+        "failure": trial.failure.splitlines()[-1] if trial.failure else None,
+    }
+
+
+def order_facts(order: Order) -> dict[str, Any]:
+    told = order.body()
+    return told | {"memo": {name: len(numbers) for name, numbers in order.memo.items()}}
+
+
+def state_of(trial: Trial) -> str:
+    if trial.open_order is not None:
+        return "running"
+    if trial.failure:
+        return "failed"
+    if trial.diverged:
+        return "diverged"
+    return "complete" if trial.steps >= trial.limit else "frozen"
+
+
+def best_first(ledger: Ledger) -> list[Trial]:
+    return sorted(ledger.trials, key=lambda trial: (trial.best_loss, trial.number))
+
+
+def curve(trial: Trial, width: int = 12) -> str:
+    """The trial's values as a row of small bars, as reported: up is larger."""
+    known = [value for value in trial.values if value is not None and math.isfinite(value)]
+    if not known:
+        return ""
+    shown = known if len(known) <= width else [known[round(i * (len(known) - 1) / (width - 1))] for i in range(width)]
+    low, high = min(shown), max(shown)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((value - low) * scale)] for value in shown)
+
+
+def say_why(order: Order) -> str:
+    """`rung 2, loss 0.31`: the reasons of a decision in one line."""
+    return ", ".join(f"{name} {_short(value)}" for name, value in order.why.items())
+
+
+def say_config(config: Any) -> str:
+    return ", ".join(f"{name}={_short(value)}" for name, value in config.items())
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

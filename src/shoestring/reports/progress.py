@@ -1,0 +1,172 @@
+"""Progress while a study runs: a live view in a terminal, plain lines elsewhere. Both watch, neither decides."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from shoestring.core.entries import Amended, Entry, Note, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import show_seconds
+from shoestring.reports.facts import say_config
+from shoestring.reports.text import order_line, trial_table
+from shoestring.runners.resume_check import warning_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_EVERY_S = 0.25
+_ROWS = 8
+
+
+class Progress(Protocol):
+    def __enter__(self) -> Progress: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def __call__(self, ledger: Ledger, entry: Entry | None) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+class Quiet:
+    def __enter__(self) -> Quiet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        pass
+
+
+class Lines(Quiet):
+    """A line for each new best, each failure, each tenth of the budget, and everything the user should know."""
+
+    def __init__(self) -> None:
+        self._best: float | None = None
+        self._tenths = 0
+
+    def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
+        if isinstance(entry, Receipt):
+            self._receipt(ledger, entry)
+        elif isinstance(entry, Note) and (warning := warning_of(entry)):
+            self.say(f"warning: {warning}")
+        elif isinstance(entry, Amended):
+            self.say("the study was amended")
+
+    def _receipt(self, ledger: Ledger, entry: Receipt) -> None:
+        if entry.status in ("failed", "diverged"):
+            self.say(f"trial {entry.trial} {entry.status} at step {entry.step}: {_last_line(entry.text)}")
+        best = ledger.best
+        if best is not None and best.best_loss != self._best:
+            self._best = best.best_loss
+            value = best.values[best.best_step - 1]
+            self.say(f"best {value:.6g}: trial {best.number} at step {best.best_step}, {say_config(best.config)}")
+        tenths = int(10 * ledger.spent / ledger.budget.total)
+        if tenths > self._tenths:
+            self._tenths = tenths
+            budget = ledger.budget
+            self.say(f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}, {len(ledger.trials)} trials")
+
+    def say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+class LiveView(Quiet):
+    """The whole study on one screen, drawn anew at most four times a second."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._title = title
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, auto_refresh=True, refresh_per_second=4, transient=False)
+        self._drawn = 0.0
+        self._began = time.monotonic()
+        self._order: Order | None = None
+        self._ledger: Ledger | None = None
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ledger is not None:
+            self._live.update(self.render(self._ledger))
+        self._live.stop()
+
+    def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
+        self._ledger = ledger
+        if isinstance(entry, Order):
+            self._order = entry
+        if isinstance(entry, Note) and (warning := warning_of(entry)):
+            self.say(f"warning: {warning}")
+        if isinstance(entry, Receipt) and entry.status == "failed":
+            self.say(f"trial {entry.trial} failed at step {entry.step}: {_last_line(entry.text)}")
+        # Drawn here, in the thread that owns the ledger: the refreshing thread only repeats the finished picture.
+        if time.monotonic() - self._drawn > _EVERY_S:
+            self._drawn = time.monotonic()
+            self._live.update(self.render(ledger))
+
+    def say(self, line: str) -> None:
+        self._console.print(line, style="yellow", highlight=False, markup=False)
+
+    def render(self, ledger: Ledger) -> RenderableType:
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        budget = ledger.budget
+        money = Table.grid(padding=(0, 1))
+        money.add_row(
+            Text(f"spent {budget.show(ledger.spent)}", "bold"),
+            ProgressBar(total=budget.total, completed=min(ledger.spent, budget.total), width=40),
+            Text(f"{budget.show(max(0.0, budget.total - ledger.spent))} left of {budget.show(budget.total)}"),
+            Text(self._forecast(ledger), "dim"),
+        )
+        best = ledger.best
+        found = Text("best so far: none yet", "dim")
+        if best is not None:
+            value = best.values[best.best_step - 1]
+            found = Text.assemble(
+                "best so far ",
+                (f"{value:.6g}", "bold green"),
+                f"  trial {best.number}, step {best.best_step}  ",
+                (say_config(best.config), "dim"),
+            )
+        buying = Text(
+            f"buying {order_line(self._order)}" if self._order else "thinking", overflow="ellipsis", no_wrap=True
+        )
+        return Panel(
+            Group(money, found, buying, Text(), trial_table(ledger, _ROWS)), title=self._title, title_align="left"
+        )
+
+    def _forecast(self, ledger: Ledger) -> str:
+        """How long the rest takes at the pace of this run."""
+        seconds = time.monotonic() - self._began
+        share = ledger.spent / ledger.budget.total
+        if not 0.02 < share < 1 or ledger.budget.unit != "epochs":
+            return ""
+        return f"about {show_seconds(seconds * (1 - share) / share)} to go"
+
+
+def progress_for(title: str, *, quiet: bool) -> Progress:
+    if quiet:
+        return Quiet()
+    return LiveView(title) if sys.stderr.isatty() else Lines()
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "no reason given"

@@ -1,0 +1,113 @@
+"""Reports for a terminal: the status of a study, one decision explained, the end of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shoestring.core.entries import Order
+from shoestring.core.ledger import Ledger
+from shoestring.reports.facts import best_first, curve, say_config, say_why, state_of
+from shoestring.runners.loop import Outcome
+from shoestring.study import Study
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STYLES = {"running": "bold cyan", "frozen": "blue", "complete": "green", "failed": "red", "diverged": "magenta"}
+_REASONS = {
+    "budget": "the budget is spent",
+    "policy": "the policy sees nothing more worth buying",
+    "deadline": "the deadline has come",
+    "stopped": "stopped; nothing is lost",
+    "failing": "the first trials all failed in the same way",
+}
+
+
+def status(study: Study, rows: int = 10) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    ledger = study.ledger
+    budget = ledger.budget
+    head = Text.assemble(
+        (study.name, "bold"),
+        f"  {ledger.books.policy}, seed {ledger.opened.seed}, {len(ledger.trials)} trials, {len(ledger.orders)} orders\n",
+        f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}",
+        f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
+        f", left {budget.show(ledger.left)}",
+    )
+    return Group(head, best_line(study), trial_table(ledger, rows))
+
+
+def best_line(study: Study) -> RenderableType:
+    from rich.text import Text
+
+    best = study.best
+    if best is None:
+        return Text("best: none yet, no validated step")
+    line = Text.assemble("best ", (f"{best.value:.6g}", "bold green"), f" (trial {best.trial}, step {best.step})  ")
+    line.append(say_config(best.config))
+    if best.checkpoint is not None:
+        line.append(f"\ncheckpoint {best.checkpoint}")
+    return line
+
+
+def trial_table(ledger: Ledger, rows: int) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("trial", "state", "steps", "best", "curve", "config"):
+        table.add_column(column, justify="right" if column in ("trial", "steps", "best") else "left", no_wrap=True)
+    trials = best_first(ledger)
+    running = [trial for trial in trials if trial.open_order is not None]
+    shown = running + [trial for trial in trials if trial.open_order is None]
+    for trial in shown[: max(rows, len(running))]:
+        value = trial.values[trial.best_step - 1] if trial.best_step else None
+        table.add_row(
+            str(trial.number),
+            Text(state_of(trial), _STYLES[state_of(trial)]),
+            str(trial.steps),
+            "–" if value is None else f"{value:.5g}",
+            curve(trial),
+            Text(say_config(trial.config), overflow="ellipsis"),
+        )
+    if len(shown) > rows:
+        table.add_row("", Text(f"and {len(shown) - rows} more", "dim"), "", "", "", "")
+    return table
+
+
+def decision(ledger: Ledger, order: Order) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    budget = ledger.budget
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    rows: list[tuple[str, Any]] = [
+        ("order", f"{order.number}: train trial {order.trial} to step {order.until}, validate {order.validate}"),
+        ("config", say_config(order.config)),
+        ("expected", "unknown" if order.expected_cost is None else budget.show(order.expected_cost)),
+        ("reserved", budget.show(order.reserve)),
+        ("thought", f"{order.thinking_s * 1000:.2f} ms"),
+    ]
+    rows += [(name, value) for name, value in order.why.items()]
+    for name, value in rows:
+        table.add_row(name, Text(str(value)))
+    return table
+
+
+def ending(study: Study, outcome: Outcome) -> str:
+    """Why a run ended, in one sentence."""
+    budget = study.ledger.budget
+    spent = f"spent {budget.show(study.ledger.spent)} of {budget.show(budget.total)}"
+    if study.ledger.spent > budget.total:
+        spent += f" ({budget.show(study.ledger.spent - budget.total)} over: the last step could not be cut off)"
+    text = outcome.text if outcome.reason == "policy" and outcome.text else _REASONS[outcome.reason]
+    return f"{text}: {spent}"
+
+
+def order_line(order: Order) -> str:
+    why = say_why(order)
+    return f"trial {order.trial} to step {order.until}" + (f" because {why}" if why else "")

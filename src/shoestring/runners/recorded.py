@@ -1,0 +1,65 @@
+"""What another policy would have done with the same curves: a study's own receipts as a source for simulation.
+
+A curve is known only as far as it was bought. Beyond that the replayed trial comes to its end, and its config is the
+only one that can be tried again: the space of a replay is the list of configs that were really trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shoestring.core.books import Trial
+from shoestring.core.entries import Cost, Entry, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.core.strict_json import dumps
+from shoestring.errors import StudyError
+from shoestring.runners.loop import run
+from shoestring.runners.simulated import Outcome, Simulated
+
+
+class Recorded:
+    def __init__(self, ledger: Ledger) -> None:
+        self._trials = {dumps(trial.config): trial for trial in reversed(ledger.trials)}
+
+    def step(self, config: Config, step: int) -> Outcome | None:
+        trial = self._trials[dumps(config)]
+        if step <= trial.steps:
+            return Outcome(trial.values[step - 1], Cost(train=trial.step_costs[step - 1]))
+        return Outcome(None, Cost(), failure=trial.failure) if trial.failure else None
+
+
+@dataclass(frozen=True)
+class Replay:
+    ledger: Ledger
+    winner: Trial  # of the real study
+    winner_steps: int  # how far the replayed policy trained that config
+    winner_frozen: bool  # whether it stopped short of the winning step
+
+
+def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Budget | None = None) -> Replay:
+    winner = ledger.best
+    if winner is None:
+        raise StudyError("there is nothing to replay: no step of this study was validated")
+    configs = list({dumps(trial.config): trial.config for trial in ledger.trials}.values())
+    opened: Opened = replace(
+        ledger.opened,
+        space=Space.listed(configs),
+        budget=budget or ledger.budget,
+        policy=policy.name,
+        settings=settings,
+    )
+    runner = Simulated(Recorded(ledger), ledger.workers)
+    outcome = run(Ledger([opened]), policy, runner, append_in_memory)
+    again = next((t for t in outcome.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
+    steps = again.steps if again else 0
+    return Replay(outcome.ledger, winner, steps, steps < winner.best_step)
+
+
+def append_in_memory(ledger: Ledger, *entries: Entry) -> Ledger:
+    for entry in entries:
+        ledger = ledger.append(entry)
+    return ledger

@@ -1,0 +1,171 @@
+"""The commands that spend: `run` and `resume`, with their signals, narration and exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from shoestring import policies
+from shoestring.core.continuing import changes
+from shoestring.core.entries import Opened
+from shoestring.core.money import Budget, Prices
+from shoestring.core.strict_json import dumps
+from shoestring.launching import Job, read_configs, read_settings
+from shoestring.reports import facts
+from shoestring.reports.progress import Progress, progress_for
+from shoestring.runners.loop import Outcome
+from shoestring.runners.making import code_changed
+from shoestring.study import Study
+
+GOOD, FAILED, NO_RESULT = 0, 1, 3
+
+
+def run_words(
+    target: str | None,
+    command: list[str],
+    *,
+    budget: str,
+    space_file: str | None,
+    params: Iterable[str],
+    table: str | None,
+    max_steps: int | None,
+    maximize: bool,
+    policy: str | None,
+    settings: Iterable[str],
+    workers: int,
+    runner: str | None,
+    seed: int | None,
+    initial: str | None,
+    deadline: str | None,
+    live: int | None,
+    checkpoints_at_most: str | None,
+    validate_price: float,
+    quiet: bool,
+    store: str,
+    name: str | None,
+    as_json: bool,
+) -> int:
+    job = Job.of(target, command, table, runner=runner, live=live, checkpoints_at_most=checkpoints_at_most)
+    study = Study.begin(
+        job.space(space_file, params),
+        budget,
+        name=name or job.name,
+        store=store,
+        max_steps=job.max_steps(max_steps),
+        direction="max" if maximize else "min",
+        policy=policy or policies.DEFAULT,
+        settings=read_settings(settings),
+        seed=seed,
+        workers=workers,
+        prices=Prices(validate_price),
+        initial=read_configs(initial),
+        target=job.to_target(),
+    )
+    return _spend(study, job, store, deadline=deadline, quiet=quiet, as_json=as_json)
+
+
+def resume_words(
+    *, budget: str | None, deadline: str | None, quiet: bool, store: str, name: str | None, as_json: bool
+) -> int:
+    study = Study.open(name, store)
+    opened = study.ledger.opened
+    if budget is not None:
+        wanted = _as_now(study, Budget(budget))
+        if change := changes(study.ledger, study.name, wanted):
+            study.amend(change)
+    job = Job.from_target(opened.target)
+    return _spend(study, job, store, deadline=deadline, quiet=quiet, as_json=as_json)
+
+
+def _as_now(study: Study, budget: Budget) -> Opened:
+    from dataclasses import replace
+
+    books = study.ledger.books
+    return replace(
+        study.ledger.opened, budget=budget, policy=books.policy, settings=books.settings, workers=books.workers
+    )
+
+
+def _spend(study: Study, job: Job, store: str, *, deadline: str | None, quiet: bool, as_json: bool) -> int:
+    ledger = study.ledger
+    runner = job.runner_for(study, ledger.workers)
+    title = f"{study.name}: {ledger.books.policy}, seed {ledger.opened.seed}"
+    with progress_for(title, quiet=quiet) as progress, _stop_on_signals(progress) as should_stop:
+        progress.say(_greeting(study, job))
+        now = Job.of(None, job.where, None) if job.kind == "command" else job  # type: ignore[arg-type]
+        if code_changed(ledger.opened.target, now.to_target()):
+            progress.say(
+                "warning: the training code has changed since this study began; its earlier values may not compare"
+            )
+        if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
+            progress.say("note: this training code cannot save, so a frozen trial lives in memory and a stop loses it")
+        outcome = study.run(runner, deadline=deadline, should_stop=should_stop, observe=progress)
+    return _report(study, job, store, outcome, as_json=as_json, quiet=quiet)
+
+
+def _greeting(study: Study, job: Job) -> str:
+    ledger = study.ledger
+    total = ledger.budget.show(ledger.budget.total)
+    if len(ledger.orders) == 0:
+        return f"study {study.name!r}: {total} for {job.words}, policy {ledger.books.policy}, seed {ledger.opened.seed}"
+    return f"study {study.name!r} goes on: {ledger.budget.show(ledger.spent)} of {total} spent, {len(ledger.trials)} trials"
+
+
+@contextlib.contextmanager
+def _stop_on_signals(progress: Progress) -> Iterator[Any]:
+    """The first Ctrl-C or SIGTERM lets the present step finish; the second does not wait for it."""
+    asked: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        progress.say("stopping after this step; once more to stop at once")
+
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _report(study: Study, job: Job, store: str, outcome: Outcome, *, as_json: bool, quiet: bool) -> int:
+    from shoestring.reports import text
+
+    if as_json:
+        sys.stdout.write(dumps(facts.summary(study) | {"reason": outcome.reason}) + "\n")
+    else:
+        from rich.console import Console
+
+        Console(highlight=False, soft_wrap=True).print(text.best_line(study))
+    if not quiet:
+        for line in _last_words(study, job, store, outcome):
+            sys.stderr.write(line + "\n")
+    if outcome.reason == "failing":
+        sys.stderr.write(f"{outcome.text}\n")
+        return FAILED
+    return NO_RESULT if study.best is None and outcome.reason == "budget" else GOOD
+
+
+def _last_words(study: Study, job: Job, store: str, outcome: Outcome) -> Iterator[str]:
+    from shoestring.reports import text
+
+    yield text.ending(study, outcome)
+    again = ["resume", "--study", study.name, *(["--store", store] if store != "sqlite:///shoestring.db" else [])]
+    if outcome.reason in ("stopped", "deadline"):
+        yield f"go on with: {shlex.join(['shoestring', *again])}"
+        return
+    if outcome.reason == "budget":
+        yield f"spend more with: {shlex.join(['shoestring', *again, '--budget'])} '<a larger total>'"
+    best = study.best
+    if best is not None and best.checkpoint is None and job.kind == "python" and study.ledger.max_steps > 1:
+        orders = dumps([[0, dict(best.config), best.step]])
+        words = ["run", str(job.where), "--study", f"{study.name}-winner", "--budget", f"{best.step} epochs"]
+        words += ["--max-steps", str(study.ledger.max_steps), "--policy", "replay_fixed", "--set", f"orders={orders}"]
+        yield "no checkpoint was kept; train the winner again with the same space and:"
+        yield f"  {shlex.join(['shoestring', *words])}"

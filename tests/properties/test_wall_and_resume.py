@@ -1,0 +1,204 @@
+"""The two promises, against a policy that means harm: never over budget, and cut anywhere then resumed equals uncut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shoestring.core.decision import Decision, Finish, Train, Wait
+from shoestring.core.entries import Cost, Entry, Note, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget, Prices
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.policy import Policy, fresh_config
+from shoestring.core.space import Config, Space
+from shoestring.core.streams import stream
+from shoestring.core.strict_json import dumps
+from shoestring.runners.loop import Outcome as LoopOutcome
+from shoestring.runners.loop import run
+from shoestring.runners.simulated import Outcome, Simulated
+
+SPACE = Space({"x": Float(0, 1), "n": Int(1, 50), "c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})})
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """Orders anything that the rules allow, at random; `Finish` and `Wait` too."""
+
+    name: ClassVar[str] = "hostile"
+    boldness: float = 0.5
+
+    @classmethod
+    def small(cls) -> Hostile:
+        return cls()
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if ledger.open_orders and rng.random() < 0.1:
+            return Wait()
+        if rng.random() < 0.01:
+            return Finish("tired")
+        free = [t for t in ledger.trials if t.open_order is None and t.steps < t.limit]
+        validate: Any = ("each", "last", "none")[rng.integers(3)]
+        if free and rng.random() < self.boldness:
+            trial = free[rng.integers(len(free))]
+            until = trial.steps + int(rng.integers(1, 2 * ledger.max_steps + 1))
+            config = trial.config if rng.random() < 0.5 else fresh_config(ledger)
+            return Train(trial=trial.number, config=config or trial.config, until=until, validate=validate)
+        config = fresh_config(ledger)
+        assert config is not None
+        return Train(
+            trial=len(ledger.trials), config=config, until=int(rng.integers(1, 100)), validate=validate, why={"u": 1.0}
+        )
+
+
+@dataclass(frozen=True)
+class AnyCurves:
+    """Values, divergences, failures, early ends and costs, each step's own, from a seed."""
+
+    seed: int
+    trouble: float
+
+    def step(self, config: Config, step: int) -> Outcome | None:
+        rng = stream(self.seed, dumps(config), step)
+        cost = Cost(setup=float(rng.random() < 0.1), train=float(rng.choice([0.0, 0.25, 1.0, 1.0, 3.0])), validate=0.5)
+        if rng.random() < self.trouble:
+            kind = rng.integers(5)
+            if kind == 0:
+                return Outcome(None, cost, failure="boom")
+            if kind == 1:
+                return None
+            return Outcome([math.nan, math.inf, None][kind - 2], cost)
+        return Outcome(float(rng.normal()), cost)
+
+
+class Forgetful(Simulated):
+    """Loses the state of some trials whenever it is started."""
+
+    def start(self, ledger: Ledger) -> Mapping[int, int]:
+        held = super().start(ledger)
+        rng = stream(len(ledger), "forget")
+        return {
+            trial: int(rng.integers(step + 1)) if step and rng.random() < 0.5 else step for trial, step in held.items()
+        }
+
+
+@st.composite
+def studies(draw: st.DrawFn, unit: str | None = None) -> tuple[Opened, Hostile, AnyCurves]:
+    unit = unit or draw(st.sampled_from(["epochs", "seconds", "dollars"]))
+    amount = draw(st.integers(1, 120))
+    text = {"epochs": f"{amount + 2} epochs", "seconds": f"{amount}s", "dollars": f"${amount} at 3600/h"}[unit]
+    opened = Opened(
+        space=SPACE,
+        budget=Budget(text),
+        policy="hostile",
+        settings={},
+        seed=draw(st.integers(0, 2**32 - 1)),
+        direction=draw(st.sampled_from(["min", "max"])),
+        max_steps=draw(st.integers(1, 12)),
+        prices=Prices(draw(st.sampled_from([0.0, 0.1, 1 / 3, 1.0]))),
+        workers=draw(st.integers(1, 5)),
+    )
+    return (
+        opened,
+        Hostile(draw(st.floats(0, 1))),
+        AnyCurves(draw(st.integers(0, 10**6)), draw(st.sampled_from([0, 0.1, 0.5]))),
+    )
+
+
+def spend(ledger: Ledger, policy: Policy, runner: Simulated, cuts: list[int] | None = None) -> LoopOutcome:
+    """Run in memory; every entry is checked against the wall as it comes.
+
+    `cuts` collects the lengths that a killed process can leave behind: a store appends what comes together or not at all.
+    """
+    exact = ledger.budget.unit == "epochs"
+
+    def append(ledger: Ledger, *news: Entry) -> Ledger:
+        for entry in news:
+            ledger = ledger.append(entry)
+            assert ledger.spent >= 0
+            assert ledger.reserved >= 0
+            if exact:
+                assert ledger.spent + ledger.reserved <= ledger.budget.total
+        if cuts is not None:
+            cuts.append(len(ledger))
+        return ledger
+
+    return run(ledger, policy, runner, append)
+
+
+def told(ledger: Ledger) -> Any:
+    """All that must not depend on where a study was cut."""
+    best = ledger.best
+    orders = [(o.trial, dumps(o.config), o.until, o.validate) for o in ledger.orders]
+    return orders, ledger.spent, None if best is None else (best.number, best.best_step, best.best_loss)
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies(), st.data())
+def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject) -> None:
+    opened, policy, curves = study
+    cuts = [1]
+    uncut = spend(Ledger([opened]), policy, Simulated(curves, opened.workers), cuts)
+    cut = data.draw(st.sampled_from(cuts), label="cut after entry")
+    resumed = spend(uncut.ledger.fork(cut), policy, Simulated(curves, opened.workers))
+    assert told(resumed.ledger) == told(uncut.ledger)
+    assert resumed.ledger.entries() == uncut.ledger.entries()
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies(unit="epochs"), st.data())
+def test_lost_states_cost_no_epochs_and_no_decisions(
+    study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject
+) -> None:
+    opened, policy, curves = study
+    cuts = [1]
+    uncut = spend(Ledger([opened]), policy, Simulated(curves, opened.workers), cuts)
+    cut = data.draw(st.sampled_from(cuts), label="cut after entry")
+    resumed = spend(uncut.ledger.fork(cut), policy, Forgetful(curves, opened.workers))
+    # With one worker receipts come in the same order; failures at steps run again are new purchases, so none here.
+    if opened.workers == 1 and curves.trouble == 0:
+        assert told(resumed.ledger) == told(uncut.ledger)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies(), st.data())
+def test_views_folded_at_once_equal_views_carried_forward(
+    study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject
+) -> None:
+    opened, policy, curves = study
+    ledger = spend(Ledger([opened]), policy, Simulated(curves, opened.workers)).ledger
+    step = data.draw(st.integers(1, opened.max_steps))
+    carried = Ledger(ledger.entries()[:1])
+    for entry in ledger.entries()[1:]:
+        carried.losses_at(step)
+        carried = carried.append(entry)
+    at_once = Ledger(ledger.entries())
+    assert carried.books == at_once.books == ledger.books
+    assert carried.losses_at(step) == at_once.losses_at(step)
+    fork = ledger.fork(data.draw(st.integers(1, len(ledger))))
+    assert fork.books == Ledger(fork.entries()).books
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies())
+def test_time_budgets_end_at_the_wall(study: tuple[Opened, Hostile, AnyCurves]) -> None:
+    """The simulated runner can cut a step off at the very moment, so it overspends by rounding only."""
+    opened, policy, curves = study
+    ledger = spend(Ledger([opened]), policy, Simulated(curves, opened.workers)).ledger
+    assert ledger.spent <= ledger.budget.total * (1 + 1e-9) + 1e-9
+
+
+def test_a_predecessor_asked_again_folds_afresh() -> None:
+    opened = Opened(space=SPACE, budget=Budget("9 epochs"), policy="hostile", settings={}, seed=1)
+    first = Ledger([opened])
+    before = len(first.queue)
+    second = first.append(Note(topic="enqueue", facts={"config": {"x": 0.5, "n": 1, "c": "b"}}))
+    third = first.append(Note(topic="enqueue", facts={"config": {"x": 0.1, "n": 2, "c": "b"}}))
+    assert (len(first.queue), len(second.queue), len(third.queue)) == (before, 1, 1)
+    assert second.queue != third.queue
