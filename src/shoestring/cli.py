@@ -5,7 +5,6 @@ Exit codes: 0 good, 1 failed, 2 misused, 3 out of budget with no validated trial
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -94,7 +93,7 @@ def cli() -> None:
 @click.option("--quiet", is_flag=True, help="No progress.")
 @study_options
 @click.pass_context
-def run(ctx: click.Context, target: str | None, **options: Any) -> None:
+def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     """Tune TARGET (file.py:train), or the program behind `--`. The same command again continues.
 
     \b
@@ -112,7 +111,7 @@ def run(ctx: click.Context, target: str | None, **options: Any) -> None:
 @click.option("--quiet", is_flag=True, help="No progress.")
 @study_options
 @click.pass_context
-def resume(ctx: click.Context, **options: Any) -> None:
+def resume(ctx: click.Context, /, **options: Any) -> None:
     """Go on with a study that was stopped, killed, or given more budget."""
     from shoestring.running import resume_words
 
@@ -201,10 +200,7 @@ def export(**options: Any) -> None:
 def main(args: list[str] | None = None) -> NoReturn:
     """Entry point: errors of ours become one line and an exit code."""
     try:
-        cli.main(args=args, prog_name="shoestring", standalone_mode=False)
-        code = 0
-    except click.exceptions.Exit as leaving:
-        code = leaving.exit_code
+        code = cli.main(args=args, prog_name="shoestring", standalone_mode=False) or 0
     except click.ClickException as error:
         error.show()
         code = 2
@@ -221,7 +217,3 @@ def main(args: list[str] | None = None) -> NoReturn:
 def _say(error: ShoestringError, code: int) -> int:
     print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
     return code
-
-
-def command_line(*words: str) -> str:
-    return shlex.join(["shoestring", *words])

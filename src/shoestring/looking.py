@@ -70,8 +70,8 @@ def show_plan(
     made = plan(opened, chosen, duration_s(step_cost, "step cost") if step_cost else 1.0)
     if as_json:
         spent = {"spent": made.ledger.spent, "left": made.ledger.left, "trials": len(made.ledger.trials)}
-        steps = {str(steps): count for steps, count in made.trials_by_steps.items()}
-        _out(dumps({"policy": chosen.name, "budget": str(total), **spent, "trials_by_steps": steps}))
+        by_steps = {str(steps): count for steps, count in made.trials_by_steps.items()}
+        _out(dumps({"policy": chosen.name, "budget": str(total), **spent, "trials_by_steps": by_steps}))
         return
     from rich.table import Table
 
@@ -123,7 +123,7 @@ def show_replay(
 
 def show_policies(name: str | None, as_json: bool) -> None:
     names = [name] if name else policies.names()
-    told = {}
+    told: dict[str, dict[str, Any]] = {}
     for known in names:
         kind = policies.policy_class(known)
         module = inspect.getmodule(kind)

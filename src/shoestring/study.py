@@ -8,7 +8,7 @@ print(study.best.config, study.best.value)
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +100,7 @@ class Study:
             budget=Budget(budget),
             policy=policy.name,
             settings=policies.settings_of(policy),
-            seed=secrets.randbits(32) if seed is None else seed,
+            seed=int.from_bytes(os.urandom(4)) if seed is None else seed,
             direction=direction,
             max_steps=max_steps,
             prices=prices or Prices(),
@@ -187,9 +187,9 @@ class Study:
             self._ledger = self.store.refresh(self.name, self._ledger)
 
             def beat() -> None:
-                now = runner.now()
+                entries, now = len(self._ledger), runner.now()  # counted first: a receipt stored meanwhile pays for its step
                 running = {} if runner.simulated else {n: max(0.0, now - s) for n, s in runner.running().items()}
-                lease.beat(len(self._ledger), running)
+                lease.beat(entries, running)
 
             def append(ledger: Ledger, *entries: Entry) -> Ledger:
                 self._ledger = self.store.append(self.name, ledger, *entries) if entries else ledger

@@ -30,10 +30,10 @@ def test_curve_process(case: Any) -> None:
         replace(case, expected=want).check({"ml_alpha": fit.alpha, "ml_beta": fit.beta}, rtol=1e-3)
         return
     shape = {"alpha": given["alpha"], "beta": given["beta"], "noise_variance": given["noise_variance"]}
-    likelihood = log_marginal_likelihood(given["errors"], **shape)
-    fit = CurveFit(**shape, asymptote=0.0, log_likelihood=likelihood)
+    height = log_marginal_likelihood(given["errors"], **shape)
+    fit = CurveFit(**shape, asymptote=0.0, log_likelihood=height)
     mean, cov = curve_posterior(given["errors"], given["epochs_out"], fit)
-    case.check({"log_marginal_likelihood": likelihood, "mean": mean, "cov": cov})
+    case.check({"log_marginal_likelihood": height, "mean": mean, "cov": cov})
 
 
 @pytest.mark.golden("bo_bos", "backward_induction")

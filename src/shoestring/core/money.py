@@ -18,10 +18,10 @@ from typing import Any, Literal
 from shoestring.errors import BudgetError
 
 Unit = Literal["epochs", "seconds", "dollars"]
-_NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
+_NUMBER = r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
 _EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?)")
 _DOLLARS = re.compile(rf"\$ *{_NUMBER} +at +\$? *{_NUMBER} */ *h( +per +machine)?")
-_DURATION = re.compile(rf"{_NUMBER} *(days?|d|hours?|h|minutes?|mins?|m|seconds?|secs?|s)\b *")
+_DURATION = re.compile(rf"{_NUMBER} *(days?|d|hours?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z]) *")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _EXAMPLES = 'write "400 epochs", "2h", "90s" or "$20 at 2.50/h"'
 
@@ -39,24 +39,20 @@ class Budget:
         if found := _EPOCHS.fullmatch(text):
             self.unit, self.total = "epochs", float(found[1])
             if not self.total.is_integer():
-                raise BudgetError(f"the budget {text!r} must be a whole number of epochs")
+                raise BudgetError(f"the budget {text!r} must be a whole number of epochs; {_EXAMPLES}")
         elif found := _DOLLARS.fullmatch(text):
             self.unit, self.total, self.usd_per_hour = "dollars", float(found[1]), float(found[2])
             self.per_machine = bool(found[3])
-            if self.usd_per_hour <= 0:
-                raise BudgetError(f"the budget {text!r} has the rate {self.usd_per_hour:g}/h, which must be above 0")
+            if not (0 < self.usd_per_hour < math.inf):
+                raise BudgetError(
+                    f"the budget {text!r} has the rate {self.usd_per_hour:g}/h, which must be above 0 and finite; {_EXAMPLES}"
+                )
         elif text.startswith("$"):
             raise BudgetError(f"the budget {text!r} lacks its rate: write what an hour costs, as in '$20 at 2.50/h'")
         else:
             self.unit, self.total = "seconds", duration_s(text, "budget")
         if not (0 < self.total < math.inf):
-            raise BudgetError(f"the budget {text!r} buys nothing: it must be above 0; {_EXAMPLES}")
-
-    def spent(self, steps: int, validations: int, seconds: float, prices: Prices, workers: int) -> float:
-        """What was used, in this budget's unit. Monotone in every argument, in floating point too."""
-        if self.unit == "epochs":
-            return steps + validations * prices.validate_epochs
-        return seconds * self.per_second(workers)
+            raise BudgetError(f"the budget {text!r} must be finite and above 0: it buys nothing so; {_EXAMPLES}")
 
     def per_second(self, workers: int) -> float:
         """What one worker-second costs in this budget's unit (0 for epochs)."""
@@ -96,8 +92,10 @@ class Prices:
     validate_epochs: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (0 <= self.validate_epochs < math.inf):
-            raise BudgetError(f"the price of a validation pass, {self.validate_epochs!r} epochs, must be 0 or more")
+        if not isinstance(self.validate_epochs, int | float) or not 0 <= self.validate_epochs < math.inf:
+            raise BudgetError(
+                f"the price of a validation pass, {self.validate_epochs!r} epochs, must be a finite number, 0 or more"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         return {"validate_epochs": self.validate_epochs}

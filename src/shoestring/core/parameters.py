@@ -12,6 +12,7 @@ the middle of theirs, so that a uniform draw gives each the same chance (on a lo
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -21,12 +22,15 @@ from shoestring.errors import SpaceError
 Scalar = str | int | float | bool | None
 When = Mapping[str, Any]
 
-_MOST_INTEGERS = 2**50  # above, neighbours are no longer told apart by a float in [0, 1]
+_LARGEST_INTEGER = 2**53
+_MOST_INTEGERS = 2**50  # in a range: above, neighbours are no longer told apart by a float in [0, 1]
 _MOST_LOG_INTEGER = 2**40  # the same on a log scale
 
 
 def same(a: Any, b: Any) -> bool:
     """Equality that tells True from 1 and 1 from 1.0, as options of a choice must."""
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
     return type(a) is type(b) and bool(a == b)
 
 
@@ -38,19 +42,27 @@ class Float:
     when: When = field(default_factory=dict)
     kind: ClassVar[str] = "float"
 
+    def __post_init__(self) -> None:
+        _plain_bounds(self)
+
     def rule(self) -> str | None:
         """What is wrong with this definition, if anything."""
-        if not all(_is_number(bound) and math.isfinite(bound) for bound in (self.low, self.high)):
+        if not all(_is_number(bound) and _is_finite(bound) for bound in (self.low, self.high)):
             return f"float bounds must be finite numbers, not {self.low!r} and {self.high!r}"
+        if not isinstance(self.log, bool):
+            return f"log = {self.log!r} must be true or false"
         if self.low >= self.high:
             return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
         if self.log and self.low <= 0:
             return f"a log scale needs low > 0, not {self.low!r}; raise it or drop log"
+        if float(self.low) == float(self.high):
+            return f"{self.low!r} and {self.high!r} are one and the same float; widen the range or use constant"
         if not math.isfinite(float(self.high) - float(self.low)):
             return f"the range {self.low!r} to {self.high!r} overflows; narrow it"
         return None
 
     def accept(self, value: Any) -> float:
+        value = listed(value)
         if not _is_number(value) or not self.low <= value <= self.high:
             raise ValueError(f"must be a number from {self.low!r} to {self.high!r}")
         return float(value)
@@ -89,20 +101,28 @@ class Int:
     when: When = field(default_factory=dict)
     kind: ClassVar[str] = "int"
 
+    def __post_init__(self) -> None:
+        _plain_bounds(self)
+
     def rule(self) -> str | None:
         if not all(_is_integer(bound) for bound in (self.low, self.high)):
             return f"int bounds must be whole numbers, not {self.low!r} and {self.high!r}"
+        if not isinstance(self.log, bool):
+            return f"log = {self.log!r} must be true or false"
         if self.low >= self.high:
             return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
         if self.log and self.low < 1:
             return f"a log scale needs low >= 1, not {self.low!r}; raise it or drop log"
-        if self.high - self.low >= _MOST_INTEGERS or max(abs(self.low), abs(self.high)) > 2**53:
+        if max(abs(self.low), abs(self.high)) > _LARGEST_INTEGER:
+            return f"{self.low!r} to {self.high!r} goes beyond 2**53, where not every reader of JSON is exact; use float"
+        if self.high - self.low >= _MOST_INTEGERS:
             return f"{self.low!r} to {self.high!r} holds more than 2**50 whole numbers; use float"
         if self.log and self.high > _MOST_LOG_INTEGER:
             return f"an integer log scale ends at 2**40, below {self.high!r}; use float"
         return None
 
     def accept(self, value: Any) -> int:
+        value = listed(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not _is_integer(value) or not self.low <= value <= self.high:
@@ -144,9 +164,13 @@ class Choice:
     kind: ClassVar[str] = "choice"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", [listed(option) for option in self.options])
+        options = listed(self.options)
+        if isinstance(options, Sequence) and not isinstance(options, str | bytes):
+            object.__setattr__(self, "options", [listed(option) for option in options])
 
     def rule(self) -> str | None:
+        if not isinstance(self.options, list):
+            return f"options must be a list, not {self.options!r}; write [{self.options!r}] for a single one"
         if not self.options:
             return "a choice needs at least one option"
         for i, option in enumerate(self.options):
@@ -167,7 +191,7 @@ class Choice:
         return (self.index(value) + 0.5) / len(self.options)
 
     def from_unit(self, u: float) -> Any:
-        return self.options[min(int(u * len(self.options)), len(self.options) - 1)]
+        return self.options[min(max(int(u * len(self.options)), 0), len(self.options) - 1)]
 
     def index(self, value: Any) -> int:
         return next(i for i, option in enumerate(self.options) if same(option, value))
@@ -237,12 +261,8 @@ def parse(name: str, spec: Any) -> Parameter:
     allowed = {kind, "when"} | ({"log"} if kind in ("float", "int") else set())
     for key in spec:
         if key not in allowed:
-            raise SpaceError(f"{name} has an unknown setting {key!r} for a {kind}. {did_you_mean(key, allowed)}")
+            raise SpaceError(f"{name} has an unknown setting {key!r} for a {kind}. {did_you_mean(str(key), allowed)}")
     when = spec.get("when", {})
-    if not isinstance(when, Mapping):
-        raise SpaceError(
-            f'{name} has when = {when!r}, which must map a parameter to its values, as {{"optimizer": "sgd"}}'
-        )
     body = spec[kind]
     if kind == "constant":
         return Constant(body, when)
@@ -252,13 +272,11 @@ def parse(name: str, spec: Any) -> Parameter:
     if kind == "choice":
         return Choice(body, when)
     log = spec.get("log", False)
-    if not isinstance(log, bool):
-        raise SpaceError(f"{name} has log = {log!r}, which must be true or false")
     return Float(body[0], body[1], log, when) if kind == "float" else Int(body[0], body[1], log, when)
 
 
 def listed(value: Any) -> Any:
-    """Tuples as lists and NumPy scalars as Python's: what JSON would give back, so that a resumed study sees the same."""
+    """Tuples as lists and NumPy's numbers as Python's: what JSON would give back, so that a resumed study sees the same."""
     if isinstance(value, list | tuple):
         return [listed(item) for item in value]
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
@@ -266,19 +284,26 @@ def listed(value: Any) -> Any:
     return value
 
 
+def _plain_bounds(parameter: Float | Int) -> None:
+    """Bounds as Python's own numbers: NumPy's would wrap around or compare at half precision."""
+    for name in ("low", "high", "log"):
+        object.__setattr__(parameter, name, listed(getattr(parameter, name)))
+
+
 def _is_number(value: Any) -> bool:
-    return (isinstance(value, int | float) and not isinstance(value, bool)) or _is_numpy(value, "fiu")
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_integer(value: Any) -> bool:
-    return (isinstance(value, int) and not isinstance(value, bool)) or _is_numpy(value, "iu")
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_numpy(value: Any, kinds: str) -> bool:
-    return type(value).__module__ == "numpy" and value.ndim == 0 and value.dtype.kind in kinds
+def _is_finite(value: float) -> bool:
+    """Whether this is a finite float, or a whole number that can be one."""
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _is_option(value: Any) -> bool:
     if isinstance(value, list):
         return all(_is_option(item) for item in value)
-    return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+    return _is_finite(value) if type(value) in (int, float) else value is None or type(value) in (str, bool)

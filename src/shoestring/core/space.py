@@ -7,16 +7,17 @@
 A config is a plain dict of the active parameters; inactive ones are absent, so two configs that differ only in what
 does not matter are one config. A space can be written as a dict or as TOML with the same words; `Space.listed(configs)`
 is for tables, replays and a user's own candidates: policies pick its rows, and no point between rows exists.
+
+Parameters are kept in the order of their names. Their order in the user's text means nothing, and the ledger does not
+keep it, so a study that is read back must see the same cube.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,16 +28,18 @@ from shoestring.core.strict_json import dumps
 from shoestring.errors import SpaceError, did_you_mean
 
 Config = Mapping[str, Any]
+_EXAMPLE = "as lr = { float = [1e-4, 1.0], log = true }"
 _ENUMERABLE = 10_000  # a finite space up to this size is counted exactly, conditions included
 
 
 class Space:
     def __init__(self, parameters: Mapping[str, Any]) -> None:
+        if not isinstance(parameters, Mapping):
+            raise SpaceError(f"a space is a dict of parameters, not {parameters!r}: {_EXAMPLE}")
         if not parameters:
-            raise SpaceError(
-                "the space is empty: give at least one parameter, as lr = { float = [1e-4, 1.0], log = true }"
-            )
-        self.parameters: dict[str, Parameter] = {name: parse(name, spec) for name, spec in parameters.items()}
+            raise SpaceError(f"the space is empty: give at least one parameter, {_EXAMPLE}")
+        names = _names(parameters)
+        self.parameters: dict[str, Parameter] = {name: parse(name, parameters[name]) for name in sorted(names)}
         self.rows: tuple[Config, ...] | None = None
         for name, parameter in self.parameters.items():
             problem = parameter.rule()
@@ -49,13 +52,15 @@ class Space:
     @classmethod
     def listed(cls, configs: Sequence[Config]) -> Space:
         """A space of exactly these configs; ranges for the cube are read off them (log when all are positive and span 100)."""
+        if not isinstance(configs, Sequence) or not all(isinstance(config, Mapping) for config in configs):
+            raise SpaceError(f"Space.listed takes a list of dicts of parameters, not {configs!r}")
         if not configs:
             raise SpaceError("Space.listed got no configs: give at least one")
-        rows = [{name: listed(value) for name, value in config.items()} for config in configs]
+        rows = [{name: listed(config[name]) for name in _names(config)} for config in configs]
         names = list(dict.fromkeys(name for row in rows for name in row))
         if not names:
             raise SpaceError("Space.listed got configs without parameters: give at least one name and value")
-        space = cls({name: _inferred([row[name] for row in rows if name in row]) for name in names})
+        space = cls({name: _inferred(name, [row[name] for row in rows if name in row]) for name in names})
         space.rows = tuple(rows)
         keys = space._row_numbers
         if len(keys) < len(rows):
@@ -68,17 +73,14 @@ class Space:
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Space:
-        rows = body.get("listed")
-        return cls.listed(rows) if isinstance(rows, list) else cls(body)
-
-    @classmethod
-    def from_toml(cls, path: str | Path) -> Space:
-        try:
-            return cls.from_dict(tomllib.loads(Path(path).read_text(encoding="utf-8")))
-        except OSError as error:
-            raise SpaceError(f"the space file {str(path)!r} cannot be read: {error.strerror or error}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SpaceError(f"the space file {str(path)!r} is no TOML: {error}") from None
+        """A space from its description: parameters by name, or `{"listed": [configs]}`."""
+        rows = body.get("listed") if isinstance(body, Mapping) else None
+        if not isinstance(rows, list | tuple):
+            return cls(body)
+        if len(body) > 1:
+            other = next(name for name in body if name != "listed")
+            raise SpaceError(f"the space has {other!r} beside 'listed': a listed space is its rows alone, drop one of them")
+        return cls.listed(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The description that the ledger keeps; `from_dict` reads it."""
@@ -109,9 +111,12 @@ class Space:
             raise SpaceError(f"a config is a dict of parameters, not {config!r}")
         for name in config:
             if name not in self.parameters:
-                raise SpaceError(f"unknown parameter {name!r}. {did_you_mean(name, self.parameters)}")
+                raise SpaceError(f"unknown parameter {name!r}. {did_you_mean(str(name), self.parameters)}")
         if self.rows is not None:
-            number = self.row_number(config)
+            try:
+                number = self.row_number(config)
+            except TypeError:  # something that no ledger could hold
+                number = None
             if number is None:
                 raise SpaceError(f"{dict(config)!r} is none of the {len(self.rows)} listed configs: pick one of them")
             return dict(self.rows[number])
@@ -148,22 +153,30 @@ class Space:
         """How many distinct configs there are; infinite when that is not countable in practice."""
         if self.rows is not None:
             return len(self.rows)
-        product = math.prod(parameter.size for parameter in self.parameters.values())
-        return product if product > _ENUMERABLE else sum(1 for _ in self.grid(_ENUMERABLE))
+        bound = math.prod(parameter.size for parameter in self.parameters.values())  # as if all were always active
+        if bound == math.inf:
+            return bound
+        counted = sum(1 for _ in islice(self.grid(_ENUMERABLE), _ENUMERABLE + 1))
+        return bound if counted > _ENUMERABLE else counted
 
     def grid(self, points: int) -> Iterator[dict[str, Any]]:
         """All combinations of `points` levels a number (fewer if an integer has fewer) and all options, each once."""
         if self.rows is not None:
             yield from (dict(row) for row in self.rows)
             return
-        seen = set()
         levels = [self.parameters[name].levels(points) for name in self._order]
-        for values in itertools.product(*levels):
-            config = self._active_only(dict(zip(self._order, values, strict=True)))
-            key = self.key(config)
-            if key not in seen:
-                seen.add(key)
-                yield config
+
+        def combined(depth: int, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            """All ways to go on with a config of the first `depth` parameters; inactive ones make no difference."""
+            if depth == len(self._order):
+                yield {name: config[name] for name in self.parameters if name in config}
+            elif self._is_active(name := self._order[depth], config):
+                for value in levels[depth]:
+                    yield from combined(depth + 1, {**config, name: value})
+            else:
+                yield from combined(depth + 1, config)
+
+        yield from combined(0, {})
 
     # the unit cube ---------------------------------------------------------------------------------------------------
 
@@ -194,11 +207,17 @@ class Space:
     # conditions ------------------------------------------------------------------------------------------------------
 
     def _conditions(self, name: str) -> dict[str, list[Any]]:
-        conditions = {}
-        for parent, values in self.parameters[name].when.items():
+        conditions: dict[str, list[Any]] = {}
+        when = self.parameters[name].when
+        if not isinstance(when, Mapping):
+            raise SpaceError(
+                f'{name} has when = {when!r}, which must map a parameter to its values, as {{"optimizer": "sgd"}}'
+            )
+        for parent, values in when.items():
             if parent not in self.parameters or parent == name:
                 raise SpaceError(
-                    f"{name} depends on {parent!r}, which is no other parameter. {did_you_mean(parent, self.parameters)}"
+                    f"{name} depends on {parent!r}, which is no other parameter. "
+                    f"{did_you_mean(str(parent), [other for other in self.parameters if other != name])}"
                 )
             if isinstance(self.parameters[parent], Float):
                 raise SpaceError(
@@ -207,12 +226,12 @@ class Space:
             wanted = [listed(value) for value in values] if isinstance(values, list | tuple) else [listed(values)]
             if not wanted:
                 raise SpaceError(f"{name} is never active: {parent} has no values in its condition")
+            conditions[parent] = []
             for value in wanted:
                 try:
-                    self.parameters[parent].accept(value)
+                    conditions[parent].append(self.parameters[parent].accept(value))
                 except ValueError as rule:
                     raise SpaceError(f"{name} is active when {parent} = {value!r}, but {parent} {rule}") from None
-            conditions[parent] = wanted
         return conditions
 
     def _parents_first(self) -> list[str]:
@@ -243,17 +262,26 @@ class Space:
         return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self._when[name].items())
 
 
-def _inferred(values: list[Any]) -> Parameter:
+def _names(parameters: Mapping[str, Any]) -> list[str]:
+    for name in parameters:
+        if not isinstance(name, str) or not name:
+            raise SpaceError(f"{name!r} cannot be the name of a parameter: names are strings, not empty")
+    return list(parameters)
+
+
+def _inferred(name: str, values: list[Any]) -> Parameter:
+    """The parameter that a column of listed configs looks like."""
     distinct: list[Any] = []
     keys = set()
     for value in values:
+        if (problem := Choice([value]).rule()) is not None:
+            raise SpaceError(f"{name}: {problem}")
         if (key := dumps([type(value).__name__, value])) not in keys:
             keys.add(key)
             distinct.append(value)
     if len(distinct) == 1:
         return Constant(distinct[0])
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in distinct)
-    if not numbers:
+    if not all(type(v) in (int, float) for v in distinct):
         return Choice(distinct)
     low, high = min(distinct), max(distinct)
     log = low > 0 and high / low >= 100

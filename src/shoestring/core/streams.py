@@ -13,4 +13,6 @@ import numpy as np
 
 
 def stream(seed: int, name: str, *numbers: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode()), *numbers])))
+    # The count is part of the seed because NumPy pads seeds with zeros: ("x",) and ("x", 0) would be one stream.
+    words = [seed, zlib.crc32(name.encode()), len(numbers), *numbers]
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))

@@ -15,7 +15,8 @@ import numpy as np
 
 TAG = "~"
 _DECODED = {"~nan": math.nan, "~inf": math.inf, "~-inf": -math.inf}
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
+# ASCII only: a traceback may hold half a surrogate pair (of a file name, say), which no database takes as text.
+_encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
 
 
 def dumps(value: Any) -> str:

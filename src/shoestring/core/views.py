@@ -38,9 +38,10 @@ class LossesAt:
     def absorb(
         self, state: tuple[float, list[tuple[float, int]], set[int]], entry: Entry
     ) -> tuple[float, list[tuple[float, int]], set[int]]:
-        if isinstance(entry, Receipt) and entry.step == self.step and entry.status == "ok" and entry.value is not None:
+        if isinstance(entry, Receipt) and entry.step == self.step and entry.status in ("ok", "diverged"):
             sign, ranked, seen = state
-            if entry.trial not in seen:  # a step that was run again keeps its first value
+            if entry.trial not in seen:  # a step that was run again keeps what it had at first, be it nothing
                 seen.add(entry.trial)
-                insort(ranked, (sign * entry.value, entry.trial))
+                if entry.status == "ok" and entry.value is not None:
+                    insort(ranked, (sign * entry.value, entry.trial))
         return state

@@ -116,9 +116,10 @@ class Waiting:
             state.ordered[entry.trial] = max(was, entry.until)
             if was <= self.step < entry.until and entry.trial in state.losses:
                 del state.waiting[bisect_left(state.waiting, (state.losses[entry.trial], entry.trial))]
-        elif isinstance(entry, Receipt) and entry.step == self.step and entry.status == "ok":
-            if entry.value is not None and entry.trial not in state.losses:
-                state.losses[entry.trial] = state.sign * entry.value
-                if state.ordered[entry.trial] <= self.step:
-                    insort(state.waiting, (state.losses[entry.trial], entry.trial))
+        elif isinstance(entry, Receipt) and entry.step == self.step and entry.trial not in state.losses:
+            if entry.status != "ok" or entry.value is None:
+                return state
+            state.losses[entry.trial] = state.sign * entry.value
+            if state.ordered[entry.trial] <= self.step:
+                insort(state.waiting, (state.losses[entry.trial], entry.trial))
         return state

@@ -66,28 +66,28 @@ def decide_in_brackets(ledger: Ledger, plan: Callable[[int], Sequence[Rung]], re
     if trial := next_arm(ledger, now, until):
         place = now.place.get(trial.number, -1)
         return further(trial, until, NO_MEMO, bracket=bracket, rung=rung, rank=place, of=len(now.arms))
-    if ledger.open_orders:
+    if ledger.open_orders and now.arms:
         return Wait()
     arms: Sequence[int] = now.arms
-    for rung, (size, until) in enumerate(plan(bracket)[rung + 1 :], start=rung + 1):
+    for above, (size, until) in enumerate(plan(bracket)[rung + 1 :], start=rung + 1):
         ranked = best_first(ledger, arms)
         arms = ranked[: min(size, max(1, len(ranked) // reduction_factor))]
         for rank, number in enumerate(arms):
             trial = ledger.trials[number]
             if trial.steps < until and can_train(trial):
-                memo = begins((bracket, rung), arms)
-                return further(trial, until, memo, bracket=bracket, rung=rung, rank=rank, of=len(ranked))
-    return _next_bracket(ledger, bracket + 1, plan)
+                memo = begins((bracket, above), arms)
+                return further(trial, until, memo, bracket=bracket, rung=above, rank=rank, of=len(ranked))
+    return _next_bracket(ledger, bracket + 1 if now.arms else bracket, plan)
 
 
 def _next_bracket(ledger: Ledger, bracket: int, plan: Callable[[int], Sequence[Rung]]) -> Decision:
     size, until = plan(bracket)[0]
     config = fresh_config(ledger)
+    memo = begins((bracket, 0), ())
     if config is not None:
         why = {"bracket": bracket, "rung": 0, "arm": 0, "of": size}
-        memo = begins((bracket, 0), ())
         return Train(trial=len(ledger.trials), config=config, until=until, why=why, memo=memo)
     trial = best_unfinished(ledger)
     if trial is None:
         return nothing_to_buy(ledger)
-    return further(trial, trial.limit, NO_MEMO, bracket=bracket, rung="no config is left: the best goes on")
+    return further(trial, trial.limit, memo, stage="no config is left: the best goes on", loss=trial.last_loss)

@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import NO_MEMO, Decision, Train
+from shoestring.core.decision import NO_MEMO, Decision, Train, Why
 from shoestring.core.entries import Entry, Opened, Order
 from shoestring.core.ledger import Ledger
-from shoestring.core.space import Config, Space
+from shoestring.core.space import Config
 from shoestring.core.strict_json import dumps
 from shoestring.policies import checking
 from shoestring.policies.rounds import cut_short, further, nothing_to_buy
@@ -41,7 +41,7 @@ class Grid:
         config = ledger.queue[0] if ledger.queue else point.next
         if config is None:
             return nothing_to_buy(ledger)
-        why = {"from": "queue"} if ledger.queue else {"from": "grid", "point": point.number}
+        why: Why = {"from": "queue"} if ledger.queue else {"from": "grid", "point": point.number}
         return Train(trial=len(ledger.trials), config=config, until=ledger.max_steps, why=why)
 
 
@@ -55,8 +55,10 @@ class Point:
     tried: set[str] = field(default_factory=set)
 
     def move_on(self) -> None:
-        for self.number, self.next in enumerate(self.coming, start=self.number + 1):
-            if dumps(self.next) not in self.tried:
+        for config in self.coming:
+            self.number += 1
+            if dumps(config) not in self.tried:
+                self.next = config
                 return
         self.next = None
 
@@ -68,7 +70,7 @@ class Combinations:
     levels: int
 
     def start(self, opened: Opened) -> Point:
-        point = Point(_combinations(opened.space, self.levels))
+        point = Point(opened.space.grid(self.levels))
         point.move_on()
         return point
 
@@ -78,7 +80,3 @@ class Combinations:
             if state.next is not None and dumps(state.next) == key:
                 state.move_on()
         return state
-
-
-def _combinations(space: Space, levels: int) -> Iterator[Config]:
-    yield from space.grid(levels)

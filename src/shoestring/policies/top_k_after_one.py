@@ -15,9 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import NO_MEMO, Decision, Train, Wait
+from shoestring.core.decision import NO_MEMO, Decision, Train, Wait, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
+from shoestring.core.space import Config
 from shoestring.policies import checking
 from shoestring.policies.rounds import best_unfinished, further, nothing_to_buy
 
@@ -49,9 +50,9 @@ class TopKAfterOne:
         config = fresh_config(ledger)
         return nothing_to_buy(ledger) if config is None else self._open(ledger, config)
 
-    def _open(self, ledger: Ledger, config: object) -> Train:
-        why = {"stage": "first steps", "arm": len(ledger.trials)}
-        return Train(trial=len(ledger.trials), config=config, until=1, why=why)  # type: ignore[arg-type]
+    def _open(self, ledger: Ledger, config: Config) -> Train:
+        why: Why = {"stage": "first steps", "arm": len(ledger.trials)}
+        return Train(trial=len(ledger.trials), config=config, until=1, why=why)
 
     def _buys_first_steps(self, ledger: Ledger) -> bool:
         share = self.first_share * ledger.budget.total

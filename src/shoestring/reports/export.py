@@ -13,16 +13,21 @@ from shoestring.core.strict_json import dumps
 
 
 def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Every receipt with the config it was bought for."""
+    """Every receipt with the config it was bought for; `repeated` marks steps run again because their state was lost."""
     orders = ledger.orders
+    seen: dict[int, int] = {}
     for entry in ledger.entries():
         if isinstance(entry, Receipt):
+            repeated = entry.step <= seen.get(entry.trial, 0)
+            if entry.status in ("ok", "diverged"):
+                seen[entry.trial] = max(entry.step, seen.get(entry.trial, 0))
             yield {
                 "order": entry.order,
                 "trial": entry.trial,
                 "step": entry.step,
                 "value": entry.value,
                 "status": entry.status,
+                "repeated": repeated,
                 "setup_s": entry.cost.setup,
                 "train_s": entry.cost.train,
                 "validate_s": entry.cost.validate,

@@ -44,7 +44,10 @@ class Checkpoints:
             self._best, self._best_loss = (best.number, best.best_step), best.best_loss
         found = {}
         for trial in ledger.trials:
-            if step := self.newest(trial.number, up_to=trial.steps):
+            for step in self._steps(trial.number):
+                if step > trial.steps:
+                    _remove(self.path(trial.number, step))
+            if step := self.newest(trial.number):
                 found[trial.number] = step
         return found
 
@@ -71,11 +74,22 @@ class Checkpoints:
     def save(self, trial: int, step: int, write: Callable[[Path], Any]) -> float:
         """Write a checkpoint and tidy up; returns the seconds it took."""
         began = time.monotonic()
+        write(self.partial(trial, step))
+        return self.keep(trial, step, time.monotonic() - began)
+
+    def partial(self, trial: int, step: int) -> Path:
+        """Where a checkpoint is written, by whomever, before `keep` puts it into its place."""
         path = self.path(trial, step)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
         _remove(partial)
-        write(partial)
+        return partial
+
+    def keep(self, trial: int, step: int, written_s: float) -> float:
+        """Put a written checkpoint into its place and tidy up; returns the seconds it took, writing included."""
+        began = time.monotonic()
+        path = self.path(trial, step)
+        partial = path.with_name(path.name + ".partial")
         if not partial.exists():
             raise FileNotFoundError(
                 f"save(path) returned without writing {partial.name}: write to the path it is given"
@@ -88,8 +102,9 @@ class Checkpoints:
         for untidy in {trial} | self._untidy:  # only now: a former best goes when its better is safely on disk
             self._tidy(untidy)
         self._untidy.clear()
-        self._last_save[trial] = (time.monotonic(), time.monotonic() - began)
-        return time.monotonic() - began
+        ended = time.monotonic()
+        self._last_save[trial] = (ended, written_s + ended - began)
+        return written_s + ended - began
 
     def _tidy(self, trial: int) -> None:
         """Delete what no longer serves: all of this trial's but the newest and the best."""

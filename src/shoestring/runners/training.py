@@ -140,7 +140,7 @@ class Live:
         if self._shape == "generator":
             self._save = report.save
             self.can_save = report.save is not None
-        return StepResult(_number(report.value), measured if report.cost is None else _told_cost(report.cost))
+        return StepResult(_number(report.value), measured if report.cost is None else told_cost(report.cost))
 
 
 def _arity(target: Any) -> int:
@@ -168,7 +168,7 @@ def _number(value: Any) -> float | None:
         raise TypeError(f"the training code reported {value!r}: report a number, None or a Report") from None
 
 
-def _told_cost(cost: float | Mapping[str, float]) -> Cost:
+def told_cost(cost: float | Mapping[str, float]) -> Cost:
     told = dict(cost) if isinstance(cost, Mapping) else {"train": float(cost)}
     unknown = set(told) - {"setup", "train", "validate"}
     if unknown or not all(0 <= seconds < float("inf") for seconds in told.values()):

@@ -16,32 +16,20 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Double, Integer, MetaData, Row, Table, Text, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from shoestring.core.entries import Lost, Note, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.strict_json import dumps, loads
 from shoestring.errors import Conflict, Leased, StoreError
+from shoestring.stores.database import LEASES, Database
 
 SILENCE_S = 60.0  # so long unheard of, a holder counts as dead
-LEASES = Table(
-    "leases",
-    MetaData(),
-    Column("study", Text, primary_key=True),
-    Column("holder", Text, nullable=False),  # drawn anew for each lease; empty once it is given back
-    Column("host", Text, nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("machine", Text, nullable=False),  # where the pid means something
-    Column("started", Text, nullable=False),  # tells the holder from a later process with its pid
-    Column("heard_at", Double, nullable=False),
-    Column("entries", Integer, nullable=False),  # in the ledger at the last heartbeat
-    Column("running", Text, nullable=False),  # {order: seconds} at the last heartbeat
-)
 
 
 class Process(NamedTuple):
@@ -81,16 +69,6 @@ def _state_and_start(pid: int) -> tuple[str, str]:
         return after_name[0], after_name[19]
     except OSError:
         return "", ""
-
-
-class Database(Protocol):
-    """What a lease needs of its store."""
-
-    def transaction(self) -> AbstractContextManager[Connection]: ...
-
-    def now(self, connection: Connection) -> float:
-        """The one clock that all who share the database can read."""
-        ...
 
 
 class SqlLease:
@@ -170,7 +148,8 @@ def _running(text: str) -> dict[int, float]:
 
 def uncharged(ledger: Ledger, entries: int, running_s: Mapping[int, float]) -> dict[int, float]:
     """Of the steps under way when the ledger had `entries`: those that no later entry speaks of."""
-    orders, trials = set(), set()
+    orders: set[Any] = set()
+    trials: set[int] = set()
     for entry in ledger.entries(entries):
         if isinstance(entry, Receipt):
             orders.add(entry.order)

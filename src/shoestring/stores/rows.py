@@ -92,10 +92,12 @@ def follow(
 def _body(row: Row, study: str, seq: int, link: Link) -> Mapping[str, Any]:
     if row.seq != seq:
         raise Unsound(f"entry {seq} is missing")
-    if row.sum != checksum(link.sum, study, seq, row.kind, row.body, row.at):
-        raise Unsound(f"entry {seq} does not match its checksum")
     try:
+        if row.sum != checksum(link.sum, study, seq, row.kind, row.body, row.at):
+            raise Unsound(f"entry {seq} does not match its checksum")
         body = loads(row.body)
+    except TypeError:  # SQLite keeps what it is given: a damaged field may be of another type
+        raise Unsound(f"entry {seq} does not match its checksum") from None
     except ValueError:
         raise Unsound(f"entry {seq} is no JSON") from None
     if not isinstance(body, dict):

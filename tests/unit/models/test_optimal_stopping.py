@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoestring.models.curve_paths import curve_posterior, draw_paths, paths_within_unit
 from shoestring.models.optimal_stopping import (
     GIVE_UP,
     GO_ON,
@@ -117,9 +118,9 @@ def test_the_map_is_that_of_the_plain_loops(problem: dict[str, Any]) -> None:
 
 def test_the_map_is_that_of_the_plain_loops_on_many_smooth_paths() -> None:
     rng = np.random.default_rng(0)
-    level, rate = rng.uniform(0.05, 0.5, (2, 400))
+    level, rate = rng.uniform(0.05, 0.5, (2, 250))
     paths = level[:, None] + 0.3 * np.exp(-rate[:, None] * np.arange(1, 13))
-    problem = {
+    problem: dict[str, Any] = {
         "paths": [[Fraction(round(v * 4096), 4096) for v in path] for path in paths],
         "incumbent": Fraction(1, 4),
         "k1": Fraction(100),
@@ -149,6 +150,23 @@ def test_what_every_map_obeys(problem: dict[str, Any]) -> None:
     assert (found.value[judged] <= best[judged] * (1 + 1e-9)).all()
     for dearer in ({"k2": problem["k2"] * 2}, {"cost": problem["cost"] + 1}, {"k1": problem["k1"] * 2}):
         assert (solve(problem, **dearer).value[visited] >= found.value[visited] * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("k1", [0.1, 0.4, 0.7, 2.3])
+@pytest.mark.parametrize("n_winners", [2, 3, 5])
+def test_losses_that_differ_by_rounding_only_are_ties(k1: float, n_winners: int) -> None:
+    n_losers = 11 - n_winners
+    paths = np.array([[0.1] * 3] * n_winners + [[0.9] * 3] * n_losers)
+    options: dict[str, Any] = {
+        "k1": k1,
+        "k2": k1 * n_winners / n_losers,
+        "n_cells": 1,
+        "min_paths": 0,
+        "min_survivors": 0,
+    }
+    # In one cell all steps look alike, and with free steps all three losses are one number: d0, or d1 at the end.
+    np.testing.assert_array_equal(backward_induction(paths, 0.5, cost=0.0, **options).decision, [[0], [0], [1]])
+    np.testing.assert_array_equal(backward_induction(paths, 0.5, cost=0.1, **options).decision, [[1], [1], [1]])
 
 
 def test_an_infinite_k1_gives_up_only_where_no_path_wins_and_makes_no_nan() -> None:
@@ -279,14 +297,18 @@ def test_the_plan_looks_at_the_first_n0_losses_only() -> None:
     np.testing.assert_array_equal(short.decisions.decision, long.decisions.decision)
 
 
-def test_the_statistic_over_all_steps_includes_the_first_n0() -> None:
-    rule = replace(FAST, statistic="all")
-    curve = [*GOOD_START, 0.18, 0.18]
+@pytest.mark.parametrize(("statistic", "head"), [("after_n0", []), ("all", GOOD_START)])
+def test_simulated_and_real_curves_are_averaged_over_the_same_window(statistic: Any, head: list[float]) -> None:
+    rule = replace(FAST, statistic=statistic)
+    curve = [*GOOD_START, 0.18, 0.17]
     plan = rule.plan(curve, 0.13, np.random.default_rng(0))
-    verdict = plan.judge(curve)
-    assert verdict.statistic == pytest.approx(sum(curve) / 10)
-    assert verdict.paths_in_cell > 0  # simulated and real curves are averaged over the same window
-    assert FAST.plan(curve, 0.13, np.random.default_rng(0)).judge(curve).statistic == pytest.approx(0.18)
+    window = [*head, 0.18, 0.17]
+    assert plan.judge(curve).statistic == pytest.approx(sum(window) / len(window))
+    mean, cov = curve_posterior(GOOD_START, range(9, 51), plan.fit)
+    paths = paths_within_unit(draw_paths(mean, cov, rule.n_paths, np.random.default_rng(0)))
+    by_hand = backward_induction(paths, 0.13, k1=rule.k1, head=head)
+    np.testing.assert_array_equal(plan.decisions.count, by_hand.count)
+    np.testing.assert_array_equal(plan.decisions.decision, by_hand.decision)
 
 
 def test_a_curve_that_no_simulation_resembles_goes_on() -> None:

@@ -1,0 +1,121 @@
+"""Tables of learning curves to tune on: synthetic ones after the paper, and folders of recorded ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.core.entries import Cost
+from shoestring.core.space import Config, Space
+from shoestring.models.freeze_thaw import Belief
+from shoestring.models.freeze_thaw_curves import Curves, Parameters
+from shoestring.runners.simulated import Outcome
+
+Floats = NDArray[np.float64]
+
+# The paper's generator: asymptotes of variance 1 and length-scale 0.8, curves of magnitude 10, alpha 1.5, beta 5.
+TRUE = Parameters(alpha=1.5, beta=5.0, s2=10.0, noise=1e-4, sx2=1.0, mean=0.0)
+LENGTHSCALE = 0.8
+EPOCHS_PER_STEP = 6
+STEPS = 48
+ARMS = 84
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Curves of all configs: a source for the simulated runner. Smaller is better."""
+
+    name: str
+    space: Space
+    losses: Floats  # (n_arms, n_steps)
+    seconds: Floats  # (n_arms, n_steps) of each step
+    start: float  # l_0: loss before training, or what stands for it
+    settings: dict[str, Any]  # what a curve belief is told about this table
+
+    def step(self, config: Config, step: int) -> Outcome | None:
+        row = self.space.row_number(config)
+        assert row is not None
+        if step > self.losses.shape[1]:
+            return None
+        return Outcome(float(self.losses[row, step - 1]), Cost(train=float(self.seconds[row, step - 1])))
+
+    def best_within(self, budget_steps: int) -> float:
+        """l*: what a clairvoyant would reach, who puts the whole budget on one arm."""
+        return float(np.nanmin(self.losses[:, :budget_steps]))
+
+
+def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
+    """One set of 84 curves of 288 epochs in steps of 6.
+
+    raw: zero-mean curves as printed in the paper; their variance is largest at the start, so the best loss is often an
+    arm's first. decay: every curve starts from the same l_0 = sqrt(10), asymptote and curve drawn together given that.
+    """
+    rng = np.random.default_rng([seed, 20190532])
+    x = rng.random((ARMS, dims))
+    kernel = np.exp(-0.5 * ((x[:, None] - x) ** 2).sum(axis=-1) / LENGTHSCALE**2)
+    start = float(np.sqrt(TRUE.s2)) if generator == "decay" else None
+    prior = Belief.given(Curves.of(np.full((ARMS, 1), np.nan), start=start), TRUE, kernel)
+    cov = prior.asymptote_cov
+    assert cov is not None
+    f = prior.asymptote_mean + _root(cov) @ rng.standard_normal(ARMS)
+    t = EPOCHS_PER_STEP * np.arange(1.0, STEPS + 1)
+    mean, curve = np.zeros((ARMS, STEPS)), TRUE.decay(t[:, None] + t)
+    if start is not None:
+        from_start = TRUE.decay(t) / TRUE.s2  # (steps,)
+        mean = (start - f)[:, None] * from_start
+        curve = curve - TRUE.s2 * np.outer(from_start, from_start)
+    losses = f[:, None] + mean + rng.standard_normal((ARMS, STEPS)) @ _root(curve).T
+    losses += np.sqrt(TRUE.noise) * rng.standard_normal(losses.shape)
+    space = Space.listed([{f"x{j}": float(v) for j, v in enumerate(row)} for row in x])
+    told: dict[str, Any] = {
+        "parameters": [TRUE.alpha, TRUE.beta, TRUE.s2, TRUE.noise, TRUE.sx2, TRUE.mean],
+        "scale": "none",
+        "lengthscale": [float(v) for v in LENGTHSCALE / (x.max(axis=0) - x.min(axis=0))],  # the cube is stretched to the rows
+        "epochs_per_step": float(EPOCHS_PER_STEP),
+        "start": start,
+    }
+    first = float(losses[:, 0].mean()) if start is None else start
+    return Table(f"{generator}-{seed}", space, losses, np.ones_like(losses), first, told)
+
+
+def recorded(path: Path, arms: int | None = None, most_steps: int = 100, seed: int = 0) -> Table:
+    """A table in the layout of benchmarks/data: whole curves only, thinned to `most_steps`, `arms` configs drawn by seed."""
+    with np.load(path, allow_pickle=False) as z:
+        meta = json.loads(str(z["meta"]))
+        names, hp = [str(n) for n in z["hp_names"]], z["hp"]
+        losses = np.asarray(z[meta["objective"]], dtype=np.float64)
+        cost = np.asarray(z["cost"], dtype=np.float64) if "cost" in z.files else None
+    if losses.ndim != 2:
+        raise SystemExit(f"{path} holds no curves: {meta['objective']} has shape {losses.shape}")
+    if meta.get("direction", "min") == "max":
+        losses = -losses
+    _, first = np.unique(hp, axis=0, return_index=True)
+    keep = np.array(sorted(i for i in first if not np.isnan(losses[i, -1]) or np.isfinite(losses[i]).all()))
+    if arms is not None and len(keep) > arms:
+        keep = np.sort(np.random.default_rng(seed).choice(keep, arms, replace=False))
+    every = -(-losses.shape[1] // most_steps)
+    at = np.arange(losses.shape[1] - 1, -1, -every)[::-1]
+    losses, hp = losses[np.ix_(keep, at)], hp[keep]
+    if cost is None or cost.shape[:1] != first.shape and cost.ndim != 2:
+        seconds = np.ones_like(losses)
+    else:
+        seconds = np.diff(cost[np.ix_(keep, at)], axis=1, prepend=0.0)
+    categories = meta.get("hp_categories", {})
+    configs = [
+        {n: categories[n][int(v)] if n in categories else float(v) for n, v in zip(names, row, strict=True) if not np.isnan(v)}
+        for row in hp
+    ]
+    usable = np.isfinite(losses[:, 0])
+    start = float(np.median(losses[usable, 0]))
+    return Table(path.stem, Space.listed(configs), losses, np.maximum(seconds, 1e-9), start, {})
+
+
+def _root(cov: Floats) -> Floats:
+    """A square root of a covariance that may be singular to rounding."""
+    values, vectors = np.linalg.eigh(cov)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

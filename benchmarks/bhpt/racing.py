@@ -1,0 +1,128 @@
+"""Running a policy on a table of curves under the real loop, and what is measured about it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from problems import Table
+
+from shoestring import policies
+from shoestring.core.decision import Decision, Finish, Train
+from shoestring.core.entries import Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.policy import Policy, fresh_config
+from shoestring.models.acquisition import log_expected_improvement
+from shoestring.models.gp import condition
+from shoestring.models.kernels import Kernel
+from shoestring.runners.loop import run
+from shoestring.runners.recorded import append_in_memory
+from shoestring.runners.simulated import Simulated
+
+
+@dataclass(frozen=True)
+class TrueGpEi:
+    """GP-EI that is told the generating kernel, as in the paper's synthetic race: whole curves, expected improvement."""
+
+    name: ClassVar[str] = "gp_ei"
+    lengthscale: Sequence[float]
+
+    @classmethod
+    def small(cls) -> TrueGpEi:
+        return cls([1.0])
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        space = ledger.space
+        done = [t for t in ledger.trials if t.losses]
+        config = fresh_config(ledger)
+        if config is None:
+            return Finish("every config was trained to its end")
+        if len(done) >= 2:
+            x = np.array([space.to_cube(t.config) for t in done])
+            y = np.array([t.losses[-1] for t in done], dtype=float)
+            theta = np.log([1.0, *self.lengthscale, 1e-2])  # asymptotes have variance 1; what is left of a curve is noise
+            gp = condition(Kernel.ard("se", space.dims), theta, x, y, standardise=False)
+            open_rows = [row for row in space.rows or () if space.key(row) not in ledger.books.used]
+            mean, variance = gp.predict(np.array([space.to_cube(row) for row in open_rows]))
+            config = open_rows[int(np.argmax(log_expected_improvement(mean, np.sqrt(variance), float(y.min()))))]
+        return Train(trial=len(ledger.trials), config=config, until=ledger.max_steps)
+
+
+def method(name: str, table: Table) -> Policy:
+    """A policy by a short name; those with a curve belief are told what the table says about itself."""
+    known: dict[str, Any] = table.settings
+    told = {
+        "bhpt": ("bhpt", known),
+        "bhpt_eps": ("bhpt", known | {"eps": 0.5}),
+        "bhpt_tol": ("bhpt", known | {"tolerance": 0.05}),
+        "q_alone": ("bhpt", known | {"commit": False}),
+        "q_eps_alone": ("bhpt", known | {"commit": False, "eps": 0.5}),
+        "greedy": ("bhpt", known | {"eps": 1.0}),
+        "bhpt_sampled": ("bhpt", known | {"parameters": "sampled", "scale": "standard"}),
+        "bhpt_eps_sampled": ("bhpt", known | {"parameters": "sampled", "scale": "standard", "eps": 0.5}),
+        "bhpt_log": ("bhpt", known | {"scale": "log"}),
+        "bhpt_eps_log": ("bhpt", known | {"scale": "log", "eps": 0.5}),
+        "rollout": ("rollout", {"parameters": "most_probable"} | known),
+        "freeze_thaw_bo": ("freeze_thaw_bo", {"parameters": "most_probable"} | known),
+    }
+    if name == "gp_ei" and known:
+        return TrueGpEi(known["lengthscale"])
+    if name == "gp_ei":
+        return policies.make("cost_aware_ei", {"rule": "ei"})
+    policy, settings = told.get(name, (name, {}))
+    return policies.make(policy, settings)
+
+
+def race(name: str, table: Table, budget_steps: int, seed: int) -> dict[str, Any]:
+    """One study: normalised regret, rank of the output arm, share of the budget on it, seconds a decision."""
+    policy = method(name, table)
+    opened = Opened(
+        space=table.space,
+        budget=Budget(f"{budget_steps} epochs"),
+        policy=policy.name,
+        settings={},
+        seed=seed,
+        max_steps=table.losses.shape[1],
+    )
+    began = time.perf_counter()
+    ledger = run(Ledger([opened]), policy, Simulated(table), append_in_memory).ledger
+    wall_s = time.perf_counter() - began
+    winner = ledger.best
+    assert winner is not None
+    row = table.space.row_number(winner.config)
+    lowest = np.nanmin(table.losses[:, :budget_steps], axis=1)
+    least = table.best_within(budget_steps)
+    return {
+        "table": table.name,
+        "method": name,
+        "budget": budget_steps,
+        "seed": seed,
+        "regret": (winner.best_loss - least) / (table.start - least),
+        "rank": int((lowest < lowest[row]).sum()),
+        "share": winner.steps / ledger.books.steps,
+        "arms_begun": len(ledger.trials),
+        "spent_by_trial": {str(table.space.row_number(t.config)): t.steps for t in ledger.trials},
+        "decide_ms": 1000.0 * wall_s / max(1, len(ledger.orders)),
+    }
+
+
+def write(path: Path, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each row as a JSON line as soon as it is there; rows that a file already holds are kept and not run again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = []
+    with path.open("a", encoding="utf-8") as out:
+        for row in rows:
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+            done.append(row)
+    return done
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

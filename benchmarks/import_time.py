@@ -1,0 +1,51 @@
+"""`import shoestring` beside `import numpy`, each in fresh interpreters, interleaved in the same run.
+
+python benchmarks/import_time.py [--repeats 20]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+TIMED = "import time; t = time.perf_counter(); import {0}; print(time.perf_counter() - t)"
+TIMED_USE = (
+    "import time; t = time.perf_counter(); from shoestring import Space, Study, tune; print(time.perf_counter() - t)"
+)
+
+
+def seconds(code: str) -> float:
+    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=20)
+    repeats = parser.parse_args().repeats
+    codes = {
+        "numpy": TIMED.format("numpy"),
+        "shoestring": TIMED.format("shoestring"),
+        "shoestring, all names": TIMED_USE,
+    }
+    runs: dict[str, list[float]] = {name: [] for name in codes}
+    for _ in range(repeats):
+        for name, code in codes.items():
+            runs[name].append(seconds(code))
+    medians = {name: statistics.median(values) for name, values in runs.items()}
+    for name, value in medians.items():
+        print(f"{name:24s} {value * 1e3:7.1f} ms")
+    ratio = medians["shoestring, all names"] / medians["numpy"]
+    ok = ratio <= 2.0
+    print(
+        json.dumps(
+            {"name": "import", "measured": ratio, "target": 2.0, "peers": {"numpy_s": medians["numpy"]}, "ok": ok}
+        )
+    )
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

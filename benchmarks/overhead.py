@@ -1,0 +1,144 @@
+"""What the loop itself costs: decide + append the order + append its receipt, for orders of one step.
+
+Random search on a simulated curve, in memory and on SQLite with synchronous=FULL, beside Optuna's `ask` + `report` +
+`tell` with its random sampler on the same file system, in the same run (interleaved, since machines are noisy). Also
+10,000 simulated steps of Hyperband. Last line: one JSON object; exit 1 when a target is missed.
+
+    python benchmarks/overhead.py [--orders 1000] [--repeats 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shoestring import policies
+from shoestring.core.entries import Cost
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.space import Config, Space
+from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.stores.memory import Memory
+from shoestring.study import Study
+
+SPACE = Space(
+    {
+        "lr": Float(1e-5, 1.0, log=True),
+        "decay": Float(1e-6, 1e-1, log=True),
+        "dropout": Float(0.0, 0.9),
+        "units": Int(8, 512, log=True),
+        "layers": Int(1, 5),
+        "activation": Choice(["relu", "tanh", "gelu"]),
+    }
+)
+TARGETS_MS = {"memory": 0.2, "sqlite": 2.0}
+HYPERBAND_TARGET_S = 3.0
+
+
+class Curve:
+    def step(self, config: Config, step: int) -> Outcome:
+        return Outcome(config["dropout"] + 1 / (1 + config["lr"] * step), Cost(train=1.0))
+
+
+def shoestring_ms(store: Any, orders: int) -> float:
+    study = Study.begin(SPACE, f"{orders} epochs", store=store, policy="random_search", seed=1)
+    began = time.perf_counter()
+    study.run(Simulated(Curve()))
+    seconds = time.perf_counter() - began
+    assert len(study.ledger.orders) == orders
+    return seconds / orders * 1e3
+
+
+def optuna_ms(storage: Any, orders: int) -> float:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler(seed=1))
+    began = time.perf_counter()
+    for _ in range(orders):
+        trial = study.ask()
+        lr = trial.suggest_float("lr", 1e-5, 1.0, log=True)
+        trial.suggest_float("decay", 1e-6, 1e-1, log=True)
+        dropout = trial.suggest_float("dropout", 0.0, 0.9)
+        trial.suggest_int("units", 8, 512, log=True)
+        trial.suggest_int("layers", 1, 5)
+        trial.suggest_categorical("activation", ["relu", "tanh", "gelu"])
+        value = dropout + 1 / (1 + lr)
+        trial.report(value, 1)
+        study.tell(trial, value)
+    return (time.perf_counter() - began) / orders * 1e3
+
+
+def optuna_sqlite(path: Path, wal: bool) -> Any:
+    import optuna
+    import sqlalchemy
+
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+
+    def pragmas(connection: Any, _: Any) -> None:
+        connection.execute(f"PRAGMA journal_mode={'WAL' if wal else 'DELETE'}")
+        connection.execute("PRAGMA synchronous=FULL")
+
+    sqlalchemy.event.listen(storage.engine, "connect", pragmas)
+    storage.engine.dispose()
+    return storage
+
+
+def hyperband_s(steps: int) -> float:
+    policy = policies.make("hyperband")
+    study = Study.begin(SPACE, f"{steps} epochs", policy=policy, max_steps=81, seed=1)
+    began = time.perf_counter()
+    study.run(Simulated(Curve()))
+    assert study.spent == steps
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--orders", type=int, default=500)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="where the databases are made (default: a temporary folder)")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as made:
+        folder = Path(made)
+        slow = max(20, chosen.orders // 10)
+        cases: dict[str, Callable[[int], float]] = {
+            "memory": lambda i: shoestring_ms(Memory(), chosen.orders),
+            "sqlite": lambda i: shoestring_ms(f"sqlite:///{folder}/s{i}.db", chosen.orders),
+            "optuna memory": lambda i: optuna_ms(None, chosen.orders),
+            "optuna sqlite": lambda i: optuna_ms(optuna_sqlite(folder / f"o{i}.db", wal=False), slow),
+            "optuna sqlite wal": lambda i: optuna_ms(optuna_sqlite(folder / f"w{i}.db", wal=True), slow),
+        }
+        measured: dict[str, list[float]] = {name: [] for name in cases}
+        for i in range(chosen.repeats):
+            for name, case in cases.items():
+                measured[name].append(case(i))
+        medians = {name: statistics.median(values) for name, values in measured.items()}
+    hyperband = statistics.median(hyperband_s(10_000) for _ in range(3))
+    for name, value in medians.items():
+        print(f"{name:20s} {value:8.3f} ms an order   (runs {', '.join(f'{v:.3f}' for v in measured[name])})")
+    print(f"hyperband, 10,000 simulated steps: {hyperband:.2f} s")
+    ok = all(medians[name] <= target for name, target in TARGETS_MS.items()) and hyperband <= HYPERBAND_TARGET_S
+    result = {
+        "name": "overhead",
+        "measured": {
+            "memory_ms": medians["memory"],
+            "sqlite_ms": medians["sqlite"],
+            "hyperband_10000_steps_s": hyperband,
+        },
+        "target": {"memory_ms": 0.2, "sqlite_ms": 2.0, "hyperband_10000_steps_s": HYPERBAND_TARGET_S},
+        "peers": {name: value for name, value in medians.items() if name.startswith("optuna")},
+        "ok": ok,
+    }
+    print(json.dumps(result))
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

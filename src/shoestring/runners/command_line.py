@@ -1,0 +1,135 @@
+"""What goes into a command and what comes out of it.
+
+Into it: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}` and
+`{until}` by what the variables below hold. An argument with the placeholder of a parameter that is not active is left out,
+so write `--momentum={momentum}` as one word. Other braces, as in awk's `{print $1}`, are left alone.
+
+    SHOESTRING_CONFIG       file with all parameters as one JSON object
+    SHOESTRING_CHECKPOINT   directory that lives as long as the trial; empty when the trial starts from nothing
+    SHOESTRING_STEP         the step to go on from, 0 at the start
+    SHOESTRING_UNTIL        the last step that is paid for: stop after it
+    SHOESTRING_VALIDATE     each, last or none: which steps' values were bought
+    SHOESTRING_REPORT       file to which reports may be appended, instead of printing them
+
+Out of it: one line a report, on standard output or in that file. `{"value": 0.3}` says that one more step is done; a bare
+number says the same, until the first JSON report. With `"step"`, steps may be skipped; with `"cost"` (seconds, or seconds
+by setup, train, validate) the clock is overruled; `"saved": true`, or the number of a step, says that the checkpoint
+directory now holds that step. NaN and Infinity are values: the step diverged. Any other line is chatter.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoestring.core.entries import Cost, Order
+from shoestring.core.space import Config, Space
+from shoestring.errors import RunnerError
+from shoestring.runners.training import told_cost
+
+_PLACE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
+_PLACES = ("config", "checkpoint", "step", "until")
+_CLOSE = 0.7  # similarity above which an unknown {word} is a misspelt parameter, not somebody else's braces
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
+
+
+def check_arguments(argv: Sequence[str], space: Space) -> None:
+    """One line with a remedy for a command that could never work."""
+    if not argv or not argv[0]:
+        raise RunnerError("the command is empty: write it after --, as in -- python train.py --lr={lr}")
+    if not _PLACE.search(argv[0]) and shutil.which(argv[0]) is None:
+        if Path(argv[0]).is_file():
+            raise RunnerError(
+                f"the command {argv[0]!r} is not executable: chmod +x it, or name its interpreter: python {argv[0]}"
+            )
+        raise RunnerError(f"the command {argv[0]!r} was not found: check its name, or give its path")
+    names = [*space.parameters, *_PLACES]
+    for word in _PLACE.findall(" ".join(argv)):
+        if word in _PLACES and word in space.parameters:
+            raise RunnerError(
+                f"{{{word}}} is ambiguous: it names a parameter and the trial's {word}; rename the parameter"
+            )
+        if word not in names:
+            lowered = {name.lower(): name for name in names}
+            close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=_CLOSE)
+            if close:
+                raise RunnerError(f"{{{word}}} is no parameter of the space. Did you mean {{{lowered[close[0]]}}}?")
+
+
+def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[str, str]) -> list[str]:
+    """The arguments for one config."""
+    known = {name: _word(value) for name, value in config.items()} | dict(places)
+    inactive = {name for name in space.parameters if name not in config}
+    wanted = [argument for argument in argv if not inactive.intersection(_PLACE.findall(argument))]
+    return [_PLACE.sub(lambda found: known.get(found[1], found[0]), argument) for argument in wanted]
+
+
+def environment(order: Order, config: Path, checkpoint: Path, step: int, reports: Path) -> dict[str, str]:
+    told = {
+        "SHOESTRING_CONFIG": str(config),
+        "SHOESTRING_CHECKPOINT": str(checkpoint),
+        "SHOESTRING_STEP": str(step),
+        "SHOESTRING_UNTIL": str(order.until),
+        "SHOESTRING_VALIDATE": order.validate,
+        "SHOESTRING_REPORT": str(reports),
+    }
+    # Python holds lines back when it writes into a pipe; a report must come when its step is done.
+    return {**os.environ, "PYTHONUNBUFFERED": "1", **told}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One report. `has_value` is false when it only says what was saved."""
+
+    value: float | None = None
+    has_value: bool = True
+    step: int | None = None  # None: one more than before
+    cost: Cost | None = None  # None: by the clock
+    saved: int | bool = False
+    is_bare: bool = False
+
+
+def read_line(line: str) -> Told | None:
+    """A report, or None for chatter. Raises ValueError, saying why, for a report that cannot be understood."""
+    text = line.strip()
+    if _NUMBER.fullmatch(text):
+        return Told(float(text), is_bare=True)
+    if not text.startswith("{"):
+        return None
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return None
+    if not ("value" in body or "saved" in body):
+        return None
+    value, step, saved, cost = body.get("value"), body.get("step"), body.get("saved", False), body.get("cost")
+    if not (value is None or _is_number(value)):
+        raise ValueError(f"the command reported the value {value!r}: report a number or null")
+    if not (step is None or (_is_number(step) and step == step // 1 and step >= 1)):
+        raise ValueError(f"the command reported the step {step!r}: steps are whole numbers from 1")
+    if not (isinstance(saved, bool) or (isinstance(saved, int) and saved >= 0)):
+        raise ValueError(f'the command reported "saved": {saved!r}: say true, or the number of the step')
+    try:
+        paid = None if cost is None else told_cost(cost)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"the command reported the cost {cost!r}: report seconds >= 0, alone or by setup, train and validate"
+        ) from None
+    number = None if value is None else float(value)
+    return Told(number, "value" in body, None if step is None else int(step), paid, saved)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _word(value: Any) -> str:
+    """A parameter's value as an argument: text as it is, everything else as in JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,128 @@
+"""Where training code is: `file.py:train` or `package.module:train`, and how it travels to another process.
+
+A file is imported under its own name with its folder first on the path, as Python does with a script, so its imports of
+neighbours work and other processes, which inherit the path, find it again. Nothing but a reference ever travels: a
+worker process imports the code itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import pickle
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoestring.errors import RunnerError, did_you_mean
+
+_SHAPES = "write file.py:train or package.module:train"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A reference to training code that any process can follow. `Target.find` checks it, `load` follows it."""
+
+    text: str
+    module: str
+    name: str  # dotted when it sits inside a class
+    folder: str  # goes first on the path
+    is_file: bool
+
+    @classmethod
+    def find(cls, text: str) -> Target:
+        where, colon, name = text.rpartition(":")
+        if not colon or not where or not name:
+            raise RunnerError(f"the target {text!r} does not name its training code: {_SHAPES}")
+        if not where.endswith(".py") and "/" not in where:
+            return cls(text, where, name, str(Path.cwd()), is_file=False)
+        path = Path(where).absolute()
+        if not path.is_file():
+            neighbours = [str(Path(where).with_name(p.name)) for p in path.parent.glob("*.py")]
+            raise RunnerError(f"the target {text!r}: there is no file {where!r}. {did_you_mean(where, neighbours)}")
+        if path.suffix != ".py":
+            raise RunnerError(f"the target {text!r}: {where!r} is no Python file: {_SHAPES}, or a command after --")
+        return cls(text, path.stem, name, str(path.parent), is_file=True)
+
+    def load(self) -> Any:
+        """The function or class itself; one line that says why if it cannot be had."""
+        if self.folder not in sys.path:
+            sys.path.insert(0, self.folder)
+        try:
+            found: Any = importlib.import_module(self.module)
+        except ModuleNotFoundError as error:
+            if error.name and (self.module == error.name or self.module.startswith(error.name + ".")):
+                raise RunnerError(
+                    f"the target {self.text!r}: there is no module {error.name!r} here or on the Python path: {_SHAPES}"
+                ) from None
+            raise RunnerError(f"the target {self.text!r} cannot be imported: {_one_line(error)}: install it") from None
+        except Exception as error:
+            raise RunnerError(f"the target {self.text!r} cannot be imported: {_one_line(error)}") from None
+        if self.is_file and not _is_at(found, Path(self.folder) / f"{self.module}.py"):
+            raise RunnerError(
+                f"the target {self.text!r}: the file has the name of another module, {self.module!r}: rename the file"
+            )
+        for part in self.name.split("."):
+            if not hasattr(found, part):
+                public = [name for name, value in vars(found).items() if callable(value) and not name.startswith("_")]
+                raise RunnerError(f"the target {self.text!r}: there is no {part!r} in it. {did_you_mean(part, public)}")
+            found = getattr(found, part)
+        return found
+
+    def fingerprint(self) -> str:
+        """Changes when the file that holds the code changes; empty when there is no such file."""
+        if self.is_file:
+            return file_fingerprint(Path(self.folder) / f"{self.module}.py")
+        origin = getattr(sys.modules.get(self.module) or importlib.util.find_spec(self.module), "__file__", None)
+        return file_fingerprint(Path(origin)) if origin else ""
+
+
+def resolve(text: str) -> Any:
+    """The training code that `file.py:train` or `package.module:train` names."""
+    return Target.find(text).load()
+
+
+def file_fingerprint(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""
+
+
+def portable(train: Any) -> bytes:
+    """Training code as a worker process takes it; an error with a remedy when another process could not find it."""
+    name = getattr(train, "__qualname__", repr(train))
+    remedy = "define it at the top level of a file, or use the local runner with one worker"
+    try:
+        pickled = pickle.dumps(train)
+    except Exception as error:
+        why = "it is defined inside another function" if "<locals>" in name else _one_line(error)
+        if "<lambda>" in name:
+            why = "a lambda has no name to find it by"
+        raise RunnerError(f"the training code {name} cannot go to another process: {why}; {remedy}") from None
+    if b"__main__" in pickled and not hasattr(sys.modules["__main__"], "__file__"):
+        raise RunnerError(
+            f"the training code {name} cannot go to another process: it was typed in, not read from a file; {remedy}"
+        )
+    return pickled
+
+
+def arrived(pickled: bytes) -> Any:
+    """The training code in a worker process."""
+    train = pickle.loads(pickled)  # sent by the parent of this very process
+    return train.load() if isinstance(train, Target) else train
+
+
+def _is_at(module: Any, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).exists() and Path(file).samefile(path)
+
+
+def _one_line(error: BaseException) -> str:
+    told = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith("<frozen") and frame.filename != __file__]
+    return f"{told} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else told

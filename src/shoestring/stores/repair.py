@@ -1,0 +1,126 @@
+"""Saving what can be saved: every entry up to the last good one goes into a new store.
+
+The damaged file is copied first, with the journal that belongs to it, and only the copy is ever opened: even reading a
+SQLite file may write to it, when a journal is left over from a crash. Rows are then asked for one by one, each by its
+key, so an unreadable page costs the entries from there on and none before.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from shoestring.errors import Conflict, Damaged, StoreError, did_you_mean
+from shoestring.stores.opening import open_store
+from shoestring.stores.rows import Row, Unsound, follow
+from shoestring.stores.sql import Sql
+
+_JOURNALS = ("-wal", "-journal")
+
+
+@dataclass(frozen=True)
+class Repaired:
+    kept: int  # entries in the new store
+    dropped: int | None  # entries behind them that were still there; None: they cannot be counted
+    why: str  # what is wrong with the first entry that was dropped; empty: nothing is
+
+
+def repair(address: str, study: str, new_address: str) -> Repaired:
+    """Copy the good entries of a study into a store that does not exist yet. The damaged one is never written."""
+    damaged, new = _sql(address, must_exist=True), _sql(new_address)
+    if new.path is not None and new.path.exists():
+        raise StoreError(f"{new.path} exists: give the repaired study a file of its own with -o NEW")
+    with _readable(damaged) as source:
+        kept, why = _good_rows(source, study)
+        if not kept:
+            raise StoreError(
+                f"nothing of the study {study!r} can be saved from {damaged.database.where}: {why or _not_there(source, study)}"
+            )
+        dropped = _dropped(source, study, len(kept))
+    try:
+        new.insert(kept)
+    except Conflict:
+        raise StoreError(f"{new.database.where} holds a study {study!r} already: give another -o NEW") from None
+    except StoreError:
+        new.close()
+        if new.path is not None:
+            for ending in ("", "-shm", *_JOURNALS):  # it did not exist before
+                Path(f"{new.path}{ending}").unlink(missing_ok=True)
+        raise
+    return Repaired(len(kept), dropped, why or (f"entry {len(kept)} is missing" if dropped else ""))
+
+
+def good_entries(store: Sql, study: str) -> tuple[int, str]:
+    """How many entries `repair` would keep, and what is wrong with the next one."""
+    with _readable(store) as source:
+        kept, why = _good_rows(source, study)
+    return len(kept), why or f"entry {len(kept)} lies in a destroyed part of the file"
+
+
+@contextmanager
+def _readable(store: Sql) -> Iterator[Sql]:
+    """The same rows in a store that may be opened: a copy of a file, a server itself."""
+    if store.path is None:
+        yield store
+        return
+    with TemporaryDirectory(prefix="shoestring-") as folder:
+        copy = Path(folder) / "copy.db"
+        try:
+            shutil.copyfile(store.path, copy)
+            for journal in _JOURNALS:
+                if (beside := Path(f"{store.path}{journal}")).exists():
+                    shutil.copyfile(beside, f"{copy}{journal}")
+        except OSError as error:
+            raise StoreError(f"{store.path} cannot be copied: {error.strerror}: repair works on a copy") from None
+        source = Sql(f"sqlite:///{copy}", rescue=True)
+        source.database.where = store.database.where
+        try:
+            yield source
+        finally:
+            source.close()
+
+
+def _good_rows(source: Sql, study: str) -> tuple[list[Row], str]:
+    kept = []
+    try:
+        for row, _, _ in follow(study, _each_row(source, study)):
+            kept.append(row)
+    except Unsound as error:
+        return kept, str(error)
+    return kept, ""
+
+
+def _each_row(source: Sql, study: str) -> Iterator[Row]:
+    for seq in count():
+        try:
+            row = source.row(study, seq)
+        except StoreError:
+            if source.path is None:
+                raise  # a server that does not answer is no damage
+            raise Unsound(f"entry {seq} lies in a destroyed part of the file") from None
+        if row is None:
+            return
+        yield row
+
+
+def _dropped(source: Sql, study: str, kept: int) -> int | None:
+    try:
+        return source.count(study) - kept
+    except Damaged:
+        return None
+
+
+def _not_there(source: Sql, study: str) -> str:
+    return f"there is no such study. {did_you_mean(study, source.studies())}"
+
+
+def _sql(address: str, *, must_exist: bool = False) -> Sql:
+    store = open_store(address, must_exist=must_exist)
+    if not isinstance(store, Sql):
+        raise StoreError(f"the store {address!r} keeps nothing to repair: name a database")
+    return store

@@ -1,0 +1,278 @@
+"""The contract of a policy, as checks that its author can run.
+
+    from shoestring.testing.policies import CHECKS, LEARNING_CHECKS
+
+    @pytest.mark.parametrize("check", CHECKS + LEARNING_CHECKS)
+    def test_contract(check):
+        check(MyPolicy.small())
+
+`CHECKS` hold for every policy, `LEARNING_CHECKS` for those that choose by the values they are told. A check says what is
+wrong in an AssertionError. `simulate` runs a study on made-up curves in memory; `watched` wraps a policy and inspects
+every decision it makes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from shoestring import policies
+from shoestring.core.decision import Decision, Train, Wait
+from shoestring.core.entries import Amended, Direction, Entry, Note, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget, Prices
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.core.strict_json import dumps, loads
+from shoestring.runners.loop import Outcome, run
+from shoestring.runners.simulated import Simulated, Source
+from shoestring.stores.memory import Memory
+from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Negated, Noisy
+
+SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4), "optimizer": Choice(["sgd", "adam"])})
+LISTED = Space.listed([{"row": row} for row in range(7)])
+FINITE = Space({"layers": Int(1, 3), "optimizer": Choice(["sgd", "adam"])})
+ROUGH: Source = EndingEarly(Failing(Diverging(Noisy(Decaying(setup_s=0.5), 0.2)), share=0.15))
+_MOST_ENTRIES = 20_000  # a study in a check is far smaller: beyond, it would never end
+
+
+def opened(
+    policy: Policy,
+    *,
+    space: Space = SPACE,
+    budget: str = "60 epochs",
+    max_steps: int = 9,
+    workers: int = 1,
+    direction: Direction = "min",
+    seed: int = 0,
+    prices: Prices | None = None,
+) -> Opened:
+    return Opened(
+        space=space,
+        budget=Budget(budget),
+        policy=policy.name,
+        settings=policies.settings_of(policy),
+        seed=seed,
+        direction=direction,
+        max_steps=max_steps,
+        workers=workers,
+        prices=prices or Prices(),
+    )
+
+
+def simulate(policy: Policy, source: Source, *entries: Entry) -> Outcome:
+    """Run the study that begins with these entries (or goes on from them) in memory, on a simulated clock."""
+    store = Memory()
+    ledger = store.append("study", None, *entries)
+
+    def append(ledger: Ledger, *entries: Entry) -> Ledger:
+        assert len(ledger) < _MOST_ENTRIES, f"{policy.name} goes on for ever"
+        return store.append("study", ledger, *entries)
+
+    return run(ledger, policy, Simulated(source, ledger.workers), append)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The policy itself, with every decision inspected."""
+
+    policy: Policy
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        before = fingerprint(ledger)
+        decision = self.policy.decide(ledger, rng)
+        assert fingerprint(ledger) == before, f"{self.name} changed the ledger"
+        if isinstance(decision, Wait):
+            assert ledger.open_orders, f"{self.name} waits, but no order is open"
+        if isinstance(decision, Train):
+            self._inspect(ledger, decision)
+        return decision
+
+    def _inspect(self, ledger: Ledger, order: Train) -> None:
+        told = f"{self.name} ordered {order!r}"
+        if order.trial < len(ledger.trials):
+            trial = ledger.trials[order.trial]
+            assert trial.open_order is None, f"{told}, which is being trained"
+            assert not trial.is_stuck, f"{told}, which failed, diverged or is at its end"
+            assert trial.steps < order.until <= trial.limit, f"{told}, which has {trial.steps} of {trial.limit} steps"
+        else:
+            assert order.trial == len(ledger.trials), f"{told}, but the next new trial is {len(ledger.trials)}"
+            assert 1 <= order.until <= ledger.max_steps, f"{told}, beyond {ledger.max_steps} steps"
+            assert not ledger.queue or order.config == ledger.queue[0], f"{told}, but a config of the user is queued"
+        assert dict(ledger.space.validate(order.config)) == dict(order.config), f"{told}, a config outside the space"
+        for name, value in order.why.items():
+            assert isinstance(value, str | int | float | bool | None), f"{told}: why[{name!r}] is no number or word"
+        for name, numbers in order.memo.items():
+            assert all(type(number) is float for number in numbers), f"{told}: memo[{name!r}] is no list of floats"
+        dumps(order.why), dumps(order.memo)
+        ledger.accept(order)  # refuses what no ledger could take
+
+
+def watched(policy: Policy) -> Policy:
+    return cast(Policy, Watched(policy))  # the loop asks it for its name and for decisions only
+
+
+def fingerprint(ledger: Ledger) -> str:
+    """Everything that a policy could have changed, as text."""
+    books = ledger.books
+    return repr((len(ledger), books.trials, books.queue, books.used, books.steps, books.seconds, books.open_orders))
+
+
+def orders_of(ledger: Ledger) -> list[tuple[int, str, int, str]]:
+    return [(order.trial, dumps(order.config), order.until, dumps(order.memo)) for order in ledger.orders]
+
+
+def summary(ledger: Ledger) -> tuple[Any, ...]:
+    """What two runs of one study must agree on: orders, spend, best."""
+    best = ledger.best
+    return orders_of(ledger), ledger.spent, None if best is None else (best.number, best.best_step, best.best_loss)
+
+
+# what every policy must do -------------------------------------------------------------------------------------------
+
+
+def same_ledger_same_decision(policy: Policy) -> None:
+    ledger = simulate(policy, ROUGH, opened(policy)).ledger
+    for count in range(1, len(ledger) + 1, 4):
+        first, again = ledger.fork(count), ledger.fork(count)
+        decision = policy.decide(first, first.decision_rng())
+        assert decision == policy.decide(first, first.decision_rng()), f"{policy.name} asked twice decides differently"
+        twin = policies.make(policy.name, loads(dumps(policies.settings_of(policy))))
+        assert decision == twin.decide(again, again.decision_rng()), f"{policy.name} made anew decides differently"
+
+
+def keeps_to_the_rules(policy: Policy) -> None:
+    """Every decision allowed, with several workers, on rough curves, in every unit of money; the end is reached."""
+    for budget, workers, max_steps in (
+        ("1 epochs", 3, 9),
+        ("2 epochs", 1, 2),
+        ("20 epochs", 3, 1),
+        ("60 epochs", 1, 9),
+        ("60 epochs", 5, 9),
+        ("40s", 1, 9),
+        ("20s", 3, 1),
+        ("$0.05 at 3/h", 2, 9),
+        ("$0.05 at 3/h per machine", 3, 2),
+    ):
+        start = opened(policy, budget=budget, workers=workers, max_steps=max_steps)
+        ledger = simulate(watched(policy), ROUGH, start).ledger
+        assert not ledger.open_orders
+        assert ledger.spent <= ledger.budget.total * (1 + 1e-9), f"{policy.name} spent {ledger.spent} of {budget}"
+
+
+def priced_validation(policy: Policy) -> None:
+    start = opened(policy, budget="50 epochs", prices=Prices(validate_epochs=0.25), workers=2)
+    ledger = simulate(watched(policy), ROUGH, start).ledger
+    assert ledger.spent <= 50.0
+
+
+def two_halves_equal_the_whole(policy: Policy) -> None:
+    for budget, workers in (("40 epochs", 1), ("40 epochs", 3), ("60s", 2)):
+        whole = simulate(policy, ROUGH, opened(policy, budget=budget, workers=workers)).ledger
+        for cut in range(1, len(whole), 5):
+            resumed = simulate(policy, ROUGH, *whole.entries()[:cut]).ledger
+            assert summary(resumed) == summary(whole), f"{policy.name} cut after {cut} entries goes on differently"
+
+
+def finite_spaces_end(policy: Policy) -> None:
+    for space in (LISTED, FINITE):
+        for workers in (1, 3):
+            start = opened(policy, space=space, budget="500 epochs", max_steps=5, workers=workers)
+            outcome = simulate(watched(policy), Decaying(), start)
+            assert outcome.reason == "policy", f"{policy.name} ends with {outcome.reason!r} on a space that is used up"
+
+
+def queued_configs_first(policy: Policy) -> None:
+    mine: list[Config] = [
+        {"lr": 0.5, "layers": 2, "optimizer": "adam"},
+        {"lr": 0.25, "layers": 1, "optimizer": "sgd"},
+    ]
+    queue = [Note(topic="enqueue", facts={"config": config}) for config in mine]
+    ledger = simulate(watched(policy), Decaying(), opened(policy), *queue).ledger
+    assert [dict(trial.config) for trial in ledger.trials[:2]] == mine
+    half = ledger.entries()[: len(ledger) // 2]
+    late: Config = {"lr": 0.125, "layers": 3, "optimizer": "sgd"}
+    went_on = simulate(policy, Decaying(), *half, Note(topic="enqueue", facts={"config": late})).ledger
+    assert any(trial.config == late for trial in went_on.trials), f"{policy.name} never tried a config queued later"
+
+
+def directions_mirror(policy: Policy) -> None:
+    up = simulate(policy, Negated(ROUGH), opened(policy, direction="max")).ledger
+    assert summary(up) == summary(simulate(policy, ROUGH, opened(policy)).ledger)
+
+
+def a_raised_budget_goes_on(policy: Policy) -> None:
+    for first, second in (("7 epochs", "60 epochs"), ("60 epochs", "61 epochs"), ("10s", "60s")):
+        spent = simulate(policy, Decaying(), opened(policy, budget=first)).ledger
+        more = Amended(budget=Budget(second))
+        outcome = simulate(watched(policy), Decaying(), *spent.entries(), more)
+        if outcome.reason == "budget" and outcome.ledger.budget.unit == "epochs":
+            assert outcome.ledger.spent == outcome.ledger.budget.total
+
+
+def takes_over(policy: Policy) -> None:
+    """A study that another policy began, with orders open, goes on."""
+    other = policies.make("random_search")
+    begun = simulate(other, ROUGH, opened(other, budget="40 epochs", workers=2)).ledger
+    for cut in range(3, len(begun), 8):
+        change = Amended(policy=policy.name, settings=policies.settings_of(policy))
+        simulate(watched(policy), ROUGH, *begun.entries()[:cut], change)
+
+
+def settings_survive_storage(policy: Policy) -> None:
+    settings = policies.settings_of(policy)
+    assert policies.make(policy.name, loads(dumps(settings))) is not None
+    assert type(policy).small().name == policy.name
+
+
+# what policies that learn must do ------------------------------------------------------------------------------------
+
+
+def what_is_told_is_used(policy: Policy) -> None:
+    """Curves turned upside down lead to other orders: somebody listens to the receipts."""
+    start = opened(policy, budget="120 epochs", max_steps=9)
+    assert orders_of(simulate(policy, Decaying(), start).ledger) != orders_of(
+        simulate(policy, Negated(Decaying()), start).ledger
+    ), f"{policy.name} decides the same whatever it is told"
+
+
+def the_best_are_trained_longest(policy: Policy) -> None:
+    """On curves that never cross, the trial with the best first loss is trained at least as far as the median one."""
+    ledger = simulate(policy, _Parallel(), opened(policy, budget="120 epochs")).ledger
+    steps = {trial.number: trial.steps for trial in ledger.trials if trial.losses}
+    best = min(steps, key=lambda number: ledger.trials[number].losses[0] or math.inf)
+    assert steps[best] >= np.median(list(steps.values()))
+
+
+@dataclass(frozen=True)
+class _Parallel:
+    def step(self, config: Config, step: int) -> Any:
+        outcome = Decaying().step(config, 1)
+        assert outcome is not None
+        assert outcome.value is not None
+        return type(outcome)(outcome.value - 0.001 * step, outcome.cost)
+
+
+Check = Callable[[Policy], None]
+CHECKS: tuple[Check, ...] = (
+    same_ledger_same_decision,
+    keeps_to_the_rules,
+    priced_validation,
+    two_halves_equal_the_whole,
+    finite_spaces_end,
+    queued_configs_first,
+    directions_mirror,
+    a_raised_budget_goes_on,
+    takes_over,
+    settings_survive_storage,
+)
+LEARNING_CHECKS: tuple[Check, ...] = (what_is_told_is_used, the_best_are_trained_longest)

@@ -1,0 +1,220 @@
+"""What every runner must do alike, whatever it runs training code in.
+
+The curves here are one piece of training code in every form a runner takes: `Curve` for Python processes, `CurveSource` for the
+simulated runner, `COMMAND` for commands. A runner's author calls `check_runner(make)` with a function that makes the
+runner for a folder; it is asked for the same studies as the simulated runner and must give the same orders and receipts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core.decision import Decision, Finish, Train
+from shoestring.core.entries import Cost, Entry, Opened, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.space import Config, Space
+from shoestring.runners.loop import run
+from shoestring.runners.runner import Runner
+from shoestring.runners.simulated import Outcome, Simulated
+
+MakeRunner = Callable[[Path], Runner]
+SPACE = Space({"rate": {"float": [0.05, 0.9]}, "kind": {"choice": ["good", "bad"]}})
+MAX_STEPS = 6
+CONFIGS: tuple[Config, ...] = (
+    {"rate": 0.3, "kind": "good"},
+    {"rate": 0.5, "kind": "bad"},  # breaks at step 3
+    {"rate": 0.1, "kind": "good"},
+    {"rate": 0.85, "kind": "good"},  # diverges at step 4
+)
+BROKEN = "broken on purpose"
+
+
+def next_state(config: Config, state: float) -> float:
+    """One step of "training": the loss shrinks by the rate; a very high rate ends in no number."""
+    state *= 1.0 - config["rate"]
+    return math.nan if config["rate"] > 0.8 and state < 1e-3 else state
+
+
+class Curve:
+    """The curve as training code that can be frozen and thawed."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.state, self.done = config, 1.0, 0
+
+    def step(self) -> float:
+        if self.config["kind"] == "bad" and self.done == 2:
+            raise RuntimeError(BROKEN)
+        self.state = next_state(self.config, self.state)
+        self.done += 1
+        return self.state
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps([self.done, self.state]), encoding="utf-8")
+
+    def load(self, path: Path) -> None:
+        self.done, self.state = json.loads(path.read_text(encoding="utf-8"))
+
+
+class CurveSource:
+    """The same curve for the simulated runner."""
+
+    def step(self, config: Config, step: int) -> Outcome | None:
+        state = 1.0
+        for _ in range(step):
+            state = next_state(config, state)
+        failure = BROKEN if config["kind"] == "bad" and step == 3 else ""
+        return Outcome(state, Cost(train=1.0), failure)
+
+
+# The same once more as a command, which imports nothing of ours and so starts at once.
+COMMAND = [
+    sys.executable,
+    "-S",
+    "-c",
+    f"""
+import json, math, os, sys
+environment = os.environ
+config = json.load(open(environment["SHOESTRING_CONFIG"]))
+place = os.path.join(environment["SHOESTRING_CHECKPOINT"], "state.json")
+done, state = json.load(open(place)) if os.path.exists(place) else (0, 1.0)
+while done < int(environment["SHOESTRING_UNTIL"]):
+    if config["kind"] == "bad" and done == 2:
+        sys.exit("{BROKEN}")
+    state *= 1.0 - config["rate"]
+    state = math.nan if config["rate"] > 0.8 and state < 1e-3 else state
+    done += 1
+    with open(place + ".new", "w") as file:
+        json.dump([done, state], file)
+    os.replace(place + ".new", place)
+    print(json.dumps({{"value": state, "step": done, "saved": True}}))
+""",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greedy:
+    """Each config for one step, then always one or two more of the best: it freezes and thaws all the time."""
+
+    name: ClassVar[str] = "greedy"
+
+    @classmethod
+    def small(cls) -> Greedy:
+        return cls()
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        trials = ledger.trials
+        if len(trials) < len(CONFIGS):
+            return Train(trial=len(trials), config=CONFIGS[len(trials)], until=1)
+        open_to_more = [t for t in trials if not t.is_stuck and t.open_order is None]
+        if not open_to_more:
+            return Finish("all trials are at their end")
+        best = min(open_to_more, key=lambda t: (t.steps + t.last_loss * (1 + t.number), t.number))
+        return Train(trial=best.number, config=best.config, until=best.steps + int(rng.integers(1, 3)))
+
+
+def opened(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> Opened:
+    return Opened(
+        space=SPACE,
+        budget=Budget(budget),
+        policy="greedy",
+        settings={},
+        seed=seed,
+        max_steps=MAX_STEPS,
+        workers=workers,
+    )
+
+
+def study(runner: Runner, ledger: Ledger, stop_after: float = math.inf) -> Ledger:
+    """Run a study until its budget is spent or it has so many entries; the runner is closed."""
+
+    newest = ledger
+
+    def append(ledger: Ledger, *entries: Entry) -> Ledger:
+        nonlocal newest
+        for entry in entries:
+            ledger = ledger.append(entry)
+        newest = ledger
+        return ledger
+
+    try:
+        run(ledger, Greedy(), runner, append, should_stop=lambda: len(newest) >= stop_after)
+    finally:
+        runner.close()
+    return newest
+
+
+def decisions(ledger: Ledger) -> list[tuple[int, int, str]]:
+    """(trial, until, validate) of every order."""
+    return [(order.trial, order.until, order.validate) for order in ledger.orders]
+
+
+def outcomes(ledger: Ledger) -> list[tuple[object, ...]]:
+    """(order, trial, step, value, status) of every step, each the first time it was seen."""
+    seen: set[tuple[int, int]] = set()
+    told: list[tuple[object, ...]] = []
+    for entry in ledger.entries():
+        if isinstance(entry, Receipt) and (entry.trial, entry.step) not in seen:
+            seen.add((entry.trial, entry.step))
+            told.append((entry.order, entry.trial, entry.step, repr(entry.value), entry.status))
+    return told
+
+
+def check_runner(make: MakeRunner, folder: Path, *, cuts: Sequence[int] = (4, 15)) -> None:
+    """All of the contract, for a runner with one worker."""
+    expected = study(Simulated(CurveSource()), Ledger([opened()]))
+    check_parity(make, folder / "uncut", expected)
+    check_resuming(make, folder / "cut", expected, cuts)
+    check_submitting_twice(make, folder / "twice")
+
+
+def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
+    """The same orders and outcomes as the simulated runner; texts of failures are passed on, costs are never negative."""
+    ledger = study(make(folder), Ledger([opened()]))
+    assert decisions(ledger) == decisions(expected)
+    assert outcomes(ledger) == outcomes(expected)
+    assert ledger.spent == expected.spent
+    receipts = [entry for entry in ledger.entries() if isinstance(entry, Receipt)]
+    assert all(min(r.cost.setup, r.cost.train, r.cost.validate) >= 0 for r in receipts)
+    assert all(BROKEN in r.text for r in receipts if r.status == "failed")
+    clock = [receipt.at for receipt in receipts]
+    assert clock == sorted(clock)
+
+
+def check_resuming(make: MakeRunner, folder: Path, expected: Ledger, cuts: Sequence[int]) -> None:
+    """A study that was stopped and taken up by a new runner on the same folder goes on as if uncut."""
+    ledger = Ledger([opened()])
+    for cut in (*cuts, math.inf):
+        ledger = study(make(folder), Ledger(ledger.entries()), stop_after=cut)
+    assert decisions(ledger) == decisions(expected)
+    assert outcomes(ledger) == outcomes(expected)
+    assert ledger.spent == expected.spent
+
+
+def check_submitting_twice(make: MakeRunner, folder: Path) -> None:
+    """An order is known by its number: submitting it again changes nothing."""
+    runner = make(folder)
+    order = Order(number=0, trial=0, config=CONFIGS[0], until=2)
+    ledger = Ledger([opened()])
+    try:
+        runner.start(ledger)
+        ledger = ledger.append(order)
+        runner.submit(order, 0)
+        runner.submit(order, 0)
+        assert set(runner.running()) == {0}
+        while ledger.open_orders:
+            for entry in runner.wait(math.inf):
+                ledger = ledger.append(entry)
+        assert [step for _, _, step, _, _ in outcomes(ledger)] == [1, 2]
+        assert runner.running() == {}
+        assert runner.wait(runner.now()) == []
+    finally:
+        runner.close()

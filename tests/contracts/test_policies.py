@@ -1,0 +1,28 @@
+"""Every policy in the registry keeps the contract that ships with the library."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoestring import policies
+from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, Check
+
+DEAF = {"random_search", "grid", "replay_fixed"}  # choose without looking at values, by design
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", sorted(policies.REGISTRY))
+def test_every_policy(name: str, check: Check) -> None:
+    check(policies.policy_class(name).small())
+
+
+@pytest.mark.parametrize("check", LEARNING_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", sorted(set(policies.REGISTRY) - DEAF))
+def test_policies_that_learn(name: str, check: Check) -> None:
+    check(policies.policy_class(name).small())
+
+
+@pytest.mark.parametrize("name", sorted(policies.REGISTRY))
+def test_default_settings_keep_to_the_rules(name: str) -> None:
+    for check in CHECKS[1:3]:
+        check(policies.make(name))

@@ -1,0 +1,54 @@
+"""Every runner buys the same training with the same orders: simulated, local, process and command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoestring.core.ledger import Ledger
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.command import Commands
+from shoestring.runners.local import Local
+from shoestring.runners.process import Processes
+from shoestring.runners.simulated import Simulated
+from shoestring.testing.runners import (
+    COMMAND,
+    SPACE,
+    Curve,
+    CurveSource,
+    MakeRunner,
+    check_runner,
+    opened,
+    outcomes,
+    study,
+)
+
+RUNNERS: dict[str, MakeRunner] = {
+    "simulated": lambda folder: Simulated(CurveSource()),
+    "local": lambda folder: Local(Curve, Checkpoints(folder), live=2),
+    "process": lambda folder: Processes(Curve, Checkpoints(folder), live=2),
+    "command": lambda folder: Commands(COMMAND, SPACE, folder),
+}
+
+
+@pytest.mark.parametrize("name", RUNNERS)
+def test_the_contract_is_kept(name: str, tmp_path: Path) -> None:
+    check_runner(RUNNERS[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["process", "command"])
+def test_three_workers_buy_what_one_buys(name: str, tmp_path: Path) -> None:
+    made = {
+        "process": lambda: Processes(Curve, Checkpoints(tmp_path), workers=3),
+        "command": lambda: Commands(COMMAND, SPACE, tmp_path, workers=3),
+    }[name]
+    ledger = study(made(), Ledger([opened(workers=3)]))
+    values = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(ledger)}
+    expected = study(Simulated(CurveSource()), Ledger([opened()]))
+    common = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(expected)}
+    assert {key: values[key] for key in common if key in values} == {
+        key: common[key] for key in common if key in values
+    }
+    assert ledger.spent <= 15
+    assert len(values) >= 12

@@ -1,0 +1,30 @@
+"""Every store keeps the contract that ships with the library."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from shoestring.stores.memory import Memory
+from shoestring.stores.sql import Sql
+from shoestring.testing.stores import STORE_CHECKS, OpenStore
+
+sys.path.append(str(Path(__file__).parents[1] / "integration"))
+from postgres_server import new_database  # noqa: E402
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    if request.param == "memory":
+        store = Memory()
+        return lambda: store
+    address = f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else new_database()
+    return lambda: Sql(address)
+
+
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+def test_the_contract(check: object, open_store: OpenStore) -> None:
+    assert callable(check)
+    check(open_store)

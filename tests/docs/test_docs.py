@@ -1,0 +1,115 @@
+"""Docs that run: marked blocks are executed, links lead somewhere, references match the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shoestring import policies
+from shoestring.core import entries
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("examples/**/*.md"),
+    *ROOT.glob("benchmarks/**/*.md"),
+]
+RUNNABLE = re.compile(r"<!-- run -->\n```python\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if RUNNABLE.search(p.read_text())], ids=page_id)
+def test_marked_blocks_run(page: Path, tmp_path: Path) -> None:
+    for number, code in enumerate(RUNNABLE.findall(page.read_text())):
+        script = tmp_path / f"block_{number}.py"
+        script.write_text(code)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{page}, block {number}:\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text()):
+        if "://" not in link:
+            assert (page.parent / link).exists(), f"{page}: {link}"
+
+
+def test_the_cli_page_is_what_the_commands_say() -> None:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.text(), "run: python docs/make_reference.py"
+
+
+@pytest.mark.parametrize("name", policies.REGISTRY)
+def test_every_policy_has_a_page_that_names_its_settings(name: str) -> None:
+    page = ROOT / "docs" / "reference" / "policies" / f"{name}.md"
+    assert page.exists(), f"write {page}"
+    text = page.read_text()
+    for setting in policies.defaults_of(name):
+        assert f"`{setting}`" in text, f"{page} does not say what {setting} is"
+
+
+def test_the_ledger_page_names_every_field() -> None:
+    text = (ROOT / "docs" / "reference" / "ledger-format.md").read_text()
+    rows = {row.split("`")[1]: row for row in text.splitlines() if row.startswith("| `")}
+    for kind in (entries.Opened, entries.Order, entries.Receipt, entries.Lost, entries.Amended):
+        for field in dataclasses.fields(kind):
+            assert f"`{field.name}`" in rows[kind.kind], f"{kind.kind}.{field.name}"
+
+
+def test_the_ten_lines_of_the_readme_are_ten_lines() -> None:
+    (block,) = RUNNABLE.findall((ROOT / "README.md").read_text())
+    assert sum(1 for line in block.splitlines() if line.strip()) <= 10
+
+
+RUN = "-m shoestring run --seed 1 --store {tmp}/e.db"
+EXAMPLES = {
+    "quickstart": "examples/quickstart.py",
+    "digits": RUN + " examples/digits.py:Digits --space examples/digits.toml --budget '8 epochs' --max-steps 4",
+    "any_script": RUN + " --budget '30 epochs' --max-steps 10 -p 'lr={float=[1e-3,1],log=true}'"
+    " -p 'momentum={float=[0.0,0.99]}' -- sh examples/any_script/descend.sh '--lr={lr}' '--momentum={momentum}'",
+    "xgboost_rounds": RUN + " examples/xgboost_rounds.py:train --space examples/xgboost_rounds.toml"
+    " --budget '12 epochs' --max-steps 4",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_run(name: str, tmp_path: Path) -> None:
+    if name == "xgboost_rounds":
+        pytest.importorskip("xgboost")
+    words = shlex.split(EXAMPLES[name].replace("{tmp}", str(tmp_path)))
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

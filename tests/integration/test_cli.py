@@ -1,0 +1,250 @@
+"""The command line as a person uses it: right, wrong, interrupted, and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRAINING = """
+import time
+
+def train(config):
+    weight = 5.0
+    while True:
+        weight -= config["lr"] * (weight - 1)
+        yield weight ** 2
+
+def slow(config):
+    for _ in range(1000):
+        time.sleep(0.05)
+        yield config["lr"]
+
+def broken(config):
+    raise ValueError("no data")
+
+def nan(config):
+    print("a word on standard output")
+    while True:
+        yield float("nan")
+
+def plain(config):
+    return config["lr"]
+"""
+SPACE = "lr = { float = [1e-3, 1.0], log = true }\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "job.py").write_text(TRAINING)
+    (tmp_path / "space.toml").write_text(SPACE)
+    return tmp_path
+
+
+def shoestring(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "shoestring", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stdout
+    return done
+
+
+def result(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout)
+
+
+RUN = ("run", "job.py:train", "--space", "space.toml", "--max-steps", "5", "--seed", "1")
+
+
+def test_run_status_explain_replay_export(folder: Path) -> None:
+    told = result(shoestring(folder, *RUN, "--budget", "40 epochs", "--json"))
+    assert told["spent"] == 40
+    assert told["reason"] == "budget"
+    assert told["best"]["value"] >= 1
+    assert result(shoestring(folder, "status", "--json"))["best"] == told["best"]
+    assert "sequential_halving" in shoestring(folder, "status").stdout
+    assert result(shoestring(folder, "explain", "0", "--json"))["trial"] == 0
+    assert "train trial 0" in shoestring(folder, "explain", "0").stdout
+    again = result(shoestring(folder, "replay", "--policy", "random_search", "--json"))
+    assert again["real_best"] == told["best"]["value"]
+    assert "winner" in shoestring(folder, "replay", "--policy", "asha").stdout
+    rows = shoestring(folder, "export", "--format", "csv").stdout.splitlines()
+    assert sum(",False," in row for row in rows) == 40
+    assert "config.lr" in rows[0]
+    entries = shoestring(folder, "export", "--ledger").stdout.splitlines()
+    assert json.loads(entries[0])["kind"] == "opened"
+
+
+def test_the_same_command_continues_with_a_raised_budget(folder: Path) -> None:
+    shoestring(folder, *RUN, "--budget", "20 epochs", "--quiet")
+    spent = shoestring(folder, *RUN, "--budget", "20 epochs")
+    assert "spend more with: shoestring resume --study job --budget" in spent.stderr
+    told = result(shoestring(folder, *RUN, "--budget", "45 epochs", "--json", "--quiet"))
+    assert told["spent"] == 45
+    resumed = result(shoestring(folder, "resume", "--budget", "50 epochs", "--json", "--quiet"))
+    assert resumed["spent"] == 50
+    assert "below the 50 epochs" in shoestring(folder, *RUN, "--budget", "30 epochs", code=2).stderr
+    other = shoestring(folder, *RUN, "--budget", "60 epochs", "-p", "lr={float=[0.1,1.0]}", code=2)
+    assert "another space" in other.stderr
+    assert "another study" in other.stderr
+
+
+def test_changed_code_is_a_warning(folder: Path) -> None:
+    shoestring(folder, *RUN, "--budget", "10 epochs", "--quiet")
+    (folder / "job.py").write_text(TRAINING + "\n# changed\n")
+    assert "the training code has changed" in shoestring(folder, *RUN, "--budget", "12 epochs").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "fragments"),
+    [
+        (["run", "job.py:trian", "--space", "space.toml", "--budget", "9 epochs"], ["trian", "train"]),
+        (["run", "jop.py:train", "--space", "space.toml", "--budget", "9 epochs"], ["jop.py"]),
+        ([*RUN, "--budget", "9 epoch s"], ["9 epoch s", "400 epochs"]),
+        ([*RUN, "--budget", "$9"], ["rate", "2.50/h"]),
+        ([*RUN, "--budget", "0 epochs"], ["buys nothing"]),
+        ([*RUN, "--budget", "9 epochs", "--policy", "ahsa"], ["ahsa", "Did you mean 'asha'"]),
+        ([*RUN, "--budget", "9 epochs", "--policy", "asha", "--set", "eta=3"], ["eta", "reduction_factor"]),
+        ([*RUN, "--budget", "9 epochs", "--policy", "asha", "--set", "reduction_factor=1"], ["reduction_factor=1"]),
+        (["run", "job.py:train", "--budget", "9 epochs", "--max-steps", "3"], ["no space", "--space"]),
+        (["run", "job.py:train", "--budget", "9 epochs", "--space", "space.toml"], ["--max-steps"]),
+        (["run", "--budget", "9 epochs", "--space", "space.toml"], ["exactly one of TARGET"]),
+        (["run", "job.py:train", "--budgte", "9 epochs"], ["--budget"]),
+        (["statsu"], ["Did you mean 'status'"]),
+        ([*RUN, "--budget", "9 epochs", "--workers", "0"], ["workers=0"]),
+        ([*RUN, "--budget", "9 epochs", "-p", "lr=[1,2]"], ["lr", "float"]),
+    ],
+)
+def test_misuse_is_one_line_with_a_remedy_and_writes_nothing(
+    folder: Path, words: list[str], fragments: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "shoestring", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    for fragment in fragments:
+        assert fragment in done.stderr
+    assert not (folder / "shoestring.db").exists() or "no such table" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_unreadable_stores_and_unknown_studies(folder: Path) -> None:
+    assert "no store" in shoestring(folder, "status", code=1).stderr
+    (folder / "shoestring.db").write_text("this is no database, whatever its name says" * 100)
+    done = shoestring(folder, "status", code=1)
+    assert len(done.stderr.strip().splitlines()) == 1
+    (folder / "shoestring.db").unlink()
+    shoestring(folder, *RUN, "--budget", "5 epochs", "--quiet")
+    assert "Did you mean 'job'" in shoestring(folder, "status", "--study", "jbo", code=2).stderr
+    assert "order 99" in shoestring(folder, "explain", "99", code=2).stderr
+
+
+def test_failures(folder: Path) -> None:
+    words = ["--space", "space.toml", "--budget", "50 epochs", "--max-steps", "5"]
+    done = shoestring(folder, "run", "job.py:broken", "--space", "space.toml", "--budget", "50 epochs", code=1)
+    assert "no data" in done.stderr
+    told = result(shoestring(folder, "status", "--json"))
+    assert told["trials"] == 3
+    assert told["spent"] == 3
+    diverged = shoestring(folder, "run", "job.py:nan", *words, "--study", "nan", "--json", code=3)
+    assert result(diverged)["best"] is None
+    assert "a word" not in diverged.stdout
+    assert result(shoestring(folder, "run", "job.py:plain", *words[:4], "--study", "plain", "--json"))["max_steps"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_freezes_stores_and_says_how_to_go_on(folder: Path, number: int) -> None:
+    words = ["run", "job.py:slow", "--space", "space.toml", "--max-steps", "50", "--budget", "40 epochs", "--seed", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoestring", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (folder / "shoestring.db").exists() or process.poll() is not None:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    os.kill(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "go on with: shoestring resume --study job" in err
+    assert "best" in out
+    told = result(shoestring(folder, "resume", "--json", "--quiet"))
+    assert told["spent"] == 40
+
+
+def test_the_second_run_of_a_study_says_who_holds_it(folder: Path) -> None:
+    words = ["run", "job.py:slow", "--space", "space.toml", "--max-steps", "50", "--budget", "400 epochs", "--quiet"]
+    process = subprocess.Popen([sys.executable, "-m", "shoestring", *words], cwd=folder, stdout=subprocess.DEVNULL)
+    try:
+        while (
+            "trial"
+            not in subprocess.run(
+                [sys.executable, "-m", "shoestring", "status"], cwd=folder, capture_output=True, text=True, check=False
+            ).stdout
+        ):
+            assert process.poll() is None
+            time.sleep(0.1)
+        assert str(process.pid) in shoestring(folder, *words, code=1).stderr
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def test_plan_and_policies(folder: Path) -> None:
+    told = result(
+        shoestring(folder, "plan", "--budget", "81 epochs", "--max-steps", "27", "--policy", "hyperband", "--json")
+    )
+    assert told["spent"] <= 81
+    assert "--step-cost" in shoestring(folder, "plan", "--budget", "2h", code=2).stderr
+    assert (
+        "would start" in shoestring(folder, "plan", "--budget", "2h", "--step-cost", "60s", "--max-steps", "9").stdout
+    )
+    listed = result(shoestring(folder, "policies", "--json"))
+    assert "asha" in listed
+    assert "reduction_factor" in shoestring(folder, "policies", "asha").stdout
+
+
+def test_any_program(folder: Path) -> None:
+    script = folder / "job.sh"
+    script.write_text(
+        '#!/bin/sh\nfor i in $(seq 1 "$SHOESTRING_UNTIL"); do echo "{\\"step\\": $i, \\"value\\": $1}"; done\n'
+    )
+    script.chmod(0o755)
+    words = [
+        "run",
+        "--space",
+        "space.toml",
+        "--budget",
+        "12 epochs",
+        "--max-steps",
+        "3",
+        "--json",
+        "--",
+        "./job.sh",
+        "{lr}",
+    ]
+    told = result(shoestring(folder, *words))
+    assert told["study"] == "job"
+    assert told["spent"] == 12
+    assert told["best"]["value"] == pytest.approx(told["best"]["config"]["lr"])

@@ -1,0 +1,135 @@
+"""kill -9 at any moment, resume, and nothing is lost, charged twice or decided differently."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shoestring.core.ledger import Ledger
+from shoestring.core.strict_json import dumps
+from shoestring.stores.sql import Sql
+from shoestring.study import Study
+
+KILLS = 22
+COMMAND = [sys.executable, "-m", "shoestring", "run"]
+
+TRAINER = '''
+from pathlib import Path
+
+
+class Descent:
+    """Deterministic, saves itself, and leaves a trace of every step it really trained."""
+
+    def __init__(self, config):
+        self.lr, self.weight = config["lr"], 5.0
+
+    def step(self):
+        self.weight -= self.lr * (self.weight - 1)
+        return self.weight ** 2
+
+    def save(self, path):
+        path.write_text(repr(self.weight))
+
+    def load(self, path):
+        self.weight = float(Path(path).read_text())
+'''
+
+
+def entries_in(database: Path) -> int:
+    if not database.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5) as connection:
+            return int(connection.execute("SELECT count(*) FROM entries").fetchone()[0])
+    except sqlite3.OperationalError:  # the table is not there yet
+        return 0
+
+
+def kill_when(command: list[str], database: Path, entries: int, folder: Path) -> bool:
+    """Start the command, kill -9 it once the ledger has so many entries; False if it came to its end before."""
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while entries_in(database) < entries and process.poll() is None:
+        assert time.monotonic() < deadline, "the study makes no progress"
+        time.sleep(0.0005)
+    ended = process.poll() is not None
+    if not ended:
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    return not ended
+
+
+def finish(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def ledger_of(database: Path) -> Ledger:
+    ledger = Sql(f"sqlite:///{database}").load("s")
+    assert ledger is not None
+    return ledger
+
+
+def cut_points(total: int, seed: int) -> list[int]:
+    return sorted(random.Random(seed).sample(range(1, total), KILLS))
+
+
+@pytest.mark.slow
+def test_a_simulated_study_killed_many_times_equals_the_uncut_one(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    level, speed = rng.uniform(0.05, 0.5, (60, 1)), rng.uniform(0.2, 2, (60, 1))
+    steps = np.arange(1, 28)
+    np.savez(
+        tmp_path / "table.npz",
+        hp=rng.uniform(size=(60, 2)),
+        hp_names=np.array(["a", "b"]),
+        meta=json.dumps({"task": "made up", "objective": "loss", "direction": "min", "hp_categories": {}}),
+        loss=(level + np.exp(-speed * steps)).astype("float32"),
+        cost=(rng.uniform(1, 5, (60, 1)) * steps).astype("float32"),
+    )
+    words = ["--table", "table.npz", "--budget", "400 epochs", "--policy", "asha", "--workers", "3", "--seed", "5"]
+    words += ["--study", "s", "--quiet"]
+    finish([*COMMAND, *words, "--store", "uncut.db"], tmp_path)
+    uncut = ledger_of(tmp_path / "uncut.db")
+    command = [*COMMAND, *words, "--store", "cut.db"]
+    kills = sum(kill_when(command, tmp_path / "cut.db", n, tmp_path) for n in cut_points(len(uncut), 1))
+    finish(command, tmp_path)
+    cut = ledger_of(tmp_path / "cut.db")
+    assert kills >= 20
+    assert [e.body() for e in cut.entries()] == [e.body() for e in uncut.entries()]
+    assert cut.spent == uncut.spent == 400
+
+
+@pytest.mark.slow
+def test_real_training_killed_many_times_spends_and_finds_the_same(tmp_path: Path) -> None:
+    (tmp_path / "descent.py").write_text(TRAINER)
+    words = ["descent.py:Descent", "-p", "lr={float=[1e-3,1.5],log=true}", "--budget", "99 epochs", "--max-steps", "9"]
+    words += ["--policy", "successive_halving", "--seed", "3", "--study", "s", "--quiet"]
+    finish([*COMMAND, *words, "--store", "uncut.db"], tmp_path)
+    uncut = ledger_of(tmp_path / "uncut.db")
+    command = [*COMMAND, *words, "--store", "cut.db"]
+    kills = sum(kill_when(command, tmp_path / "cut.db", n, tmp_path) for n in cut_points(len(uncut), 2))
+    finish(command, tmp_path)
+    cut = ledger_of(tmp_path / "cut.db")
+    assert kills >= 20
+    assert cut.spent == uncut.spent == 99
+    assert [(o.trial, dumps(o.config), o.until) for o in cut.orders] == [
+        (o.trial, dumps(o.config), o.until) for o in uncut.orders
+    ]
+    assert [trial.values for trial in cut.trials] == [trial.values for trial in uncut.trials]
+    best, same = Study.open("s", str(tmp_path / "cut.db")).best, uncut.best
+    assert best is not None
+    assert same is not None
+    assert (best.trial, best.step, best.value) == (same.number, same.best_step, same.values[same.best_step - 1])
+    assert best.checkpoint is not None
+    assert float(best.checkpoint.read_text()) ** 2 == best.value

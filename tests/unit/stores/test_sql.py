@@ -1,0 +1,419 @@
+"""The SQL store on SQLite: addresses, safety, damage, a full disk, and writers that race."""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, event
+
+from shoestring.core.entries import Note
+from shoestring.core.ledger import Ledger
+from shoestring.errors import Conflict, Damaged, DecisionError, MissingExtra, StoreError
+from shoestring.stores import database
+from shoestring.stores.sql import Sql
+from shoestring.testing.stores import a_life, a_step, an_opening, an_order, told
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def begin(file: Path, entries: int = 10) -> Ledger:
+    """A study 's' of some entries in that file, in one piece: no journal is left beside it."""
+    store = Sql(f"sqlite:///{file}")
+    notes = [Note(topic="n", facts={"n": n, "text": "x" * 500}) for n in range(1, entries)]
+    ledger = store.append("s", None, an_opening(), *notes)
+    store.close()
+    assert not Path(f"{file}-wal").exists()
+    return ledger
+
+
+def tamper(file: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(file)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def refusal(file: Path) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        Sql(f"sqlite:///{file}").load("s")
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+# addresses -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_relative_path_means_the_folder_of_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Sql("sqlite:///a b%20ö.db")
+    assert store.path == tmp_path / "a b%20ö.db"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    store.append("s", None, an_opening())
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".db"] == ["a b%20ö.db"]
+
+
+def test_reading_makes_nothing(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    assert store.studies() == []
+    assert store.load("s") is None
+    assert not file.exists()
+    file.touch()
+    assert store.studies() == []
+    assert store.load("s") is None
+    assert file.stat().st_size == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("mysql://host/db", "must begin with sqlite:/// or postgresql://"),
+        ("postgresql://host:port/db", "is no address"),
+        ("nonsense", "is no address"),
+    ],
+)
+def test_an_address_that_cannot_be_used(address: str, text: str) -> None:
+    with pytest.raises(StoreError, match=text) as caught:
+        Sql(address)
+    assert address in str(caught.value)
+
+
+def test_postgresql_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"psycopg.*pip install 'shoestring\[postgresql\]'"):
+        Sql("postgresql://127.0.0.1/db")
+
+
+def test_postgresql_has_no_path_and_keeps_its_password_to_itself() -> None:
+    pytest.importorskip("psycopg")
+    store = Sql("postgresql://me:secret@127.0.0.1:1/db")  # nobody listens on port 1
+    assert store.path is None
+    with pytest.raises(StoreError, match="check the address") as caught:
+        store.load("s")
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_study_has_a_name(file: Path) -> None:
+    for name in ("", "two\nlines", "\x00", "\udcff"):
+        with pytest.raises(StoreError, match="printable"):
+            Sql(f"sqlite:///{file}").append(name, None, an_opening())
+        assert Sql(f"sqlite:///{file}").load(name) is None
+    assert not file.exists()
+
+
+# safety --------------------------------------------------------------------------------------------------------------
+
+
+def pragma(store: Sql, name: str) -> object:
+    with store.database.transaction() as connection:
+        return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+
+
+def test_every_commit_reaches_the_disk(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    store.append("s", None, an_opening())
+    assert (pragma(store, "journal_mode"), pragma(store, "synchronous")) == ("wal", 2)
+    assert pragma(store, "busy_timeout") == 30_000
+    assert store.notices == []
+
+
+def test_a_disk_without_write_ahead_logging_is_mentioned(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}?vfs=unix-dotfile")  # has no shared memory, as network disks have not
+    ledger = store.append("s", None, *a_life())
+    assert (pragma(store, "journal_mode"), pragma(store, "synchronous")) == ("delete", 2)
+    (notice,) = store.notices
+    assert str(file) in notice
+    assert "rollback journal" in notice
+    store.close()
+    assert told(Sql(f"sqlite:///{file}").load("s")) == told(ledger)
+
+
+def test_a_store_that_nobody_uses_lets_go_of_its_file(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    store.append("s", None, an_opening())
+    assert Path(f"{file}-wal").exists()
+    gone = weakref.ref(store.database)
+    del store
+    gc.collect()
+    assert gone() is None
+    assert not Path(f"{file}-wal").exists(), "closing the last connection folds the journal into the file"
+
+
+def test_a_closed_store_opens_again(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    ledger = store.append("s", None, an_opening())
+    store.close()
+    store.close()
+    assert told(store.append("s", ledger, an_order(0))) == told(store.load("s"))
+
+
+def test_what_cannot_be_stored_changes_nothing(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    ledger = store.append("s", None, an_opening(), an_order(0))
+    with pytest.raises(StoreError, match="cannot be stored"):
+        store.append("s", ledger, a_step(0, 1), Note(topic="x", facts={"what": object()}))
+    with pytest.raises(DecisionError):
+        store.append("s", ledger, a_step(0, 2))
+    assert told(store.load("s")) == told(ledger)
+    assert len(store.append("s", ledger, a_step(0, 1))) == 3
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """SQLite files that cannot grow beyond a few pages."""
+
+    def limit(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA max_page_count=8")
+
+    event.listen(Engine, "connect", limit)
+    yield
+    event.remove(Engine, "connect", limit)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_full_disk(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    ledger = store.append("s", None, an_opening(), an_order(0))
+    big = Note(topic="big", facts={"text": "x" * 5000})
+    with pytest.raises(StoreError, match=r"full: free some space.*what was stored is safe") as caught:  # noqa: PT012
+        for _ in range(20):
+            ledger = store.append("s", ledger, big, big)
+    assert "\n" not in str(caught.value)
+    assert len(ledger) % 2 == 0
+    assert told(store.load("s")) == told(ledger), "both of an append's entries, or none"
+    assert told(Sql(f"sqlite:///{file}").load("s")) == told(ledger)
+    assert len(store.append("s", ledger, a_step(0, 1))) == len(ledger) + 1, "what is small still fits"
+
+
+# damage --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "last_good", "text"),
+    [
+        ("UPDATE entries SET body = replace(body, '\"n\":4', '\"n\":5') WHERE seq = 4", 3, "entry 4 does not match"),
+        ("UPDATE entries SET at = at + 1 WHERE seq = 9", 8, "entry 9 does not match"),
+        ("UPDATE entries SET body = '{\"n' WHERE seq = 4", 3, "entry 4 does not match"),
+        ("UPDATE entries SET body = CAST(x'ff' AS TEXT) WHERE seq = 4", 3, "entry 4 lies in a destroyed part"),
+        ("UPDATE entries SET body = x'00' WHERE seq = 4", 3, "entry 4 does not match"),
+        ("DELETE FROM entries WHERE seq = 4", 3, "entry 4 is missing"),
+        ("DELETE FROM entries WHERE seq = 0", -1, "entry 0 is missing"),
+    ],
+)
+def test_a_damaged_row_is_named(file: Path, statement: str, last_good: int, text: str) -> None:
+    begin(file)
+    tamper(file, statement)
+    error = refusal(file)
+    assert isinstance(error, Damaged)
+    assert error.last_good == last_good
+    assert text in str(error)
+    if last_good >= 0:
+        assert f"entry {last_good}: `shoestring repair s -o NEW`" in str(error)
+
+
+def test_others_are_not_harmed_by_a_damaged_study(file: Path) -> None:
+    begin(file)
+    store = Sql(f"sqlite:///{file}")
+    other = store.append("t", None, an_opening())
+    tamper(file, "DELETE FROM entries WHERE study = 's' AND seq = 4")
+    assert store.studies() == ["s", "t"]
+    assert told(store.load("t")) == told(other)
+
+
+@pytest.mark.parametrize("pages_kept", [2, 3, 4])
+def test_a_file_cut_short(file: Path, pages_kept: int) -> None:
+    ledger = begin(file, entries=60)
+    data = file.read_bytes()
+    file.write_bytes(data[: 4096 * pages_kept])
+    error = refusal(file)
+    assert isinstance(error, Damaged)
+    assert "-o NEW" in str(error) or "restore" in str(error)
+    assert -1 <= error.last_good < len(ledger)
+
+
+def test_a_file_that_is_something_else(file: Path) -> None:
+    file.write_text("lr,loss\n0.1,0.5\n" * 100)
+    assert "not a database" in str(refusal(file))
+    file.unlink()
+    file.mkdir()
+    assert "its folder must exist" in str(refusal(file))
+    missing = file.parent / "nowhere" / "store.db"
+    with pytest.raises(StoreError, match="its folder must exist"):
+        Sql(f"sqlite:///{missing}").append("s", None, an_opening())
+
+
+def test_another_program_s_tables(file: Path) -> None:
+    tamper(file, "CREATE TABLE entries (title TEXT)")
+    before = file.read_bytes()
+    assert "no such column" in str(refusal(file))
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_a_file_held_by_another_program(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = begin(file)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    store = Sql(f"sqlite:///{file}")
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="locked: another program holds it"):
+            store.append("s", ledger, an_order(0))
+    assert told(store.append("s", ledger, an_order(0))) == told(store.load("s"))
+
+
+# others --------------------------------------------------------------------------------------------------------------
+
+
+def test_refresh_verifies_what_is_new_and_only_that(file: Path) -> None:
+    ours, theirs = Sql(f"sqlite:///{file}"), Sql(f"sqlite:///{file}")
+    ledger = ours.append("s", None, an_opening(), an_order(0))
+    seen = theirs.load("s")
+    assert seen is not None
+    tamper(file, "UPDATE entries SET at = 0 WHERE seq = 1")  # long read
+    ledger = ours.append("s", ledger, a_step(0, 1))
+    seen = theirs.refresh("s", seen)
+    assert told(seen) == told(ledger)
+    ledger = ours.append("s", ledger, a_step(0, 2), an_order(1))
+    tamper(file, "UPDATE entries SET at = 0 WHERE seq = 4")
+    with pytest.raises(Damaged, match="entry 4 does not match") as caught:
+        theirs.refresh("s", seen)
+    assert caught.value.last_good == 3
+
+
+def test_a_study_that_went_away(file: Path) -> None:
+    ledger = begin(file)
+    with pytest.raises(StoreError, match="has the file been replaced"):
+        Sql(f"sqlite:///{file.parent}/another.db").refresh("s", ledger)
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["append", "stale", "refresh", "reopen"])), max_size=25)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS)
+def test_two_writers_against_a_plain_list(
+    steps: list[tuple[int, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever two handles do in whatever order, the study is the list of what was accepted."""
+    address = f"sqlite:///{tmp_path_factory.mktemp('two')}/store.db"
+    stores = [Sql(address), Sql(address)]
+    ledger = stores[0].append("s", None, an_opening())
+    ledgers, truth = [ledger, stores[1].load("s") or ledger], list(told(ledger))
+    for number, (who, what) in enumerate(steps):
+        if what == "reopen":
+            stores[who].close()
+            stores[who] = Sql(address)
+        elif what == "refresh":
+            ledgers[who] = stores[who].refresh("s", ledgers[who])
+            assert told(ledgers[who]) == truth
+        else:
+            entry = Note(topic="n", facts={"n": number})
+            base = (
+                ledgers[who].fork(len(ledgers[who]) - 1) if what == "stale" and len(ledgers[who]) > 1 else ledgers[who]
+            )
+            if len(base) == len(truth):
+                ledgers[who] = stores[who].append("s", base, entry)
+                truth = told(ledgers[who])
+            else:
+                with pytest.raises(Conflict):
+                    stores[who].append("s", base, entry)
+    for store in stores:
+        assert told(store.load("s")) == truth
+        store.close()
+
+
+WRITER = """
+import sys
+from shoestring.core.entries import Note
+from shoestring.errors import Conflict
+from shoestring.stores.sql import Sql
+from shoestring.testing.stores import an_opening
+address, who, many = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store, written = Sql(address), 0
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    ledger = store.append("s", None, an_opening())
+except Conflict:
+    ledger = store.load("s")
+while written < many:
+    try:
+        ledger = store.append("s", ledger, Note(topic=who, facts={"n": written}))
+        written += 1
+    except Conflict:
+        ledger = store.refresh("s", ledger)
+"""
+
+
+def race(address: str, writers: int = 3, many: int = 20) -> None:
+    """Processes that begin one new study at once and append to it as fast as they can: nothing is lost, nothing doubled."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, address, f"writer {who}", str(many)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for who in range(writers)
+    ]
+    for writer in started:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in started:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in started:
+        writer.communicate(timeout=60)
+        assert writer.returncode == 0
+    ledger = Sql(address).load("s")
+    assert ledger is not None
+    notes = [entry for entry in ledger.entries(1) if isinstance(entry, Note)]
+    assert len(notes) == len(ledger) - 1 == writers * many
+    for who in range(writers):
+        assert [note.facts["n"] for note in notes if note.topic == f"writer {who}"] == list(range(many))
+
+
+def test_processes_that_race(file: Path) -> None:
+    race(f"sqlite:///{file}")
+
+
+def test_the_heart_beats_while_entries_are_appended(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    ledger = store.append("s", None, an_opening())
+    stop, beats = threading.Event(), [0]
+    with store.lease("s") as lease:
+
+        def beat() -> None:
+            while not stop.is_set():
+                lease.beat(1, {0: float(beats[0])})
+                beats[0] += 1
+
+        heart = threading.Thread(target=beat)
+        heart.start()
+        try:
+            appended = 0
+            while appended < 100 or beats[0] < 100:
+                ledger = store.append("s", ledger, Note(topic="n"))
+                appended += 1
+        finally:
+            stop.set()
+            heart.join()
+    assert len(ledger) == appended + 1
+    assert told(Sql(f"sqlite:///{file}").load("s")) == told(ledger)
