@@ -75,7 +75,7 @@ def resume_words(
     opened = study.ledger.opened
     if budget is not None:
         wanted = _as_now(study, Budget(budget))
-        if change := changes(study.ledger, study.name, wanted):
+        if change := changes(study.ledger, wanted):
             study.amend(change)
     job = Job.from_target(opened.target)
     return _spend(study, job, store, deadline=deadline, quiet=quiet, as_json=as_json)

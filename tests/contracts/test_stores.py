@@ -12,7 +12,7 @@ from shoestring.stores.sql import Sql
 from shoestring.testing.stores import STORE_CHECKS, OpenStore
 
 sys.path.append(str(Path(__file__).parents[1] / "integration"))
-from postgres_server import new_database  # noqa: E402
+from postgres_server import new_database
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])

@@ -7,8 +7,8 @@
 
 Rules of charging. In epochs: one for every step not seen before and one for every step that failed or was cut off at the
 wall; validation passes that were ordered, at their listed price; one for a resume check. In seconds and dollars:
-everything that took time, the policy's thinking and steps run again included. Epoch counts are kept as whole numbers and
-priced in one multiplication, so that "never over budget" holds to the last bit.
+everything that took time, the policy's thinking and steps run again included, at the rate that held at the time. Epoch
+counts are kept as whole numbers and priced in one multiplication, so that "never over budget" holds to the last bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shoestring.core.entries import Amended, Entry, Lost, Note, Opened, Order, R
 from shoestring.core.money import Budget
 from shoestring.core.space import Config
 from shoestring.core.strict_json import dumps
-from shoestring.errors import DecisionError
+from shoestring.errors import DecisionError, StudyError
 
 
 @dataclass(slots=True)
@@ -41,6 +41,7 @@ class Trial:
     step_costs: list[float] = field(default_factory=list)  # seconds of training and validation of each finished step
     best_loss: float = math.inf
     best_step: int = 0
+    best_config: Config | None = None  # that step was trained with; a run that is tuned as it goes has several
     diverged: bool = False  # at its last step
     failures: int = 0
     failure: str = ""  # text of the last one
@@ -64,7 +65,7 @@ class OpenOrder:
     order: Order
     steps_due: int  # epochs still reserved
     validations_due: int
-    charged_s: float = 0.0
+    charged: float = 0.0  # in the budget's unit, of time and money
     checked: bool = False
     since: float = 0.0  # the runner's clock at its last receipt
 
@@ -73,6 +74,7 @@ class OpenOrder:
 class State:
     sign: float
     budget: Budget
+    validate_epochs: float  # listed price of a validation pass
     workers: int
     policy: str
     settings: Any
@@ -87,6 +89,7 @@ class State:
     steps_due: int = 0  # epochs reserved by open orders
     validations_due: int = 0
     seconds: float = 0.0  # charged, all kinds together
+    charged: float = 0.0  # what these seconds cost in the budget's unit; 0 for epochs
     by_kind: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(
             ("setup", "train", "validate", "repeated", "check", "thinking", "lost"), 0.0
@@ -95,11 +98,31 @@ class State:
     receipts: int = 0
     ok_receipts: int = 0
     step_costs: list[float] = field(default_factory=list)  # seconds of all finished steps, sorted
+    step_seconds: float = 0.0  # their sum
     best_trial: int | None = None
     best_loss: float = math.inf
     memo_from: int = 0  # orders before this number were another policy's: their memo means nothing to this one
     clock: float = 0.0  # the runner's clock at the newest entry
-    check_ordered: bool = False
+    check_ordered: bool = False  # a resume check was made, or an open order is to make it
+
+    @property
+    def spent(self) -> float:
+        return self.steps + self.validations * self.validate_epochs if self.budget.unit == "epochs" else self.charged
+
+    @property
+    def reserved(self) -> float:
+        """What open orders may still cost."""
+        if self.budget.unit == "epochs":
+            return self.steps_due + self.validations_due * self.validate_epochs
+        return sum(max(0.0, opened.order.reserve - opened.charged) for opened in self.open_orders.values())
+
+    @property
+    def committed(self) -> float:
+        """What cannot be taken back any more: open orders hold their epochs, while time is cut off at the wall."""
+        if self.budget.unit == "epochs":
+            validations = self.validations + self.validations_due
+            return self.steps + self.steps_due + validations * self.validate_epochs
+        return self.spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +131,7 @@ class Books:
         return State(
             sign=1.0 if opened.direction == "min" else -1.0,
             budget=opened.budget,
+            validate_epochs=opened.prices.validate_epochs,
             workers=opened.workers,
             policy=opened.policy,
             settings=opened.settings,
@@ -130,6 +154,11 @@ class Books:
 
 
 def _order(books: State, order: Order) -> None:
+    if order.number != len(books.orders) or not 0 <= order.trial <= len(books.trials):
+        raise DecisionError(
+            f"order {order.number} of trial {order.trial} does not come next: "
+            f"there are {len(books.orders)} orders and {len(books.trials)} trials"
+        )
     if order.trial == len(books.trials):
         key = dumps(order.config)
         books.trials.append(Trial(order.trial, order.config, limit=books.max_steps))
@@ -171,7 +200,7 @@ def _receipt(books: State, receipt: Receipt) -> None:
         books.validations += 1
         books.validations_due -= 1
         opened.validations_due -= 1
-    opened.charged_s += receipt.cost.total
+    opened.charged += receipt.cost.total * books.budget.per_second(books.workers)
     opened.since = receipt.at
     books.receipts += 1
     books.clock = max(books.clock, receipt.at)
@@ -183,10 +212,10 @@ def _receipt(books: State, receipt: Receipt) -> None:
         _charge(books, "validate", receipt.cost.validate)
     trial.saved = receipt.saved
     if not finished:
-        trial.held = receipt.saved  # what was alive is gone; a checkpoint may be left
+        trial.held = min(receipt.saved, trial.steps)  # what was alive is gone; a checkpoint may be left
         if receipt.status == "failed":
             trial.failures += 1
-            trial.failure = receipt.text or "failed"
+            trial.failure = receipt.text.strip() or "failed"
         _close(books, receipt.order)
         return
     trial.held = receipt.step
@@ -204,6 +233,7 @@ def _new_step(books: State, trial: Trial, receipt: Receipt) -> None:
     seconds = receipt.cost.train + receipt.cost.validate
     trial.step_costs.append(seconds)
     insort(books.step_costs, seconds)
+    books.step_seconds += seconds
     if trial.diverged:
         trial.losses.append(math.inf)
         return
@@ -212,11 +242,20 @@ def _new_step(books: State, trial: Trial, receipt: Receipt) -> None:
     trial.losses.append(loss)
     if loss is not None and loss < trial.best_loss:
         trial.best_loss, trial.best_step = loss, receipt.step
+        trial.best_config = books.orders[receipt.order].config
         if loss < books.best_loss:
             books.best_loss, books.best_trial = loss, trial.number
 
 
 def _amended(books: State, entry: Amended) -> None:
+    if entry.budget is not None and entry.budget.unit != books.budget.unit:
+        raise StudyError(f"the study has a budget in {books.budget.unit}, not in {entry.budget.unit}: keep the unit")
+    if entry.budget is not None and entry.budget.total < books.committed:
+        open_too = " or ordered" if books.committed > books.spent else ""
+        raise StudyError(
+            f"the budget {entry.budget} is below the {books.budget.show(books.committed)} that the study has spent{open_too}: "
+            "it can be lowered to that, not further"
+        )
     books.budget = entry.budget or books.budget
     books.workers = entry.workers or books.workers
     if entry.policy is not None:
@@ -232,6 +271,7 @@ def _note(books: State, note: Note) -> None:
         _close(books, facts["order"])
     elif note.topic == "ended":
         books.trials[facts["trial"]].limit = facts["step"]
+        _charge(books, "train", facts.get("seconds", 0.0))
         if facts["order"] in books.open_orders:
             _close(books, facts["order"])
     elif note.topic == "check":
@@ -242,7 +282,7 @@ def _note(books: State, note: Note) -> None:
         books.steps += 1
         books.steps_due -= 1
         opened.steps_due -= 1
-        opened.charged_s += facts["seconds"]
+        opened.charged += facts["seconds"] * books.budget.per_second(books.workers)
         _charge(books, "check", facts["seconds"])
 
 
@@ -251,8 +291,11 @@ def _close(books: State, number: int) -> None:
     books.steps_due -= closed.steps_due
     books.validations_due -= closed.validations_due
     books.trials[closed.order.trial].open_order = None
+    if closed.order.check and not closed.checked:
+        books.check_ordered = False  # it never came to it: a later order may try again
 
 
 def _charge(books: State, kind: str, seconds: float) -> None:
     books.seconds += seconds
+    books.charged += seconds * books.budget.per_second(books.workers)
     books.by_kind[kind] += seconds

@@ -24,27 +24,19 @@ def amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) ->
         raise StudyError(f"the study {name!r} trains up to {was.max_steps} steps, not {wanted.max_steps}; {again}")
     if wanted.prices != was.prices:
         raise StudyError(
-            f"the study {name!r} charges {was.prices.validate_epochs:g} epochs for a validation pass; {again}"
+            f"the study {name!r} charges {was.prices.validate_epochs:g} epochs for a validation pass, "
+            f"not {wanted.prices.validate_epochs:g}; {again}"
         )
     if seed_given and wanted.seed != was.seed:
         raise StudyError(
             f"the study {name!r} has the seed {was.seed}, not {wanted.seed}: leave the seed out, or {again}"
         )
-    return changes(ledger, name, wanted)
+    return changes(ledger, wanted)
 
 
-def changes(ledger: Ledger, name: str, wanted: Opened) -> Amended | None:
+def changes(ledger: Ledger, wanted: Opened) -> Amended | None:
+    """What differs from what the study has come to; whether it may, the books say when they take it."""
     budget, books = wanted.budget, ledger.books
-    if budget != books.budget:
-        if budget.unit != books.budget.unit:
-            raise StudyError(
-                f"the study {name!r} has a budget in {books.budget.unit}, not in {budget.unit}: keep the unit"
-            )
-        if budget.total < ledger.spent:
-            raise StudyError(
-                f"the budget {budget} is below the {books.budget.show(ledger.spent)} that the study {name!r} has spent: "
-                "it can be lowered to that, not further"
-            )
     new_policy = wanted.policy != books.policy or dumps(wanted.settings) != dumps(books.settings)
     if budget == books.budget and not new_policy and wanted.workers == books.workers:
         return None

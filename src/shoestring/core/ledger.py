@@ -133,17 +133,12 @@ class Ledger:
 
     @property
     def spent(self) -> float:
-        books = self.books
-        return books.budget.spent(books.steps, books.validations, books.seconds, self.opened.prices, books.workers)
+        return self.books.spent
 
     @property
     def reserved(self) -> float:
         """What open orders may still cost."""
-        books = self.books
-        if books.budget.unit == "epochs":
-            return books.steps_due + books.validations_due * self.opened.prices.validate_epochs
-        rate = books.budget.per_second(books.workers)
-        return sum(max(0.0, o.order.reserve - o.charged_s * rate) for o in books.open_orders.values())
+        return self.books.reserved
 
     @property
     def left(self) -> float:
@@ -164,10 +159,10 @@ class Ledger:
         books = self.books
         if books.budget.unit == "epochs":
             return 1.0 + self.opened.prices.validate_epochs
-        costs: Sequence[float] = books.step_costs
-        if trial is not None and trial < len(books.trials) and books.trials[trial].step_costs:
-            costs = books.trials[trial].step_costs
-        return math.fsum(costs) / len(costs) * books.budget.per_second(books.workers) if costs else math.nan
+        rate = books.budget.per_second(books.workers)
+        if trial is not None and trial < len(books.trials) and (own := books.trials[trial].step_costs):
+            return math.fsum(own) / len(own) * rate
+        return books.step_seconds / len(books.step_costs) * rate if books.step_costs else math.nan
 
     # randomness ------------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class Budget:
         else:
             self.unit, self.total = "seconds", duration_s(text, "budget")
         if not (0 < self.total < math.inf):
-            raise BudgetError(f"the budget {text!r} must be finite and above 0: it buys nothing so; {_EXAMPLES}")
+            raise BudgetError(f"the budget {text!r} buys nothing: it must be above 0, and finite; {_EXAMPLES}")
 
     def per_second(self, workers: int) -> float:
         """What one worker-second costs in this budget's unit (0 for epochs)."""

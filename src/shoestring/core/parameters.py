@@ -114,7 +114,9 @@ class Int:
         if self.log and self.low < 1:
             return f"a log scale needs low >= 1, not {self.low!r}; raise it or drop log"
         if max(abs(self.low), abs(self.high)) > _LARGEST_INTEGER:
-            return f"{self.low!r} to {self.high!r} goes beyond 2**53, where not every reader of JSON is exact; use float"
+            return (
+                f"{self.low!r} to {self.high!r} goes beyond 2**53, where not every reader of JSON is exact; use float"
+            )
         if self.high - self.low >= _MOST_INTEGERS:
             return f"{self.low!r} to {self.high!r} holds more than 2**50 whole numbers; use float"
         if self.log and self.high > _MOST_LOG_INTEGER:

@@ -15,10 +15,11 @@ import numpy as np
 from shoestring.core.decision import Decision
 from shoestring.core.ledger import Ledger
 from shoestring.core.quasi_random import point
-from shoestring.core.space import Config
+from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 
 _PROBES = 100  # tries to find an unused config before all are listed
+_STRIDE = 1_000_003  # from one try to the next in the sequence: prime, so that no coordinate stays where it was
 
 
 @runtime_checkable
@@ -36,7 +37,8 @@ class Policy(Protocol):
 def fresh_config(ledger: Ledger) -> Config | None:
     """A config not tried yet: the user's own first, then quasi-random points (rows of a listed space in a random order).
 
-    None when a finite space has been used up.
+    None when a finite space has been used up. Points that differ only in what is inactive are one config, so a point may
+    be used although it is new; then the same place of a later stretch of the sequence is tried.
     """
     if ledger.queue:
         return ledger.queue[0]
@@ -46,20 +48,14 @@ def fresh_config(ledger: Ledger) -> Config | None:
         order = _row_order(seed, len(space.rows))
         rows = (space.rows[order[(tried + i) % len(order)]] for i in range(len(order)))
         return next((row for row in rows if space.key(row) not in used), None)
-    if space.size == float("inf"):
-        return space.from_cube(point(seed, "configs", space.dims, tried))
     if len(used) >= space.size:
         return None
-    candidates = _finite_candidates(ledger, tried)
-    return next((config for config in candidates if space.key(config) not in used), None)
+    return next((config for config in _candidates(space, seed, tried) if space.key(config) not in used), None)
 
 
-def _finite_candidates(ledger: Ledger, start: int) -> Iterator[dict[str, Any]]:
-    space = ledger.space
-    for i in range(start, start + _PROBES):
-        yield (
-            space.from_cube(point(ledger.opened.seed, "configs", space.dims, i)) if space.dims else next(space.grid(1))
-        )
+def _candidates(space: Space, seed: int, tried: int) -> Iterator[dict[str, Any]]:
+    for probe in range(_PROBES if space.dims else 0):
+        yield space.from_cube(point(seed, "configs", space.dims, tried + probe * _STRIDE))
     yield from space.grid(10_000)  # nearly all are used: take the first that is not
 
 

@@ -87,11 +87,11 @@ def _allowed(ledger: Ledger, decision: Train) -> Trial | None:
 
 def _check_is_due(ledger: Ledger, steps: int, reserve: float) -> bool:
     """Whether this order should try resuming out: never tried, two steps to compare, cheap, and paid for."""
+    if ledger.books.check_ordered or steps < 2:
+        return False
     price = _check_price(ledger)
     cheap = price <= _CHECK_SHARE * ledger.budget.total  # nan, a price not known yet, is not
-    return (
-        not ledger.books.check_ordered and steps >= 2 and cheap and ledger.left >= reserve + 2 * price
-    )  # one to spare: rounding
+    return cheap and ledger.left >= reserve + 2 * price  # one to spare: rounding
 
 
 def _check_price(ledger: Ledger) -> float:

@@ -79,7 +79,9 @@ class Space:
             return cls(body)
         if len(body) > 1:
             other = next(name for name in body if name != "listed")
-            raise SpaceError(f"the space has {other!r} beside 'listed': a listed space is its rows alone, drop one of them")
+            raise SpaceError(
+                f"the space has {other!r} beside 'listed': a listed space is its rows alone, drop one of them"
+            )
         return cls.listed(rows)
 
     def to_dict(self) -> dict[str, Any]:

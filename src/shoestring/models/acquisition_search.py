@@ -127,7 +127,9 @@ def find_ei_alpha(
     return Found(pool, log_ei, log_cost, choose_ei_alpha(log_ei, log_cost, alpha), None)
 
 
-def find_cei(surface: Surface, pool: Points, slack: float, *, allowed: Callable[[Points], Flags], refine: bool) -> Found:
+def find_cei(
+    surface: Surface, pool: Points, slack: float, *, allowed: Callable[[Points], Flags], refine: bool
+) -> Found:
     """The cheapest point whose EI is at least (1 - slack) of the best; `pool` must be allowed and not empty."""
     log_ei, log_cost = surface.scores(pool)
     if refine:

@@ -41,7 +41,7 @@ class Points:
     active: Flags  # (m, number of optional parameters)
 
     def __len__(self) -> int:
-        return self.cube.shape[0]
+        return len(self.cube)
 
     def take(self, which: Any) -> Points:
         """The points that an index array or mask selects."""
@@ -80,9 +80,7 @@ class Encoding:
         """These configs of the space."""
         cube = np.array([self.space.to_cube(config) for config in configs])
         active = np.array([[name in config for name in self.optional] for config in configs], dtype=bool)
-        return Points(
-            cube.reshape(len(configs), self.space.dims), active.reshape(len(configs), len(self.optional))
-        )
+        return Points(cube.reshape(len(configs), self.space.dims), active.reshape(len(configs), len(self.optional)))
 
     def snap(self, cube: Array) -> Points:
         """Any points of the cube, (m, dims), moved to the configs that they stand for: cell centres, 0.5 if inactive."""

@@ -15,16 +15,25 @@ DEFAULT = "sequential_halving"
 REGISTRY = {
     "asha": "shoestring.policies.asha:ASHA",
     "bhpt": "shoestring.policies.bhpt:BHPT",
+    "ce_gp_ucb": "shoestring.policies.ce_gp_ucb:CEGPUCB",
+    "epsilon_greedy": "shoestring.policies.epsilon_greedy:EpsilonGreedy",
+    "exp3s": "shoestring.policies.exp3s:EXP3S",
+    "cost_aware_ei": "shoestring.policies.cost_aware_ei:CostAwareEI",
     "fabolas_epochs": "shoestring.policies.fabolas_epochs:FabolasEpochs",
     "freeze_thaw_bo": "shoestring.policies.freeze_thaw_bo:FreezeThawBO",
+    "gp_ucb_bandit": "shoestring.policies.gp_ucb_bandit:GPUCBBandit",
     "grid": "shoestring.policies.grid:Grid",
     "hyperband": "shoestring.policies.hyperband:Hyperband",
+    "r_gp_ucb": "shoestring.policies.r_gp_ucb:RGPUCB",
     "random_search": "shoestring.policies.random_search:RandomSearch",
     "replay_fixed": "shoestring.policies.replay_fixed:ReplayFixed",
     "rollout": "shoestring.policies.rollout:Rollout",
     "sequential_halving": "shoestring.policies.sequential_halving:SequentialHalving",
+    "softmax": "shoestring.policies.softmax:Softmax",
     "successive_halving": "shoestring.policies.successive_halving:SuccessiveHalving",
     "top_k_after_one": "shoestring.policies.top_k_after_one:TopKAfterOne",
+    "tv_gp_ucb": "shoestring.policies.tv_gp_ucb:TVGPUCB",
+    "ucb1": "shoestring.policies.ucb1:UCB1",
 }
 
 

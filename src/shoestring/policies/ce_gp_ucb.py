@@ -45,7 +45,7 @@ from shoestring.models.query_rules import (
     query_by_confidence,
 )
 from shoestring.models.time_varying import fit_forgetting_rate, forgetting_bounds
-from shoestring.policies.online_belief import Belief, BeliefState, Proposal, covariance_of_observed
+from shoestring.policies.online_belief import Belief, BeliefState, Proposal, prior_covariance
 from shoestring.policies.online_rounds import RUN, Rounds, check_cap, queued_config, waiting_or_over, why_not_validate
 
 _FIRST_FIT = 8  # observations before a forgetting rate is learned; then at every doubling
@@ -133,7 +133,7 @@ class CEGPUCB:
         """Whether to validate, and the numbers it was decided on."""
         mean, variance, chosen, rivals = proposal.mean, proposal.variance, proposal.chosen, proposal.rivals
         why: dict[str, Scalar] = {"query": self.query, "competitors": int(rivals.size)}
-        if not state.observed:
+        if not state.belief.model.n_observations:
             return True, why | {"query": "first"}
         if self.query == "always":
             return True, why
@@ -153,22 +153,19 @@ class CEGPUCB:
             return self._view(rate), NO_MEMO
         low, high = forgetting_bounds(ledger.max_steps)
         view = self._view(low)  # before anything is learned: the slowest drift that is allowed
-        observed = ledger.view(view).observed
+        past = ledger.view(view.rounds)
+        observed = [round for round, reward in enumerate(past.rewards, start=1) if reward is not None]
         due = _fit_due(len(observed))
         if not due:
             return view, NO_MEMO
         memo = ledger.memo
         if list(memo.get("fitted_at", ())) != [float(due)]:
             # From the first `due` observations alone, so that it does not matter when the fit is asked for.
-            state, rounds = ledger.view(view), observed[:due][-_FIT_LAST:]
-            rewards = [state.rounds.rewards[round - 1] for round in rounds]
-            values = np.array([reward for reward in rewards if reward is not None]) - self.prior_mean
+            rounds = observed[:due][-_FIT_LAST:]
+            covariance = prior_covariance(view, ledger.space, [past.configs[round - 1] for round in rounds])
+            rewards = np.array([past.rewards[round - 1] for round in rounds], dtype=np.float64) - self.prior_mean
             fitted = fit_forgetting_rate(
-                covariance_of_observed(view, state, rounds),
-                rounds,
-                values,
-                noise_variance=self.noise_variance,
-                bounds=(low, high),
+                covariance, rounds, rewards, noise_variance=self.noise_variance, bounds=(low, high)
             )
             memo = {"fitted_at": [float(due)], "forgetting_rate": [fitted]}
         return self._view(float(memo["forgetting_rate"][0])), memo

@@ -40,16 +40,15 @@ from shoestring.core.policy import fresh_config
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.models.acquisition import cooling_exponent, implied_alpha, pareto_front
 from shoestring.models.acquisition_search import Found, Surface, candidates, find_cei, find_ei_alpha
-from shoestring.models.cost import COST_MODELS, CostModel, cost_quantile, fit_cost_model, log_costs
-from shoestring.models.cost_features import unpacked
-from shoestring.models.cost_linear import choose_columns
+from shoestring.models.cost import COST_MODELS
 from shoestring.models.encoding import Points
 from shoestring.models.gp import GP, condition
 from shoestring.models.gp_fit import fit_gp
 from shoestring.models.kernels import Kernel
 from shoestring.models.loss_scaling import Scaling, scaling
 from shoestring.policies import checking
-from shoestring.policies.outcomes import Outcomes, Table, results, unfinished, whole_costs
+from shoestring.policies.outcomes import Outcomes, Table, results, unfinished
+from shoestring.policies.trial_costs import TrialCosts
 
 Array = NDArray[np.float64]
 Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
@@ -99,7 +98,7 @@ class CostAwareEI:
         if (self.cost_model == "transfer") != bool(self.transferred):
             raise PolicyError(
                 f"CostAwareEI(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "
-                "is fitted with `shoestring.policies.transferred_cost.transferred`. Give both or neither."
+                "is fitted with `shoestring.policies.trial_costs.transferred`. Give both or neither."
             )
 
     def _one_of(self, setting: str, known: Sequence[object]) -> None:
@@ -124,7 +123,7 @@ class CostAwareEI:
         if table.rows is not None and not table.unused.any():
             return Finish("every config of the space was tried")
         numbers, losses = results(ledger)
-        costs = _Costs(self, ledger, table)
+        costs = TrialCosts(ledger, table, self.cost_model, self.cost_features, self.transferred)
         if not numbers or self._in_design(ledger):
             return self._design(ledger, table, costs, rng)
         return self._best(ledger, table, numbers, losses, costs, rng)
@@ -134,7 +133,7 @@ class CostAwareEI:
             return len(ledger.trials) < self.initial_trials
         return ledger.spent + ledger.reserved < CHEAP_SHARE * ledger.budget.total
 
-    def _design(self, ledger: Ledger, table: Table, costs: _Costs, rng: np.random.Generator) -> Decision:
+    def _design(self, ledger: Ledger, table: Table, costs: TrialCosts, rng: np.random.Generator) -> Decision:
         why: dict[str, str | float] = {"phase": DESIGN}
         if self.initial_design == "fixed" or costs.model is None:
             config = fresh_config(ledger)
@@ -142,15 +141,20 @@ class CostAwareEI:
                 return Finish("every config of the space was tried")
             return self._new(ledger, config, why, ledger.memo)
         pool, rows = self._pool(ledger, table, np.empty((0, ledger.space.dims)), rng, _CHEAP_CANDIDATES)
-        mean, std = costs.predict(pool)
-        at = _cheap_and_far(table, pool, mean)
+        log_cost = costs.predict(pool)[0]
+        at = _cheap_and_far(table, pool, log_cost)
         config = table.rows[rows[at]] if table.rows is not None else table.encoding.config(pool, at)
-        why["predicted_cost"] = float(np.exp(mean[at]))
-        memo = {**ledger.memo, **costs.memo}
-        return self._new(ledger, config, why, memo, float(np.exp(mean[at])), float(cost_quantile(mean, std)[at]))
+        why["predicted_cost"] = float(np.exp(log_cost[at]))
+        return self._new(ledger, config, why, {**ledger.memo, **costs.memo}, *costs.bill(pool, at))
 
     def _best(
-        self, ledger: Ledger, table: Table, numbers: list[int], losses: Array, costs: _Costs, rng: np.random.Generator
+        self,
+        ledger: Ledger,
+        table: Table,
+        numbers: list[int],
+        losses: Array,
+        costs: TrialCosts,
+        rng: np.random.Generator,
     ) -> Decision:
         encoding = table.encoding
         scale = scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool), self.log_losses)
@@ -164,22 +168,17 @@ class CostAwareEI:
                 gp = gp.append(x[0], float(gp.predict(x)[0][0]))
         best = seen.cube[np.argsort(y, kind="stable")[:_BEST]]
         pool, rows = self._pool(ledger, table, best, rng, self.candidates)
-        allowed, reserve_share = costs.affordable(pool)
-        fits = allowed(pool)
+        can_be_paid = costs.can_be_paid(pool)
+        fits = can_be_paid(pool)
         surface = Surface(encoding, gp, f_min, lambda points: costs.predict(points)[0])
         alpha = self._exponent(ledger, table)
-        found = self._search(surface, pool.take(fits), alpha, lambda p: allowed(p) & ~table.is_tried(p), table)
+        found = self._search(surface, pool.take(fits), alpha, lambda p: can_be_paid(p) & ~table.is_tried(p), table)
         if table.rows is not None:
             config = table.rows[rows[np.flatnonzero(fits)[found.index]]]
         else:
             config = encoding.config(found.points, found.index)
-        mean, std = costs.predict(found.points.take([found.index]))
-        expected, most = float(np.exp(mean[0])), float(cost_quantile(mean, std)[0])
         why = _why(found, scale, costs.model is not None, self.acquisition, alpha)
-        memo = {**fit_memo, **costs.memo}
-        if costs.model is None:
-            return self._new(ledger, config, why, memo)
-        return self._new(ledger, config, why, memo, expected, most if reserve_share else expected)
+        return self._new(ledger, config, why, {**fit_memo, **costs.memo}, *costs.bill(found.points, found.index))
 
     def _search(
         self,
@@ -237,69 +236,6 @@ class CostAwareEI:
         )
 
 
-class _Costs:
-    """The cost model of this decision; without a finished trial there is none, and all configs cost the same."""
-
-    def __init__(self, settings: CostAwareEI, ledger: Ledger, table: Table) -> None:
-        self.ledger, self.table = ledger, table
-        self.model: CostModel | None = None
-        self.memo: dict[str, list[float]] = {}
-        self._shift = 0.0
-        if settings.cost_model == "transfer":
-            self.model = unpacked(settings.transferred)
-            rate = ledger.budget.per_second(ledger.workers)
-            self._shift = float(np.log(rate)) if rate > 0.0 else 0.0  # earlier studies' costs are in seconds
-            return
-        numbers, costs = whole_costs(ledger, table)
-        if not numbers:
-            return
-        features = table.cost_features.of(table.stacked(numbers))
-        if not features.shape[1]:
-            return
-        self._fit(settings, features, log_costs(costs))
-
-    def _fit(self, settings: CostAwareEI, features: Array, log_cost: Array) -> None:
-        name = settings.cost_model
-        assert name in COST_MODELS
-        if settings.cost_features:
-            try:
-                columns = self.table.cost_features.columns_of(settings.cost_features)
-            except KeyError as unknown:
-                hint = did_you_mean(unknown.args[0], set(self.table.cost_features.names))
-                raise PolicyError(
-                    f"CostAwareEI(cost_features={list(settings.cost_features)!r}) names {unknown.args[0]!r}, which is no "
-                    f"parameter that can vary. {hint}"
-                ) from None
-        else:
-            columns = choose_columns(features, log_cost, COST_MODELS[name])
-        # A memo fits only a model that sees the same columns.
-        past = self.ledger.memo
-        same = past.get("cost_columns") == [float(j) for j in columns]
-        start = {k.removeprefix("cost_"): v for k, v in past.items() if k.startswith("cost_log_")} if same else None
-        self.model = fit_cost_model(name, features, log_cost, columns=columns, memo=start or None)
-        fitted = {f"cost_{key}": numbers for key, numbers in self.model.memo().items()}
-        self.memo = {"cost_columns": [float(j) for j in columns], **fitted} if fitted else {}
-
-    def predict(self, points: Points) -> tuple[Array, Array]:
-        """Mean and std of the log of the cost of a whole trial, in the budget's unit, (m,) each."""
-        if self.model is None:
-            return np.zeros(len(points)), np.zeros(len(points))
-        mean, std = self.model.predict(self.table.cost_features.of(points))
-        return mean + self._shift, std
-
-    def affordable(self, pool: Points) -> tuple[Callable[[Points], NDArray[np.bool_]], bool]:
-        """Which points can be paid for, and whether that is nearly certain (else their expected cost fits, or nothing does)."""
-        left = self.ledger.left
-        everything = lambda points: np.ones(len(points), dtype=bool)  # noqa: E731
-        if self.model is None or self.ledger.budget.unit == "epochs":  # the core shortens an order to the last epoch
-            return everything, True
-        surely = lambda points: cost_quantile(*self.predict(points)) <= left  # noqa: E731
-        if surely(pool).any():
-            return surely, True
-        likely = lambda points: np.exp(self.predict(points)[0]) <= left  # noqa: E731
-        return (likely, False) if likely(pool).any() else (everything, True)
-
-
 def _belief(kernel: Kernel, x: Array, y: Array, memo: Memo) -> tuple[GP, dict[str, list[float]]]:
     """The posterior, its parameters fitted again where that is due, and the memo from which the next decision starts."""
     n = float(y.size)
@@ -313,7 +249,10 @@ def _belief(kernel: Kernel, x: Array, y: Array, memo: Memo) -> tuple[GP, dict[st
         fitted_at = n
     else:
         theta = np.array([value for numbers in past.values() for value in numbers])
-        return condition(kernel, theta, x, y), {**{k: list(v) for k, v in past.items()}, "fitted_at": [fitted_at, afresh_at]}
+        return condition(kernel, theta, x, y), {
+            **{k: list(v) for k, v in past.items()},
+            "fitted_at": [fitted_at, afresh_at],
+        }
     return gp, {**gp.memo(), "fitted_at": [fitted_at, afresh_at]}
 
 

@@ -6,6 +6,7 @@ the config to act with, and the points it must be compared with before a validat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -108,7 +109,6 @@ class BeliefState:
     belief: FiniteBelief | CubeBelief
     space: Space
     acted: set[str] = field(default_factory=set)  # keys of all configs acted with
-    observed: list[int] = field(default_factory=list)  # rounds that gave a reward, from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +138,15 @@ class Belief:
         state.acted.add(state.space.key(config))
         if reward is not None:
             state.belief.observe(config, reward - self.prior_mean, state.space)
-            state.observed.append(done + 1)
         state.belief.model.advance()
         if self.block is not None and (done + 1) % self.block == 0:
             state.belief.model.reset()
         return state
 
 
-def covariance_of_observed(view: Belief, state: BeliefState, rounds: list[int]) -> Floats:
-    """Prior covariance (n, n) between the configs of these rounds, before any drift."""
-    encoding = Encoding(state.space)
+def prior_covariance(view: Belief, space: Space, configs: Sequence[Config]) -> Floats:
+    """Covariance (n, n) of one round's function between these configs, before anything is observed."""
+    encoding = Encoding(space)
     kernel, theta = encoding.kernel(view.kernel, view.lengthscale, view.variance)
-    columns = np.array([encoding.columns(state.rounds.configs[round - 1]) for round in rounds])
+    columns = np.array([encoding.columns(config) for config in configs])
     return kernel.matrix(theta, columns, columns)

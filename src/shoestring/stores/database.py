@@ -109,7 +109,7 @@ class Database:
 
     def has_entries(self) -> bool:
         """Whether there is a table to read; asking makes neither file nor table, and leaves another program's file alone."""
-        if not self._has_entries and (self.path is None or (self.path.exists() and self.path.stat().st_size)):
+        if not self._has_entries and (self.path is None or _is_filled(self.path)):
             with self.transaction() as connection:
                 self._has_entries = inspect(connection).has_table(ENTRIES.name)
         return self._has_entries
@@ -172,6 +172,15 @@ def _open_file(name: str, rescue: bool) -> sqlite3.Connection:
     # What is rescued may be a file cut short, which is otherwise not read at all.
     connection.execute("PRAGMA writable_schema=ON" if rescue else "PRAGMA synchronous=FULL")
     return connection
+
+
+def _is_filled(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # it may be there: let SQLite say what is wrong
 
 
 def _server_url(address: str) -> URL:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from shoestring.core.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.decision import Why
+from shoestring.core.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt, Status
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Choice, Float
@@ -33,14 +34,14 @@ def an_opening(budget: str = "100 epochs") -> Opened:
 def an_order(number: int, until: int = 2) -> Order:
     """Order `number` of that study, which begins the trial of the same number."""
     config = {"lr": 0.1 + number / 1000, "kind": "~odd"}
-    why = {"score": math.inf, "text": "~nan", "sure": True}
+    why: Why = {"score": math.inf, "text": "~nan", "sure": True}
     return Order(number=number, trial=number, config=config, until=until, why=why, memo={"chain": [0.1, -math.inf]})
 
 
 def a_step(order: int, step: int, value: float | None = 0.5) -> Receipt:
-    status = "ok" if value is not None and math.isfinite(value) else "diverged"
+    status: Status = "ok" if value is not None and math.isfinite(value) else "diverged"
     cost = Cost(setup=1e-300, train=0.1 + 0.2, validate=2.0**-40)
-    return Receipt(order=order, trial=order, step=step, value=value, cost=cost, status=status, at=float(step))  # type: ignore[arg-type]
+    return Receipt(order=order, trial=order, step=step, value=value, cost=cost, status=status, at=float(step))
 
 
 def a_life() -> list[Entry]:
@@ -67,12 +68,14 @@ def told(ledger: Ledger | None) -> list[str]:
 
 def refused(kind: type[ShoestringError], call: Callable[[], object]) -> str:
     """The text of the one-line error that `call` must raise."""
+    text = None
     try:
         call()
     except kind as error:
-        assert "\n" not in str(error), f"an error is one line: {error}"
-        return str(error)
-    raise AssertionError(f"{kind.__name__} was expected")
+        text = str(error)
+    assert text is not None, f"{kind.__name__} was expected"
+    assert "\n" not in text, f"an error is one line: {text}"
+    return text
 
 
 # the checks ----------------------------------------------------------------------------------------------------------

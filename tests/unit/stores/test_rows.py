@@ -127,5 +127,5 @@ def test_a_newer_format_is_no_damage() -> None:
 
 
 def test_what_cannot_be_stored_is_named() -> None:
-    with pytest.raises(StoreError, match="entry 1 .note. of the study 's'.*object"):
+    with pytest.raises(StoreError, match=r"entry 1 .note. of the study 's'.*object"):
         write("s", 1, Note(topic="x", facts={"what": object()}), BEGIN, 0.0)

@@ -1,0 +1,246 @@
+"""Leases: who runs a study, how the dead are recognised, and that a step they were at is charged exactly once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoestring.core.entries import Entry, Lost, Note
+from shoestring.core.ledger import Ledger
+from shoestring.errors import Damaged, Leased
+from shoestring.stores import database
+from shoestring.stores.lease import Process, uncharged
+from shoestring.stores.sql import Sql
+from shoestring.testing.stores import a_step, an_opening, an_order
+
+ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="process start times are read from /proc")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Sql:
+    store = Sql(f"sqlite:///{tmp_path}/store.db")
+    store.append("s", None, an_opening("1h"), an_order(0, until=4), an_order(1, until=4))
+    return store
+
+
+def another(store: Sql) -> Sql:
+    return Sql(f"sqlite:///{store.path}")
+
+
+def change_lease(store: Sql, **values: object) -> None:
+    assert store.path is not None
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        for column, value in values.items():
+            connection.execute(f"UPDATE leases SET {column} = ?", (value,))
+
+
+def read_lease(store: Sql) -> Mapping[str, object]:
+    assert store.path is not None
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.row_factory = sqlite3.Row
+        return dict(connection.execute("SELECT * FROM leases").fetchone())
+
+
+def crash(store: Sql, running_s: Mapping[int, float], *entries: Entry) -> None:
+    """Take the lease, beat, append entries, and vanish without a word."""
+    ledger = store.load("s")
+    assert ledger is not None
+    store.lease("s").beat(len(ledger), running_s)
+    if entries:
+        store.append("s", ledger, *entries)
+    change_lease(store, heard_at=0.0)  # long ago
+
+
+# processes -----------------------------------------------------------------------------------------------------------
+
+
+def test_this_process_is_alive() -> None:
+    here = Process.this()
+    assert here.pid == os.getpid()
+    assert not here.is_dead()
+
+
+@ON_LINUX
+def test_a_process_that_ended_is_dead_even_before_its_parent_looks() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        stat = Path(f"/proc/{child.pid}/stat").read_text()
+        holder = Process.this()._replace(pid=child.pid, started=stat.rpartition(")")[2].split()[19])
+        assert not holder.is_dead()
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, but nobody has collected it
+        assert holder.is_dead()
+    assert holder.is_dead()
+
+
+@ON_LINUX
+def test_a_pid_used_again_is_another_process() -> None:
+    assert Process.this()._replace(started="1").is_dead()
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"machine": "another boot"}])
+def test_of_other_machines_nothing_is_known(elsewhere: dict[str, str]) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        pass
+    gone = Process.this()._replace(pid=child.pid)
+    assert gone.is_dead()
+    assert not gone._replace(**elsewhere).is_dead()  # type: ignore[arg-type]
+
+
+# taking over ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_holder_is_named(store: Sql) -> None:
+    with store.lease("s"):
+        change_lease(store, host="tower", pid=4711, heard_at=time.time() - 30)
+        with pytest.raises(
+            Leased, match=r"the study 's' is being run by process 4711 on tower, last heard of 3\d s ago"
+        ):
+            another(store).lease("s")
+
+
+@pytest.mark.parametrize("age_s", [61.0, -61.0])
+def test_a_minute_of_silence_frees_the_study(store: Sql, age_s: float) -> None:
+    first = store.lease("s")
+    change_lease(store, host="tower", heard_at=time.time() - age_s)
+    with another(store).lease("s"):
+        taken = read_lease(store)
+        first.beat(99, {0: 99.0})  # whoever was ousted has no say any more
+        first.__exit__(None, None, None)
+        assert read_lease(store) == taken
+
+
+def test_a_heartbeat_keeps_the_lease(store: Sql) -> None:
+    with store.lease("s") as lease:
+        change_lease(store, host="tower", heard_at=0.0)
+        lease.beat(3, {})
+        with pytest.raises(Leased):
+            another(store).lease("s")
+
+
+HOLDER = """
+import sys
+from shoestring.stores.sql import Sql
+store = Sql(sys.argv[1])
+with store.lease("s") as lease:
+    lease.beat(len(store.load("s")), {1: 7.5})
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_killed_holder_is_succeeded_at_once(store: Sql) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, f"sqlite:///{store.path}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Leased, match=f"process {holder.pid} "):
+            store.lease("s")
+        holder.kill()
+    with store.lease("s") as lease:
+        assert dict(lease.cut_off) == {1: 7.5}
+
+
+def test_a_lock_does_not_stop_the_heart(store: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    impatient = another(store)
+    with impatient.lease("s") as lease:
+        assert store.path is not None
+        with closing(sqlite3.connect(store.path)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            lease.beat(3, {0: 1.0})
+        assert read_lease(store)["running"] == "{}"
+        lease.beat(3, {0: 2.0})
+        assert read_lease(store)["running"] == '{"0":2.0}'
+
+
+def test_a_damaged_study_is_not_held(store: Sql) -> None:
+    crash(store, {0: 1.0})
+    assert store.path is not None
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("DELETE FROM entries WHERE seq = 1")
+    with pytest.raises(Damaged):
+        another(store).lease("s")
+    assert read_lease(store)["holder"] == ""
+
+
+def test_a_heartbeat_that_cannot_be_read_is_no_obstacle(store: Sql) -> None:
+    for text in ("", "[]", '{"x":1}', '{"0":null}'):
+        crash(store, {0: 1.0})
+        change_lease(store, running=text)
+        with another(store).lease("s") as lease:
+            assert dict(lease.cut_off) == {}
+
+
+# what is charged -----------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_stop_hands_on_what_was_under_way(store: Sql) -> None:
+    with store.lease("s") as lease:
+        lease.beat(3, {0: 2.5, 1: 0.0})
+    with another(store).lease("s") as lease:
+        assert dict(lease.cut_off) == {0: 2.5}
+
+
+@pytest.mark.parametrize(
+    ("entries", "due"),
+    [
+        ([], {0: 2.0, 1: 3.0}),
+        ([a_step(0, 1)], {1: 3.0}),
+        ([Lost(trial=0, held=0, seconds=2.0)], {1: 3.0}),
+        ([Note(topic="released", facts={"order": 1})], {0: 2.0}),
+        ([Note(topic="enqueue", facts={"config": {"lr": 0.5, "kind": "naïve"}})], {0: 2.0, 1: 3.0}),
+        ([an_order(2)], {0: 2.0, 1: 3.0}),
+        ([a_step(0, 1), Lost(trial=1, held=0, seconds=3.0)], {}),
+    ],
+)
+def test_what_a_later_entry_speaks_of_is_paid_for(store: Sql, entries: list[Entry], due: dict[int, float]) -> None:
+    crash(store, {0: 2.0, 1: 3.0}, *entries)
+    with another(store).lease("s") as lease:
+        assert dict(lease.cut_off) == due
+
+
+def test_an_order_that_is_not_open_is_not_charged() -> None:
+    ledger = Ledger([an_opening(), an_order(0, until=1), a_step(0, 1)])
+    assert uncharged(ledger, 3, {0: 1.0, 7: 1.0}) == {}
+
+
+@settings(max_examples=25, deadline=None)
+@given(lives=st.lists(st.sets(st.sampled_from(["beat before", "charge", "step", "beat after"])), max_size=4))
+def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One holder crashes at a step; others take over and crash in turn, wherever in their work."""
+    address = f"sqlite:///{tmp_path_factory.mktemp('lives')}/store.db"
+    store = Sql(address)
+    store.append("s", None, an_opening("1h"), an_order(0, until=4))
+    crash(store, {0: 2.0})
+    for life in [*lives, {"charge"}]:
+        successor = Sql(address)
+        lease = successor.lease("s")
+        ledger = successor.load("s")
+        assert ledger is not None
+        if "beat before" in life:
+            lease.beat(len(ledger), {})
+        if "charge" in life:  # as the loop does, before it buys anything
+            charges = [Lost(trial=n, held=ledger.trials[n].held, seconds=s) for n, s in lease.cut_off.items()]
+            ledger = successor.append("s", ledger, *charges)
+            if "step" in life and ledger.open_orders:
+                ledger = successor.append("s", ledger, a_step(0, ledger.trials[0].held + 1))
+            if "beat after" in life:
+                lease.beat(len(ledger), {0: 0.0})
+        change_lease(successor, heard_at=0.0)
+        successor.close()
+    assert ledger.books.by_kind["lost"] == 2.0
+    store.close()
