@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
 from shoestring.models.freeze_thaw_curves import Parameters
 from shoestring.runners.simulated import Outcome
+from shoestring.runners.tables import Table as RecordedTable
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Table:
     def step(self, config: Config, step: int) -> Outcome | None:
         row = self.space.row_number(config)
         assert row is not None
-        if step > self.losses.shape[1]:
+        if step > self.losses.shape[1] or np.isnan(self.losses[row, step - 1 :]).all():
             return None
         return Outcome(float(self.losses[row, step - 1]), Cost(train=float(self.seconds[row, step - 1])))
 
@@ -72,7 +72,9 @@ def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
     told: dict[str, Any] = {
         "parameters": [TRUE.alpha, TRUE.beta, TRUE.s2, TRUE.noise, TRUE.sx2, TRUE.mean],
         "scale": "none",
-        "lengthscale": [float(v) for v in LENGTHSCALE / (x.max(axis=0) - x.min(axis=0))],  # the cube is stretched to the rows
+        "lengthscale": [
+            float(v) for v in LENGTHSCALE / (x.max(axis=0) - x.min(axis=0))
+        ],  # the cube is stretched to the rows
         "epochs_per_step": float(EPOCHS_PER_STEP),
         "start": start,
     }
@@ -81,35 +83,16 @@ def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
 
 
 def recorded(path: Path, arms: int | None = None, most_steps: int = 100, seed: int = 0) -> Table:
-    """A table in the layout of benchmarks/data: whole curves only, thinned to `most_steps`, `arms` configs drawn by seed."""
-    with np.load(path, allow_pickle=False) as z:
-        meta = json.loads(str(z["meta"]))
-        names, hp = [str(n) for n in z["hp_names"]], z["hp"]
-        losses = np.asarray(z[meta["objective"]], dtype=np.float64)
-        cost = np.asarray(z["cost"], dtype=np.float64) if "cost" in z.files else None
-    if losses.ndim != 2:
-        raise SystemExit(f"{path} holds no curves: {meta['objective']} has shape {losses.shape}")
-    if meta.get("direction", "min") == "max":
-        losses = -losses
-    _, first = np.unique(hp, axis=0, return_index=True)
-    keep = np.array(sorted(i for i in first if not np.isnan(losses[i, -1]) or np.isfinite(losses[i]).all()))
-    if arms is not None and len(keep) > arms:
-        keep = np.sort(np.random.default_rng(seed).choice(keep, arms, replace=False))
-    every = -(-losses.shape[1] // most_steps)
-    at = np.arange(losses.shape[1] - 1, -1, -every)[::-1]
-    losses, hp = losses[np.ix_(keep, at)], hp[keep]
-    if cost is None or cost.shape[:1] != first.shape and cost.ndim != 2:
-        seconds = np.ones_like(losses)
-    else:
-        seconds = np.diff(cost[np.ix_(keep, at)], axis=1, prepend=0.0)
-    categories = meta.get("hp_categories", {})
-    configs = [
-        {n: categories[n][int(v)] if n in categories else float(v) for n, v in zip(names, row, strict=True) if not np.isnan(v)}
-        for row in hp
-    ]
-    usable = np.isfinite(losses[:, 0])
-    start = float(np.median(losses[usable, 0]))
-    return Table(path.stem, Space.listed(configs), losses, np.maximum(seconds, 1e-9), start, {})
+    """A recorded table, thinned to at most `most_steps`; of a larger one `arms` rows drawn by seed. l_0 is the median first loss."""
+    whole = RecordedTable.load(path)
+    steps = min(most_steps, whole.max_steps)
+    rows = np.arange(len(whole.configs))
+    if arms is not None and len(rows) > arms:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, arms, replace=False))
+    table = RecordedTable.load(path, max_steps=steps, rows=rows)
+    losses = table.values if table.direction == "min" else -table.values
+    first = losses[:, 0]
+    return Table(path.stem, table.space(), losses, table.costs_s, float(np.median(first[np.isfinite(first)])), {})
 
 
 def _root(cov: Floats) -> Floats:

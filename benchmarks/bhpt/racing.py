@@ -46,7 +46,9 @@ class TrueGpEi:
         if len(done) >= 2:
             x = np.array([space.to_cube(t.config) for t in done])
             y = np.array([t.losses[-1] for t in done], dtype=float)
-            theta = np.log([1.0, *self.lengthscale, 1e-2])  # asymptotes have variance 1; what is left of a curve is noise
+            theta = np.log(
+                [1.0, *self.lengthscale, 1e-2]
+            )  # asymptotes have variance 1; what is left of a curve is noise
             gp = condition(Kernel.ard("se", space.dims), theta, x, y, standardise=False)
             open_rows = [row for row in space.rows or () if space.key(row) not in ledger.books.used]
             mean, variance = gp.predict(np.array([space.to_cube(row) for row in open_rows]))
@@ -74,7 +76,7 @@ def method(name: str, table: Table) -> Policy:
     if name == "gp_ei" and known:
         return TrueGpEi(known["lengthscale"])
     if name == "gp_ei":
-        return policies.make("cost_aware_ei", {"rule": "ei"})
+        return policies.make("cost_aware_ei", {"acquisition": "ei"})
     policy, settings = told.get(name, (name, {}))
     return policies.make(policy, settings)
 

@@ -12,13 +12,16 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from shoestring.core.space import Space
 from shoestring.errors import ShoestringError, SpaceError, StudyError
 from shoestring.runners.making import make_runner, steps_of
 from shoestring.runners.runner import Runner
 from shoestring.study import Study
+
+if TYPE_CHECKING:
+    from shoestring.runners.tables import Table
 
 Kind = Literal["python", "command", "table"]
 
@@ -113,7 +116,7 @@ class Job:
 
         return resolve(str(self.where))
 
-    def _table(self) -> Any:
+    def _table(self) -> Table:
         from shoestring.runners.tables import Table
 
         return Table.load(Path(str(self.where)))

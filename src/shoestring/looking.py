@@ -166,9 +166,10 @@ def do_repair(study: str, output: str, store: str, as_json: bool) -> None:
 
     done = repair(store, study, output)
     if as_json:
-        _out(dumps({"study": study, "kept": done.kept, "dropped": done.dropped, "output": output}))
-    else:
-        _out(f"kept {done.kept} entries of {study!r} in {output}; {done.dropped}")
+        _out(dumps({"study": study, "kept": done.kept, "dropped": done.dropped, "why": done.why, "output": output}))
+        return
+    rest = "an unknown number" if done.dropped is None else done.dropped
+    _out(f"kept {done.kept} entries of {study!r} in {output}" + (f", dropped {rest}: {done.why}" if done.why else ""))
 
 
 def _out(line: str) -> None:

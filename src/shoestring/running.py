@@ -96,6 +96,8 @@ def _spend(study: Study, job: Job, store: str, *, deadline: str | None, quiet: b
     title = f"{study.name}: {ledger.books.policy}, seed {ledger.opened.seed}"
     with progress_for(title, quiet=quiet) as progress, _stop_on_signals(progress) as should_stop:
         progress.say(_greeting(study, job))
+        for notice in getattr(study.store, "notices", ()):
+            progress.say(f"note: {notice}")
         now = Job.of(None, job.where, None) if job.kind == "command" else job  # type: ignore[arg-type]
         if code_changed(ledger.opened.target, now.to_target()):
             progress.say(

@@ -25,9 +25,11 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices, duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
+from shoestring.core.strict_json import dumps
 from shoestring.errors import BudgetError, Conflict, StudyError, did_you_mean
 from shoestring.runners.loop import Outcome, run
 from shoestring.runners.runner import Runner, receipt, unfinished
+from shoestring.runners.training import number_of
 from shoestring.stores.store import Store
 
 if TYPE_CHECKING:
@@ -49,8 +51,10 @@ class Best:
 class Study:
     """A ledger in a store, with a name."""
 
-    def __init__(self, store: Store, name: str, ledger: Ledger, checkpoints: Path | None = None) -> None:
-        self.store, self.name, self._ledger = store, name, ledger
+    def __init__(
+        self, store: Store, name: str, ledger: Ledger, checkpoints: Path | None = None, policy: Policy | None = None
+    ) -> None:
+        self.store, self.name, self._ledger, self._policy_given = store, name, ledger, policy
         self.checkpoints = checkpoints or checkpoint_root(store, name)
         self.outcome: Outcome | None = None
 
@@ -108,14 +112,20 @@ class Study:
             target=target or {},
         )
         _check_opened(wanted)
-        queued = [Note(topic="enqueue", facts={"config": wanted.space.validate(config)}) for config in initial]
+        configs = [wanted.space.validate(config) for config in initial]
         opened = open_store(store)
         ledger = opened.load(name)
         if ledger is None:
-            ledger = opened.append(name, None, wanted, *queued)
-        elif change := amendment(ledger, name, wanted, seed_given=seed is not None):
-            ledger = opened.append(name, ledger, change)
-        return cls(opened, name, ledger)
+            ledger = opened.append(name, None, wanted, *_queued(configs))
+        else:
+            change = amendment(ledger, name, wanted, seed_given=seed is not None)
+            known = ledger.books.used | {dumps(config) for config in ledger.queue}
+            entries: list[Entry] = [
+                *([change] if change else []),
+                *_queued([c for c in configs if dumps(c) not in known]),
+            ]
+            ledger = opened.append(name, ledger, *entries) if entries else ledger
+        return cls(opened, name, ledger, policy=policy)
 
     # what it holds -----------------------------------------------------------------------------------------------------
 
@@ -141,14 +151,16 @@ class Study:
         assert value is not None
         from shoestring.runners.checkpoints import Checkpoints
 
+        assert trial.best_config is not None
         path = Checkpoints(self.checkpoints).path(trial.number, trial.best_step)
-        return Best(trial.config, value, trial.number, trial.best_step, path if path.exists() else None)
+        return Best(trial.best_config, value, trial.number, trial.best_step, path if path.exists() else None)
 
     def explain(self, number: int) -> Order:
         """The order of that number: what was decided, and in `why` what it was decided on."""
         orders = self._ledger.orders
         if not 0 <= number < len(orders):
-            raise StudyError(f"there is no order {number}: the study {self.name!r} has orders 0 to {len(orders) - 1}")
+            known = f"orders 0 to {len(orders) - 1}" if orders else "no orders yet"
+            raise StudyError(f"there is no order {number}: the study {self.name!r} has {known}")
         return orders[number]
 
     def to_frame(self) -> pandas.DataFrame:
@@ -170,7 +182,7 @@ class Study:
 
     def enqueue(self, config: Config) -> None:
         """Have this config tried before the policy's own."""
-        self._append(Note(topic="enqueue", facts={"config": self._ledger.space.validate(config)}))
+        self._append(*_queued([self._ledger.space.validate(config)]))
 
     def run(
         self,
@@ -182,12 +194,15 @@ class Study:
     ) -> Outcome:
         """Spend what is left. Only one process at a time may do that; a step that a crash cut off is charged now."""
         seconds = duration_s(deadline, "deadline") if isinstance(deadline, str) else deadline
-        policy = policies.make(self._ledger.books.policy, self._ledger.books.settings)
         with self.store.lease(self.name) as lease:
             self._ledger = self.store.refresh(self.name, self._ledger)
+            policy = self._policy()
 
             def beat() -> None:
-                entries, now = len(self._ledger), runner.now()  # counted first: a receipt stored meanwhile pays for its step
+                entries, now = (
+                    len(self._ledger),
+                    runner.now(),
+                )  # counted first: a receipt stored meanwhile pays for its step
                 running = {} if runner.simulated else {n: max(0.0, now - s) for n, s in runner.running().items()}
                 lease.beat(entries, running)
 
@@ -208,9 +223,11 @@ class Study:
                     cut_off=lease.cut_off,
                 )
             finally:
-                heart.stop()
-                beat()  # what is under way now is charged by whoever goes on
-                runner.close()
+                try:
+                    heart.stop()
+                    beat()  # what is under way now is charged by whoever goes on
+                finally:
+                    runner.close()
         return self.outcome
 
     # for people who own their loop -------------------------------------------------------------------------------------
@@ -221,10 +238,10 @@ class Study:
         Orders may be asked for and told about on several machines: the budget holds all the same. An order that nobody
         told about for `give_up_after` is released.
         """
-        policy = policies.make(self._ledger.books.policy, self._ledger.books.settings)
         patience_s = duration_s(give_up_after) if isinstance(give_up_after, str) else give_up_after
         while True:
             self._ledger = self.store.refresh(self.name, self._ledger)
+            policy = self._policy()
             now = time.time()
             released = [
                 Note(topic="released", facts={"order": number})
@@ -249,6 +266,12 @@ class Study:
         self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None
     ) -> None:
         """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
+        if cost_s is not None and not 0 <= cost_s < float("inf"):
+            raise StudyError(f"cost_s={cost_s!r} must be seconds, 0 or more; leave it out to have the clock's")
+        try:
+            value = number_of(value)
+        except TypeError as error:
+            raise StudyError(f"value={value!r} cannot be told: {error}") from None
         while True:
             self._ledger = self.store.refresh(self.name, self._ledger)
             opened = self._ledger.open_orders.get(order.number)
@@ -268,6 +291,13 @@ class Study:
                 return
             except Conflict:
                 continue
+
+    def _policy(self) -> Policy:
+        """The study's policy: the very object it was begun with, unless it has been changed since."""
+        given, books = self._policy_given, self._ledger.books
+        if given is None or (given.name, dumps(policies.settings_of(given))) != (books.policy, dumps(books.settings)):
+            return policies.make(books.policy, books.settings)
+        return given
 
     def _append(self, *entries: Entry) -> None:
         while True:
@@ -314,8 +344,11 @@ def tune(
 
     The other arguments are those of `Study.begin`: name, store, direction, policy, settings, seed, prices, initial.
     """
-    from shoestring.runners.making import make_runner, steps_of, target_of
+    from shoestring.runners.making import check_runner, make_runner, steps_of, target_of
 
+    check_runner(runner, workers, live, checkpoints_at_most)
+    if isinstance(deadline, str):
+        deadline = duration_s(deadline, "deadline")
     study = Study.begin(
         space,
         budget,
@@ -333,7 +366,13 @@ def checkpoint_root(store: Store, name: str) -> Path:
     """Beside the database of the store, else in the present folder; nothing is made before code that can save is run."""
     beside = getattr(store, "path", None)  # a database file
     folder = Path(f"{beside}.checkpoints") if beside else Path("shoestring.checkpoints")
+    if token := getattr(store, "token", None):  # nothing else tells studies in memory apart
+        name = f"{name}-{token}"
     return folder / "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+
+
+def _queued(configs: Sequence[Config]) -> list[Note]:
+    return [Note(topic="enqueue", facts={"config": config}) for config in configs]
 
 
 def _check_opened(opened: Opened) -> None:
@@ -350,5 +389,6 @@ def _check_opened(opened: Opened) -> None:
     price = 1 + opened.prices.validate_epochs
     if opened.budget.unit == "epochs" and opened.budget.total < price:
         raise BudgetError(
-            f"the budget {opened.budget} buys nothing: one step with its validation costs {price:g} epochs"
+            f"the budget {opened.budget.show(opened.budget.total)} buys nothing: one step with its validation costs "
+            f"{price:g}; raise it to that at least"
         )

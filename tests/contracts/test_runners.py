@@ -32,7 +32,9 @@ RUNNERS: dict[str, MakeRunner] = {
 }
 
 
-@pytest.mark.parametrize("name", RUNNERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "process" else name for name in RUNNERS]
+)
 def test_the_contract_is_kept(name: str, tmp_path: Path) -> None:
     check_runner(RUNNERS[name], tmp_path)
 

@@ -270,9 +270,16 @@ def _note(books: State, note: Note) -> None:
     elif note.topic == "released" and facts["order"] in books.open_orders:
         _close(books, facts["order"])
     elif note.topic == "ended":
-        books.trials[facts["trial"]].limit = facts["step"]
+        trial = books.trials[facts["trial"]]
+        trial.limit = facts["step"]
         _charge(books, "train", facts.get("seconds", 0.0))
         if facts["order"] in books.open_orders:
+            if trial.limit == 0:  # charged as the failure it is, or code that never reports would run for ever
+                books.steps += 1
+                books.steps_due -= 1
+                books.open_orders[facts["order"]].steps_due -= 1
+                trial.failures += 1
+                trial.failure = "the training code ended before its first step: let it report after each step"
             _close(books, facts["order"])
     elif note.topic == "check":
         opened = books.open_orders.get(facts["order"])

@@ -192,7 +192,8 @@ class Note:
     """Topics with a meaning for the ledger:
 
     enqueue   {"config"}: a config that the user wants tried before the policy's own
-    ended     {"order", "trial", "step"}: the training code came to its own end; the order is closed
+    ended     {"order", "trial", "step", "seconds"}: the training code came to its own end after that step; the order is
+              closed, the seconds since its last receipt are charged, and an end before the first step is a failure
     released  {"order"}: an order that nobody reported on is given up; it is closed, nothing is charged
     check     {"order", "trial", "step", "seconds", …}: resuming was tried out; charged as one step or its seconds
     """

@@ -16,12 +16,13 @@ import numpy as np
 TAG = "~"
 _DECODED = {"~nan": math.nan, "~inf": math.inf, "~-inf": -math.inf}
 # ASCII only: a traceback may hold half a surrogate pair (of a file name, say), which no database takes as text.
-_encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
+_encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
 
 
-def dumps(value: Any) -> str:
-    """Canonical text (sorted keys, no spaces): equal values give equal text."""
-    return _encode(plain(value))
+def dumps(value: Any, *, in_order: bool = False) -> str:
+    """Canonical text (sorted keys, no spaces): equal values give equal text. `in_order` keeps the keys as they come."""
+    return (_encode if in_order else _encode_sorted)(plain(value))
 
 
 def loads(text: str) -> Any:

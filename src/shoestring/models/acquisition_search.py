@@ -9,7 +9,7 @@ arXiv:2011.11456, eqs. (1) and (2); the paper leaves the search itself to its to
     slide        SLSQP on log c with log EI kept above CEI's threshold, from the cheapest admissible  —
     allowed      which points may be bought at all (not tried before, within what is left)            —
 
-All starts climb together: their scores share no variable, so the sum of the scores is one function whose maximum is
+All starts move together: their scores share no variable, so the sum of the scores is one function whose maximum is
 everybody's maximum, and one model call serves all. Nothing found is trusted before it was scored again as a config: only
 improvements are kept, so the result is never worse than the best candidate.
 
@@ -45,8 +45,9 @@ STARTS = 5
 NEAR = 50  # perturbed copies of each of the best
 NEAR_STD = 0.05  # of a perturbation, in the unit cube
 REDRAWN = 0.2  # chance that a perturbation draws an integer or choice anew: a small step rarely leaves its cell
-CLIMB_STEPS = 30
-SLIDE_STEPS = 15
+CLIMB_STEPS = 20
+SLIDE_STEPS = 10
+BISECTIONS = 8
 _STEP = 1e-5  # of the central difference
 
 
@@ -151,13 +152,14 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
     free = surface.encoding.free(starts)
     if not free.any():
         return starts
+    at_start = surface.log_cost(starts)  # subtracted, so that the solver's tolerances do not depend on the unit of cost
 
     def negative_score(moving: Array) -> tuple[float, Array]:
         points = _moved(starts, free, moving)
         value, gradient = surface.log_ei_gradient(points)
         if alpha > 0.0:
             cost, by_place = surface.log_cost_gradient(points)
-            value, gradient = value - alpha * cost, gradient - alpha * by_place
+            value, gradient = value - alpha * (cost - at_start), gradient - alpha * by_place
         return -float(value.sum()), -gradient[free]
 
     found = minimize(
@@ -174,46 +176,47 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
 def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     """Each start moved to lower cost along its active continuous dimensions, with log EI kept at or above `threshold`."""
     free = surface.encoding.free(starts)
+    at_start, slope = surface.log_cost_gradient(starts)
+    free &= np.any(slope * free, axis=1)[:, None]  # a start whose cost is flat stays
     if not free.any():
         return starts
-    ends = starts.cube.copy()
-    for i in range(len(starts)):
-        start, moves = starts.take([i]), free[[i]]
-        if not moves.any() or not np.any(surface.log_cost_gradient(start)[1][moves]):
-            continue  # nothing that can move changes the cost
-        ends[i] = _slide_one(surface, start, moves, threshold).cube[0]
-    return Points(ends, starts.active)
+    owner = np.nonzero(free)[0]  # the start that each variable belongs to
+    moving_starts = np.unique(owner)
+    latest: list[tuple[bytes, Array, Array]] = []
 
-
-def _slide_one(surface: Surface, start: Points, moves: Flags, threshold: float) -> Points:
     def cost(moving: Array) -> tuple[float, Array]:
-        value, gradient = surface.log_cost_gradient(_moved(start, moves, moving))
-        return float(value[0]), gradient[moves]
+        value, gradient = surface.log_cost_gradient(_moved(starts, free, moving))
+        return float((value - at_start).sum()), gradient[free]
 
-    latest: list[tuple[bytes, float, Array]] = []
-
-    def ei(moving: Array) -> tuple[float, Array]:
-        # The solver asks for the value and the slope of the constraint one after the other, at one place.
+    def ei(moving: Array) -> tuple[Array, Array]:
+        # The solver asks for the values and the slopes of the constraints one after the other, at one place.
         if not latest or latest[0][0] != moving.tobytes():
-            value, gradient = surface.log_ei_gradient(_moved(start, moves, moving))
-            latest[:] = [(moving.tobytes(), float(value[0]), gradient[moves])]
+            value, gradient = surface.log_ei_gradient(_moved(starts, free, moving))
+            slopes = np.where(moving_starts[:, None] == owner, gradient[free], 0.0)  # each depends on its own variables
+            latest[:] = [(moving.tobytes(), value[moving_starts] - threshold, slopes)]
         return latest[0][1], latest[0][2]
 
     found = minimize(
         cost,
-        start.cube[moves],
+        starts.cube[free],
         jac=True,
         method="SLSQP",
-        bounds=[(0.0, 1.0)] * int(moves.sum()),
-        constraints=[{"type": "ineq", "fun": lambda v: ei(v)[0] - threshold, "jac": lambda v: ei(v)[1]}],
-        options={"maxiter": SLIDE_STEPS, "ftol": 1e-4},
+        bounds=[(0.0, 1.0)] * owner.size,
+        constraints=[{"type": "ineq", "fun": lambda v: ei(v)[0], "jac": lambda v: ei(v)[1]}],
+        options={"maxiter": SLIDE_STEPS, "ftol": 1e-3},
     )
-    # Stops a rounding short of the threshold, half of the time on the wrong side: go back until the constraint holds.
-    for share in (1.0, 0.99, 0.9, 0.5):
-        point = _moved(start, moves, start.cube[moves] + share * (np.clip(found.x, 0.0, 1.0) - start.cube[moves]))
-        if np.all(np.isfinite(found.x)) and surface.scores(point)[0][0] >= threshold:
-            return point
-    return start
+    if not np.all(np.isfinite(found.x)):
+        return starts
+    # The solver stops a rounding away from the threshold, often on the wrong side, and where the peak is narrow far beyond:
+    # each start goes as much of its way as keeps the threshold, by bisection.
+    way = _moved(starts, free, np.clip(found.x, 0.0, 1.0)).cube - starts.cube
+    kept, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
+    for _ in range(BISECTIONS):
+        fits = surface.scores(Points(starts.cube + share[:, None] * way, starts.active))[0] >= threshold
+        kept = np.where(fits, share, kept)
+        step /= 2.0
+        share = np.minimum(1.0, np.where(fits, share + step, share - step))
+    return Points(starts.cube + kept[:, None] * way, starts.active)
 
 
 def _moved(starts: Points, free: Flags, moving: Array) -> Points:

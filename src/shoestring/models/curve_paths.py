@@ -23,8 +23,8 @@ Departs from the paper:
 - Optional constant asymptote, fitted in closed form: the zero-mean process pulls every curve to error 0, which is
   optimistic for curves with a high floor. Off by default.
 - The posterior covariance of a future is nearly singular (a few decay rates explain it), so a plain Cholesky factor
-  would need jitter. A pivoted one stops at the numerical rank, at most 9 of 42 steps in our trials, which also makes drawing
-  100,000 paths several times cheaper; that is why float64 is affordable and float32 is not used.
+  would need jitter. A pivoted one stops at the numerical rank, at most 9 of 42 steps in our trials. Drawing 100,000
+  paths is then several times cheaper, which is why float64 is affordable and float32 is not used.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class LogPosterior:
     def __call__(self, theta: Floats) -> float:
         try:
             parameters = unpack(theta)
-            likelihood = evidence(self.curves, self._sums(parameters), parameters, self.arm_kernel)
+            likelihood = evidence(self._sums(parameters), parameters, self.arm_kernel)
         except (ValueError, OverflowError, np.linalg.LinAlgError):  # beyond floating point: no density there
             return -math.inf
         value = likelihood + self.prior.log_density(theta)

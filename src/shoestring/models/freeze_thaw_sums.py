@@ -15,7 +15,9 @@ All arms are seen at the same epochs, so every Kt_k is a leading block of one ma
 against the zero-padded residuals of all arms give u and V, and each sum of arm k is over the first n_k rows of them.
 
 Departs from the paper: the prior mean is O m, not 0; in the log likelihood of Appendix D all three log-determinants stand
-inside the factor -1/2 (the printed version is not a density); curves with a common start are scored given that start.
+inside the factor -1/2 (the printed version is not a density). A common start value is given, not observed: it says how a
+curve begins and nothing of where it ends, so its row of the factor is left out of every sum. (As many observations as there
+are arms it would tell correlated arms, wrongly and with great confidence, that they all end near their start.)
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class ArmSums:
     square: Floats  # r' Kt^-1 r
     logdet: Floats  # log |Kt|
     centre: float
-    n_seen: int  # losses in these sums, start values included
+    n_seen: int  # losses in these sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,18 +100,20 @@ def own_factor(curves: Curves, parameters: Parameters, table: Floats, arm: int) 
 
 def sum_arms(curves: Curves, parameters: Parameters, centre: float, whitened: Whitened) -> ArmSums:
     """Prefix sums over the rows of the shared factor; arms with holes one by one."""
-    counts, u, white = _shared_counts(curves), whitened.ones, whitened.white
-    lam = _prefix(u**2)[counts]
-    logdet = _prefix(2.0 * np.log(np.diagonal(whitened.factor)))[counts]
+    since = int(curves.start is not None)  # the start's row says nothing of the asymptote
+    counts, u, white = _shared_counts(curves), whitened.ones[since:], whitened.white[since:]
+    rows_of = np.maximum(counts - since, 0)
+    lam = _prefix(u**2)[rows_of]
+    logdet = _prefix(2.0 * np.log(np.diagonal(whitened.factor)[since:]))[rows_of]
     gamma = u @ white
     square = np.einsum("ik,ik->k", white, white)
     for arm in curves.gappy:
         rows, factor = own_factor(curves, parameters, whitened.table, arm)
         right = np.column_stack([np.ones(len(rows)), curves.values[rows, arm] - centre])
-        one, residual = solve_lower(factor, right).T
+        one, residual = solve_lower(factor, right)[since:].T
         lam[arm], gamma[arm], square[arm] = one @ one, one @ residual, residual @ residual
-        logdet[arm] = 2.0 * np.log(np.diagonal(factor)).sum()
-    return ArmSums(lam, gamma, square, logdet, centre, int(curves.counts.sum()))
+        logdet[arm] = 2.0 * np.log(np.diagonal(factor)[since:]).sum()
+    return ArmSums(lam, gamma, square, logdet, centre, int(curves.counts.sum()) - since * curves.n_arms)
 
 
 def curve_sums(curves: Curves, parameters: Parameters, centre: float) -> ArmSums:
@@ -119,26 +123,7 @@ def curve_sums(curves: Curves, parameters: Parameters, centre: float) -> ArmSums
 
 def log_marginal_likelihood(curves: Curves, parameters: Parameters, arm_kernel: Floats | None = None) -> float:
     """log p(losses | parameters), given the start values where there are any."""
-    return evidence(curves, curve_sums(curves, parameters, parameters.mean), parameters, arm_kernel)
-
-
-def evidence(curves: Curves, sums: ArmSums, parameters: Parameters, arm_kernel: Floats | None) -> float:
-    """The likelihood from sums made about any centre, so that a new sx2 or mean needs no new factor."""
-    total = _joint_evidence(sums, parameters, arm_kernel)
-    if curves.start is None:
-        return total
-    variance = (1.0 + RELATIVE_JITTER) * parameters.s2
-    residual = curves.start - sums.centre
-    each = np.full(curves.n_arms, 1.0 / variance)
-    only_start = ArmSums(
-        each,
-        each * residual,
-        each * residual**2,
-        np.full(curves.n_arms, math.log(variance)),
-        sums.centre,
-        curves.n_arms,
-    )
-    return total - _joint_evidence(only_start, parameters, arm_kernel)
+    return evidence(curve_sums(curves, parameters, parameters.mean), parameters, arm_kernel)
 
 
 def arm_factor(lam: Floats, sx2: float, arm_kernel: Floats) -> tuple[Floats, Floats, Floats]:
@@ -155,8 +140,11 @@ def over_root(gamma: Floats, w: Floats) -> Floats:
     return np.divide(gamma, w, out=np.zeros_like(gamma), where=w > 0.0)
 
 
-def _joint_evidence(sums: ArmSums, parameters: Parameters, arm_kernel: Floats | None) -> float:
-    """-1/2 (r'Kt^-1 r - gamma'C gamma + log|Kx^-1 + Lambda| + log|Kx| + log|Kt| + N log 2 pi), Appendix D corrected."""
+def evidence(sums: ArmSums, parameters: Parameters, arm_kernel: Floats | None) -> float:
+    """The likelihood from sums made about any centre, so that a new sx2 or mean needs no new factor.
+
+    -1/2 (r'Kt^-1 r - gamma'C gamma + log|Kx^-1 + Lambda| + log|Kx| + log|Kt| + N log 2 pi), Appendix D corrected.
+    """
     shift = parameters.mean - sums.centre
     gamma = sums.gamma - shift * sums.lam
     square = sums.square - shift * (sums.gamma + gamma)

@@ -15,15 +15,19 @@ DEFAULT = "sequential_halving"
 REGISTRY = {
     "asha": "shoestring.policies.asha:ASHA",
     "bhpt": "shoestring.policies.bhpt:BHPT",
+    "bo_bos": "shoestring.policies.bo_bos:BOBOS",
+    "boca": "shoestring.policies.boca:BOCA",
     "ce_gp_ucb": "shoestring.policies.ce_gp_ucb:CEGPUCB",
     "epsilon_greedy": "shoestring.policies.epsilon_greedy:EpsilonGreedy",
     "exp3s": "shoestring.policies.exp3s:EXP3S",
     "cost_aware_ei": "shoestring.policies.cost_aware_ei:CostAwareEI",
     "fabolas_epochs": "shoestring.policies.fabolas_epochs:FabolasEpochs",
     "freeze_thaw_bo": "shoestring.policies.freeze_thaw_bo:FreezeThawBO",
+    "gp_ucb": "shoestring.policies.gp_ucb:GPUCB",
     "gp_ucb_bandit": "shoestring.policies.gp_ucb_bandit:GPUCBBandit",
     "grid": "shoestring.policies.grid:Grid",
     "hyperband": "shoestring.policies.hyperband:Hyperband",
+    "lc_prediction": "shoestring.policies.lc_prediction:LCPrediction",
     "r_gp_ucb": "shoestring.policies.r_gp_ucb:RGPUCB",
     "random_search": "shoestring.policies.random_search:RandomSearch",
     "replay_fixed": "shoestring.policies.replay_fixed:ReplayFixed",
@@ -52,11 +56,15 @@ def policy_class(name: str) -> type[Policy]:
 
 def make(name: str, settings: Mapping[str, Any] | None = None) -> Policy:
     """A policy from its name and settings, with an error for every setting that it does not have."""
+    if not isinstance(name, str):
+        raise PolicyError(f"policy={name!r} must be the name of a policy. Known: {', '.join(names())}.")
+    if not isinstance(settings, Mapping | None):
+        raise PolicyError(f"the settings {settings!r} of {name} must be a dict, as {{'reduction_factor': 3}}")
     kind = policy_class(name)
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     for setting in settings or {}:
         if setting not in known:
-            raise PolicyError(f"{name} has no setting {setting!r}. {did_you_mean(setting, known)}")
+            raise PolicyError(f"{name} has no setting {setting!r}. {did_you_mean(str(setting), known)}")
     return kind(**(settings or {}))
 
 

@@ -15,6 +15,7 @@ used up and nobody is due for promotion, the best unfinished trial goes on.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -97,7 +98,7 @@ def _rung_above(rungs: tuple[int, ...], steps: int) -> int:
 class Standing:
     sign: float
     waiting: list[tuple[float, int]] = field(default_factory=list)  # (loss, trial), best first
-    losses: dict[int, float] = field(default_factory=dict)  # of all trials that came by
+    losses: dict[int, float] = field(default_factory=dict)  # of all trials that came by; inf: none was told
     ordered: dict[int, int] = field(default_factory=dict)  # the furthest step asked for
 
 
@@ -114,12 +115,13 @@ class Waiting:
         if isinstance(entry, Order):
             was = state.ordered.get(entry.trial, 0)
             state.ordered[entry.trial] = max(was, entry.until)
-            if was <= self.step < entry.until and entry.trial in state.losses:
-                del state.waiting[bisect_left(state.waiting, (state.losses[entry.trial], entry.trial))]
-        elif isinstance(entry, Receipt) and entry.step == self.step and entry.trial not in state.losses:
-            if entry.status != "ok" or entry.value is None:
-                return state
-            state.losses[entry.trial] = state.sign * entry.value
-            if state.ordered[entry.trial] <= self.step:
+            if was <= self.step < entry.until and math.isfinite(loss := state.losses.get(entry.trial, math.inf)):
+                del state.waiting[bisect_left(state.waiting, (loss, entry.trial))]
+        elif isinstance(entry, Receipt) and entry.step == self.step and entry.status in ("ok", "diverged"):
+            if entry.trial in state.losses:
+                return state  # a step that was run again keeps its first value
+            told = entry.status == "ok" and entry.value is not None
+            state.losses[entry.trial] = state.sign * (entry.value or 0.0) if told else math.inf
+            if told and state.ordered[entry.trial] <= self.step:
                 insort(state.waiting, (state.losses[entry.trial], entry.trial))
         return state

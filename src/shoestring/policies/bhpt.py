@@ -59,7 +59,7 @@ class BHPT(CurveBelief):
 
     @classmethod
     def small(cls) -> BHPT:
-        return cls(arms=6, samples=2)
+        return cls(arms=6, samples=1)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms, now = self.now(ledger)

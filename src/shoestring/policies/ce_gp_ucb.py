@@ -31,10 +31,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import NO_MEMO, Decision, Memo, Train
+from shoestring.core.decision import NO_MEMO, Decision, Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
-from shoestring.core.space import Config
 from shoestring.errors import PolicyError
 from shoestring.models.kernels import Family
 from shoestring.models.query_rules import (
@@ -45,8 +44,17 @@ from shoestring.models.query_rules import (
     query_by_confidence,
 )
 from shoestring.models.time_varying import fit_forgetting_rate, forgetting_bounds
+from shoestring.policies.checking import between, whole
 from shoestring.policies.online_belief import Belief, BeliefState, Proposal, prior_covariance
-from shoestring.policies.online_rounds import RUN, Rounds, check_cap, queued_config, waiting_or_over, why_not_validate
+from shoestring.policies.online_rounds import (
+    RUN,
+    Rounds,
+    check_cap,
+    order_round,
+    queued_config,
+    waiting_or_over,
+    why_not_validate,
+)
 
 _FIRST_FIT = 8  # observations before a forgetting rate is learned; then at every doubling
 _FIT_LAST = 256  # observations that a fit looks back on: it costs their cube
@@ -79,29 +87,30 @@ class CEGPUCB:
         return cls(n_starts=4)
 
     def __post_init__(self) -> None:
-        check_rewards(self.name, self.reward, self.unit, self.clip)
-        check_query(self.name, self.query, self.query_probability, ("always", "bernoulli", "kappa", "lcb_ucb"))
-        check_cap(self.name, self.validate_at_most)
+        check_rewards(self, self.reward, self.unit, self.clip)
+        check_query(self, self.query, self.query_probability, ("always", "bernoulli", "kappa", "lcb_ucb"))
+        check_cap(self, self.validate_at_most)
+        whole(self, "n_starts", 1, "the search for humps begins there", "Try 50.")
+        between(self, "lengthscale", 0.0, math.inf, "the cube has side 1", "Try 0.2.")
+        between(self, "variance", 0.0, math.inf, "it is the variance of rewards", "Try 1.")
+        between(self, "noise_variance", 0.0, math.inf, "no reward is exact", "Try 0.01.")
+        between(self, "bandwidth", 0.0, math.inf, "humps closer than it are one", "Try 0.2.")
+        between(self, "prior_mean", -math.inf, math.inf, "it is the reward expected of a new config", "Try 0.")
+        rate, beta = self.forgetting_rate, self.beta
         rules = (
             ("kappa", 0.0 < self.kappa <= 1.0, "must lie in (0, 1]: it is a probability. Try 0.9."),
             ("acquisition", self.acquisition in ("ucb", "pi", "ei"), "must be 'ucb', 'pi' or 'ei'."),
-            ("beta", self.beta is None or 0.0 <= self.beta < math.inf, "must be 0 or more, or None for 0.8 ln 4t."),
+            ("kernel", self.kernel in ("se", "matern32", "matern52"), "must be 'se', 'matern32' or 'matern52'."),
+            ("beta", beta is None or 0.0 <= beta < math.inf, "must be 0 or more, or None for 0.8 ln 4t."),
             (
                 "forgetting_rate",
-                self.forgetting_rate is None or 0.0 <= self.forgetting_rate <= 1.0,
+                rate is None or 0.0 <= rate <= 1.0,
                 "must lie in [0, 1], 0 for a function that stands still, or be None to learn it.",
             ),
-            ("kernel", self.kernel in ("se", "matern32", "matern52"), "must be 'se', 'matern32' or 'matern52'."),
-            ("lengthscale", 0.0 < self.lengthscale < math.inf, "must be positive: the cube has side 1. Try 0.2."),
-            ("variance", 0.0 < self.variance < math.inf, "must be positive: it is a variance of rewards. Try 1."),
-            ("noise_variance", 0.0 < self.noise_variance < math.inf, "must be positive. Try 0.01."),
-            ("prior_mean", math.isfinite(self.prior_mean), "must be a number: the reward expected of a new config."),
-            ("n_starts", isinstance(self.n_starts, int) and self.n_starts >= 1, "must be 1 or more. Try 50."),
-            ("bandwidth", 0.0 < self.bandwidth < math.inf, "must be positive: humps closer than it are one. Try 0.2."),
         )
         for setting, holds, rule in rules:
             if not holds:
-                raise PolicyError(f"{self.name}({setting}={getattr(self, setting)!r}) {rule}")
+                raise PolicyError(f"{type(self).__name__}({setting}={getattr(self, setting)!r}) {rule}")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if (over := waiting_or_over(ledger)) is not None:
@@ -111,7 +120,7 @@ class CEGPUCB:
         state = ledger.view(view)
         if (wanted := queued_config(ledger, state.acted)) is not None:
             refusal = why_not_validate(ledger, self.validate_at_most)
-            return _train(round, wanted, not refusal, {"query": refusal or "queued"}, memo)
+            return order_round(ledger, state.rounds, wanted, not refusal, {"query": refusal or "queued"}, memo)
         beta = beta_schedule(round) if self.beta is None else self.beta
         proposal = state.belief.propose(
             self.acquisition, beta, rng, self.n_starts, self.bandwidth, self.exact_covariance and self.query == "kappa"
@@ -125,7 +134,7 @@ class CEGPUCB:
             "beta": beta,
             "forgetting_rate": view.forgetting_rate,
         }
-        return _train(round, proposal.config, query, why, memo)
+        return order_round(ledger, state.rounds, proposal.config, query, why, memo)
 
     def _query(
         self, state: BeliefState, proposal: Proposal, beta: float, rng: np.random.Generator
@@ -182,29 +191,25 @@ class CEGPUCB:
         )
 
 
-def check_rewards(policy: str, reward: str, unit: float | None, clip: float | None) -> None:
+def check_rewards(owner: object, reward: str, unit: float | None, clip: float | None) -> None:
     if reward not in ("gain", "value"):
-        raise PolicyError(f"{policy}(reward={reward!r}) must be 'gain' (since the last validation) or 'value'.")
-    if unit is not None and not 0.0 < unit < math.inf:
         raise PolicyError(
-            f"{policy}(unit={unit!r}) must be positive: rewards are counted in it. Try 0.01 for accuracies."
+            f"{type(owner).__name__}(reward={reward!r}) must be 'gain' (since the last validation) or 'value'."
         )
-    if clip is not None and not 0.0 < clip < math.inf:
-        raise PolicyError(f"{policy}(clip={clip!r}) must be positive, or None for no clipping. Try 2.")
+    if unit is not None:
+        between(owner, "unit", 0.0, math.inf, "rewards are counted in it", "Try 0.01 for accuracies, or None.")
+    if clip is not None:
+        between(owner, "clip", 0.0, math.inf, "rewards end there", "Try 2, or None for no clipping.")
 
 
-def check_query(policy: str, query: str, probability: float, known: tuple[str, ...]) -> None:
+def check_query(owner: object, query: str, probability: float, known: tuple[str, ...]) -> None:
+    who = type(owner).__name__
     if query not in known:
-        raise PolicyError(f"{policy}(query={query!r}) must be one of {', '.join(map(repr, known))}.")
+        raise PolicyError(f"{who}(query={query!r}) must be one of {', '.join(map(repr, known))}.")
     if not 0.0 <= probability <= 1.0:
-        raise PolicyError(f"{policy}(query_probability={probability!r}) must lie in [0, 1]: for 30 of 100 rounds 0.3.")
+        raise PolicyError(f"{who}(query_probability={probability!r}) must lie in [0, 1]: for 30 of 100 rounds, 0.3.")
 
 
 def _fit_due(observations: int) -> int:
     """The number of observations at which the newest fit was due; 0 before the first."""
     return 0 if observations < _FIRST_FIT else _FIRST_FIT * 2 ** int(math.log2(observations // _FIRST_FIT))
-
-
-def _train(round: int, config: Config, query: bool, why: dict[str, Scalar], memo: Memo) -> Train:
-    told = {"round": round, **why}
-    return Train(trial=RUN, config=config, until=round, validate="last" if query else "none", why=told, memo=memo)

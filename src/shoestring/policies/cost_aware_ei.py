@@ -22,7 +22,7 @@ Departs from the paper:
 - Several workers: a trial under way counts as if it had come out as predicted.
 - Only configs whose cost stays within what is left with 90 % probability are looked at, as long as there are any.
 - A trial that the wall cut short is finished first when there is money again.
-- The kernel's parameters have weak priors and are fitted again after every result up to 30, then after every fifth.
+- The kernel's parameters have weak priors and are fitted on the schedule of `policies.surrogate`.
 """
 
 from __future__ import annotations
@@ -37,28 +37,39 @@ from numpy.typing import NDArray
 from shoestring.core.decision import Decision, Finish, Memo, Train, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
+from shoestring.core.space import Config
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.models.acquisition import cooling_exponent, implied_alpha, pareto_front
 from shoestring.models.acquisition_search import Found, Surface, candidates, find_cei, find_ei_alpha
 from shoestring.models.cost import COST_MODELS
 from shoestring.models.encoding import Points
-from shoestring.models.gp import GP, condition
-from shoestring.models.gp_fit import fit_gp
-from shoestring.models.kernels import Kernel
-from shoestring.models.loss_scaling import Scaling, scaling
+from shoestring.models.initial_design import cheap_and_far
+from shoestring.models.loss_scaling import scaling
 from shoestring.policies import checking
 from shoestring.policies.outcomes import Outcomes, Table, results, unfinished
+from shoestring.policies.surrogate import posterior
 from shoestring.policies.trial_costs import TrialCosts
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
 DESIGN = "initial design"
 CHEAP_SHARE = 1 / 8  # of the budget, for the cheap initial design
 _CHEAP_CANDIDATES = 500
 _BEST = 5  # trials whose surroundings are searched
-_OFTEN = 30  # results up to which every one is followed by a fit of the kernel's parameters
-_EVERY = 5  # results between fits from then on
-_AFRESH = 1.5  # growth of the results after which a fit starts from several places again
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Look:
+    """All candidates of one decision with their log EI and log cost, and the one to buy."""
+
+    found: Found
+    config: Config
+    rows: NDArray[np.intp]  # of a listed space: the row of each candidate
+    costs: TrialCosts
+    loss_unit: float  # what one unit of EI is in losses
+    alpha: float
+    memo: Memo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,19 +133,20 @@ class CostAwareEI:
             return Train(trial=trial.number, config=trial.config, until=trial.limit, why=why, memo=ledger.memo)
         if table.rows is not None and not table.unused.any():
             return Finish("every config of the space was tried")
-        numbers, losses = results(ledger)
-        costs = TrialCosts(ledger, table, self.cost_model, self.cost_features, self.transferred)
-        if not numbers or self._in_design(ledger):
-            return self._design(ledger, table, costs, rng)
-        return self._best(ledger, table, numbers, losses, costs, rng)
+        seen = None if self._in_design(ledger) else self.look(ledger, rng)
+        if seen is None:
+            return self._design(ledger, table, rng)
+        bill = seen.costs.bill(seen.found.points, seen.found.index)
+        return self._new(ledger, seen.config, self._why(seen), seen.memo, *bill)
 
     def _in_design(self, ledger: Ledger) -> bool:
         if self.initial_design == "fixed":
             return len(ledger.trials) < self.initial_trials
         return ledger.spent + ledger.reserved < CHEAP_SHARE * ledger.budget.total
 
-    def _design(self, ledger: Ledger, table: Table, costs: TrialCosts, rng: np.random.Generator) -> Decision:
+    def _design(self, ledger: Ledger, table: Table, rng: np.random.Generator) -> Decision:
         why: dict[str, str | float] = {"phase": DESIGN}
+        costs = self._costs(ledger, table)
         if self.initial_design == "fixed" or costs.model is None:
             config = fresh_config(ledger)
             if config is None:
@@ -142,25 +154,24 @@ class CostAwareEI:
             return self._new(ledger, config, why, ledger.memo)
         pool, rows = self._pool(ledger, table, np.empty((0, ledger.space.dims)), rng, _CHEAP_CANDIDATES)
         log_cost = costs.predict(pool)[0]
-        at = _cheap_and_far(table, pool, log_cost)
-        config = table.rows[rows[at]] if table.rows is not None else table.encoding.config(pool, at)
+        trials = table.stacked(range(len(table.trials)))
+        at = cheap_and_far(table.encoding.features(pool), table.encoding.features(trials), log_cost)
+        config = self._config(table, pool, rows, at)
         why["predicted_cost"] = float(np.exp(log_cost[at]))
         return self._new(ledger, config, why, {**ledger.memo, **costs.memo}, *costs.bill(pool, at))
 
-    def _best(
-        self,
-        ledger: Ledger,
-        table: Table,
-        numbers: list[int],
-        losses: Array,
-        costs: TrialCosts,
-        rng: np.random.Generator,
-    ) -> Decision:
+    def look(self, ledger: Ledger, rng: np.random.Generator) -> Look | None:
+        """What the model makes of all candidates, for reports and experiments; None before there is a result."""
+        table = ledger.view(Outcomes(DESIGN))
+        numbers, losses = results(ledger)
+        if not numbers or (table.rows is not None and not table.unused.any()):
+            return None
         encoding = table.encoding
+        costs = self._costs(ledger, table)
         scale = scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool), self.log_losses)
         y = scale.apply(losses)
         seen = table.stacked(numbers)
-        gp, fit_memo = _belief(encoding.kernel(), encoding.features(seen), y, ledger.memo)
+        gp, fit_memo = posterior(encoding.kernel(), encoding.features(seen), y, ledger.memo)
         f_min = float(gp.fitted().min())
         for trial in ledger.trials:
             if trial.open_order is not None:
@@ -172,26 +183,25 @@ class CostAwareEI:
         fits = can_be_paid(pool)
         surface = Surface(encoding, gp, f_min, lambda points: costs.predict(points)[0])
         alpha = self._exponent(ledger, table)
-        found = self._search(surface, pool.take(fits), alpha, lambda p: can_be_paid(p) & ~table.is_tried(p), table)
-        if table.rows is not None:
-            config = table.rows[rows[np.flatnonzero(fits)[found.index]]]
-        else:
-            config = encoding.config(found.points, found.index)
-        why = _why(found, scale, costs.model is not None, self.acquisition, alpha)
-        return self._new(ledger, config, why, {**fit_memo, **costs.memo}, *costs.bill(found.points, found.index))
+        found = self._search(
+            surface, pool.take(fits), alpha, lambda p: can_be_paid(p) & ~table.is_tried(p), table.rows is None
+        )
+        rows = rows[fits] if table.rows is not None else rows
+        config = self._config(table, found.points, rows, found.index)
+        return Look(found, config, rows, costs, float(scale.scale), alpha, {**fit_memo, **costs.memo})
 
     def _search(
-        self,
-        surface: Surface,
-        pool: Points,
-        alpha: float,
-        allowed: Callable[[Points], NDArray[np.bool_]],
-        table: Table,
+        self, surface: Surface, pool: Points, alpha: float, allowed: Callable[[Points], Flags], refine: bool
     ) -> Found:
-        refine = table.rows is None
         if self.acquisition == "cei":
             return find_cei(surface, pool, self.slack, allowed=allowed, refine=refine)
         return find_ei_alpha(surface, pool, alpha, allowed=allowed, refine=refine)
+
+    def _costs(self, ledger: Ledger, table: Table) -> TrialCosts:
+        return TrialCosts(ledger, table, self.cost_model, self.cost_features, self.transferred)
+
+    def _config(self, table: Table, points: Points, rows: NDArray[np.intp], at: int) -> Config:
+        return table.rows[rows[at]] if table.rows is not None else table.encoding.config(points, at)
 
     def _pool(
         self, ledger: Ledger, table: Table, best: Array, rng: np.random.Generator, count: int
@@ -211,15 +221,38 @@ class CostAwareEI:
         """The power of the cost that EI is divided by."""
         if self.acquisition == "ei_cool":
             epochs = ledger.budget.unit == "epochs"
-            rate = 1.0 if epochs else ledger.budget.per_second(ledger.workers)
+            rate = ledger.step_price() if epochs else ledger.budget.per_second(ledger.workers)
             spent = sum(float(f.steps) if epochs else f.seconds for f in table.facts if f.design)
             return cooling_exponent(ledger.budget.total, rate * spent, ledger.spent)
         return {"ei": 0.0, "eipu": 1.0, "ei_alpha": float(self.cost_exponent), "cei": 0.0}[self.acquisition]
 
+    def _why(self, seen: Look) -> dict[str, str | float | bool]:
+        at, log_ei, log_cost = seen.found.index, seen.found.log_ei, seen.found.log_cost
+        why: dict[str, str | float | bool] = {
+            "phase": self.acquisition,
+            "ei": seen.loss_unit * float(np.exp(log_ei[at])),
+            "ei_max": seen.loss_unit * float(np.exp(log_ei.max())),
+        }
+        if seen.found.threshold is not None:
+            why["threshold"] = seen.loss_unit * float(np.exp(seen.found.threshold))
+        else:
+            why["cost_exponent"] = seen.alpha
+        if seen.costs.model is None:
+            return why
+        front = pareto_front(log_ei, log_cost)
+        by_cost = front[np.argsort(log_cost[front], kind="stable")]
+        why["predicted_cost"] = float(np.exp(log_cost[at]))
+        why["front_size"] = int(front.size)
+        why["front_position"] = int(np.flatnonzero(by_cost == at)[0]) + 1 if at in front else 0
+        if np.isfinite(log_ei[at]):
+            implied = implied_alpha(log_ei, log_cost, at)
+            why["implied_alpha"], why["alpha_misses_by"] = float(implied.alpha), float(implied.gap)
+        return why
+
     def _new(
         self,
         ledger: Ledger,
-        config: Mapping[str, object],
+        config: Config,
         why: Why,
         memo: Memo,
         expected: float | None = None,
@@ -234,63 +267,3 @@ class CostAwareEI:
             why=why,
             memo=memo,
         )
-
-
-def _belief(kernel: Kernel, x: Array, y: Array, memo: Memo) -> tuple[GP, dict[str, list[float]]]:
-    """The posterior, its parameters fitted again where that is due, and the memo from which the next decision starts."""
-    n = float(y.size)
-    fitted_at, afresh_at = memo.get("fitted_at", (0.0, 0.0))
-    past = {key: memo[key] for key in ("log_signal_variance", "log_lengthscales", "log_noise_variance") if key in memo}
-    if not past or n >= _AFRESH * afresh_at:
-        gp = fit_gp(kernel, x, y, memo=past or None, n_starts=2)
-        fitted_at, afresh_at = n, n
-    elif n != fitted_at and (n <= _OFTEN or n >= fitted_at + _EVERY):
-        gp = fit_gp(kernel, x, y, memo=past, n_starts=0)
-        fitted_at = n
-    else:
-        theta = np.array([value for numbers in past.values() for value in numbers])
-        return condition(kernel, theta, x, y), {
-            **{k: list(v) for k, v in past.items()},
-            "fitted_at": [fitted_at, afresh_at],
-        }
-    return gp, {**gp.memo(), "fitted_at": [fitted_at, afresh_at]}
-
-
-def _cheap_and_far(table: Table, pool: Points, log_cost: Array) -> int:
-    """CArBO's space-filling choice: drop the costliest and the one closest to a trial in turn, until one is left."""
-    x = table.encoding.features(pool)
-    seen = table.encoding.features(table.stacked(range(len(table.trials))))
-    apart = np.min(np.linalg.norm(x[:, None] - seen[None], axis=2), axis=1)  # (m,)
-    costliest, closest = np.argsort(-log_cost, kind="stable"), np.argsort(apart, kind="stable")
-    gone = np.zeros(len(pool), dtype=bool)
-    places = [0, 0]
-    for turn in range(len(pool) - 1):
-        order, side = ((costliest, 0), (closest, 1))[turn % 2]
-        while gone[order[places[side]]]:
-            places[side] += 1
-        gone[order[places[side]]] = True
-    return int(np.flatnonzero(~gone)[0])
-
-
-def _why(found: Found, scale: Scaling, priced: bool, acquisition: str, alpha: float) -> dict[str, str | float | bool]:
-    at, log_ei, log_cost = found.index, found.log_ei, found.log_cost
-    unit = float(scale.scale)
-    why: dict[str, str | float | bool] = {
-        "phase": acquisition,
-        "ei": unit * float(np.exp(log_ei[at])),
-        "ei_max": unit * float(np.exp(log_ei.max())),
-    }
-    if found.threshold is not None:
-        why["threshold"] = unit * float(np.exp(found.threshold))
-    else:
-        why["cost_exponent"] = alpha
-    if priced:
-        front = pareto_front(log_ei, log_cost)
-        by_cost = front[np.argsort(log_cost[front], kind="stable")]
-        why["predicted_cost"] = float(np.exp(log_cost[at]))
-        why["front_size"] = int(front.size)
-        why["front_position"] = int(np.flatnonzero(by_cost == at)[0]) + 1 if at in front else 0
-        if np.isfinite(log_ei[at]):
-            implied = implied_alpha(log_ei, log_cost, at)
-            why["implied_alpha"], why["alpha_misses_by"] = float(implied.alpha), float(implied.gap)
-    return why

@@ -28,10 +28,11 @@ from shoestring.models.freeze_thaw_fit import (
     unpack,
 )
 from shoestring.models.loss_scaling import Scaling, scaling
-from shoestring.policies.arms import Arms, ArmsView, Choices, Floats, choices
+from shoestring.policies.arms import Arms, ArmsView, Choices, Flags, Floats, choices
 
 _RECEIPTS_OFTEN = 50  # up to here parameters are refreshed at every receipt, afterwards at every fifth
 _RECEIPTS_APART = 5
+SOME_PARAMETERS = (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)  # what standardised losses of real tables gave, roughly
 _AS_THEY_ARE = Scaling(centre=0.0, scale=1.0, fence=np.inf, bad=0.0, floor=None, least=0.0)
 
 
@@ -117,7 +118,7 @@ class CurveBelief:
     def outlooks(self, ledger: Ledger, arms: Arms) -> Outlooks:
         reported = ~np.isnan(arms.losses)
         if self.scale == "none":
-            scale = _AS_THEY_ARE if np.isfinite(arms.losses[reported]).all() else scaling_of_bad(arms.losses, reported)
+            scale = _AS_THEY_ARE if np.isfinite(arms.losses[reported]).all() else _only_bad_moved(arms.losses, reported)
         else:
             scale = scaling(arms.losses, reported, log=self.scale == "log")
         losses = np.where(reported, scale.apply(arms.losses), np.nan)
@@ -150,7 +151,7 @@ class CurveBelief:
         }
 
 
-def scaling_of_bad(losses: Floats, reported: np.ndarray) -> Scaling:
+def _only_bad_moved(losses: Floats, reported: Flags) -> Scaling:
     """Losses as they are, but for the diverged ones, which enter as bad ones do."""
     found = scaling(losses, reported)
     return Scaling(centre=0.0, scale=1.0, fence=found.fence, bad=found.bad, floor=None, least=0.0)

@@ -34,7 +34,7 @@ class EpsilonGreedy(OnlineBandit):
         OnlineBandit.__post_init__(self)
         if not 0.0 <= self.exploration <= 1.0:
             raise PolicyError(
-                f"epsilon_greedy(exploration={self.exploration!r}) must lie in [0, 1]: it is a share of rounds. Try 0.1."
+                f"EpsilonGreedy(exploration={self.exploration!r}) must lie in [0, 1]: it is a share of rounds. Try 0.1."
             )
 
     def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:

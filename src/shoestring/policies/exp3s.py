@@ -31,17 +31,17 @@ class EXP3S(OnlineBandit):
 
     @classmethod
     def small(cls) -> EXP3S:
-        return cls(most_arms=4)
+        return cls(most_arms=4, mixing=0.5)  # a few rounds are enough to see it learn
 
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)
         if not 0.0 < self.mixing <= 1.0:
             raise PolicyError(
-                f"exp3s(mixing={self.mixing!r}) must lie in (0, 1]: no arm may have probability 0. Try 0.1."
+                f"EXP3S(mixing={self.mixing!r}) must lie in (0, 1]: no arm may have probability 0. Try 0.1."
             )
         if self.sharing is not None and not 0.0 <= self.sharing <= 1.0:
             raise PolicyError(
-                f"exp3s(sharing={self.sharing!r}) must lie in [0, 1], or be None for one over the rounds."
+                f"EXP3S(sharing={self.sharing!r}) must lie in [0, 1], or be None for one over the rounds."
             )
 
     def _view(self) -> Arms:

@@ -15,8 +15,9 @@ Departs from the paper: new runs come from a fixed set of arms; P_min is over th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -27,12 +28,13 @@ from shoestring.models.freeze_thaw import Belief
 from shoestring.models.information_gain import information_gain
 from shoestring.policies import checking
 from shoestring.policies.arms import Floats, Integers, forced, step_of
-from shoestring.policies.curve_belief import CurveBelief
+from shoestring.policies.curve_belief import SOME_PARAMETERS, CurveBelief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeThawBO(CurveBelief):
     name: ClassVar[str] = "freeze_thaw_bo"
+    parameters: Literal["sampled", "most_probable"] | Sequence[float] = "most_probable"
     old: int = 10
     new: int = 3
     fantasies: int = 5
@@ -45,7 +47,7 @@ class FreezeThawBO(CurveBelief):
 
     @classmethod
     def small(cls) -> FreezeThawBO:
-        return cls(arms=6, samples=2, old=3, new=2)
+        return cls(arms=6, parameters=SOME_PARAMETERS, old=3, new=2)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms, now = self.now(ledger)

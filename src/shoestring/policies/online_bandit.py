@@ -15,21 +15,22 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.decision import Decision, Train
+from shoestring.core.decision import Decision
 from shoestring.core.entries import Entry, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
 from shoestring.core.quasi_random import point
 from shoestring.core.space import Config
-from shoestring.errors import PolicyError
 from shoestring.models.bandits import exp3s_update
 from shoestring.models.query_rules import query_by_chance
 from shoestring.policies.ce_gp_ucb import check_query, check_rewards
+from shoestring.policies.checking import whole
 from shoestring.policies.online_rounds import (
     RUN,
     Rounds,
     RoundsState,
     check_cap,
+    order_round,
     queued_config,
     waiting_or_over,
     why_not_validate,
@@ -109,11 +110,10 @@ class OnlineBandit:
     most_arms: int = 100
 
     def __post_init__(self) -> None:
-        check_rewards(self.name, self.reward, self.unit, self.clip)
-        check_query(self.name, self.query, self.query_probability, ("always", "bernoulli"))
-        check_cap(self.name, self.validate_at_most)
-        if not (isinstance(self.most_arms, int) and self.most_arms >= 1):
-            raise PolicyError(f"{self.name}(most_arms={self.most_arms!r}) must be a whole number, 1 or more. Try 100.")
+        check_rewards(self, self.reward, self.unit, self.clip)
+        check_query(self, self.query, self.query_probability, ("always", "bernoulli"))
+        check_cap(self, self.validate_at_most)
+        whole(self, "most_arms", 1, "an arm is needed to pull", "Try 100.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if (over := waiting_or_over(ledger)) is not None:
@@ -121,7 +121,7 @@ class OnlineBandit:
         round = ledger.trials[RUN].steps + 1 if ledger.trials else 1
         state = ledger.view(self._view())
         config = queued_config(ledger, state.acted)
-        why: dict[str, Scalar] = {"round": round, "query": "queued"}
+        why: dict[str, Scalar] = {"query": "queued"}
         query = True
         if config is None:
             query = self.query == "always" or state.rounds.value is None
@@ -130,7 +130,7 @@ class OnlineBandit:
             config, why = state.arms[arm], why | {"query": self.query, "arm": arm, **told}
         if query and (refusal := why_not_validate(ledger, self.validate_at_most)):
             query, why["query"] = False, refusal
-        return Train(trial=RUN, config=config, until=round, validate="last" if query else "none", why=why)
+        return order_round(ledger, state.rounds, config, query, why)
 
     def _view(self) -> Arms:
         return Arms(Rounds(self.reward, self.unit, self.clip), self.most_arms)

@@ -69,7 +69,8 @@ class Encoding:
             moving = active & ~self.is_option
             rows.append(self._row(np.where(moving, u, self.space.to_cube(config)), config))
             moves.append(moving)
-        return np.array(rows), np.array(moves)
+        width = len(self.numbers) + len(self.options)
+        return np.array(rows).reshape(-1, width), np.array(moves, dtype=np.bool_).reshape(points.shape)
 
     def kernel(self, family: Family, lengthscale: float, variance: float) -> tuple[Kernel, Floats]:
         """The kernel over the columns and its parameters."""

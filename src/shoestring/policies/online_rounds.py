@@ -4,8 +4,8 @@ A round is one step of trial 0, trained with a config of its own. The policy buy
 pass; the reward of a round is what the model or bandit learns from:
 
     reward="gain"    how much better the value got since the last validation, per round in between, in units of `unit`
-                     (None: the running mean of such gains, half of whose weight is younger than seven validations),
-                     clipped to ±`clip`. The first validation is a baseline and gives no reward.
+                     (None: the median size of the last ten such gains, since gains shrink as a run goes on and rewards
+                     should not), clipped to ±`clip`. The first validation is a baseline and gives no reward.
     reward="value"   the value itself, better upwards, divided by `unit` (None: 1), clipped too if asked for.
 
 A gain that spans rounds without validation was made by several configs. Its mean per round is credited to the config and
@@ -17,9 +17,13 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import insort
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
-from shoestring.core.decision import Decision, Finish, Wait
+from shoestring.core.decision import NO_MEMO, Decision, Finish, Memo, Train, Wait, Why
 from shoestring.core.entries import Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import duration_s
@@ -27,7 +31,8 @@ from shoestring.core.space import Config
 from shoestring.errors import BudgetError, PolicyError
 
 RUN = 0  # the number of the one trial
-_UNIT_MEMORY = 0.9  # weight of the past in the running mean of gains
+_RECENT = 10  # gains that the unit is taken from
+_RESERVE_QUANTILE = 0.9  # as the core reserves
 
 
 @dataclass(slots=True)
@@ -38,8 +43,9 @@ class RoundsState:
     order: Order | None = None  # the newest of the run
     value: float | None = None  # at the last validation
     value_round: int = 0
-    unit_sum: float = 0.0
-    unit_weight: float = 0.0
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # sizes of gains other than 0
+    train_s: list[float] = field(default_factory=list)  # of all rounds, sorted
+    validate_s: list[float] = field(default_factory=list)  # of all validation passes, sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,9 @@ class Rounds:
             round = len(state.configs) + 1
             if entry.step == round:  # a step that was run again is no new round
                 state.configs.append(state.order.config)
+                insort(state.train_s, entry.cost.train)
+                if state.order.validates(round):
+                    insort(state.validate_s, entry.cost.validate)
                 state.rewards.append(self._reward(state, entry.value if state.order.validates(round) else None, round))
         return state
 
@@ -77,19 +86,18 @@ class Rounds:
         gain = (value - before) / (round - since)
         if not math.isfinite(gain):  # two huge values of opposite sign
             gain = math.copysign(1e300, gain)
-        return self._clipped(gain / self.unit if self.unit is not None else _in_running_units(state, gain))
+        return self._clipped(gain / self.unit if self.unit is not None else _in_recent_units(state, gain))
 
     def _clipped(self, reward: float) -> float:
         clip = 1e12 if self.clip is None else self.clip  # a bound that keeps squares of rewards finite
         return min(max(reward, -clip), clip)
 
 
-def _in_running_units(state: RoundsState, gain: float) -> float:
-    """The gain over the mean size of recent gains, itself included: gains shrink as a run goes on, rewards should not."""
-    state.unit_sum = _UNIT_MEMORY * state.unit_sum + abs(gain)
-    state.unit_weight = _UNIT_MEMORY * state.unit_weight + 1.0
-    unit = state.unit_sum / state.unit_weight
-    return gain / unit if unit > 0.0 else 0.0
+def _in_recent_units(state: RoundsState, gain: float) -> float:
+    if gain == 0.0:
+        return 0.0
+    state.recent.append(abs(gain))
+    return gain / median(state.recent)
 
 
 def waiting_or_over(ledger: Ledger) -> Decision | None:
@@ -112,18 +120,50 @@ def queued_config(ledger: Ledger, acted: set[str]) -> Config | None:
     return next((config for config in ledger.queue if ledger.space.key(config) not in acted), None)
 
 
-# what validation may cost ----------------------------------------------------------------------------------------------
+# what a round may cost -------------------------------------------------------------------------------------------------
 
 
-def check_cap(policy: str, at_most: str | None) -> None:
+def order_round(
+    ledger: Ledger, rounds: RoundsState, config: Config, query: bool, why: Why, memo: Memo = NO_MEMO
+) -> Train:
+    """The order of the coming round. In time and money a round without validation is priced without it."""
+    run = ledger.trials[RUN] if ledger.trials else None
+    until, repeated = (run.steps + 1, run.steps - run.held) if run else (1, 0)
+    expected = reserve = None
+    rate = ledger.budget.per_second(ledger.workers)
+    if rate > 0.0 and rounds.train_s:
+        passes = rounds.validate_s if query else []
+        expected = rate * ((1 + repeated) * _mean(rounds.train_s) + _mean(passes))
+        reserve = rate * ((1 + repeated) * _quantile(rounds.train_s) + _quantile(passes))
+    return Train(
+        trial=RUN,
+        config=config,
+        until=until,
+        validate="last" if query else "none",
+        expected_cost=expected,
+        reserve=reserve,
+        why={"round": until, **why},
+        memo=memo,
+    )
+
+
+def _mean(ascending: Sequence[float]) -> float:
+    return math.fsum(ascending) / len(ascending) if ascending else 0.0
+
+
+def _quantile(ascending: Sequence[float]) -> float:
+    return ascending[math.ceil(_RESERVE_QUANTILE * len(ascending)) - 1] if ascending else 0.0
+
+
+def check_cap(owner: object, at_most: str | None) -> None:
     """Refuse a cap that cannot be read."""
     if at_most is not None:
         try:
             _read_cap(at_most)
         except (BudgetError, ValueError):
             raise PolicyError(
-                f"{policy}(validate_at_most={at_most!r}) must be a share of the training cost, a number of passes or a "
-                "duration: write '20%', '30 passes' or '10m'."
+                f"{type(owner).__name__}(validate_at_most={at_most!r}) must be a share of the training cost, a number "
+                "of passes or a duration: write '20%', '30 passes' or '10m'."
             ) from None
 
 

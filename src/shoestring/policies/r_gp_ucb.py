@@ -33,9 +33,9 @@ class RGPUCB(CEGPUCB):
     def __post_init__(self) -> None:
         CEGPUCB.__post_init__(self)
         if self.forgetting_rate is None:
-            raise PolicyError("r_gp_ucb(forgetting_rate=None) has no drift to learn: give a rate or a block of rounds.")
+            raise PolicyError("RGPUCB(forgetting_rate=None) has no drift to learn: give a rate or a block of rounds.")
         if self.block is not None and not (isinstance(self.block, int) and self.block >= 1):
-            raise PolicyError(f"r_gp_ucb(block={self.block!r}) must be a whole number of rounds, 1 or more, or None.")
+            raise PolicyError(f"RGPUCB(block={self.block!r}) must be a whole number of rounds, 1 or more, or None.")
 
     def _belief(self, ledger: Ledger) -> tuple[Belief, Memo]:
         assert self.forgetting_rate is not None

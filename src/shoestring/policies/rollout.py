@@ -15,8 +15,9 @@ above the mean. With several parameter samples the values are averaged.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -27,12 +28,13 @@ from shoestring.models.freeze_thaw import Belief
 from shoestring.models.rollout_value import rollout_values
 from shoestring.policies import checking
 from shoestring.policies.arms import Flags, Floats, Integers, forced, step_of
-from shoestring.policies.curve_belief import CurveBelief, Outlooks
+from shoestring.policies.curve_belief import SOME_PARAMETERS, CurveBelief, Outlooks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout(CurveBelief):
     name: ClassVar[str] = "rollout"
+    parameters: Literal["sampled", "most_probable"] | Sequence[float] = "most_probable"
     horizon: int = 3
     nodes: int = 3
     shortlist: int = 16
@@ -45,7 +47,7 @@ class Rollout(CurveBelief):
 
     @classmethod
     def small(cls) -> Rollout:
-        return cls(arms=6, samples=2, horizon=1)
+        return cls(arms=6, parameters=SOME_PARAMETERS, horizon=1)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms, now = self.now(ledger)

@@ -35,7 +35,7 @@ class Softmax(OnlineBandit):
         OnlineBandit.__post_init__(self)
         if not 0.0 < self.temperature < math.inf:
             raise PolicyError(
-                f"softmax(temperature={self.temperature!r}) must be positive: at 0 nothing but the leader is pulled. Try 0.1."
+                f"Softmax(temperature={self.temperature!r}) must be positive: at 0 nothing but the leader is pulled. Try 0.1."
             )
 
     def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:

@@ -56,9 +56,10 @@ def trial_table(ledger: Ledger, rows: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("trial", "state", "steps", "best", "curve", "config"):
-        table.add_column(column, justify="right" if column in ("trial", "steps", "best") else "left", no_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
+    for column, width in (("trial", 5), ("state", 8), ("steps", 5), ("best", 9), ("curve", 12)):
+        table.add_column(column, justify="right" if column in ("trial", "steps", "best") else "left", width=width)
+    table.add_column("config", ratio=1, no_wrap=True, overflow="ellipsis")
     trials = best_first(ledger)
     running = [trial for trial in trials if trial.open_order is not None]
     shown = running + [trial for trial in trials if trial.open_order is None]

@@ -3,13 +3,15 @@
     ROOT/trial-0007/step-000012
 
 A checkpoint is written beside its place and renamed into it, so what has the right name is whole. Kept are the newest of
-each trial and the one of the best step so far; all others are deleted. When `at_most_bytes` is exceeded, the oldest
-newest-ones go, except the best: their trials can then go on only from the start.
+each trial and the one of the best step so far; all others are deleted. Its predecessor goes only when the next one is
+saved: the receipt of a step is stored after its checkpoint, and a crash in between must not cost the whole trial. When
+`at_most_bytes` is exceeded, the oldest newest-ones go, except the best: their trials can then go on only from the start.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 import shutil
@@ -32,7 +34,7 @@ class Checkpoints:
         self._best: tuple[int, int] | None = None  # (trial, step) of the best value, whether or not it was saved
         self._best_loss = float("inf")
         self._sign = 1.0
-        self._untidy: set[int] = set()  # trials that held a best which has been beaten
+        self._untidy: set[int] = set()  # trials that hold a best which has been beaten, or a predecessor
         self._last_save: dict[int, tuple[float, float]] = {}  # trial: (when it ended, how long it took)
 
     def start(self, ledger: Ledger) -> dict[int, int]:
@@ -47,6 +49,7 @@ class Checkpoints:
             for step in self._steps(trial.number):
                 if step > trial.steps:
                     _remove(self.path(trial.number, step))
+            self._untidy.add(trial.number)
             if step := self.newest(trial.number):
                 found[trial.number] = step
         return found
@@ -63,7 +66,7 @@ class Checkpoints:
 
     def is_due(self, trial: int, step: int, value: float | None, *, last: bool) -> bool:
         """Whether to save after this step: at the end of an order, at a new best, or when saving is cheap by now."""
-        better = value is not None and self._sign * value < self._best_loss
+        better = value is not None and math.isfinite(value) and self._sign * value < self._best_loss
         if better and value is not None:
             if self._best is not None:
                 self._untidy.add(self._best[0])
@@ -94,23 +97,25 @@ class Checkpoints:
             raise FileNotFoundError(
                 f"save(path) returned without writing {partial.name}: write to the path it is given"
             )
-        if partial.is_file():
-            with partial.open("rb+") as written:
+        for file in _files(partial):
+            with file.open("rb+") as written:
                 os.fsync(written.fileno())
+        before = self.newest(trial, up_to=step - 1)
         _remove(path)
         partial.rename(path)
-        for untidy in {trial} | self._untidy:  # only now: a former best goes when its better is safely on disk
+        for untidy in self._untidy - {trial}:  # only now: a former best goes when its better is safely on disk
             self._tidy(untidy)
-        self._untidy.clear()
+        self._tidy(trial, before)
+        self._untidy = {trial}
         ended = time.monotonic()
         self._last_save[trial] = (ended, written_s + ended - began)
         return written_s + ended - began
 
-    def _tidy(self, trial: int) -> None:
-        """Delete what no longer serves: all of this trial's but the newest and the best."""
+    def _tidy(self, trial: int, spared: int = 0) -> None:
+        """Delete what no longer serves: all of this trial's but the newest, the best and the one to be spared."""
         newest = self.newest(trial)
         for step in self._steps(trial):
-            if step != newest and (trial, step) != self._best:
+            if step not in (newest, spared) and (trial, step) != self._best:
                 _remove(self.path(trial, step))
 
     def over_limit(self, keep: set[int]) -> list[int]:
@@ -154,6 +159,9 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _files(path: Path) -> list[Path]:
+    return [file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+
+
 def _size(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    return sum(file.stat().st_size for file in _files(path))

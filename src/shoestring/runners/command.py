@@ -18,8 +18,6 @@ since only then it is known whether the step was saved; the time in between is t
 from __future__ import annotations
 
 import json
-import os
-import re
 import selectors
 import shutil
 import subprocess
@@ -32,12 +30,13 @@ from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Space
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command_line import Told, check_arguments, environment, fill_in, read_line
+from shoestring.runners.command_line import Output, Told, check_arguments, environment, fill_in, read_line
 from shoestring.runners.command_state import State, end_groups, end_leftover, has_exited, started_at
 from shoestring.runners.runner import Clock, News, receipt, unfinished
 from shoestring.runners.worker import Patience, told_exit
 
 _LOOK_S = 0.05  # how often the report file and the exit are looked at; standard output is heard at once
+_LAST_LOOK_S = 0.005
 _TAIL_CHARS = 2000
 _WHAT_TO_PRINT = (
     'the command ended without a report: let it print a line like {"value": 0.3} after each step, '
@@ -55,13 +54,12 @@ class _Run:
     state: State
     step: int  # the last one reported
     since: float
+    output: Output
     errors_from: int  # where its own part of stderr.txt begins
     has_reported: bool = False
     bare_numbers: bool = True  # count as reports
     last: Receipt | None = None  # of the order's last step, held back until the command has ended
     last_by_clock: bool = True  # the command did not tell its cost
-    out: bytes = b""  # standard output without its line end yet
-    reports_read: int = 0
 
     @property
     def checkpoint(self) -> Path:
@@ -175,17 +173,18 @@ class Commands:
         state = replace(state, pid=process.pid, started=started_at(process.pid))
         state.write(folder)
         assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
-        return _Run(order, folder, process, state, step, self.now(), errors_from)
+        output = Output(process.stdout, folder / "stdout.txt", reports)
+        return _Run(order, folder, process, state, step, self.now(), output, errors_from)
 
     def _listen(self, timeout_s: float) -> None:
         """Sleep until some command says something, at most so long."""
+        open_outputs = [run.output.pipe for run in self._runs.values() if not run.output.pipe.closed]
+        if len(open_outputs) < len(self._runs):  # one has said its last word and will be gone in a moment
+            timeout_s = min(timeout_s, _LAST_LOOK_S)
         with selectors.DefaultSelector() as selector:
-            for run in self._runs.values():
-                assert run.process.stdout is not None
-                if not run.process.stdout.closed:
-                    selector.register(run.process.stdout, selectors.EVENT_READ)
-            if selector.get_map():
+            for pipe in open_outputs:
+                selector.register(pipe, selectors.EVENT_READ)
+            if open_outputs:
                 selector.select(timeout_s)
             else:
                 time.sleep(timeout_s)
@@ -195,7 +194,7 @@ class Commands:
         exited = has_exited(run.process)  # asked before reading: what is read below is then all there ever was
         news: list[News] = []
         try:
-            for line in [*_new_output(run, exited), *_new_reports(run, exited)]:
+            for line in run.output.lines(exited):
                 told = read_line(line)
                 if told is None or (told.is_bare and not run.bare_numbers):
                     continue
@@ -241,7 +240,7 @@ class Commands:
             news.append(replace(unseen, status="ok", text=""))
         self._note_saved(run, told, step)
         paid = receipt(order, step, told.value, share, at=now, saved=run.state.saved)
-        self._patience.saw(share.total)
+        self._patience.saw(now - run.since)
         run.step, run.since, run.has_reported = step, now, True
         self._since[order.number] = now
         if step == order.until:
@@ -271,8 +270,10 @@ class Commands:
             return self._failed(run, _WHAT_TO_PRINT)
         if run.last is not None:
             return self._closed(run, run.last, "the command did not save it")
+        seconds = max(0.0, self.now() - run.since)
         self._forget(run)
-        return [Note(topic="ended", facts={"order": order.number, "trial": order.trial, "step": run.step})]
+        facts = {"order": order.number, "trial": order.trial, "step": run.step, "seconds": seconds}
+        return [Note(topic="ended", facts=facts)]
 
     def _closed(self, run: _Run, last: Receipt, why: str) -> list[News]:
         """The order's last step with what is known by now; its value stands, whatever became of its state."""
@@ -297,8 +298,7 @@ class Commands:
     def _forget(self, run: _Run) -> None:
         """Make sure that it has ended, and that this is known to whoever comes after us."""
         end_groups([run.process])
-        assert run.process.stdout is not None
-        run.process.stdout.close()
+        run.output.pipe.close()
         self._save(run, replace(run.state, pid=0, started=""))
         del self._runs[run.order.number], self._since[run.order.number]
 
@@ -320,44 +320,3 @@ class Commands:
 
 def _is_filled(directory: Path) -> bool:
     return directory.is_dir() and any(directory.iterdir())
-
-
-def _new_output(run: _Run, ended: bool) -> list[str]:
-    """Lines of standard output not read before; all of them are kept in the trial's folder."""
-    stdout = run.process.stdout
-    assert stdout is not None
-    chunks: list[bytes] = []
-    while not stdout.closed:
-        try:
-            chunk = os.read(stdout.fileno(), 1 << 16)
-        except BlockingIOError:
-            break
-        if not chunk:
-            stdout.close()
-        chunks.append(chunk)
-    fresh = b"".join(chunks)
-    if fresh:
-        with (run.folder / "stdout.txt").open("ab") as log:
-            log.write(fresh)
-    lines, run.out = _lines(run.out + fresh, ended)
-    return lines
-
-
-def _new_reports(run: _Run, ended: bool) -> list[str]:
-    """Lines of the report file not read before."""
-    if not (run.folder / "reports.jsonl").exists():  # a command may tidy up after itself
-        return []
-    with (run.folder / "reports.jsonl").open("rb") as reports:
-        reports.seek(run.reports_read)
-        fresh = reports.read()
-    lines, rest = _lines(fresh, ended)
-    run.reports_read += len(fresh) - len(rest)
-    return lines
-
-
-def _lines(text: bytes, ended: bool) -> tuple[list[str], bytes]:
-    """Whole lines, and the rest; at the end the rest is a line too. Progress bars end their lines with a bare \\r."""
-    *whole, rest = re.split(rb"[\r\n]", text)
-    if ended:
-        whole, rest = [*whole, rest], b""
-    return [line.decode(errors="replace") for line in whole if line.strip()], rest

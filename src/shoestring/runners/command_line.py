@@ -27,7 +27,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from shoestring.core.entries import Cost, Order
 from shoestring.core.space import Config, Space
@@ -105,7 +105,7 @@ def read_line(line: str) -> Told | None:
         return None
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not ("value" in body or "saved" in body):
         return None
@@ -118,7 +118,7 @@ def read_line(line: str) -> Told | None:
         raise ValueError(f'the command reported "saved": {saved!r}: say true, or the number of the step')
     try:
         paid = None if cost is None else told_cost(cost)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"the command reported the cost {cost!r}: report seconds >= 0, alone or by setup, train and validate"
         ) from None
@@ -126,8 +126,53 @@ def read_line(line: str) -> Told | None:
     return Told(number, "value" in body, None if step is None else int(step), paid, saved)
 
 
+class Output:
+    """What one run of a command says, line by line. Standard output is kept in a log."""
+
+    def __init__(self, pipe: IO[bytes], log: Path, reports: Path) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self.pipe, self._log, self._reports = pipe, log, reports
+        self._rest = b""  # of standard output, without its line end yet
+        self._reports_read = 0
+
+    def lines(self, ended: bool) -> list[str]:
+        """Lines not read before; when the command has `ended`, the last one may lack its end."""
+        fresh = self._read_pipe()
+        if fresh:
+            with self._log.open("ab") as log:
+                log.write(fresh)
+        said, self._rest = _split(self._rest + fresh, ended)
+        if not self._reports.exists():  # a command may tidy up after itself
+            return said
+        with self._reports.open("rb") as reports:
+            reports.seek(self._reports_read)
+            fresh = reports.read()
+        written, rest = _split(fresh, ended)
+        self._reports_read += len(fresh) - len(rest)
+        return said + written
+
+    def _read_pipe(self) -> bytes:
+        chunks: list[bytes] = []
+        while not self.pipe.closed:
+            try:
+                chunks.append(os.read(self.pipe.fileno(), 1 << 16))
+            except BlockingIOError:
+                break
+            if not chunks[-1]:
+                self.pipe.close()
+        return b"".join(chunks)
+
+
+def _split(text: bytes, ended: bool) -> tuple[list[str], bytes]:
+    """Whole lines, and the rest. Progress bars end their lines with a bare carriage return."""
+    *whole, rest = re.split(rb"[\r\n]", text)
+    if ended:
+        whole, rest = [*whole, rest], b""
+    return [line.decode(errors="replace") for line in whole if line.strip()], rest
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, float) or (type(value) is int and abs(value) < 1 << 63)
 
 
 def _word(value: Any) -> str:

@@ -32,6 +32,7 @@ class Local:
         self._live_limit = live
         self._live: dict[int, Live] = {}  # by trial, the least recently used first
         self._order: Order | None = None
+        self._waiting: list[tuple[Order, int]] = []  # a study that had several workers leaves several orders open
         self._since = 0.0
         self._checked_order: int | None = None
         self._clock = Clock()
@@ -44,17 +45,15 @@ class Local:
         return self.checkpoints.start(ledger)
 
     def submit(self, order: Order, held: int) -> None:
-        if self._order is not None:
-            return
-        live = self._live.pop(order.trial, None)
-        if live is None or live.step != held:
-            live = self._thaw(order, held)
-        self._live[order.trial] = live
-        self._order, self._since = order, self.now()
+        """Several orders are carried out one after the other."""
+        if self._order is None:
+            self._begin(order, held)
+        elif order.number not in [self._order.number, *(waiting.number for waiting, _ in self._waiting)]:
+            self._waiting.append((order, held))
 
     def wait(self, until: float) -> list[News]:
         order = self._order
-        if order is None:
+        if order is None or self.now() >= until:
             return []
         live = self._live[order.trial]
         step = live.step + 1
@@ -66,18 +65,24 @@ class Local:
                 self.can_save = live.can_save
                 cost = self._save_if_due(order, live, result)
         except Ended:
+            seconds = max(0.0, self.now() - self._since)
             self._drop(order.trial)
-            return [Note(topic="ended", facts={"order": order.number, "trial": order.trial, "step": live.step})]
-        except Exception as error:
+            self._next_order()
+            facts = {"order": order.number, "trial": order.trial, "step": step - 1, "seconds": seconds}
+            return [Note(topic="ended", facts=facts)]
+        except (Exception, SystemExit) as error:
+            failed = self._failed(order, step, error)
             self._drop(order.trial)
-            return [self._failed(order, step, error)]
-        paid = receipt(order, step, result.value, cost, at=self.now(), saved=self.checkpoints.newest(order.trial))
+            self._next_order()
+            return [failed]
+        saved = self.checkpoints.newest(order.trial, up_to=step)
+        paid = receipt(order, step, result.value, cost, at=self.now(), saved=saved)
         news.append(paid)
         if resumed is not None:  # before the receipt that may close the order that pays for it
             news.insert(0, check_note(order, step, result.value, *resumed))
         self._since = self.now()
         if paid.status == "diverged" or step == order.until:
-            self._order = None
+            self._next_order()
             news += self._evict()
         return news
 
@@ -86,18 +91,15 @@ class Local:
         return {} if order is None else {order.number: self._since}
 
     def interrupt(self, why: str) -> list[News]:
-        order, self._order = self._order, None
-        if order is None:
-            return []
-        held = self._live[order.trial].step
-        saved = self.checkpoints.newest(order.trial)
-        if saved != held:
-            self._drop(order.trial)
-        return [unfinished(order, held + 1, "interrupted", why, Cost(), at=self.now(), saved=saved)]
+        """No step is ever under way between two calls, so there is nothing to cut off and nothing to pay for."""
+        given_up = [*([self._order] if self._order else []), *(order for order, _ in self._waiting)]
+        self._order = None
+        self._waiting.clear()
+        return [Note(topic="released", facts={"order": order.number, "why": why}) for order in given_up]
 
     def close(self) -> None:
         for trial, live in self._live.items():
-            if live.can_save and live.step > self.checkpoints.newest(trial):
+            if live.can_save and live.is_between_steps and live.step > self.checkpoints.newest(trial):
                 with contextlib.suppress(
                     Exception
                 ):  # freezing is a courtesy here: what cannot be saved is trained again
@@ -105,21 +107,40 @@ class Local:
             live.close()
         self._live.clear()
         self._order = None
+        self._waiting.clear()
+
+    def _begin(self, order: Order, held: int) -> None:
+        live = self._live.pop(order.trial, None)
+        if live is None or live.step != held:
+            live = self._thaw(order, held)
+        self._live[order.trial] = live
+        self._order, self._since = order, self.now()
+
+    def _next_order(self) -> None:
+        self._order = None
+        if self._waiting:
+            self._begin(*self._waiting.pop(0))
 
     def _thaw(self, order: Order, held: int) -> Live:
         return Live(self.target, order.config, held, self.checkpoints.path(order.trial, held) if held else None)
 
     def _resumed_step(self, order: Order, live: Live) -> tuple[float | None, float] | None:
-        """When this order pays for a resume check: (value of the next step from a checkpoint, seconds)."""
-        if not order.check or not live.can_save or live.step == 0 or self._checked_order == order.number:
+        """When this order pays for a resume check: (value of the next step from a checkpoint, seconds).
+
+        It needs a step with a value, and a trial that has gone on by itself: one that was just thawed is a copy too.
+        """
+        due = order.check and self._checked_order != order.number and order.validates(live.step + 1)
+        if not due or not live.can_save or live.step == live.thawed_at:
             return None
         self._checked_order = order.number
+        began = time.monotonic()
         if self.checkpoints.newest(order.trial) != live.step:
             self.checkpoints.save(order.trial, live.step, live.save)
-        began = time.monotonic()
+        value: float | None = None
         with kept_random_state():
             copy = self._thaw(order, live.step)
-            value = copy.advance(order.config, order.until, True).value
+            with contextlib.suppress(Exception):  # a copy that cannot go on has no value: the check tells
+                value = copy.advance(order.config, order.until, True).value
             copy.close()
         return value, time.monotonic() - began
 
@@ -131,11 +152,10 @@ class Local:
         seconds = self.checkpoints.save(order.trial, live.step, live.save)
         return Cost(setup=result.cost.setup + seconds, train=result.cost.train, validate=result.cost.validate)
 
-    def _failed(self, order: Order, step: int, error: Exception) -> Receipt:
+    def _failed(self, order: Order, step: int, error: BaseException) -> Receipt:
         text = "".join(traceback.format_exception(error)).strip()
         cost = Cost(train=self.now() - self._since)
-        self._order = None
-        saved = self.checkpoints.newest(order.trial)
+        saved = self.checkpoints.newest(order.trial, up_to=step - 1)
         return unfinished(order, step, "failed", text, cost, at=self.now(), saved=saved)
 
     def _evict(self) -> list[News]:
@@ -144,18 +164,16 @@ class Local:
         news: list[News] = []
         while len(self._live) > limit:
             trial, live = next(iter(self._live.items()))
-            saved = self.checkpoints.newest(trial)
+            saved = self.checkpoints.newest(trial, up_to=live.step)
             self._drop(trial)
             if saved != live.step:
                 news.append(Lost(trial=trial, held=saved, why=f"more than {limit} trials were alive"))
-        for trial in self.checkpoints.over_limit(keep=set(self._live)):
+        for trial in self.checkpoints.over_limit(keep={*self._live, *(order.trial for order, _ in self._waiting)}):
             news.append(Lost(trial=trial, held=0, why="its checkpoint went over the limit"))
         return news
 
     def _drop(self, trial: int) -> None:
         self._live.pop(trial).close()
-        if self._order is not None and self._order.trial == trial:
-            self._order = None
 
 
 @contextlib.contextmanager

@@ -57,13 +57,13 @@ def run(
     ledger = record(ledger, *_lost(ledger, runner.start(ledger), cut_off or {}))
     for opened in ledger.open_orders.values():
         runner.submit(opened.order, ledger.trials[opened.order.trial].held)
-    thinking_s = 0.0
+    thinking_s, declined_at = 0.0, 0
     while True:
         if should_stop():
             return Outcome(ledger, "stopped")
         if (late := runner.now() >= deadline_at) and not ledger.open_orders:
             return Outcome(ledger, "deadline")
-        if not late and len(ledger.open_orders) < runner.workers:
+        if not late and len(ledger.open_orders) < runner.workers and len(ledger) != declined_at:
             began = time.perf_counter()
             decision = policy.decide(ledger, ledger.decision_rng())
             thinking_s += 0.0 if runner.simulated else time.perf_counter() - began
@@ -76,8 +76,9 @@ def run(
                     runner.submit(order, ledger.trials[order.trial].held)
                     thinking_s = 0.0
                     continue
-            if not ledger.open_orders:  # otherwise ask again after the next receipt, as a resumed study would
+            if not ledger.open_orders:
                 return _ending(ledger, policy, decision)
+            declined_at = len(ledger)  # ask again after the next receipt, as a resumed study would
         wall = min(_wall(ledger, runner), deadline_at)
         news = runner.wait(wall if runner.simulated else min(wall, runner.now() + _LOOK_UP_S))
         if not news and runner.now() >= wall:

@@ -14,6 +14,7 @@ from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.runner import Runner
 from shoestring.runners.training import shape_of
 
+_NAMES = ("local", "process")
 _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
@@ -26,21 +27,28 @@ def make_runner(
     checkpoints_at_most: str | None,
 ) -> Runner:
     """By name, `local` or `process`; without one, this process for one worker and others for several."""
+    check_runner(runner, workers, live, checkpoints_at_most)
     if runner is not None and not isinstance(runner, str):
         return runner
-    name = runner or ("local" if workers == 1 else "process")
     kept = Checkpoints(checkpoints, size_bytes(checkpoints_at_most))
-    if name == "local":
-        if workers != 1:
-            raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
+    if runner == "local" or (runner is None and workers == 1):
         from shoestring.runners.local import Local
 
         return Local(train, kept, live)
-    if name == "process":
-        from shoestring.runners.process import Processes
+    from shoestring.runners.process import Processes
 
-        return Processes(train, kept, workers, live)
-    raise RunnerError(f"unknown runner {name!r}. {did_you_mean(name, ['local', 'process'])}")
+    return Processes(train, kept, workers, live)
+
+
+def check_runner(runner: str | Runner | None, workers: int, live: int | None, checkpoints_at_most: str | None) -> None:
+    """Whether there can be such a runner: asked before a study is begun, so that a slip writes nothing."""
+    if isinstance(runner, str) and runner not in _NAMES:
+        raise RunnerError(f"unknown runner {runner!r}. {did_you_mean(runner, _NAMES)}")
+    if runner == "local" and workers != 1:
+        raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
+    if live is not None and live < 1:
+        raise RunnerError(f"live={live} must be 1 or more: the trial that is trained is alive")
+    size_bytes(checkpoints_at_most)
 
 
 def steps_of(train: Any, max_steps: int | None) -> int:

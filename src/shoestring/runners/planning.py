@@ -6,6 +6,7 @@ not its success. A budget of time or money needs the price of a step.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
+from shoestring.errors import BudgetError
 from shoestring.runners.loop import run
 from shoestring.runners.recorded import append_in_memory
 from shoestring.runners.simulated import Outcome, Simulated
@@ -37,6 +39,8 @@ class Plan:
 
 
 def plan(opened: Opened, policy: Policy, step_s: float) -> Plan:
+    if opened.budget.unit != "epochs" and not 0 < step_s < math.inf:
+        raise BudgetError(f"a plan for {opened.budget} needs the seconds of a step, above 0, not {step_s!r}")
     runner = Simulated(MadeUp(opened.seed, step_s), opened.workers)
     ledger = run(Ledger([opened]), policy, runner, append_in_memory).ledger
     counts = Counter(trial.steps for trial in ledger.trials)

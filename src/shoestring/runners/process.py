@@ -17,17 +17,16 @@ from typing import Any
 
 from shoestring.core.entries import Cost, Lost, Note, Order
 from shoestring.core.ledger import Ledger
-from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.crew import STOP_GRACE_S, Crew
 from shoestring.runners.local import LIVE_WITHOUT_SAVING
 from shoestring.runners.resume_check import check_note
 from shoestring.runners.runner import Clock, News, receipt, unfinished
 from shoestring.runners.targets import portable
 from shoestring.runners.training import StepResult
-from shoestring.runners.worker import UNGUARDED, Patience, Worker, stop
+from shoestring.runners.worker import Patience, Worker, leave_if_importing_main, stop
 
 _LOOK_S = 0.5  # how often silent processes are looked at
-_STOP_GRACE_S = 0.3  # between SIGTERM and SIGKILL
 _SAVE_GRACE_S = 0.5  # for a checkpoint being written when the wall is reached
 _CLOSE_GRACE_S = 5.0  # for freezing everything at the end
 
@@ -39,6 +38,7 @@ class _Live:
     trial: int
     worker: Worker
     step: int
+    thawed_at: int  # the step that its process began from
     order: Order | None = None  # None: frozen
     since: float = 0.0  # when its present step began
     setup_s: float = 0.0  # of that step: waiting for imports
@@ -59,13 +59,12 @@ class Processes:
         live: int | None = None,
         hung_after_s: float | None = None,
     ) -> None:
+        leave_if_importing_main()  # before the study is leased, or anything is started
         self.workers, self.checkpoints = workers, checkpoints
         self.can_save: bool | None = None
-        self._target = portable(train)
+        self._crew = Crew(portable(train))
         self._live_limit = live
         self._lives: dict[int, _Live] = {}  # by trial, the least recently used first
-        self._spares: list[Worker] = []
-        self._leaving: list[Worker] = []  # told to end, not gone yet
         self._since: dict[int, float] = {}  # by order
         self._news: list[News] = []
         self._checked_order: int | None = None
@@ -77,13 +76,7 @@ class Processes:
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         """Waits for the first process to import the training code: code that cannot be had is told before it costs."""
-        spare = Worker(self._target)
-        self._spares.append(spare)
-        message = spare.receive()
-        if message is None or message["is"] == "unusable":
-            raise RunnerError(_unusable(spare, message))
-        self._take_ready(spare, message)
-        self.can_save = message["can_save"]
+        self.can_save = self._crew.first()
         self._clock.start(ledger)
         return self.checkpoints.start(ledger)
 
@@ -92,19 +85,18 @@ class Processes:
             return
         live = self._lives.pop(order.trial, None)
         if live is not None and (live.step != held or not live.worker.alive):
-            stop([live.worker], _STOP_GRACE_S)
+            stop([live.worker], STOP_GRACE_S)
             live = None
         if live is None:
             step = self.checkpoints.newest(order.trial, up_to=held)
             if step != held:
                 self._news.append(Lost(trial=order.trial, held=step, why="its process or checkpoint is gone"))
-            live = _Live(order.trial, self._begun(order, step), step)
+            live = _Live(order.trial, self._begun(order, step), step, thawed_at=step)
         self._lives[order.trial] = live
         live.order, live.since = order, self.now()
         self._since[order.number] = live.since
         self._go_on(live)
-        if not self._spares:
-            self._spares.append(Worker(self._target))
+        self._crew.refill()
 
     def wait(self, until: float) -> list[News]:
         while True:
@@ -124,20 +116,24 @@ class Processes:
         """Ends running steps. A step that is done and being saved is paid for, and gets a moment to be saved."""
         cut_at = self.now()
         busy = [live for live in self._lives.values() if live.order is not None]
-        stop([live.worker for live in busy if live.result is None] + _copies(busy), _STOP_GRACE_S)
+        stop([live.worker for live in busy if live.result is None] + _copies(busy), STOP_GRACE_S)
         deadline = time.monotonic() + _SAVE_GRACE_S
         news: list[News] = []
         for live in busy:
-            if live.result is not None:
+            was_under_way = live.result is None
+            if not was_under_way:
                 with contextlib.suppress(Exception):  # not saved is no failure here
                     self._keep(live, live.worker.receive(deadline - time.monotonic()))
                 news += self._pay(live)
             saved = self._saved(live)
-            if live.order is not None:
+            if was_under_way and live.order is not None:
                 cost = Cost(train=max(0.0, cut_at - live.since))
                 news.append(unfinished(live.order, live.step + 1, "interrupted", why, cost, at=self.now(), saved=saved))
-            elif saved != live.step:
-                news.append(Lost(trial=live.trial, held=saved, why=why))
+            else:
+                if live.order is not None:
+                    news.append(Note(topic="released", facts={"order": live.order.number, "why": why}))
+                if saved != live.step:
+                    news.append(Lost(trial=live.trial, held=saved, why=why))
             self._drop(live)
         return news
 
@@ -145,19 +141,15 @@ class Processes:
         deadline = time.monotonic() + _CLOSE_GRACE_S
         lives = list(self._lives.values())
         busy = [live for live in lives if live.order is not None]
-        stop([live.worker for live in busy] + _copies(busy), _STOP_GRACE_S)
+        stop([live.worker for live in busy] + _copies(busy), STOP_GRACE_S)
         unsaved = [live for live in lives if live.order is None and live.can_save and self._saved(live) < live.step]
         for live in unsaved:
             self._ask_to_save(live)
         for live in unsaved:
             with contextlib.suppress(Exception):  # freezing is a courtesy here: what is not saved is trained again
                 self._keep(live, live.worker.receive(deadline - time.monotonic()))
-        everyone = self._leaving + self._spares + [live.worker for live in lives]
-        for worker in everyone:
-            worker.send("end")
-        deadline = time.monotonic() + 1.0
-        stop([worker for worker in everyone if not worker.join(deadline - time.monotonic())], _STOP_GRACE_S)
-        for known in (self._lives, self._spares, self._leaving, self._since, self._news):
+        self._crew.close([live.worker for live in lives])
+        for known in (self._lives, self._since, self._news):
             known.clear()
 
     # what processes say ------------------------------------------------------------------------------------------------
@@ -170,18 +162,19 @@ class Processes:
         if message is None or message["is"] == "unusable":
             return self._gone(worker, live, message)
         if message["is"] == "ready":
-            self._take_ready(worker, message)
+            self._crew.greet(worker, message)
             if live is not None and worker is live.worker:
                 live.setup_s = self.now() - live.since
             return []
         assert live is not None
-        if message["is"] == "failed":
-            return self._failed(live, message["text"])
         if worker is live.copy:
             return self._resumed(live, message)
+        if message["is"] == "failed":
+            return self._failed(live, message["text"])
         if message["is"] == "ended":
             assert live.order is not None
-            facts = {"order": live.order.number, "trial": live.trial, "step": live.step}
+            seconds = max(0.0, self.now() - live.since)
+            facts = {"order": live.order.number, "trial": live.trial, "step": live.step, "seconds": seconds}
             self._drop(live)
             return [Note(topic="ended", facts=facts)]
         try:
@@ -196,7 +189,7 @@ class Processes:
         live.result = StepResult(message["value"], Cost(setup=setup + live.setup_s, train=train, validate=validate))
         live.setup_s = 0.0
         live.can_save = self.can_save = message["can_save"]
-        self._patience.saw(live.result.cost.total)
+        self._patience.saw(self.now() - live.since)
         last = live.step == live.order.until
         due = self.checkpoints.is_due(live.trial, live.step, live.result.value, last=last)
         if live.can_save and due:
@@ -240,19 +233,13 @@ class Processes:
 
     def _begun(self, order: Order, step: int) -> Worker:
         """A process in which this trial can go on from `step`."""
-        worker = next((w for w in self._spares if w.ready and w.alive), None) or next(iter(self._spares), None)
-        if worker is None:
-            worker = Worker(self._target)
-        else:
-            self._spares.remove(worker)
-        checkpoint = str(self.checkpoints.path(order.trial, step)) if step else None
-        worker.send("begin", config=order.config, step=step, checkpoint=checkpoint)
-        return worker
+        return self._crew.take(order.config, step, self.checkpoints.path(order.trial, step) if step else None)
 
     def _go_on(self, live: _Live) -> None:
         order = live.order
         assert order is not None
-        if order.check and live.can_save and live.step and self._checked_order != order.number:
+        due = order.check and self._checked_order != order.number and order.validates(live.step + 1)
+        if due and live.can_save and live.step != live.thawed_at:  # one just thawed is a copy too
             self._checked_order = order.number
             if self._saved(live) == live.step:
                 self._try_resuming(live)
@@ -268,10 +255,11 @@ class Processes:
         _ask_for_step(live.copy, live.order, live.step + 1, validate=True)
 
     def _resumed(self, live: _Live, message: Mapping[str, Any]) -> list[News]:
-        stepped = message["is"] == "stepped"  # or the copy came to its end at once
-        live.resumed = (message["value"], sum(message["cost"])) if stepped else (None, 0.0)
+        stepped = message["is"] == "stepped"  # or the copy could not go on at all
+        seconds = sum(message["cost"]) if stepped else max(0.0, self.now() - live.since)
+        live.resumed = (message["value"] if stepped else None, seconds)
         assert live.copy is not None
-        self._let_go(live.copy)
+        self._crew.dismiss(live.copy)
         live.copy = None
         self._go_on(live)
         return []
@@ -294,13 +282,13 @@ class Processes:
         self._lives[live.trial] = self._lives.pop(live.trial)
         if live.worker.reusable:  # a plain function keeps nothing alive: the next trial may have its process
             del self._lives[live.trial]
-            self._spares.append(live.worker)
+            self._crew.spares.append(live.worker)
         limit = self._live_limit or (self.workers if self.can_save else LIVE_WITHOUT_SAVING)
         frozen = [live for live in self._lives.values() if live.order is None]
         news: list[News] = []
         for old in frozen[: max(0, len(frozen) - limit)]:
             del self._lives[old.trial]
-            self._let_go(old.worker)
+            self._crew.dismiss(old.worker)
             if self._saved(old) != old.step:
                 why = f"more than {limit} trials were alive"
                 news.append(Lost(trial=old.trial, held=self._saved(old), why=why))
@@ -310,7 +298,7 @@ class Processes:
 
     def _look_at_silent(self) -> list[News]:
         """A process can die without closing its pipe (its own children hold it too), or hang."""
-        self._leaving = [worker for worker in self._leaving if not worker.join(0.0)]
+        self._crew.clear_away()
         news: list[News] = []
         for live in list(self._lives.values()):
             silent_s = self.now() - live.since
@@ -324,9 +312,10 @@ class Processes:
     def _gone(self, worker: Worker, live: _Live | None, message: Mapping[str, Any] | None) -> list[News]:
         how = f"the worker process {worker.how_it_ended()}" if message is None else message["text"]
         if live is None:
-            self._spares = [spare for spare in self._spares if spare is not worker]
-            stop([worker], _STOP_GRACE_S)
+            self._crew.bury(worker)
             return []
+        if worker is live.copy:
+            return self._resumed(live, {"is": "failed"})
         if live.order is not None:
             return self._failed(live, how)
         saved = self._saved(live)
@@ -347,21 +336,13 @@ class Processes:
         del self._lives[live.trial]
         if live.order is not None:
             del self._since[live.order.number]
-        stop([live.worker, *_copies([live])], _STOP_GRACE_S)
-
-    def _let_go(self, worker: Worker) -> None:
-        """A process that is not needed any more may end in its own time."""
-        worker.send("end")
-        self._leaving.append(worker)
-
-    def _take_ready(self, worker: Worker, message: Mapping[str, Any]) -> None:
-        worker.ready, worker.reusable = True, message["reusable"]
+        stop([live.worker, *_copies([live])], STOP_GRACE_S)
 
     def _saved(self, live: _Live) -> int:
         return self.checkpoints.newest(live.trial, up_to=live.step)
 
     def _listening(self) -> Iterable[Worker]:
-        yield from self._spares
+        yield from self._crew.spares
         for live in self._lives.values():
             yield live.worker
             yield from _copies([live])
@@ -373,15 +354,3 @@ def _ask_for_step(worker: Worker, order: Order, step: int, validate: bool) -> No
 
 def _copies(lives: Iterable[_Live]) -> list[Worker]:
     return [live.copy for live in lives if live.copy is not None]
-
-
-def _unusable(spare: Worker, message: Mapping[str, Any] | None) -> str:
-    if message is not None:
-        return f"the training code cannot be imported in a worker process: {message['text']}: make it importable"
-    how = spare.how_it_ended()
-    if spare.exit_code == UNGUARDED:
-        return (
-            "the main script tunes while it is imported, which every worker process has to do: "
-            'put the call under  if __name__ == "__main__":'
-        )
-    return f"a worker process {how} while it imported the main script: see its message above"

@@ -1,7 +1,8 @@
 """What another policy would have done with the same curves: a study's own receipts as a source for simulation.
 
 A curve is known only as far as it was bought. Beyond that the replayed trial comes to its end, and its config is the
-only one that can be tried again: the space of a replay is the list of configs that were really trained.
+only one that can be tried again: the space of a replay is the list of configs that were really trained. A step costs what
+it did the first time, setup included.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoestring.core.books import Trial
-from shoestring.core.entries import Cost, Entry, Opened
+from shoestring.core.entries import Cost, Entry, Opened, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy
@@ -24,12 +25,21 @@ from shoestring.runners.simulated import Outcome, Simulated
 class Recorded:
     def __init__(self, ledger: Ledger) -> None:
         self._trials = {dumps(trial.config): trial for trial in reversed(ledger.trials)}
+        self._costs: dict[tuple[int, int], Cost] = {}  # by trial and step
+        self._cost_of_failure: dict[int, Cost] = {}  # by trial
+        for entry in ledger.entries():
+            if isinstance(entry, Receipt) and entry.status in ("ok", "diverged"):
+                self._costs.setdefault((entry.trial, entry.step), entry.cost)
+            elif isinstance(entry, Receipt) and entry.status == "failed":
+                self._cost_of_failure[entry.trial] = entry.cost
 
     def step(self, config: Config, step: int) -> Outcome | None:
         trial = self._trials[dumps(config)]
         if step <= trial.steps:
-            return Outcome(trial.values[step - 1], Cost(train=trial.step_costs[step - 1]))
-        return Outcome(None, Cost(), failure=trial.failure) if trial.failure else None
+            return Outcome(trial.values[step - 1], self._costs[trial.number, step])
+        if not trial.failure:
+            return None
+        return Outcome(None, self._cost_of_failure.get(trial.number, Cost()), failure=trial.failure)
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,14 @@ def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Bud
     winner = ledger.best
     if winner is None:
         raise StudyError("there is nothing to replay: no step of this study was validated")
-    configs = list({dumps(trial.config): trial.config for trial in ledger.trials}.values())
+    for trial in ledger.trials:
+        if None in trial.losses:
+            raise StudyError(
+                f"step {trial.losses.index(None) + 1} of trial {trial.number} was not validated, so a replay cannot know its "
+                "value: replay studies that validate every step"
+            )
+    known = [trial for trial in ledger.trials if trial.steps or trial.failure]
+    configs = list({dumps(trial.config): trial.config for trial in known}.values())
     opened: Opened = replace(
         ledger.opened,
         space=Space.listed(configs),

@@ -21,9 +21,11 @@ _RELATIVE = 1e-6  # arithmetic in another order may move the last digits; a forg
 
 
 def check_note(order: Order, step: int, went_on: float | None, resumed: float | None, seconds: float) -> Note:
-    same = went_on is resumed or (
-        went_on is not None and resumed is not None and math.isclose(went_on, resumed, rel_tol=_RELATIVE, abs_tol=1e-12)
-    )
+    if went_on is None or resumed is None:
+        same = went_on is resumed
+    else:
+        both_nan = math.isnan(went_on) and math.isnan(resumed)
+        same = both_nan or math.isclose(went_on, resumed, rel_tol=_RELATIVE, abs_tol=1e-12)
     facts = {"order": order.number, "trial": order.trial, "step": step, "seconds": seconds}
     return Note(topic="check", facts={**facts, "went_on": went_on, "resumed": resumed, "same": same})
 

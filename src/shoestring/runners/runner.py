@@ -57,7 +57,8 @@ class Runner(Protocol):
         ...
 
     def interrupt(self, why: str) -> list[News]:
-        """Cut all running steps off, at the wall: their receipts, with status `interrupted`."""
+        """Cut all running steps off, at the wall: their receipts, with status `interrupted`; a note `released` for an
+        order of which no step was under way."""
         ...
 
     def close(self) -> None:
@@ -70,7 +71,14 @@ def unfinished(
 ) -> Receipt:
     """The receipt of a step that did not come to its end; it closes the order."""
     return Receipt(
-        order=order.number, trial=order.trial, step=step, cost=cost, status=status, text=text, saved=saved, at=at
+        order=order.number,
+        trial=order.trial,
+        step=step,
+        cost=_spent(cost),
+        status=status,
+        text=text,
+        saved=saved,
+        at=at,
     )
 
 
@@ -84,13 +92,12 @@ def receipt(
         text = text or ("no value was reported" if status == "diverged" else "")
     elif not math.isfinite(value):
         status, text = "diverged", text or f"the value is {value}"
-    cost = Cost(setup=_spent(cost.setup), train=_spent(cost.train), validate=_spent(cost.validate))
     return Receipt(
         order=order.number,
         trial=order.trial,
         step=step,
         value=value,
-        cost=cost,
+        cost=_spent(cost),
         status=status,
         text=text,
         saved=saved,
@@ -98,6 +105,7 @@ def receipt(
     )
 
 
-def _spent(seconds: float) -> float:
+def _spent(cost: Cost) -> Cost:
     """A clock that jumped must never give money back."""
-    return seconds if seconds > 0 else 0.0
+    setup, train, validate = (s if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate))
+    return Cost(setup=setup, train=train, validate=validate)

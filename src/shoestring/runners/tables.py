@@ -137,7 +137,8 @@ def _since_start(cost: ArrayLike | None, values: Floats) -> Floats:
     if seconds.ndim == 1:
         lengths = np.maximum(1, _lengths(values))
         finished: Floats = np.minimum(1.0, steps / lengths[:, None])
-        return np.nan_to_num(seconds)[:, None] * finished
+        spread: Floats = np.nan_to_num(seconds)[:, None] * finished
+        return spread
     if seconds.shape != values.shape:
         raise StudyError(f"the costs have the shape {seconds.shape}, the values {values.shape}: they must agree")
     gapless: Floats = np.maximum.accumulate(np.where(np.isfinite(seconds), seconds, 0.0), axis=1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import pickle
 import sys
 import traceback
@@ -76,8 +75,8 @@ class Target:
         """Changes when the file that holds the code changes; empty when there is no such file."""
         if self.is_file:
             return file_fingerprint(Path(self.folder) / f"{self.module}.py")
-        origin = getattr(sys.modules.get(self.module) or importlib.util.find_spec(self.module), "__file__", None)
-        return file_fingerprint(Path(origin)) if origin else ""
+        self.load()
+        return file_fingerprint(Path(getattr(sys.modules[self.module], "__file__", None) or ""))
 
 
 def resolve(text: str) -> Any:

@@ -11,6 +11,7 @@ beside `step()`; it is then called only for steps whose validation was bought.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -57,6 +58,8 @@ class Ended(Exception):
 
 def shape_of(target: Any) -> Shape:
     """Which of the three shapes this is; an error that says what is missing if it is none."""
+    if callable(target):
+        _arity(target)
     if inspect.isclass(target):
         if not callable(getattr(target, "step", None)):
             raise RunnerError(f"the class {target.__name__} has no step(): give it one that trains one step")
@@ -80,7 +83,8 @@ class Live:
     """One trial that is alive in this process, at `step`."""
 
     def __init__(self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None) -> None:
-        self.step = step
+        self.step = self.thawed_at = step
+        self.is_between_steps = True  # not so after an exception: what is in memory is then the state of no step
         self.can_save: bool | None = can_save(target)
         self._context = Context(config=dict(config), step=step, checkpoint=checkpoint)
         self._shape = shape_of(target)
@@ -96,6 +100,7 @@ class Live:
         context.config.clear()  # type: ignore[attr-defined]
         context.config.update(config)  # type: ignore[attr-defined]  # the same dict that the code holds
         context.step, context.until, context.should_validate = self.step, until, validate
+        self.is_between_steps = False
         began = time.perf_counter()
         if self._shape == "class":
             result = self._step_trainer(began, validate)
@@ -103,6 +108,7 @@ class Live:
             raw = self._target(*self._arguments) if self._shape == "function" else self._next()
             result = self._read(raw, Cost(train=time.perf_counter() - began))
         self.step += 1
+        self.is_between_steps = True
         return result
 
     def save(self, path: Path) -> None:
@@ -112,7 +118,8 @@ class Live:
 
     def close(self) -> None:
         if self._iterator is not None:
-            self._iterator.close()  # type: ignore[attr-defined]
+            with contextlib.suppress(Exception):  # what it does at its end is nobody's receipt
+                self._iterator.close()  # type: ignore[attr-defined]
 
     def _next(self) -> Any:
         if self._iterator is None:
@@ -140,7 +147,7 @@ class Live:
         if self._shape == "generator":
             self._save = report.save
             self.can_save = report.save is not None
-        return StepResult(_number(report.value), measured if report.cost is None else told_cost(report.cost))
+        return StepResult(number_of(report.value), measured if report.cost is None else told_cost(report.cost))
 
 
 def _arity(target: Any) -> int:
@@ -159,12 +166,13 @@ def _arity(target: Any) -> int:
     return min(len(positional), 2)
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
+    """What was reported, as the ledger keeps it."""
     if value is None:
         return None
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"the training code reported {value!r}: report a number, None or a Report") from None
 
 

@@ -37,10 +37,6 @@ class Worker:
     """The parent's end."""
 
     def __init__(self, target: bytes) -> None:
-        if getattr(process.current_process(), "_inheriting", False):
-            os._exit(
-                UNGUARDED
-            )  # this is a child importing the main script, which tunes again; its parent tells the user
         self.ready = False  # has imported the training code
         self.reusable = False  # keeps nothing of a finished trial
         self.connection, theirs = _SPAWN.Pipe()
@@ -100,6 +96,12 @@ class Worker:
         self._process.close()
         self.connection.close()
         return True
+
+
+def leave_if_importing_main() -> None:
+    """A child that imports an unguarded main script gets here as its parent did; the parent tells the user."""
+    if getattr(process.current_process(), "_inheriting", False):
+        os._exit(UNGUARDED)
 
 
 def stop(workers: Sequence[Worker], grace_s: float) -> None:
@@ -183,7 +185,7 @@ def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
         return {"is": "stepped", "value": result.value, "cost": cost, "can_save": live.can_save}
     except Ended:
         return {"is": "ended"}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return {"is": "failed", "text": "".join(traceback.format_exception(error)).strip()}
 
 

@@ -169,8 +169,12 @@ _REMEDIES = {
 
 def _open_file(name: str, rescue: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(name, uri=True, timeout=BUSY_S, check_same_thread=False)
-    # What is rescued may be a file cut short, which is otherwise not read at all.
-    connection.execute("PRAGMA writable_schema=ON" if rescue else "PRAGMA synchronous=FULL")
+    try:
+        # What is rescued may be a file cut short, which is otherwise not read at all.
+        connection.execute("PRAGMA writable_schema=ON" if rescue else "PRAGMA synchronous=FULL")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -12,6 +13,7 @@ from shoestring.errors import Conflict, Leased, StoreError
 
 class Memory:
     def __init__(self) -> None:
+        self.token = os.urandom(4).hex()  # tells its studies' checkpoints from those of any other memory
         self._ledgers: dict[str, Ledger] = {}
         self.leased: set[str] = set()
 

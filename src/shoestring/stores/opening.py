@@ -20,8 +20,9 @@ def open_store(where: str | Store | None, *, must_exist: bool = False) -> Store:
     scheme = where.split("://", 1)[0]
     if scheme.split("+", 1)[0] not in ("sqlite", "postgresql"):
         raise StoreError(f"the store {where!r} must begin with sqlite:/// or postgresql://")
-    if must_exist and scheme == "sqlite" and not Path(where.removeprefix("sqlite:///")).exists():
-        raise StoreError(f"there is no store {where.removeprefix('sqlite:///')!r}: give its place with --store")
+    file = where.removeprefix("sqlite:///").partition("?")[0]
+    if must_exist and scheme == "sqlite" and not Path(file).exists():
+        raise StoreError(f"there is no store {file!r}: give its place with --store")
     from shoestring.stores.sql import Sql
 
     return Sql(where)

@@ -116,7 +116,10 @@ def _dropped(source: Sql, study: str, kept: int) -> int | None:
 
 
 def _not_there(source: Sql, study: str) -> str:
-    return f"there is no such study. {did_you_mean(study, source.studies())}"
+    try:
+        return f"there is no such study. {did_you_mean(study, source.studies())}"
+    except Damaged:
+        return "what is left of the file does not hold its beginning"
 
 
 def _sql(address: str, *, must_exist: bool = False) -> Sql:

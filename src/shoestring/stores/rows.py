@@ -58,12 +58,9 @@ def checksum(previous: str, study: str, seq: int, kind: str, body: str, at: floa
 def write(study: str, seq: int, entry: Entry, link: Link, at: float) -> tuple[Row, Link]:
     """The row of an entry that follows `link`, and the link for the next one."""
     try:
-        text = dumps(entry.body())
+        body = dumps(entry.body(), in_order=True)  # a config keeps the order of its space
     except TypeError as error:
         raise StoreError(f"entry {seq} ({entry.kind}) of the study {study!r}: {error}") from None
-    # Half a surrogate pair, as in the text of a failure that quotes a broken file name, is no UTF-8. In JSON it only ever
-    # occurs inside a string, where the backslash form is the same character.
-    body = text.encode("utf-8", "backslashreplace").decode()
     row = Row(study, seq, entry.kind, body, checksum(link.sum, study, seq, entry.kind, body, at), at)
     return row, Link(row.sum, FORMAT)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from shoestring import policies
 from shoestring.core.decision import Decision, Train, Wait
-from shoestring.core.entries import Amended, Direction, Entry, Note, Opened
+from shoestring.core.entries import Amended, Direction, Entry, Note, Opened, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices
 from shoestring.core.parameters import Choice, Float, Int
@@ -82,15 +82,16 @@ class Watched:
     """The policy itself, with every decision inspected."""
 
     policy: Policy
+    thorough: bool = True  # compares the whole ledger before and after, which takes its time
 
     @property
     def name(self) -> str:
         return self.policy.name
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        before = fingerprint(ledger)
+        before = fingerprint(ledger) if self.thorough else ""
         decision = self.policy.decide(ledger, rng)
-        assert fingerprint(ledger) == before, f"{self.name} changed the ledger"
+        assert not self.thorough or fingerprint(ledger) == before, f"{self.name} changed the ledger"
         if isinstance(decision, Wait):
             assert ledger.open_orders, f"{self.name} waits, but no order is open"
         if isinstance(decision, Train):
@@ -117,8 +118,8 @@ class Watched:
         ledger.accept(order)  # refuses what no ledger could take
 
 
-def watched(policy: Policy) -> Policy:
-    return cast(Policy, Watched(policy))  # the loop asks it for its name and for decisions only
+def watched(policy: Policy, *, thorough: bool = True) -> Policy:
+    return cast(Policy, Watched(policy, thorough))  # the loop asks it for its name and for decisions only
 
 
 def fingerprint(ledger: Ledger) -> str:
@@ -135,6 +136,12 @@ def summary(ledger: Ledger) -> tuple[Any, ...]:
     """What two runs of one study must agree on: orders, spend, best."""
     best = ledger.best
     return orders_of(ledger), ledger.spent, None if best is None else (best.number, best.best_step, best.best_loss)
+
+
+def seams(ledger: Ledger) -> list[int]:
+    """Where a study can be cut: a crash never parts what was appended together, the steps interrupted at the wall."""
+    interrupted = [isinstance(entry, Receipt) and entry.status == "interrupted" for entry in ledger.entries()]
+    return [cut for cut in range(1, len(ledger)) if not (interrupted[cut - 1] and interrupted[cut])] + [len(ledger)]
 
 
 # what every policy must do -------------------------------------------------------------------------------------------
@@ -178,7 +185,7 @@ def priced_validation(policy: Policy) -> None:
 def two_halves_equal_the_whole(policy: Policy) -> None:
     for budget, workers in (("40 epochs", 1), ("40 epochs", 3), ("60s", 2)):
         whole = simulate(policy, ROUGH, opened(policy, budget=budget, workers=workers)).ledger
-        for cut in range(1, len(whole), 5):
+        for cut in seams(whole)[::5]:
             resumed = simulate(policy, ROUGH, *whole.entries()[:cut]).ledger
             assert summary(resumed) == summary(whole), f"{policy.name} cut after {cut} entries goes on differently"
 
@@ -198,11 +205,12 @@ def queued_configs_first(policy: Policy) -> None:
     ]
     queue = [Note(topic="enqueue", facts={"config": config}) for config in mine]
     ledger = simulate(watched(policy), Decaying(), opened(policy), *queue).ledger
-    assert [dict(trial.config) for trial in ledger.trials[:2]] == mine
+    acted = list({dumps(order.config): dict(order.config) for order in ledger.orders}.values())  # also within one run
+    assert acted[:2] == mine, f"{policy.name} did not begin with the queued configs"
     half = ledger.entries()[: len(ledger) // 2]
     late: Config = {"lr": 0.125, "layers": 3, "optimizer": "sgd"}
     went_on = simulate(policy, Decaying(), *half, Note(topic="enqueue", facts={"config": late})).ledger
-    assert any(trial.config == late for trial in went_on.trials), f"{policy.name} never tried a config queued later"
+    assert any(order.config == late for order in went_on.orders), f"{policy.name} never tried a config queued later"
 
 
 def directions_mirror(policy: Policy) -> None:
@@ -248,7 +256,10 @@ def what_is_told_is_used(policy: Policy) -> None:
 def the_best_are_trained_longest(policy: Policy) -> None:
     """On curves that never cross, the trial with the best first loss is trained at least as far as the median one."""
     ledger = simulate(policy, _Parallel(), opened(policy, budget="120 epochs")).ledger
-    steps = {trial.number: trial.steps for trial in ledger.trials if trial.losses}
+    last = ledger.orders[-1].trial  # the wall may have cut it short
+    steps = {trial.number: trial.steps for trial in ledger.trials if trial.losses and trial.number != last}
+    if not steps:  # one run that changes its config has no other to be compared with
+        return
     best = min(steps, key=lambda number: ledger.trials[number].losses[0] or math.inf)
     assert steps[best] >= np.median(list(steps.values()))
 

@@ -43,54 +43,65 @@ class Problem:
 
 
 class Dense:
-    """The same model written out: every loss is one entry of one Gaussian vector."""
+    """The same model written out: every loss is one entry of one Gaussian vector.
+
+    A start value l_0 is given: a curve at t has the weight 1 - w(t) on its asymptote and w(t) on l_0, w(t) = k(t, 0) / k(0, 0).
+    """
 
     def __init__(self, problem: Problem) -> None:
-        self.p, self.n_arms = problem.parameters, len(problem.losses)
+        self.p, self.n_arms, self.start = problem.parameters, len(problem.losses), problem.start
         self.kx = self.p.sx2 * (np.eye(self.n_arms) if problem.arm_kernel is None else problem.arm_kernel)
         seen = [
-            (arm, problem.unit * (step + 1), loss, max(self.p.noise, RELATIVE_JITTER * self.p.s2))
+            (arm, problem.unit * (step + 1), loss)
             for arm, curve in enumerate(problem.losses)
             for step, loss in enumerate(curve)
             if not np.isnan(loss)
         ]
-        self.n_start = 0
-        if problem.start is not None:
-            self.n_start = self.n_arms
-            seen = [(arm, 0.0, problem.start, RELATIVE_JITTER * self.p.s2) for arm in range(self.n_arms)] + seen
-        self.where = [(arm, epoch) for arm, epoch, _, _ in seen]
-        self.y = np.array([loss for _, _, loss, _ in seen])
-        self.k = self.cross(self.where, self.where) + np.diag([extra for *_, extra in seen])
+        self.where = [(arm, epoch) for arm, epoch, _ in seen]
+        self.y = np.array([loss for *_, loss in seen])
+        extra = max(self.p.noise, RELATIVE_JITTER * self.p.s2)
+        self.k = self.cross(self.where, self.where) + extra * np.eye(len(self.y))
+
+    def kt(self, t: float, u: float) -> float:
+        p = self.p
+        return float(p.s2 * p.beta**p.alpha / (t + u + p.beta) ** p.alpha)
+
+    def w(self, t: float) -> float:
+        return 0.0 if self.start is None else self.kt(t, 0.0) / ((1.0 + RELATIVE_JITTER) * self.p.s2)
 
     def cross(self, a: Any, b: Any) -> Floats:
-        p = self.p
         return np.array(
             [
-                [self.kx[i, j] + (i == j) * p.s2 * p.beta**p.alpha / (t + u + p.beta) ** p.alpha for j, u in b]
+                [
+                    (1.0 - self.w(t)) * self.kx[i, j] * (1.0 - self.w(u))
+                    + (i == j) * (self.kt(t, u) - self.w(t) * self.kt(0.0, u))
+                    for j, u in b
+                ]
                 for i, t in a
             ]
         ).reshape(len(a), len(b))
 
+    def mean(self, where: Any) -> Floats:
+        level = 0.0 if self.start is None else self.start - self.p.mean
+        return np.array([self.p.mean + self.w(t) * level for _, t in where])
+
     def log_likelihood(self) -> float:
-        def joint(n: int) -> float:
-            if n == 0:
-                return 0.0
-            return float(stats.multivariate_normal.logpdf(self.y[:n], np.full(n, self.p.mean), self.k[:n, :n]))
-
-        return joint(len(self.y)) - joint(self.n_start)
-
-    def condition(self, prior_cov: Floats, cross: Floats) -> tuple[Floats, Floats]:
         if not len(self.y):
-            return np.full(len(prior_cov), self.p.mean), prior_cov
+            return 0.0
+        return float(stats.multivariate_normal.logpdf(self.y, self.mean(self.where), self.k))
+
+    def condition(self, prior_mean: Floats, prior_cov: Floats, cross: Floats) -> tuple[Floats, Floats]:
+        if not len(self.y):
+            return prior_mean, prior_cov
         gain = np.linalg.solve(self.k, cross).T
-        return self.p.mean + gain @ (self.y - self.p.mean), prior_cov - gain @ cross
+        return prior_mean + gain @ (self.y - self.mean(self.where)), prior_cov - gain @ cross
 
     def at(self, queries: Any) -> tuple[Floats, Floats]:
-        return self.condition(self.cross(queries, queries), self.cross(self.where, queries))
+        return self.condition(self.mean(queries), self.cross(queries, queries), self.cross(self.where, queries))
 
     def asymptotes(self) -> tuple[Floats, Floats]:
-        cross = np.array([[self.kx[i, j] for j in range(self.n_arms)] for i, _ in self.where])
-        return self.condition(self.kx, cross.reshape(len(self.where), self.n_arms))
+        cross = np.array([[(1.0 - self.w(t)) * self.kx[i, j] for j in range(self.n_arms)] for i, t in self.where])
+        return self.condition(np.full(self.n_arms, self.p.mean), self.kx, cross.reshape(len(self.where), self.n_arms))
 
 
 def make_problem(
@@ -262,7 +273,7 @@ def test_units_of_the_loss_do_not_matter(problem: Problem, scale: float, shift: 
 @given(problems(), st.floats(-5.0, 5.0))
 def test_likelihood_does_not_depend_on_the_centre_of_the_sums(problem: Problem, centre: float) -> None:
     sums = curve_sums(problem.curves, problem.parameters, centre)
-    got = evidence(problem.curves, sums, problem.parameters, problem.arm_kernel)
+    got = evidence(sums, problem.parameters, problem.arm_kernel)
     wanted = log_marginal_likelihood(problem.curves, problem.parameters, problem.arm_kernel)
     assert got == pytest.approx(wanted, rel=1e-7, abs=1e-6)
 
@@ -287,6 +298,14 @@ def test_common_start_pulls_every_curve_to_it() -> None:
     mean, cov = Belief.given(Curves.of(losses, unit=6.0, start=3.0), parameters).at([0, 1], [0.0, 0.0])
     np.testing.assert_allclose(mean, [3.0, 3.0], rtol=1e-6)
     assert (np.diag(cov) < 1e-6).all()
+
+
+def test_common_start_says_nothing_of_the_asymptotes() -> None:
+    parameters, kernel = Parameters(1.5, 5.0, 10.0, 1e-4, 1.0, 0.5), np.full((3, 3), 0.9) + 0.1 * np.eye(3)
+    belief = Belief.given(Curves.of(np.full((3, 4), NAN), start=30.0), parameters, kernel)
+    np.testing.assert_allclose(belief.asymptote_mean, 0.5)
+    assert belief.asymptote_cov is not None
+    np.testing.assert_allclose(belief.asymptote_cov, kernel)
 
 
 def test_curves_without_noise_are_interpolated() -> None:

@@ -1,0 +1,102 @@
+"""Tables as problems: a listed space, a loss and a cost in seconds for each row.
+
+A folder holds .npz files with `hp` (n, d), `hp_names`, `cost` in seconds, the objective, and `meta`, JSON text with the keys
+objective, direction, fidelity and hp_categories. A second axis is a fidelity (the last, full one is taken) or repeats (their
+mean is).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.core.entries import Cost
+from shoestring.core.space import Config, Space
+from shoestring.models.cost_features import CostFeatures
+from shoestring.models.encoding import Encoding
+from shoestring.runners.simulated import Outcome
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`losses`: smaller is better, whatever the table's direction."""
+
+    folder: str
+    name: str
+    configs: Sequence[Config]
+    losses: Array  # (n,)
+    seconds: Array  # (n,)
+
+    @cached_property
+    def space(self) -> Space:
+        return Space.listed(self.configs)
+
+    @cached_property
+    def cost_features(self) -> Array:
+        """(n, q), what the cost models see."""
+        encoding = Encoding(self.space)
+        return CostFeatures(encoding).of(encoding.points(self.configs))
+
+    @property
+    def unit_loss(self) -> float:
+        """From the best row to the median one: losses are compared in this unit."""
+        return float(np.median(self.losses) - self.losses.min()) or 1.0
+
+    def step(self, config: Config, step: int) -> Outcome:
+        row = self.space.row_number(config)
+        assert row is not None
+        return Outcome(float(self.losses[row]), Cost(train=float(self.seconds[row])))
+
+
+def load(folders: Sequence[Path], rows: int, most: int) -> list[Problem]:
+    """Up to `most` problems of each folder (spread evenly over its files), each cut down to `rows` random rows."""
+    problems = []
+    for folder in folders:
+        files = sorted(folder.glob("*.npz"))
+        if not files:
+            raise SystemExit(f"--data {folder} holds no .npz table: name a folder that does")
+        chosen = sorted({files[round(i)] for i in np.linspace(0, len(files) - 1, min(most, len(files)))})
+        problems += [_problem(path, rows) for path in chosen]
+    return problems
+
+
+def _problem(path: Path, rows: int) -> Problem:
+    table = np.load(path)
+    meta: dict[str, Any] = json.loads(str(table["meta"]))
+    losses, seconds = (_final(table[key], meta) for key in (meta["objective"], "cost"))
+    losses = losses if meta["direction"] == "min" else -losses
+    usable = np.flatnonzero(np.isfinite(losses) & np.isfinite(seconds) & (seconds > 0))
+    kept = np.random.default_rng(len(usable)).permutation(usable)[:rows]
+    names, categories = [str(name) for name in table["hp_names"]], meta.get("hp_categories", {})
+    whole = {
+        name: bool(np.all(np.nan_to_num(column) % 1 == 0)) for name, column in zip(names, table["hp"].T, strict=True)
+    }
+    configs: dict[str, tuple[Config, int]] = {}
+    for row in kept:
+        config: dict[str, Any] = {}
+        for name, value in zip(names, table["hp"][row], strict=True):
+            if np.isnan(value):
+                continue  # does not apply to this config
+            if name in categories:
+                config[name] = categories[name][int(value)]
+            else:
+                config[name] = int(value) if whole[name] else float(value)
+        configs.setdefault(json.dumps(config), (config, int(row)))
+    found = [row for _, row in configs.values()]
+    return Problem(path.parent.name, path.stem, [c for c, _ in configs.values()], losses[found], seconds[found])
+
+
+def _final(values: Any, meta: dict[str, Any]) -> Array:
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim == 1:
+        return values
+    return values[:, -1] if meta.get("fidelity") else values.mean(axis=1)

@@ -1,0 +1,60 @@
+"""The golden trace again, through policy and ledger: what users run is what was checked formula by formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring.core.decision import Train
+from shoestring.core.entries import Cost, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.space import Space
+from shoestring.policies.ce_gp_ucb import CEGPUCB
+from shoestring.runners.runner import receipt
+
+
+@pytest.mark.golden("ce_gp_ucb", "trace")
+def test_trace(case: Any) -> None:
+    given = case.inputs
+    space = Space.listed([{"x": float(x)} for x in np.linspace(0.0, 1.0, given["grid"])])
+    policy = CEGPUCB(
+        kappa=given["kappa"],
+        kernel="matern32",
+        lengthscale=given["lengthscale"],
+        variance=given["variance"],
+        noise_variance=given["noise_variance"],
+        forgetting_rate=given["epsilon"],
+        reward="value",
+        clip=None,
+    )
+    rounds = given["rounds"]
+    opened = Opened(
+        space=space,
+        budget=Budget(f"{rounds} epochs"),
+        policy=policy.name,
+        settings={},
+        seed=0,
+        direction="max",
+        max_steps=rounds,
+    )
+    ledger = Ledger([opened])
+    truth, regrets, queries = np.array(given["f"]), [], 0
+    for t, step in enumerate(case.expected["steps"], start=1):
+        decision = policy.decide(ledger, ledger.decision_rng())
+        assert isinstance(decision, Train)
+        order = ledger.accept(decision)
+        assert order is not None
+        point, query = space.row_number(order.config), order.validate == "last"
+        value = float(truth[t - 1, point] + given["noise"][t - 1]) if query else None
+        ledger = ledger.append(order).append(receipt(order, t, value, Cost(), at=0.0))
+        regrets.append(truth[t - 1].max() - truth[t - 1, point])
+        queries += query
+        told = {"t": order.until, "x": point, "query": query, "min_prob": order.why.get("pr_better")}
+        type(case)(given, {name: step[name] for name in told}).check(told, rtol=1e-9)
+        if t > 1:
+            assert order.why["competitors"] == len(step["local_optima"])
+    totals = {name: case.expected[name] for name in ("queries", "average_regret")}
+    type(case)(given, totals).check({"queries": queries, "average_regret": np.mean(regrets)}, rtol=1e-12)

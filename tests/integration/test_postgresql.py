@@ -1,0 +1,152 @@
+"""The SQL store on a real PostgreSQL server, beside the contract that all stores keep."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from postgres_server import new_database
+
+from shoestring.core.entries import Note
+from shoestring.errors import Damaged, Leased, StoreError
+from shoestring.stores.repair import Repaired, repair
+from shoestring.stores.sql import Sql
+from shoestring.testing.stores import a_life, an_opening, an_order, told
+
+pytestmark = pytest.mark.postgresql
+
+WRITER = """
+import sys
+from shoestring.core.entries import Note
+from shoestring.errors import Conflict
+from shoestring.stores.sql import Sql
+from shoestring.testing.stores import an_opening
+store, who, written = Sql(sys.argv[1]), sys.argv[2], 0
+store.studies()
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    ledger = store.append("s", None, an_opening())
+except Conflict:
+    ledger = store.load("s")
+while written < 20:
+    try:
+        ledger = store.append("s", ledger, Note(topic=who, facts={"n": written}))
+        written += 1
+    except Conflict:
+        ledger = store.refresh("s", ledger)
+"""
+
+
+@pytest.fixture
+def address() -> str:
+    return new_database()
+
+
+@pytest.fixture
+def query(address: str) -> Callable[[str], object]:
+    """Run a statement behind the store's back."""
+    import psycopg
+
+    def run(statement: str) -> object:
+        with psycopg.connect(address, autocommit=True) as connection:
+            done = connection.execute(statement.encode())
+            return done.fetchall() if done.description else None
+
+    return run
+
+
+def test_reading_makes_no_tables(address: str, query: Callable[[str], object]) -> None:
+    store = Sql(address)
+    assert store.studies() == []
+    assert store.load("s") is None
+    assert query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
+
+
+def test_processes_that_race(address: str) -> None:
+    """They make the tables and begin one study all at once, then append as fast as they can."""
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, address, f"writer {who}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for who in range(3)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate(timeout=60)
+        assert writer.returncode == 0
+    ledger = Sql(address).load("s")
+    assert ledger is not None
+    notes = [entry for entry in ledger.entries(1) if isinstance(entry, Note)]
+    assert len(notes) == len(ledger) - 1 == 60
+    for who in range(3):
+        assert [note.facts["n"] for note in notes if note.topic == f"writer {who}"] == list(range(20))
+
+
+def test_the_lease_goes_by_the_server_s_clock(
+    address: str, query: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = Sql(address), Sql(address)
+    ours.append("s", None, an_opening("1h"), an_order(0))
+    with ours.lease("s") as lease:
+        lease.beat(2, {0: 2.5})
+        query("UPDATE leases SET host = 'tower', heard_at = heard_at - 30")
+        monkeypatch.setattr("time.time", lambda: 1e12)  # this machine's clock is far ahead
+        with pytest.raises(Leased, match=r"on tower, last heard of 3\d s ago"):
+            theirs.lease("s")
+        query("UPDATE leases SET heard_at = heard_at - 31")
+        with theirs.lease("s") as taken:
+            assert dict(taken.cut_off) == {0: 2.5}
+            with pytest.raises(Leased):
+                ours.lease("s")
+
+
+def test_a_connection_that_broke_is_made_again(address: str, query: Callable[[str], object]) -> None:
+    store = Sql(address)
+    ledger = store.append("s", None, an_opening())
+    query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname <> ''")
+    with pytest.raises(StoreError, match="check the address, and that its server runs") as caught:
+        store.append("s", ledger, an_order(0))
+    assert "\n" not in str(caught.value)
+    assert told(store.load("s")) == told(ledger)
+    grown = store.append("s", ledger, an_order(0))
+    assert told(Sql(address).load("s")) == told(grown)
+
+
+def test_nothing_is_left_open_between_calls(address: str, query: Callable[[str], object]) -> None:
+    store = Sql(address)
+    ledger = store.append("s", None, an_opening())
+    store.refresh("s", ledger)
+    with store.lease("s") as lease:
+        lease.beat(1, {})
+    assert query("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'") == [(0,)]
+
+
+def test_a_changed_row_is_found_and_the_rest_saved(
+    address: str, query: Callable[[str], object], tmp_path: Path
+) -> None:
+    ledger = Sql(address).append("s", None, *a_life())
+    query("UPDATE entries SET body = replace(body, '0.5', '0.4') WHERE seq = 5")
+    with pytest.raises(Damaged, match="entry 5 does not match its checksum; the last good one is entry 4") as caught:
+        Sql(address).load("s")
+    assert caught.value.last_good == 4
+    done = repair(address, "s", f"sqlite:///{tmp_path}/new.db")
+    assert done == Repaired(5, len(ledger) - 5, "entry 5 does not match its checksum")
+    assert told(Sql(f"sqlite:///{tmp_path}/new.db").load("s")) == told(ledger.fork(5))
+    with pytest.raises(StoreError, match="holds a study 's' already"):
+        repair(f"sqlite:///{tmp_path}/new.db", "s", address)
+    elsewhere = new_database()
+    assert repair(f"sqlite:///{tmp_path}/new.db", "s", elsewhere) == Repaired(5, 0, "")
+    assert told(Sql(elsewhere).load("s")) == told(ledger.fork(5))

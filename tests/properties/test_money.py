@@ -1,0 +1,83 @@
+"""Budgets read back as they were written, and nonsense gets an error in words."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoestring.core.money import Budget, Prices, duration_s, show_seconds
+from shoestring.errors import BudgetError
+
+positive = st.integers(1, 0x7FEFFFFFFFFFFFFF).map(lambda b: struct.unpack("<d", struct.pack("<Q", b))[0])
+
+
+@settings(max_examples=500, deadline=None)
+@given(positive, positive, st.booleans(), st.integers(1, 64))
+def test_every_budget_of_time_or_money_reads_back_exactly(
+    amount: float, rate: float, per_machine: bool, workers: int
+) -> None:
+    tail = " per machine" if per_machine else ""
+    for text in (f"{amount!r}s", f"${amount!r} at {rate!r}/h{tail}"):
+        budget = Budget(text)
+        again = Budget(str(budget))
+        assert (again, hash(again), str(again)) == (budget, hash(budget), str(budget))
+        assert (again.total, again.usd_per_hour, again.per_machine) == (amount, budget.usd_per_hour, budget.per_machine)
+        assert again.per_second(workers) == budget.per_second(workers) >= 0.0
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 10**15))
+def test_every_whole_number_of_epochs_reads_back(count: int) -> None:
+    budget = Budget(f"{count} epochs")
+    assert budget.total == count
+    assert Budget(str(budget)) == budget
+    assert budget.per_second(3) == 0.0
+
+
+junk = st.one_of(
+    st.text(alphabet="0123456789.e+-$/ athepocsmin", max_size=12),
+    st.text(max_size=8),
+    st.none(),
+    st.integers(),
+    st.floats(),
+    st.lists(st.integers(), max_size=2),
+    st.binary(max_size=4),
+)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(junk)
+def test_only_budget_errors_come_out_of_nonsense(text: Any) -> None:
+    try:
+        budget = Budget(text)
+    except BudgetError as error:
+        assert "\n" not in str(error)
+        assert "write" in str(error)  # the remedy
+    else:
+        assert Budget(str(budget)) == budget
+        assert 0 < budget.total < float("inf")
+        assert budget.show(budget.total)
+    try:
+        prices = Prices(text)
+    except BudgetError as error:
+        assert "0 or more" in str(error)
+    else:
+        assert prices.validate_epochs >= 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.sampled_from(["", " "]))
+def test_durations_add_up(hours: int, minutes: int, seconds: int, gap: str) -> None:
+    text = gap.join([f"{hours}h", f"{minutes}m", f"{seconds}s"])
+    assert duration_s(text) == hours * 3600 + minutes * 60 + seconds
+
+
+@given(st.floats(0, 1e9))
+def test_shown_durations_are_never_empty_and_never_say_60(seconds: float) -> None:
+    shown = show_seconds(seconds)
+    assert "60.0" not in shown
+    assert "60s" not in shown
+    assert "60m" not in shown

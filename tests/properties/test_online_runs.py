@@ -1,0 +1,155 @@
+"""Online policies and the online tuner: never over budget, always an end, and cut anywhere equals uncut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shoestring import policies
+from shoestring.core.entries import Cost, Entry, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget, Prices
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.core.streams import stream
+from shoestring.core.strict_json import dumps
+from shoestring.online import OnlineTuner
+from shoestring.runners.loop import Outcome as LoopOutcome
+from shoestring.runners.loop import run
+from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.stores.memory import Memory
+
+ONLINE = ["ce_gp_ucb", "tv_gp_ucb", "r_gp_ucb", "gp_ucb_bandit", "exp3s", "epsilon_greedy", "softmax", "ucb1"]
+SPACES = [
+    Space.listed([{"x": x / 10} for x in range(11)]),
+    Space({"n": Int(1, 5), "c": Choice(["a", "b"]), "m": Int(1, 3, when={"c": "a"})}),
+    Space({"x": Float(0, 1), "c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})}),
+]
+QUERIES: list[dict[str, Any]] = [
+    {},
+    {"query": "bernoulli", "query_probability": 0.5},
+    {"validate_at_most": "30%"},
+    {"validate_at_most": "3 passes"},
+    {"reward": "value"},
+]
+MODELS: list[dict[str, Any]] = [
+    {},
+    {"query": "lcb_ucb"},
+    {"kappa": 0.7, "exact_covariance": True},
+    {"acquisition": "ei"},
+    {"forgetting_rate": None},
+]
+
+
+def made_up(seed: int, trouble: float) -> Any:
+    class Values:
+        def step(self, config: Config, step: int) -> Outcome | None:
+            rng = stream(seed, dumps(config), step)
+            cost = Cost(train=float(rng.choice([0.5, 1.0, 2.0])), validate=float(rng.choice([0.0, 0.25])))
+            if rng.random() < trouble:
+                return Outcome(None, cost, failure="boom") if rng.random() < 0.5 else Outcome(float("inf"), cost)
+            return Outcome(float(rng.normal()), cost)
+
+    return Values()
+
+
+@st.composite
+def studies(draw: st.DrawFn) -> tuple[Opened, Policy, Any]:
+    name = draw(st.sampled_from(ONLINE))
+    told = draw(st.sampled_from(QUERIES))
+    if name in ("ce_gp_ucb", "tv_gp_ucb"):
+        told = draw(st.sampled_from(MODELS)) | told
+    if "gp_ucb" in name:
+        told = {"n_starts": 2} | told
+    policy = policies.make(name, told)
+    amount = draw(st.integers(2, 30))
+    text = draw(st.sampled_from([f"{amount} epochs", f"{amount}s", f"${amount} at 3600/h"]))
+    opened = Opened(
+        space=draw(st.sampled_from(SPACES)),
+        budget=Budget(text),
+        policy=name,
+        settings=policies.settings_of(policy),
+        seed=draw(st.integers(0, 2**32 - 1)),
+        direction=draw(st.sampled_from(["min", "max"])),
+        max_steps=draw(st.integers(1, 20)),
+        prices=Prices(draw(st.sampled_from([0.0, 1 / 3, 1.0]))),
+        workers=draw(st.integers(1, 3)),
+    )
+    return opened, policy, made_up(draw(st.integers(0, 10**6)), draw(st.sampled_from([0.0, 0.03])))
+
+
+def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = None) -> LoopOutcome:
+    exact = ledger.budget.unit == "epochs"
+
+    def append(ledger: Ledger, *news: Entry) -> Ledger:
+        for entry in news:
+            ledger = ledger.append(entry)
+            assert len(ledger) < 200
+            if exact:
+                assert ledger.spent + ledger.reserved <= ledger.budget.total
+        if cuts is not None:
+            cuts.append(len(ledger))
+        return ledger
+
+    return run(ledger, policy, Simulated(curves, ledger.workers), append)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies(), st.data())
+def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Policy, Any], data: st.DataObject) -> None:
+    opened, policy, curves = study
+    cuts = [1]
+    uncut = spend(Ledger([opened]), policy, curves, cuts)
+    assert len(uncut.ledger.trials) <= 1
+    assert uncut.ledger.spent <= uncut.ledger.budget.total * (1 + 1e-9)
+    cut = data.draw(st.sampled_from(cuts), label="cut after entry")
+    resumed = spend(uncut.ledger.fork(cut), policy, curves)
+    assert resumed.ledger.entries() == uncut.ledger.entries()
+
+
+def job(
+    store: Memory, seed: int, policy: str, settings: dict[str, Any], space: Space, done: int, kill_after: int | None
+) -> list[tuple[int, str, bool]]:
+    """Train until the end, or for so many rounds, the last of which is cut off: [(round, config, validated)]."""
+    tuner = OnlineTuner(
+        space, 12, policy=policy, settings=settings, store=store, seed=seed, done_rounds=done, clock=lambda: 0.0
+    )
+    trained = []
+    while (config := tuner.next()) is not None:
+        if kill_after is not None and len(trained) == kill_after:
+            return trained
+        value = float(stream(seed, dumps(config), tuner.round).normal())
+        trained.append((tuner.round, dumps(config), tuner.should_validate))
+        if tuner.should_validate:
+            tuner.tell(value)
+    return trained
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.integers(0, 2**16),
+    st.sampled_from(ONLINE),
+    st.sampled_from(QUERIES[:2]),
+    st.sampled_from(SPACES),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=4),
+)
+def test_a_job_killed_again_and_again_finds_the_same_schedule(
+    seed: int, policy: str, told: dict[str, Any], space: Space, kills: list[tuple[int, int]]
+) -> None:
+    told = {"n_starts": 2} | told if "gp_ucb" in policy else told
+    whole = job(Memory(), seed, policy, told, space, 0, None)
+    store, done = Memory(), 0
+    bought: set[int] = set()
+    for rounds, behind in [*kills, (None, 0)]:
+        trained = job(store, seed, policy, told, space, done, rounds)
+        for round, config, validated in trained:
+            assert config == whole[round - 1][1]
+            assert not (validated and round in bought)  # no validation is ever bought twice
+            bought |= {round} if validated else set()
+        reached = done + len(trained)
+        done = max(0, reached - behind)
+    assert bought == {round for round, _, validated in whole if validated}
+    assert reached == 12

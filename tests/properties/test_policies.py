@@ -1,0 +1,95 @@
+"""Every policy without a model, on anything: never over budget, cut and resumed equals uncut, and it ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shoestring import policies
+from shoestring.core.ledger import Ledger
+from shoestring.core.policy import Policy
+from shoestring.runners.simulated import Source
+from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
+from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summary, watched
+
+MODEL_FREE = (
+    "asha",
+    "grid",
+    "hyperband",
+    "random_search",
+    "replay_fixed",
+    "sequential_halving",
+    "successive_halving",
+    "top_k_after_one",
+)
+SPACES = st.sampled_from([SPACE, LISTED, FINITE])
+
+
+@st.composite
+def any_policy(draw: st.DrawFn, name: str) -> Policy:
+    kind = policies.policy_class(name)
+    eta, least = draw(st.integers(2, 4)), draw(st.integers(1, 4))
+    some_arms = st.none() | st.integers(2, 9)
+    told: dict[str, object] = {
+        "asha": {"reduction_factor": eta, "min_steps": least},
+        "hyperband": {"reduction_factor": eta, "min_steps": least},
+        "successive_halving": {"reduction_factor": eta, "min_steps": least, "arms": draw(some_arms)},
+        "sequential_halving": {
+            "reduction_factor": eta,
+            "arms": draw(some_arms),
+            "arms_per_curve": draw(st.floats(0.1, 30)),
+        },
+        "top_k_after_one": {"first_share": draw(st.floats(0.01, 0.99))},
+        "grid": {"levels": draw(st.integers(1, 4))},
+        "replay_fixed": policies.settings_of(kind.small()),
+    }.get(name, {})  # type: ignore[assignment]
+    return kind(**told)
+
+
+@st.composite
+def any_curves(draw: st.DrawFn) -> Source:
+    seed = draw(st.integers(0, 2**16))
+    shares = st.sampled_from([0.0, 0.2, 1.0])
+    source: Source = Decaying(seed, cost_s=draw(st.floats(0.2, 10.0)), setup_s=draw(st.sampled_from([0.0, 1.0])))
+    source = Diverging(Noisy(source, draw(st.floats(0, 2))), draw(shares), draw(st.integers(1, 12)), seed)
+    source = Failing(source, draw(st.sampled_from([0.0, 0.1, 0.5])), draw(st.integers(1, 12)), seed)
+    return EndingEarly(source, draw(shares), draw(st.integers(1, 12)), seed)
+
+
+@pytest.mark.parametrize("name", MODEL_FREE)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
+    policy = data.draw(any_policy(name), label="policy")
+    source = data.draw(any_curves(), label="curves")
+    epochs = data.draw(st.booleans(), label="epochs")
+    amount = data.draw(st.integers(1, 60), label="amount")
+    start = opened(
+        policy,
+        space=data.draw(SPACES, label="space"),
+        budget=f"{amount} epochs" if epochs else f"{amount}s",
+        max_steps=data.draw(st.integers(1, 12), label="max_steps"),
+        workers=data.draw(st.integers(1, 5), label="workers"),
+        seed=data.draw(st.integers(0, 2**16), label="seed"),
+    )
+    whole = simulate(_Walled(policy), source, start)  # type: ignore[arg-type]
+    ledger = whole.ledger
+    assert ledger.spent + ledger.reserved <= ledger.budget.total * (1 if epochs else 1 + 1e-9)
+    cuts = seams(ledger)
+    if whole.reason == "failing":  # a study that was stopped for its failures tries again when it is started again
+        cuts.remove(len(ledger))
+    resumed = simulate(policy, source, *ledger.entries()[: data.draw(st.sampled_from(cuts), label="cut")])
+    assert summary(resumed.ledger) == summary(ledger)
+
+
+class _Walled:
+    """Inspects every decision, and the books before it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.name, self._policy = policy.name, watched(policy, thorough=False)
+
+    def decide(self, ledger: Ledger, rng: object) -> object:
+        if ledger.budget.unit == "epochs":
+            assert ledger.spent + ledger.reserved <= ledger.budget.total
+        return self._policy.decide(ledger, rng)  # type: ignore[arg-type]

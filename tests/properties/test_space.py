@@ -1,0 +1,281 @@
+"""A config survives the unit cube, whatever the space; nonsense gets an error in words.
+
+Values and bounds are drawn by bit pattern and as typed decimals, never through the space; only what the space itself
+refuses with an error is left out.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+
+from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter, same
+from shoestring.core.space import Space
+from shoestring.core.strict_json import dumps, loads
+from shoestring.errors import ShoestringError, SpaceError
+
+EXACT = 1e-12  # of the range; on a log scale, of the value itself
+
+
+def from_bits(bits: int) -> float:
+    number: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    return number
+
+
+bit_patterns = st.integers(0, 2**64 - 1).map(from_bits)
+positive_bits = st.integers(0, 2**63 - 1).map(from_bits)
+typed_decimals = st.builds(
+    lambda sign, whole, part, power: float(f"{sign}{whole}.{part}e{power}"),
+    st.sampled_from(["", "-"]),
+    st.integers(0, 10**6),
+    st.integers(0, 10**9),
+    st.integers(-20, 20),
+)
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> list[float]:
+    """Numbers a few bit patterns apart: ranges as narrow as floats allow."""
+    first = draw(st.integers(0, 2**63 - 2**20))
+    sign = draw(st.sampled_from([1.0, -1.0]))
+    return [sign * from_bits(first + offset) for offset in draw(st.lists(st.integers(0, 2**20), min_size=3, max_size=3))]
+
+
+threes = st.one_of(
+    st.lists(bit_patterns, min_size=3, max_size=3),
+    st.lists(positive_bits, min_size=3, max_size=3),
+    st.lists(typed_decimals, min_size=3, max_size=3),
+    neighbours(),
+)
+
+
+def near(parameter: Parameter, back: Any, value: Any) -> bool:
+    """Whether a value that went through the cube is the same: floats to 1e-12 and in range, all else exactly."""
+    if not isinstance(parameter, Float):
+        return same(back, value)
+    scale = value if parameter.log else float(parameter.high) - float(parameter.low)
+    return bool(parameter.low <= back <= parameter.high and abs(back - value) <= EXACT * scale)
+
+
+def there_and_back(space: Space, config: dict[str, Any]) -> dict[str, Any]:
+    u = space.to_cube(config)
+    assert u.shape == (space.dims,)
+    assert np.all((u >= 0.0) & (u <= 1.0))
+    assert list(space.activity(config)) == [name in config for name in space.cube_names]
+    return space.from_cube(u)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(threes, st.booleans())
+@example([5e-324, 1.0, 1.7976931348623157e308], True)
+@example([5e-324, 1e-310, 1e-300], True)
+@example([1e16, 1e16 + 2, 1e16 + 6], False)
+@example([-1e10, 1e-11, 1e-10], False)
+@example([1.0, 1.0 + 2**-52, 1.0 + 2**-51], True)
+@example([0.0, 5e-324, 1e-323], False)
+@example([1e300, 1e300 * (1 + 2**-52), 1e300 * (1 + 2**-51)], True)
+def test_floats_survive_to_1e_12_and_stay_in_range(numbers: list[float], log: bool) -> None:
+    assume(not any(map(math.isnan, numbers)))  # nan cannot be sorted; the space's own refusal of it is tested elsewhere
+    low, value, high = sorted(numbers)
+    parameter = Float(low, high, log)
+    try:
+        space = Space({"x": parameter})
+    except SpaceError:
+        return
+    config = space.validate({"x": value})
+    assert config == {"x": value}
+    for given_value in (low, value, high):
+        assert near(parameter, there_and_back(space, {"x": given_value})["x"], given_value)
+
+
+typed_integers = st.integers(-(2**60), 2**60).map(lambda n: int(str(n)))
+patterned_integers = st.integers(0, 2**64 - 1).map(lambda b: struct.unpack("<q", struct.pack("<Q", b))[0] >> 10)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    st.one_of(
+        st.lists(typed_integers, min_size=3, max_size=3),
+        st.lists(patterned_integers, min_size=3, max_size=3),
+        st.tuples(st.integers(-(2**53), 2**53), st.integers(0, 2**50), st.integers(0, 2**50)).map(
+            lambda t: [t[0], t[0] + t[1], t[0] + t[2]]
+        ),
+        st.lists(st.integers(1, 2**40), min_size=3, max_size=3),
+    ),
+    st.booleans(),
+)
+@example([-(2**49), 0, 2**49 - 1], False)
+@example([2**53 - 2**50 + 1, 2**53 - 7, 2**53], False)
+@example([1, 2**40 - 1, 2**40], True)
+@example([0, 1, 1], False)
+def test_integers_survive_exactly(numbers: list[int], log: bool) -> None:
+    low, value, high = sorted(numbers)
+    try:
+        space = Space({"n": Int(low, high, log)})
+    except SpaceError:
+        return
+    for given_value in {low, value, high, min(low + 1, high), max(high - 1, low)}:
+        assert space.validate({"n": given_value}) == {"n": given_value}
+        back = there_and_back(space, {"n": given_value})
+        assert back == {"n": given_value}
+        assert type(back["n"]) is int
+
+
+scalars = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(-1, 1), st.text(max_size=3))
+options = st.recursive(scalars, lambda inner: st.lists(inner, max_size=2), max_leaves=3)
+
+
+@st.composite
+def spaces_with_a_config(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Up to six parameters of all kinds, with chains of conditions, and a config made by hand beside them."""
+    written: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    for i in range(draw(st.integers(1, 6))):
+        name = draw(st.sampled_from("abcdefgh")) + str(i)
+        kind = draw(st.sampled_from(["float", "int", "choice", "constant"]))
+        spec: dict[str, Any]
+        if kind == "float":
+            low, value, high = sorted(draw(st.lists(typed_decimals, min_size=3, max_size=3, unique=True)))
+            spec = {"float": [low, high]}
+        elif kind == "int":
+            low, value, high = sorted(draw(st.lists(st.integers(-50, 50), min_size=3, max_size=3, unique=True)))
+            spec = {"int": [low, high]}
+        elif kind == "choice":
+            spec = {"choice": draw(st.lists(options, min_size=1, max_size=4, unique_by=dumps))}
+            value = draw(st.sampled_from(spec["choice"]))
+        else:
+            value = draw(options)
+            spec = {"constant": value}
+        active = True
+        switches = [other for other in written if "float" not in written[other]]
+        if switches and draw(st.booleans()):
+            parent = draw(st.sampled_from(switches))
+            wanted = draw(st.lists(values_of(written[parent]), min_size=1, max_size=3))
+            spec["when"] = {parent: wanted}
+            active = parent in config and any(same(config[parent], w) for w in wanted)
+        written[name] = spec
+        if active:
+            config[name] = value
+    return written, config
+
+
+def values_of(spec: dict[str, Any]) -> st.SearchStrategy[Any]:
+    if "int" in spec:
+        return st.integers(*spec["int"])
+    return st.sampled_from(spec["choice"]) if "choice" in spec else st.just(spec["constant"])
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(spaces_with_a_config(), st.randoms(use_true_random=False))
+def test_choices_constants_and_activity_survive_exactly(
+    drawn: tuple[dict[str, Any], dict[str, Any]], shuffler: Any
+) -> None:
+    written, config = drawn
+    try:
+        space = Space.from_dict(written)
+    except SpaceError as refused:
+        assert "listed twice" in str(refused)  # 0.0 and -0.0 are one option
+        return
+    assert space.validate(config) == config
+    back = there_and_back(space, config)
+    assert back.keys() == config.keys()
+    assert all(near(space.parameters[name], back[name], config[name]) for name in config)
+
+    names = list(written)
+    shuffler.shuffle(names)
+    twin = Space.from_dict(loads(dumps({name: written[name] for name in names})))
+    assert twin == space
+    assert twin.to_cube(config).tolist() == space.to_cube(config).tolist()
+    read_back = Space.from_dict(loads(dumps(space.to_dict())))
+    assert read_back == space
+    assert read_back.cube_names == space.cube_names
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(spaces_with_a_config(), st.data())
+def test_every_point_of_the_cube_is_a_valid_config(
+    drawn: tuple[dict[str, Any], dict[str, Any]], data: st.DataObject
+) -> None:
+    try:
+        space = Space.from_dict(drawn[0])
+    except SpaceError:
+        return
+    one = struct.unpack("<Q", struct.pack("<d", 1.0))[0]
+    coordinate = st.integers(0, one).map(from_bits)  # every float from 0 to 1, both included
+    u = np.array(data.draw(st.lists(coordinate, min_size=space.dims, max_size=space.dims)))
+    config = space.from_cube(u)
+    assert space.validate(config) == config
+    if space.size <= 300:
+        grid = list(space.grid(1000))
+        assert len({dumps(point) for point in grid}) == len(grid) == space.size
+        assert dumps(config) in {dumps(point) for point in grid}
+
+
+junk = st.recursive(
+    st.one_of(
+        scalars,
+        st.integers(),
+        st.just(10**400),
+        st.floats(),
+        st.binary(max_size=2),
+        st.just(object()),
+        st.sampled_from([np.float32(0.5), np.int8(3), np.bool_(True), np.array([1, 2]), np.array(1.0), np.add, {1, 2}]),
+        st.sampled_from([Float(0, 1), Int(1, 3), Choice(["a"]), Constant(None)]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(
+            st.one_of(
+                st.sampled_from(["float", "int", "choice", "constant", "when", "log", "listed", "a", "b"]),
+                st.integers(0, 1),
+                st.none(),
+            ),
+            inner,
+            max_size=3,
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(junk, junk)
+def test_only_our_own_errors_come_out_of_nonsense(description: Any, config: Any) -> None:
+    for make in (Space, Space.from_dict, Space.listed):
+        try:
+            space = make(description)
+        except ShoestringError as error:
+            assert str(error)
+            continue
+        try:
+            space.validate(config)
+        except ShoestringError as error:
+            assert str(error)
+
+
+pieces = st.one_of(junk, st.lists(junk, max_size=3))
+
+
+@settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(pieces, pieces, pieces, pieces)
+def test_only_our_own_errors_come_out_of_parameters(a: Any, b: Any, c: Any, d: Any) -> None:
+    for parameter in (Float(a, b, c, d), Int(a, b, c, d), Choice(a, d), Constant(a, d)):
+        try:
+            space = Space({"x": parameter, "y": Int(1, 3)})
+            space.validate({"x": b, "y": c})
+            space.size  # noqa: B018
+        except SpaceError as error:
+            assert str(error)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, math.nan), (math.nan, 1.0), (0.0, math.inf), (-math.inf, 0.0)])
+def test_bounds_that_are_no_numbers_are_refused(bounds: tuple[float, float]) -> None:
+    with pytest.raises(SpaceError, match="finite"):
+        Space({"x": Float(*bounds)})

@@ -1,0 +1,45 @@
+"""The quasi-random sequence: any point by its number, and even coverage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shoestring.core.quasi_random import point, points
+
+
+def test_a_point_does_not_depend_on_the_others_asked_for() -> None:
+    many = points(3, "configs", 6, np.arange(50))
+    assert many.shape == (50, 6)
+    for i in (0, 1, 17, 49):
+        assert point(3, "configs", 6, i).tolist() == many[i].tolist()
+
+
+@pytest.mark.parametrize("dims", [1, 2, 10, 40])
+def test_points_lie_in_the_cube(dims: int) -> None:
+    drawn = points(0, "x", dims, np.arange(2000))
+    assert drawn.min() >= 0.0
+    assert drawn.max() < 1.0
+    assert len(np.unique(drawn, axis=0)) == 2000
+
+
+def test_each_coordinate_is_stratified() -> None:
+    """Halton's property, kept by the scrambling: p**k consecutive points put one into each of p**k equal bins."""
+    drawn = points(11, "x", 3, np.arange(2**6 * 3**4 * 5**3)[: 3**4 * 2**6])
+    for j, (prime, power) in enumerate(((2, 6), (3, 4))):
+        block = drawn[: prime**power, j]
+        assert sorted(np.floor(block * prime**power + 1e-9).astype(int)) == list(range(prime**power))
+
+
+def test_seeds_and_names_scramble_differently() -> None:
+    first = points(0, "a", 2, np.arange(8))
+    assert not np.allclose(first, points(1, "a", 2, np.arange(8)))
+    assert not np.allclose(first, points(0, "b", 2, np.arange(8)))
+
+
+def test_no_dimensions() -> None:
+    assert point(0, "x", 0, 5).shape == (0,)
+
+
+def test_far_ahead_in_the_sequence() -> None:
+    assert np.all(points(0, "x", 50, np.array([10**8, 10**9])) < 1.0)

@@ -1,0 +1,499 @@
+"""The command runner with real programs: sh, awk, python."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shoestring.core.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.space import Space
+from shoestring.errors import RunnerError
+from shoestring.runners.command import Commands
+from shoestring.runners.command_line import fill_in, read_line
+from shoestring.runners.command_state import State, started_at
+from shoestring.study import Study
+
+SPACE = Space(
+    {
+        "lr": {"float": [1e-5, 1.0], "log": True},
+        "optimizer": {"choice": ["sgd", "adam"]},
+        "momentum": {"float": [0.0, 0.99], "when": {"optimizer": "sgd"}},
+    }
+)
+CONFIG = {"lr": 0.25, "optimizer": "adam"}
+DEADLINE_S = 30.0
+
+
+def fresh_ledger(max_steps: int = 10) -> Ledger:
+    opened = Opened(
+        space=SPACE, budget=Budget("1000 epochs"), policy="random_search", settings={}, seed=1, max_steps=max_steps
+    )
+    return Ledger([opened])
+
+
+class Bench:
+    """A runner under test with a ledger, which refuses news that break its rules."""
+
+    def __init__(self, runner: Commands, ledger: Ledger | None = None) -> None:
+        self.runner, self.ledger = runner, ledger or fresh_ledger()
+        survivors = runner.start(self.ledger)
+        for trial in self.ledger.trials:
+            if trial.held != survivors.get(trial.number, 0):
+                self.ledger = self.ledger.append(Lost(trial=trial.number, held=survivors.get(trial.number, 0)))
+
+    def submit(self, until: int, trial: int = 0, config: Any = None, **more: Any) -> Order:
+        order = Order(number=len(self.ledger.orders), trial=trial, config=config or CONFIG, until=until, **more)
+        self.ledger = self.ledger.append(order)
+        self.runner.submit(order, self.ledger.trials[trial].held)
+        return order
+
+    def wait(self, enough: Callable[[], bool] | None = None) -> list[Entry]:
+        """Until no order is open (or it is enough); what was told meanwhile."""
+        first, deadline = len(self.ledger), time.monotonic() + DEADLINE_S
+        while not (enough() if enough else not self.ledger.open_orders):
+            self.take(self.runner.wait(self.runner.now() + 1.0))
+            assert time.monotonic() < deadline, "the runner hangs"
+        return self.ledger.entries(first)
+
+    def take(self, news: Any) -> list[Any]:
+        for entry in news:
+            self.ledger = self.ledger.append(entry)
+        return list(news)
+
+    def buy(self, until: int, **more: Any) -> list[Entry]:
+        self.submit(until, **more)
+        return self.wait()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    made: list[Commands] = []
+
+    def make(*argv: str, ledger: Ledger | None = None, **more: Any) -> Bench:
+        made.append(Commands(argv, SPACE, tmp_path / "root", **more))
+        return Bench(made[-1], ledger)
+
+    yield make
+    for runner in made:
+        runner.close()
+
+
+def sh(script: str) -> tuple[str, str, str]:
+    return "sh", "-c", textwrap.dedent(script)
+
+
+def shown(entries: list[Entry]) -> list[Any]:
+    """Receipts as (step, value, status), losses as ("lost", held), notes as (topic, step)."""
+    told: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, Receipt):
+            told.append((entry.step, entry.value, entry.status))
+        elif isinstance(entry, Lost):
+            told.append(("lost", entry.held))
+        elif isinstance(entry, Note):
+            told.append((entry.topic, entry.facts["step"]))
+    return told
+
+
+def receipts(entries: list[Entry]) -> list[Receipt]:
+    return [entry for entry in entries if isinstance(entry, Receipt)]
+
+
+def until_gone(pid: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while started_at(pid):
+        assert time.monotonic() < deadline, f"process {pid} goes on"
+        time.sleep(0.01)
+
+
+def pid_in(file: Path) -> int:
+    deadline = time.monotonic() + DEADLINE_S
+    while not file.exists() or not file.read_text().strip():
+        assert time.monotonic() < deadline, f"{file} was not written"
+        time.sleep(0.01)
+    return int(file.read_text())
+
+
+# what goes in ----------------------------------------------------------------------------------------------------------
+
+
+def test_awk_gets_its_placeholders_and_keeps_its_own_braces(bench: Callable[..., Bench]) -> None:
+    told = bench("awk", "-v", "lr={lr}", "BEGIN { print lr * 2 }").buy(1)
+    assert shown(told) == [(1, 0.5, "ok"), ("lost", 0)]
+
+
+def test_arguments_and_environment_say_everything(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    script = (
+        "import json, os, sys; told = {k: v for k, v in os.environ.items() if k.startswith('SHOESTRING')};"
+        "told['config'] = json.load(open(told['SHOESTRING_CONFIG'])); told['argv'] = sys.argv[1:];"
+        f"json.dump(told, open({str(tmp_path / 'told.json')!r}, 'w')); print(1.5)"
+    )
+    arguments = [
+        "--lr={lr}",
+        "--momentum={momentum}",
+        "{optimizer}",
+        "{step}/{until}",
+        "{print}",
+        "{config}",
+        "{checkpoint}",
+    ]
+    it = bench(sys.executable, "-S", "-c", script, *arguments)
+    it.buy(3, validate="last")
+    told = json.loads((tmp_path / "told.json").read_text())
+    folder = tmp_path / "root" / "trial-0000"
+    assert told["config"] == CONFIG
+    assert told["argv"] == [
+        "--lr=0.25",
+        "adam",
+        "0/3",
+        "{print}",
+        str(folder / "config.json"),
+        str(folder / "checkpoint"),
+    ]
+    assert told["SHOESTRING_UNTIL"] == "3"
+    assert told["SHOESTRING_STEP"] == "0"
+    assert told["SHOESTRING_VALIDATE"] == "last"
+    assert Path(told["SHOESTRING_CHECKPOINT"]).is_dir()
+
+
+@given(st.floats(1e-5, 1.0), st.sampled_from(["sgd", "adam"]), st.floats(0.0, 0.99))
+def test_numbers_survive_the_command_line(lr: float, optimizer: str, momentum: float) -> None:
+    config = {"lr": lr, "optimizer": optimizer} | ({"momentum": momentum} if optimizer == "sgd" else {})
+    filled = fill_in(["x", "{lr}", "a{lr}b{lr}", "{momentum}", "{ lr }", "{}"], SPACE, config, {})
+    assert float(filled[1]) == lr
+    assert filled[2] == f"a{lr!r}b{lr!r}"
+    assert filled[3:] == ([repr(momentum)] if optimizer == "sgd" else []) + ["{ lr }", "{}"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ([], "the command is empty"),
+        (["no-such-program-anywhere"], "was not found"),
+        (["sh", "-c", "{momentun}"], "Did you mean {momentum}?"),
+        (["sh", "-c", "{LR}"], "Did you mean {lr}?"),
+        (["sh", "-c", "{chekpoint}"], "Did you mean {checkpoint}?"),
+    ],
+)
+def test_commands_that_cannot_work_are_refused_in_one_line(argv: list[str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(RunnerError) as caught:
+        Commands(argv, SPACE, tmp_path)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_that_is_not_executable_and_an_ambiguous_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print(1)")
+    with pytest.raises(RunnerError, match="chmod"):
+        Commands([str(tmp_path / "script.py")], SPACE, tmp_path)
+    with pytest.raises(RunnerError, match="rename the parameter"):
+        Commands(["echo", "{step}"], Space({"step": {"int": [1, 3]}}), tmp_path)
+
+
+# what comes out --------------------------------------------------------------------------------------------------------
+
+
+def test_chatter_is_kept_and_reports_are_read(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    it = bench(
+        *sh("""echo loading 3 files; echo '{"loss": 1}'; echo oops >&2
+        echo '{"value": 0.5, "cost": {"train": 2, "validate": 0.5}}'; echo 17
+        printf '10%%\\r20%%\\r'; echo '{"value": 0.25, "cost": 3}'""")
+    )
+    told = it.buy(2)
+    assert shown(told) == [(1, 0.5, "ok"), (2, 0.25, "ok"), ("lost", 0)]
+    assert [r.cost for r in receipts(told)] == [Cost(train=2.0, validate=0.5), Cost(train=3.0)]
+    folder = tmp_path / "root" / "trial-0000"
+    assert "loading 3 files" in (folder / "stdout.txt").read_text()
+    assert (folder / "stderr.txt").read_text() == "oops\n"
+
+
+def test_reports_may_go_to_a_file_and_the_last_line_needs_no_end(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh("""echo '{"value": 3}' >> $SHOESTRING_REPORT; echo busy; printf 2 >> $SHOESTRING_REPORT"""))
+    assert shown(it.buy(2)) == [(1, 3.0, "ok"), ("ended", 1)]  # a bare number after a JSON report is chatter
+    it = bench(*sh("""printf '3\\n2' >> $SHOESTRING_REPORT"""))
+    assert shown(it.buy(2)) == [(1, 3.0, "ok"), (2, 2.0, "ok"), ("lost", 0)]
+
+
+@pytest.mark.parametrize("word", ["nan", '{"value": NaN}', '{"value": -Infinity}', "inf", '{"value": null}'])
+def test_no_number_means_diverged_and_ends_the_command(bench: Callable[..., Bench], word: str) -> None:
+    told = bench(*sh(f"echo '{word}'; exec sleep 100")).buy(5)
+    assert [entry.status for entry in receipts(told)] == ["diverged"]
+
+
+def test_null_is_fine_where_no_value_was_bought(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh("""echo '{"value": null}'; echo '{"value": 1}'"""))
+    assert shown(it.buy(2, validate="last"))[:2] == [(1, None, "ok"), (2, 1.0, "ok")]
+
+
+def test_skipped_steps_are_not_diverged_and_share_the_cost(bench: Callable[..., Bench]) -> None:
+    told = bench(*sh("""echo '{"value": 0.9, "step": 3, "cost": 6}'; echo '{"value": 0.8, "step": 5}'""")).buy(5)
+    values = [(1, None, "ok"), (2, None, "ok"), (3, 0.9, "ok"), (4, None, "ok"), (5, 0.8, "ok")]
+    assert shown(told) == [*values, ("lost", 0)]
+    assert [r.cost.train for r in receipts(told)][:3] == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("""echo '{"value": 1, "step": 2}'; echo '{"value": 1, "step": 2}'""", "steps go up"),
+        ("""echo '{"value": 1, "step": 9}'""", "was to stop after step 5"),
+        ("""echo '{"value": "low"}'""", "report a number or null"),
+        ("""echo '{"value": 1, "step": 1.5}'""", "whole numbers from 1"),
+        ("""echo '{"value": 1, "cost": -2}'""", "report seconds >= 0"),
+        ("""echo '{"value": 1, "saved": 4}'""", "saved step 4, but has reported 1 only"),
+        ("""echo '{"value": 1, "saved": "yes"}'""", "say true, or the number"),
+        ("""true""", 'print a line like {"value": 0.3}'),
+        ("""echo '{"value": 1}'; echo the disk is full >&2; exit 3""", "exit code 3: the disk is full"),
+        ("""kill -SEGV $$""", "SIGSEGV"),
+    ],
+)
+def test_what_goes_wrong_is_told(bench: Callable[..., Bench], script: str, told: str) -> None:
+    news = bench(*sh(script + "\n")).buy(5)
+    last = receipts(news)[-1]
+    assert last.status == "failed"
+    assert told in last.text
+
+
+def test_only_this_runs_errors_are_told(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh("echo error $SHOESTRING_UNTIL >&2; exit 1"))
+    it.buy(1)
+    text = receipts(it.buy(2))[-1].text
+    assert "error 2" in text
+    assert "error 1" not in text
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just(10**400)
+ANYTHING = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.sampled_from(["setup", "train", "x"]), SCALARS)
+
+
+@given(st.text() | st.dictionaries(st.sampled_from(["value", "step", "cost", "saved"]), ANYTHING).map(json.dumps))
+@example("{" * 100_000)
+@example('{"value": ' * 100_000)
+def test_any_line_is_a_report_or_chatter_or_refused(line: str) -> None:
+    with contextlib.suppress(ValueError):
+        told = read_line(line)
+        assert told is None or isinstance(told.value, float | None)
+        assert told is None or told.step is None or told.step >= 1
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_values_are_read_exactly(value: float) -> None:
+    for line in (json.dumps({"value": value}), repr(value), f"  {value!r} "):
+        told = read_line(line)
+        assert told is not None
+        assert told.value is not None
+        assert told.value == value or (math.isnan(value) and math.isnan(told.value))
+
+
+# freezing and going on -------------------------------------------------------------------------------------------------
+
+COUNTS = """
+    cd "$SHOESTRING_CHECKPOINT"; n=$(cat n 2>/dev/null || echo 0)
+    while [ $n -lt $SHOESTRING_UNTIL ]; do n=$((n+1)); echo $n > n; echo "$n.5"; done
+"""
+
+
+def test_a_directory_left_by_a_clean_exit_is_gone_on_from(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh(COUNTS))
+    assert shown(it.buy(2)) == [(1, 1.5, "ok"), (2, 2.5, "ok")]
+    assert it.ledger.trials[0].saved == 2
+    assert it.runner.can_save is True
+    assert shown(it.buy(4)) == [(3, 3.5, "ok"), (4, 4.5, "ok")]
+    again = bench(*sh(COUNTS), ledger=it.ledger)
+    assert again.ledger.trials[0].held == 4
+    assert shown(again.buy(5)) == [(5, 5.5, "ok")]
+
+
+def test_a_directory_left_by_anything_else_is_not_trusted(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh(COUNTS + "exit 1"))
+    assert shown(it.buy(2)) == [(1, 1.5, "ok"), (2, 2.5, "ok"), ("lost", 0)]  # the values stand, the state does not
+    assert shown(it.buy(3)) == [(1, 1.5, "ok"), (2, 2.5, "ok"), (3, 3.5, "ok"), ("lost", 0)]
+    assert it.ledger.spent == 3
+
+
+def test_a_command_that_says_what_it_saved_is_believed_even_when_it_breaks(bench: Callable[..., Bench]) -> None:
+    it = bench(
+        *sh("""cd $SHOESTRING_CHECKPOINT; n=$(cat n 2>/dev/null || echo 0)
+        while true; do n=$((n+1)); echo '{"value": '$n'}'
+            [ $n = 2 ] && { echo $n > n; echo '{"saved": true}'; }
+            [ $n = 3 ] && [ $SHOESTRING_STEP = 0 ] && exit 1; [ $n = $SHOESTRING_UNTIL ] && exit 0; done""")
+    )
+    assert shown(it.buy(5)) == [(1, 1.0, "ok"), (2, 2.0, "ok"), (3, 3.0, "ok"), (4, None, "failed")]
+    assert it.ledger.trials[0].held == 2
+    assert shown(it.buy(4)) == [(3, 3.0, "ok"), (4, 4.0, "ok"), ("lost", 2)]
+
+
+def test_a_command_that_restarts_earlier_says_so_with_its_steps(bench: Callable[..., Bench]) -> None:
+    it = bench(
+        *sh("""touch $SHOESTRING_CHECKPOINT/x; n=0
+        while [ $n -lt $SHOESTRING_UNTIL ]; do n=$((n+1)); echo '{"value": 1, "step": '$n'}'; done""")
+    )
+    it.buy(2)
+    assert shown(it.buy(3)) == [("lost", 0), (1, 1.0, "ok"), (2, 1.0, "ok"), (3, 1.0, "ok")]
+    assert it.ledger.spent == 3
+
+
+def test_a_directory_that_somebody_emptied_is_noticed(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    it = bench(*sh(COUNTS))
+    it.buy(2)
+    (tmp_path / "root" / "trial-0000" / "checkpoint" / "n").unlink()
+    assert shown(it.buy(3)) == [("lost", 0), (1, 1.5, "ok"), (2, 2.5, "ok"), (3, 3.5, "ok")]
+
+
+def test_a_command_that_goes_on_beyond_what_is_paid_is_ended(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh("n=0; while true; do n=$((n+1)); echo $n; sleep 0.01; done"))
+    assert shown(it.buy(2)) == [(1, 1.0, "ok"), (2, 2.0, "ok"), ("lost", 0)]
+
+
+def test_a_complete_trial_needs_no_checkpoint(bench: Callable[..., Bench]) -> None:
+    it = bench("echo", "1", ledger=fresh_ledger(max_steps=1))
+    assert shown(it.buy(1)) == [(1, 1.0, "ok")]
+
+
+def test_a_new_study_does_not_meet_the_files_of_an_old_one(bench: Callable[..., Bench]) -> None:
+    bench(*sh(COUNTS)).buy(2)
+    assert shown(bench(*sh(COUNTS)).buy(1)) == [(1, 1.5, "ok")]
+
+
+# ending ----------------------------------------------------------------------------------------------------------------
+
+
+def test_two_workers_run_side_by_side(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    # Each waits for the other's file: one after the other they would never end.
+    it = bench(
+        *sh(
+            f"touch {tmp_path}/{{optimizer}}; while [ $(ls {tmp_path} | grep -c '^[as]') -lt 2 ]; do sleep 0.01; done; echo 1"
+        ),
+        workers=2,
+    )
+    it.submit(1, trial=0, config=CONFIG)
+    it.submit(1, trial=1, config={"lr": 0.1, "optimizer": "sgd", "momentum": 0.5})
+    assert set(it.runner.running()) == {0, 1}
+    it.wait()
+    assert it.runner.running() == {}
+
+
+def test_the_wall_ends_even_a_stubborn_command_with_its_children(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    it = bench(
+        *sh(
+            f"trap '' TERM; sleep 300 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/leader; echo 1; wait; sleep 300"
+        )
+    )
+    it.submit(3)
+    it.wait(lambda: it.ledger.trials[0].steps == 1)
+    leader, child = pid_in(tmp_path / "leader"), pid_in(tmp_path / "child")
+    wall = it.runner.now() + 0.05
+    assert it.runner.wait(wall) == []
+    assert it.runner.now() >= wall
+    cut = it.take(it.runner.interrupt("the budget is spent"))
+    assert shown(cut) == [(2, None, "interrupted")]
+    assert cut[0].text == "the budget is spent"
+    assert 0 < cut[0].cost.total <= it.runner.now()
+    assert not started_at(leader)
+    until_gone(child)
+    assert it.runner.running() == {}
+
+
+def test_a_budget_of_seconds_is_not_overspent(tmp_path: Path) -> None:
+    runner = Commands(["sleep", "1000"], SPACE, tmp_path, workers=2)
+    study = Study.begin(SPACE, "1s", policy="random_search", max_steps=5, workers=2, seed=1)
+    assert study.run(runner).reason == "budget"
+    assert [r.status for r in receipts(study.ledger.entries())] == ["interrupted"] * 2
+    assert 1.0 <= study.spent <= 2.0
+
+
+def test_at_the_wall_a_step_that_is_done_is_paid_for(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh("echo 1; exec sleep 300"))
+    it.submit(1)
+    deadline = time.monotonic() + DEADLINE_S
+    since = it.runner.running()[0]
+    while it.runner.running()[0] == since and time.monotonic() < deadline:
+        assert it.runner.wait(it.runner.now() + 0.05) == []
+    assert shown(it.take(it.runner.interrupt("now"))) == [(1, 1.0, "ok"), ("lost", 0)]
+
+
+def test_a_silent_command_is_taken_for_hung(bench: Callable[..., Bench]) -> None:
+    told = receipts(bench(*sh("echo 1; exec sleep 300"), hung_after_s=0.2).buy(5))
+    assert [r.status for r in told] == ["ok", "failed"]
+    assert "taken for hung" in told[-1].text
+
+
+def test_what_a_command_leaves_behind_is_ended_with_it(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    it = bench(*sh(f"sleep 300 & echo $! > {tmp_path}/child; echo 1"))
+    it.buy(1)
+    until_gone(pid_in(tmp_path / "child"))
+
+
+def test_closing_ends_the_command(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    it = bench(*sh(f"echo $$ > {tmp_path}/leader; exec sleep 300"))
+    it.submit(1)
+    leader = pid_in(tmp_path / "leader")
+    it.runner.close()
+    assert not started_at(leader)
+    assert State.of(tmp_path / "root" / "trial-0000").pid == 0
+
+
+def test_a_killed_runner_leaves_a_command_that_the_next_one_ends(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    it = bench(*sh("exec sleep 300"))
+    it.submit(1)
+    script = f"""
+        import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from test_command import *
+        runner = Commands(["sh", "-c", "echo $$ > {tmp_path}/leader; exec sleep 300"], SPACE, Path({str(tmp_path / "other")!r}))
+        it = Bench(runner); it.submit(1)
+        while True: it.runner.wait(1e9)
+    """
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
+    orphan = pid_in(tmp_path / "leader")
+    folder = tmp_path / "other" / "trial-0000"
+    deadline = time.monotonic() + DEADLINE_S
+    while State.of(folder).pid != orphan:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    parent.kill()
+    parent.wait()
+    assert started_at(orphan)
+    Commands(["true"], SPACE, tmp_path / "other").start(it.ledger)
+    assert not started_at(orphan)
+    assert State.of(folder).pid == 0
+
+
+def test_a_process_that_only_has_the_number_of_ours_is_left_alone(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    try:
+        folder = tmp_path / "trial-0000"
+        folder.mkdir()
+        State(pid=other.pid, started="long ago").write(folder)
+        Commands(["true"], SPACE, tmp_path).start(fresh_ledger())
+        assert other.poll() is None
+    finally:
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+
+
+def test_a_program_that_vanished_fails_the_order(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho 1\n")
+    program.chmod(0o755)
+    it = bench(str(program))
+    program.unlink()
+    told = receipts(it.buy(1))
+    assert told[0].status == "failed"
+    assert "cannot be started" in told[0].text

@@ -1,0 +1,129 @@
+"""From words to training code, and from training code to something that another process can import."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoestring.errors import RunnerError
+from shoestring.runners.targets import Target, arrived, portable, resolve
+
+
+@pytest.fixture(autouse=True)
+def _untouched_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def one_line(words: str) -> str:
+    with pytest.raises(RunnerError) as caught:
+        resolve(words)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_file_is_imported_with_its_neighbours_and_without_its_main_part(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_target.py").write_text("LOSS = 0.25\n")
+    (tmp_path / "my_target.py").write_text(
+        "from neighbour_of_target import LOSS\n"
+        "def train(config): return LOSS\n"
+        "class Model:\n    def step(self): return 1.0\n"
+        "if __name__ == '__main__': raise SystemExit('ran as a script')\n"
+    )
+    assert resolve(f"{tmp_path}/my_target.py:train")({}) == 0.25
+    assert resolve(f"{tmp_path}/my_target.py:Model").__name__ == "Model"
+
+
+def test_a_relative_path_and_a_module_are_found_from_the_present_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pkg_of_target").mkdir()
+    (tmp_path / "pkg_of_target" / "inner.py").write_text("def train(config): return 2.0\n")
+    assert resolve("pkg_of_target.inner:train")({}) == 2.0
+    assert resolve("pkg_of_target/inner.py:train")({}) == 2.0
+    assert resolve("shoestring.testing.runners:Curve").__name__ == "Curve"
+
+
+@pytest.mark.parametrize("words", ["train.py", ":train", "train.py:", ""])
+def test_words_without_a_name_are_refused(words: str) -> None:
+    assert "write file.py:train or package.module:train" in one_line(words)
+
+
+def test_misspelt_things_are_pointed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits_target.py").write_text("def train(config): return 1.0\ndef _own(): pass\nLIMIT = 3\n")
+    assert "Did you mean 'digits_target.py'?" in one_line("digit_target.py:train")
+    assert "Did you mean 'train'?" in one_line("digits_target.py:trian")
+    assert "Known: train." in one_line("digits_target.py:xyz")
+    assert "there is no module 'no_such_module_at_all'" in one_line("no_such_module_at_all.x:train")
+    (tmp_path / "notes.txt").write_text("x")
+    assert "is no Python file" in one_line("./notes.txt:train")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import not_installed_anywhere\n", "No module named 'not_installed_anywhere'"),
+        ("x = 1\ny = 1 / 0\n", "ZeroDivisionError: division by zero (broken_target.py, line 2)"),
+        ("def train(:\n", "SyntaxError"),
+    ],
+)
+def test_code_that_cannot_be_imported_is_told_in_one_line(tmp_path: Path, code: str, told: str) -> None:
+    (tmp_path / "broken_target.py").write_text(code)
+    assert told in one_line(f"{tmp_path}/broken_target.py:train")
+
+
+def test_a_file_that_hides_behind_another_module_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("def train(config): return 1.0\n")
+    assert "rename the file" in one_line(f"{tmp_path}/json.py:train")
+
+
+def test_the_fingerprint_follows_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "changing_target.py"
+    file.write_text("def train(config): return 1.0\n")
+    target = Target.find(f"{file}:train")
+    before = target.fingerprint()
+    assert before == target.fingerprint()
+    file.write_text("def train(config): return 2.0\n")
+    assert target.fingerprint() not in ("", before)
+    module = Target.find("shoestring.testing.runners:Curve")
+    assert module.fingerprint() != ""
+    module.load()
+    assert module.fingerprint() != ""
+
+
+def loss(config: dict[str, Any], scale: float = 1.0) -> float:
+    return scale * float(config["x"])
+
+
+def test_what_can_be_found_by_name_travels() -> None:
+    assert arrived(portable(loss)) is loss
+    assert arrived(portable(functools.partial(loss, scale=2.0)))({"x": 3}) == 6.0
+    assert arrived(portable(Target.find("shoestring.testing.runners:Curve"))).__name__ == "Curve"
+
+
+def test_what_cannot_be_found_by_name_is_refused_with_a_remedy() -> None:
+    def local(config: dict[str, Any]) -> float:
+        return 1.0
+
+    for train, told in ((lambda config: 1.0, "lambda"), (local, "inside another function")):
+        with pytest.raises(RunnerError, match=told) as caught:
+            portable(train)
+        assert "top level of a file" in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_code_that_was_typed_in_is_refused() -> None:
+    code = "from shoestring.runners.targets import portable\ndef f(config): return 1.0\nportable(f)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "it was typed in, not read from a file" in done.stderr.splitlines()[-1]

@@ -1,0 +1,106 @@
+"""Training code for the tests of runners. It imports little, so that worker processes start quickly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from shoestring.runners.training import Context, Report
+
+
+def process_number(config: Mapping[str, Any]) -> Iterator[float]:
+    while True:
+        yield os.getpid()
+
+
+def one_number(config: Mapping[str, Any]) -> float:
+    return os.getpid()
+
+
+class Counter:
+    """Can save; `x` says at which step it does what."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config, self.count = config, 0
+
+    def step(self) -> float:
+        self.count += 1
+        return self.count + self.config["x"]
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.count))
+
+    def load(self, path: Path) -> None:
+        self.count = int(path.read_text())
+
+
+class Forgetful(Counter):
+    def load(self, path: Path) -> None:
+        self.count = 0
+
+
+class Unloadable(Counter):
+    def load(self, path: Path) -> None:
+        raise ValueError("what is this?")
+
+
+class Unwritable(Counter):
+    def save(self, path: Path) -> None:
+        raise OSError("no space left on this device")
+
+
+class Dying(Counter):
+    """Ends at its second step: with exit code 3, or by SIGKILL when x is 1; it hangs when x is 0."""
+
+    def step(self) -> float:
+        if self.count == 1:
+            if self.config["x"] == 0.0:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                time.sleep(1000)
+            os._exit(3) if self.config["x"] == 0.5 else os.kill(os.getpid(), signal.SIGKILL)
+        return super().step()
+
+
+class Exiting(Counter):
+    def step(self) -> float:
+        sys.exit("no licence for this")
+
+
+class DyingOnLoad(Counter):
+    def load(self, path: Path) -> None:
+        os._exit(4)
+
+
+class SlowToSave(Counter):
+    def save(self, path: Path) -> None:
+        time.sleep(1000)
+
+
+def failing(config: Mapping[str, Any]) -> Iterator[float]:
+    yield 1.0
+    raise RuntimeError("no such data")
+
+
+def three_steps(config: Mapping[str, Any], context: Context) -> Iterator[Report]:
+    sys.stdout.write("said by training code\n")
+    for step in range(context.step, 3):
+        yield Report(float(step), cost={"setup": 1.0, "train": 2.0, "validate": 3.0})
+
+
+def leaves_a_child(config: Mapping[str, Any]) -> Iterator[float]:
+    child = os.fork()
+    if child == 0:
+        time.sleep(300)
+    yield child
+    os._exit(5)
+
+
+def sleeping(config: Mapping[str, Any]) -> Iterator[float]:
+    while True:
+        time.sleep(1000)
+        yield 1.0
