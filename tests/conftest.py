@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+# Matrices here are small: more threads than one only make workers wait for each other. Before numpy is imported.
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

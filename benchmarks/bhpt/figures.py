@@ -14,46 +14,49 @@ import numpy as np
 from matplotlib.axes import Axes
 
 Rows = list[dict[str, Any]]
-LABELS = {
-    "bhpt": "BHPT",
-    "bhpt_eps": "BHPT-ε",
-    "bhpt_tol": "BHPT, tolerance 5 %",
-    "bhpt_sampled": "BHPT, sampled parameters",
-    "bhpt_eps_sampled": "BHPT-ε, sampled parameters",
-    "q_alone": "Q alone",
-    "q_eps_alone": "Q-ε alone",
-    "greedy": "greedy",
-    "random_search": "random",
-    "hyperband": "Hyperband",
-    "gp_ei": "GP-EI",
-    "rollout": "Rollout",
-    "freeze_thaw_bo": "freeze-thaw BO",
-    "fabolas_epochs": "Fabolas on epochs",
-    "asha": "ASHA",
-    "successive_halving": "successive halving",
-    "sequential_halving": "sequential halving",
+LOOKS = {  # label, colour, line
+    "bhpt": ("BHPT", "tab:blue", "-"),
+    "bhpt_eps": ("BHPT-ε", "tab:red", "-"),
+    "bhpt_tol": ("BHPT, tolerance 5 %", "tab:cyan", "--"),
+    "bhpt_past": ("BHPT, against the best so far", "tab:green", "--"),
+    "bhpt_eps_past": ("BHPT-ε, against the best so far", "tab:orange", "--"),
+    "bhpt_sampled": ("BHPT, sampled parameters", "tab:blue", "--"),
+    "bhpt_eps_sampled": ("BHPT-ε, sampled parameters", "tab:red", "--"),
+    "q_alone": ("Q alone", "tab:purple", ":"),
+    "q_eps_alone": ("Q-ε alone", "tab:brown", ":"),
+    "greedy": ("greedy", "black", ":"),
+    "random_search": ("random", "black", ":"),
+    "hyperband": ("Hyperband", "tab:orange", "--"),
+    "gp_ei": ("GP-EI", "tab:purple", "--"),
+    "rollout": ("Rollout", "tab:green", "-."),
+    "freeze_thaw_bo": ("freeze-thaw BO", "tab:brown", "-."),
+    "fabolas_epochs": ("Fabolas on epochs", "tab:pink", "-."),
+    "asha": ("ASHA", "tab:olive", "--"),
+    "successive_halving": ("successive halving", "tab:gray", "--"),
+    "sequential_halving": ("sequential halving", "tab:cyan", "--"),
 }
-ORDER = list(LABELS)
-ABLATIONS = ("bhpt", "bhpt_eps", "bhpt_tol", "q_alone", "q_eps_alone", "greedy")
+ORDER = list(LOOKS)
+ABLATIONS = ("bhpt", "bhpt_eps", "bhpt_tol", "bhpt_past", "bhpt_eps_past", "q_alone", "q_eps_alone", "greedy")
 PARAMETERS = ("bhpt", "bhpt_sampled", "bhpt_eps", "bhpt_eps_sampled")
 
 
 def _style(name: str) -> dict[str, Any]:
-    colour = plt.get_cmap("tab20")(ORDER.index(name) % 20) if name in ORDER else "black"
-    return {"color": colour, "label": LABELS.get(name, name), "linewidth": 2.5 if name in ("bhpt", "bhpt_eps") else 1.5}
+    label, colour, line = LOOKS.get(name, (name, "black", "-"))
+    width = 2.5 if name in ("bhpt", "bhpt_eps") else 1.4
+    return {"label": label, "color": colour, "linestyle": line, "linewidth": width}
 
 
-def _lines(ax: Axes, rows: Rows, names: Sequence[str], x: str, y: str, band: str = "error") -> None:
-    for name in names:
+def _lines(ax: Axes, rows: Rows, names: Sequence[str], x: str, y: str, spread: str = "error") -> None:
+    """Mean by budget; bars are one standard error, or one standard deviation. Points are moved a little apart."""
+    for i, name in enumerate(names):
         mine = [r for r in rows if r["method"] == name]
-        at = sorted({r[x] for r in mine})
+        at = np.array(sorted({r[x] for r in mine}))
         each = [np.array([float(r[y]) for r in mine if r[x] == b]) for b in at]
-        if not at:
-            continue
-        mean = np.array([e.mean() for e in each])
-        width = np.array([e.std() / (np.sqrt(len(e)) if band == "error" else 1.0) for e in each])
-        ax.plot(at, mean, marker="o", markersize=4, **_style(name))
-        ax.fill_between(at, mean - width, mean + width, color=_style(name)["color"], alpha=0.15, linewidth=0)
+        if len(at):
+            mean = [e.mean() for e in each]
+            width = [e.std() / (np.sqrt(len(e)) if spread == "error" else 1.0) for e in each]
+            aside = 1.0 + 0.012 * (i - len(names) / 2)
+            ax.errorbar(at * aside, mean, width, marker="o", markersize=4, elinewidth=0.8, **_style(name))
 
 
 def _budget_axis(ax: Axes, rows: Rows, x: str, label: str) -> None:
@@ -114,21 +117,20 @@ def synthetic_figures(rows: Rows, out: Path, generator: str) -> None:
 def real_figures(rows: Rows, out: Path, data: str) -> None:
     tables = list(dict.fromkeys(r["table"] for r in rows))
     names = [n for n in ORDER if any(r["method"] == n for r in rows)]
-    across = min(4, len(tables))
-    figure, axes = plt.subplots(
-        -(-len(tables) // across), across, figsize=(5 * across, 4.3 * -(-len(tables) // across)), squeeze=False
-    )
+    across = min(2, len(tables))
+    down = -(-len(tables) // across)
+    figure, axes = plt.subplots(down, across, figsize=(6.5 * across, 4.5 * down), squeeze=False, layout="constrained")
     for ax, table in zip(axes.flat, tables, strict=False):
         mine = [r for r in rows if r["table"] == table]
-        _lines(ax, mine, names, "curves", "regret", band="deviation")
+        _lines(ax, mine, names, "curves", "regret", spread="deviation")
         _budget_axis(ax, mine, "curves", "budget (full curves)")
-        ax.set_yscale("symlog", linthresh=0.01)
-        ax.set_ylim(bottom=0.0)
+        ax.set_yscale("symlog", linthresh=0.02)
+        ax.set_ylim(bottom=-0.001)
         ax.set_title(table)
         ax.set_ylabel("normalised regret")
-    axes.flat[0].legend(fontsize=7)
-    figure.suptitle("Recorded curves, mean ± one standard deviation")
-    figure.tight_layout()
+    handles = {label: handle for ax in axes.flat for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=9)
+    figure.suptitle("Recorded curves, mean and one standard deviation over seeds")
     _save(figure, out / f"real_{data}.png")
     shared = [r for r in rows if r.get("resnet_share") is not None]
     if shared:
@@ -141,7 +143,7 @@ def real_figures(rows: Rows, out: Path, data: str) -> None:
             [n for n in ("bhpt", "bhpt_eps", "hyperband", "sequential_halving") if n in names],
             "curves",
             "resnet_share",
-            band="deviation",
+            spread="deviation",
         )
         _budget_axis(ax, shared, "curves", "budget (full curves)")
         ax.set_ylabel("share of the steps that ResNets got")

@@ -83,12 +83,13 @@ def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
 
 
 def recorded(path: Path, arms: int | None = None, most_steps: int = 100, seed: int = 0) -> Table:
-    """A recorded table, thinned to at most `most_steps`; of a larger one `arms` rows drawn by seed. l_0 is the median first loss."""
+    """A recorded table, thinned to at most `most_steps`; of a larger one `arms` rows; l_0 is the median first loss.
+
+    Rows come in a random order by seed: among arms that look the same a policy takes the first one listed.
+    """
     whole = RecordedTable.load(path)
     steps = min(most_steps, whole.max_steps)
-    rows = np.arange(len(whole.configs))
-    if arms is not None and len(rows) > arms:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, arms, replace=False))
+    rows = np.random.default_rng(seed).permutation(len(whole.configs))[:arms]
     table = RecordedTable.load(path, max_steps=steps, rows=rows)
     losses = table.values if table.direction == "min" else -table.values
     first = losses[:, 0]

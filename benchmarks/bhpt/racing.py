@@ -63,6 +63,8 @@ def method(name: str, table: Table) -> Policy:
         "bhpt": ("bhpt", known),
         "bhpt_eps": ("bhpt", known | {"eps": 0.5}),
         "bhpt_tol": ("bhpt", known | {"tolerance": 0.05}),
+        "bhpt_past": ("bhpt", known | {"past_best": True}),
+        "bhpt_eps_past": ("bhpt", known | {"past_best": True, "eps": 0.5}),
         "q_alone": ("bhpt", known | {"commit": False}),
         "q_eps_alone": ("bhpt", known | {"commit": False, "eps": 0.5}),
         "greedy": ("bhpt", known | {"eps": 1.0}),

@@ -111,7 +111,7 @@ def judge(rows: list[dict[str, Any]]) -> dict[str, Any]:
         }
         for name in ("bhpt", "bhpt_eps")
     }
-    grows = all(list(s.values())[-1] > list(s.values())[0] for s in shares.values() if len(s) > 1)
+    grows = all(list(s.values())[-1] > next(iter(s.values())) for s in shares.values() if len(s) > 1)
     mean = {
         name: {
             f"{b:g}": round(float(np.mean(c)), 4)

@@ -4,8 +4,8 @@ Time: 20 consecutive decisions around 30, 100 and 200 finished trials of a six-d
 and 95 % quantile in milliseconds of the clock, and the mean of processor time, which a busy machine leaves alone. Peers get our
 trials as their past and decide 20 times at the same places:
 
-    sklearn GP    GaussianProcessRegressor (Matérn 5/2, one length-scale a dimension, noise), fitted again at each decision from its
-                  last optimum; EI on 2250 random points, L-BFGS-B with numerical slopes from the best one
+    sklearn GP    GaussianProcessRegressor (Matérn 5/2, one length-scale a dimension, noise), fitted again at each decision
+                  from its last optimum; EI on 2250 random points, L-BFGS-B with numerical slopes from the best one
     Optuna TPE    TPESampler, its default
     Optuna GP     GPSampler, where torch is installed
 
@@ -133,15 +133,16 @@ def optuna_sampler(dims: int, seed: int, gp: bool) -> Decide:
     study = optuna.create_study(sampler=sampler)
     distributions = {f"x{j}": optuna.distributions.FloatDistribution(0.0, 1.0) for j in range(dims)}
 
+    told = [0]
+
     def decide(x: Array, y: Array) -> Array:
-        for row, value in zip(x[len(study.trials) :], y[len(study.trials) :], strict=True):
-            told = {f"x{j}": float(v) for j, v in enumerate(row)}
-            study.add_trial(optuna.trial.create_trial(params=told, distributions=distributions, value=float(value)))
+        for row, value in zip(x[told[0] :], y[told[0] :], strict=True):
+            params = {f"x{j}": float(v) for j, v in enumerate(row)}
+            study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=float(value)))
+        told[0] = len(y)
         trial = study.ask(distributions)
-        point = np.array([trial.params[f"x{j}"] for j in range(dims)])
-        study._storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL)
-        study.trials.clear()
-        return point
+        study.tell(trial, state=optuna.trial.TrialState.FAIL)  # its value comes with the past of the next decision
+        return np.array([trial.params[f"x{j}"] for j in range(dims)])
 
     return decide
 

@@ -21,6 +21,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from shoestring.models.query_rules import (
 from shoestring.runners.runner import receipt
 
 Floats = NDArray[np.float64]
+Run = Callable[[Floats, Floats, int], tuple[float, int]]  # truth (rounds, arms), noise (rounds,), seed -> (R / T, C)
 RESULTS = Path(__file__).parent / "results"
 ROUNDS, ARMS, NOISE_STD, KAPPA, CHANCE = 2000, 3, 0.1, 0.95, 0.1
 LENGTHSCALE, VARIANCE, MEAN = 200.0, 0.25, 0.5
@@ -95,7 +97,7 @@ class ArmInTime:
             grown = np.zeros((2 * self.n, 2 * self.n))
             grown[: self.n, : self.n] = self._factor
             self._factor = grown
-        pivot = np.sqrt(max(VARIANCE - row @ row, 0.0) + NOISE_STD**2)
+        pivot = np.sqrt(max(VARIANCE - float(row @ row), 0.0) + NOISE_STD**2)
         self._factor[self.n, : self.n], self._factor[self.n, self.n] = row, pivot
         self._white[self.n] = (y - MEAN - row @ self._white[: self.n]) / pivot
         self._times[self.n] = t
@@ -109,7 +111,7 @@ class ArmInTime:
         return np.asarray(solve_triangular(factor, k, lower=True, check_finite=False))
 
 
-def run_in_time(truth: Floats, noise: Floats, seed: int, kappa: float | None) -> tuple[float, int]:
+def run_in_time(kappa: float | None, truth: Floats, noise: Floats, seed: int) -> tuple[float, int]:
     """UCB on the arms' processes; looks by the kappa rule, or with a chance of one in ten when kappa is None."""
     rng = np.random.default_rng(seed)
     arms = [ArmInTime() for _ in range(ARMS)]
@@ -154,7 +156,7 @@ def run_policy(policy: Policy, truth: Floats, noise: Floats, seed: int) -> tuple
     return regret / ROUNDS, looks
 
 
-def methods() -> dict[str, Callable[[Floats, Floats, int], tuple[float, int]]]:
+def methods() -> dict[str, Run]:
     bandit: dict[str, Any] = {"query": "bernoulli", "query_probability": CHANCE, "reward": "value", "clip": None}
     ours: dict[str, Any] = {"reward": "value", "clip": None, "variance": VARIANCE, "prior_mean": MEAN}
     named = {
@@ -165,12 +167,9 @@ def methods() -> dict[str, Callable[[Floats, Floats, int], tuple[float, int]]]:
         "tv_gp_ucb, learned rate, Ber(0.1)": policies.make("tv_gp_ucb", ours | bandit | {"forgetting_rate": None}),
         "ce_gp_ucb@0.95, learned rate": policies.make("ce_gp_ucb", ours | {"kappa": KAPPA, "forgetting_rate": None}),
     }
-    runs: dict[str, Callable[[Floats, Floats, int], tuple[float, int]]] = {
-        name: (lambda truth, noise, seed, policy=policy: run_policy(policy, truth, noise, seed))
-        for name, policy in named.items()
-    }
-    runs["GP-UCB, RBF in time, Ber(0.1)"] = lambda truth, noise, seed: run_in_time(truth, noise, seed, None)
-    runs["CE-GP-UCB@0.95, RBF in time"] = lambda truth, noise, seed: run_in_time(truth, noise, seed, KAPPA)
+    runs: dict[str, Run] = {name: partial(run_policy, policy) for name, policy in named.items()}
+    runs["GP-UCB, RBF in time, Ber(0.1)"] = partial(run_in_time, None)
+    runs["CE-GP-UCB@0.95, RBF in time"] = partial(run_in_time, KAPPA)
     return runs
 
 

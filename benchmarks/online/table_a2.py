@@ -138,7 +138,7 @@ def simulate(trials: int, wanted: str, rates: tuple[float, ...]) -> dict[str, An
     x = np.linspace(0.0, 1.0, POINTS)
     space = Space.listed([{"x": float(v)} for v in x])
     kernel = Kernel.ard("matern32", 1).matrix(np.log([1.0, 0.2]), x[:, None], x[:, None])
-    root = np.linalg.cholesky(kernel + 1e-10 * np.eye(POINTS))
+    root: Floats = np.asarray(np.linalg.cholesky(kernel + 1e-10 * np.eye(POINTS)), dtype=np.float64)
     found: dict[str, Any] = {}
     for i, rate in enumerate(rates):
         table = {name: policy for name, policy in rows(rate).items() if not wanted or name in wanted.split(";")}
@@ -260,6 +260,8 @@ def draw(found: dict[str, Any], path: Path) -> None:
     }
     for axis, rate in zip(axes, RATES, strict=True):
         for label, names in curves.items():
+            if not all(str(rate) in found.get(name, {}) for name in names):
+                continue
             r = np.array([found[name][str(rate)]["R"] for name in names])
             c = np.array([found[name][str(rate)]["C"] for name in names]).mean(axis=1)
             error = 1.96 * r.std(axis=1, ddof=1) / np.sqrt(r.shape[1])

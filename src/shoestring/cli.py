@@ -86,6 +86,9 @@ def cli() -> None:
 @click.option("--initial", metavar="FILE", help="Configs to try first, as JSON lines.")
 @click.option("--deadline", metavar="DURATION", help="Stop after this much clock time, as 2h.")
 @click.option("--live", type=int, help="Most trials kept alive while frozen.")
+@click.option(
+    "--hung-after", metavar="DURATION", help="Give a step up after this long.  [default: 10 x the longest + 60s]"
+)
 @click.option("--checkpoints-at-most", metavar="SIZE", help="Most disk space for checkpoints, as 2GB.")
 @click.option(
     "--validate-price", type=float, default=0.0, show_default=True, help="Epochs charged for a validation pass."

@@ -10,10 +10,11 @@ import json
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from shoestring.core.money import duration_s
 from shoestring.core.space import Space
 from shoestring.errors import ShoestringError, SpaceError, StudyError
 from shoestring.runners.making import make_runner, steps_of
@@ -34,8 +35,9 @@ class Job:
     where: str | list[str]  # file.py:train, the words of a command, or the file of a table
     runner: str | None = None
     live: int | None = None
+    hung_after: str | None = None
     checkpoints_at_most: str | None = None
-    fingerprint: str = ""
+    fingerprint: str = ""  # of the training code
 
     @classmethod
     def of(cls, target: str | None, command: list[str], table: str | None, **how: Any) -> Job:
@@ -43,12 +45,15 @@ class Job:
         if len(given) != 1:
             told = f"not {' and '.join(given)}" if given else "for example: shoestring run train.py:train"
             raise StudyError(f"give exactly one of TARGET (file.py:train), -- COMMAND …, or --table FILE: {told}")
+        if target:
+            return cls("python", target, **how).fresh()
+        for option in ("runner", "live", "checkpoints_at_most"):
+            if how.get(option) is not None:
+                word = option.replace("_", "-")
+                raise StudyError(f"--{word} is for Python code: leave it out with {given[0]}")
         if table:
-            return cls("table", table, fingerprint=_fingerprint([table]), **how)
-        if command:
-            return cls("command", command, fingerprint=_fingerprint(command), **how)
-        assert target is not None
-        return cls("python", target, fingerprint=_fingerprint([target.rpartition(":")[0]]), **how)
+            return cls("table", table, **how).fresh()
+        return cls("command", command, **how).fresh()
 
     @classmethod
     def from_target(cls, target: Mapping[str, Any]) -> Job:
@@ -60,14 +65,14 @@ class Job:
         return cls(**target)
 
     def to_target(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "where": self.where,
-            "runner": self.runner,
-            "live": self.live,
-            "checkpoints_at_most": self.checkpoints_at_most,
-            "fingerprint": self.fingerprint,
-        }
+        return asdict(self)
+
+    def fresh(self) -> Job:
+        """The same job with the fingerprint of its code as it is now."""
+        if isinstance(self.where, list):
+            return replace(self, fingerprint=_fingerprint(self.where))
+        file = self.where.rpartition(":")[0] if self.kind == "python" else self.where
+        return replace(self, fingerprint=_fingerprint([file]))
 
     @property
     def name(self) -> str:
@@ -99,6 +104,7 @@ class Job:
         return read_space(file, parameters)
 
     def runner_for(self, study: Study, workers: int) -> Runner:
+        hung_after_s = None if self.hung_after is None else duration_s(self.hung_after, "time to hang")
         if self.kind == "table":
             from shoestring.runners.simulated import Simulated
 
@@ -106,10 +112,9 @@ class Job:
         if self.kind == "command":
             from shoestring.runners.command import Commands
 
-            return Commands(list(self.where), study.ledger.space, study.checkpoints, workers)
-        return make_runner(
-            self.runner, self._callable(), study.checkpoints, workers, self.live, self.checkpoints_at_most
-        )
+            return Commands(list(self.where), study.ledger.space, study.checkpoints, workers, hung_after_s)
+        limits = (self.live, self.checkpoints_at_most, hung_after_s)
+        return make_runner(self.runner, self._callable(), study.checkpoints, workers, *limits)
 
     def _callable(self) -> Any:
         from shoestring.runners.targets import resolve

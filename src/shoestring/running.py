@@ -42,6 +42,7 @@ def run_words(
     initial: str | None,
     deadline: str | None,
     live: int | None,
+    hung_after: str | None,
     checkpoints_at_most: str | None,
     validate_price: float,
     quiet: bool,
@@ -49,7 +50,8 @@ def run_words(
     name: str | None,
     as_json: bool,
 ) -> int:
-    job = Job.of(target, command, table, runner=runner, live=live, checkpoints_at_most=checkpoints_at_most)
+    how = {"runner": runner, "live": live, "hung_after": hung_after, "checkpoints_at_most": checkpoints_at_most}
+    job = Job.of(target, command, table, **how)
     study = Study.begin(
         job.space(space_file, params),
         budget,
@@ -98,8 +100,7 @@ def _spend(study: Study, job: Job, store: str, *, deadline: str | None, quiet: b
         progress.say(_greeting(study, job))
         for notice in getattr(study.store, "notices", ()):
             progress.say(f"note: {notice}")
-        now = Job.of(None, job.where, None) if job.kind == "command" else job  # type: ignore[arg-type]
-        if code_changed(ledger.opened.target, now.to_target()):
+        if code_changed(ledger.opened.target, job.fresh().to_target()):
             progress.say(
                 "warning: the training code has changed since this study began; its earlier values may not compare"
             )

@@ -26,7 +26,7 @@ from shoestring.core.money import Budget, Prices, duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import BudgetError, Conflict, StudyError, did_you_mean
+from shoestring.errors import BudgetError, Conflict, PolicyError, StudyError, did_you_mean
 from shoestring.runners.loop import Outcome, run
 from shoestring.runners.runner import Runner, receipt, unfinished
 from shoestring.runners.training import number_of
@@ -41,6 +41,8 @@ Observe = Callable[[Ledger, Entry | None], None]
 
 @dataclass(frozen=True)
 class Best:
+    """The best value that was bought, and what it takes to have it again."""
+
     config: Config
     value: float
     trial: int
@@ -98,7 +100,12 @@ class Study:
         """A new study, or the one of that name going on: a changed budget, policy or number of workers is amended."""
         from shoestring.stores.opening import open_store
 
-        policy = policies.make(policy, settings) if isinstance(policy, str) else policy
+        if not isinstance(policy, Policy):
+            policy = policies.make(policy, settings)
+        elif settings:
+            raise PolicyError(
+                f"settings={settings!r} are given beside the policy {policy!r}: give them to the policy itself"
+            )
         wanted = Opened(
             space=space if isinstance(space, Space) else Space.from_dict(space),
             budget=Budget(budget),
@@ -114,18 +121,18 @@ class Study:
         _check_opened(wanted)
         configs = [wanted.space.validate(config) for config in initial]
         opened = open_store(store)
-        ledger = opened.load(name)
-        if ledger is None:
-            ledger = opened.append(name, None, wanted, *_queued(configs))
-        else:
-            change = amendment(ledger, name, wanted, seed_given=seed is not None)
-            known = ledger.books.used | {dumps(config) for config in ledger.queue}
-            entries: list[Entry] = [
-                *([change] if change else []),
-                *_queued([c for c in configs if dumps(c) not in known]),
-            ]
-            ledger = opened.append(name, ledger, *entries) if entries else ledger
-        return cls(opened, name, ledger, policy=policy)
+        while True:
+            ledger = opened.load(name)
+            entries: list[Entry] = [wanted, *_queued(configs)]
+            if ledger is not None:
+                change = amendment(ledger, name, wanted, seed_given=seed is not None)
+                known = ledger.books.used | {dumps(config) for config in ledger.queue}
+                entries = [*([change] if change else []), *_queued([c for c in configs if dumps(c) not in known])]
+            try:
+                ledger = opened.append(name, ledger, *entries)
+                return cls(opened, name, ledger, policy=policy)
+            except Conflict:  # somebody began or changed it at this very moment
+                continue
 
     # what it holds -----------------------------------------------------------------------------------------------------
 
@@ -199,10 +206,8 @@ class Study:
             policy = self._policy()
 
             def beat() -> None:
-                entries, now = (
-                    len(self._ledger),
-                    runner.now(),
-                )  # counted first: a receipt stored meanwhile pays for its step
+                entries = len(self._ledger)  # counted first: a receipt stored meanwhile pays for its step
+                now = runner.now()
                 running = {} if runner.simulated else {n: max(0.0, now - s) for n, s in runner.running().items()}
                 lease.beat(entries, running)
 

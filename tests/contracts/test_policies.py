@@ -8,21 +8,22 @@ from shoestring import policies
 from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, Check
 
 DEAF = {"random_search", "grid", "replay_fixed"}  # choose without looking at values, by design
+QUICK = {*DEAF, "asha", "hyperband", "sequential_halving", "successive_halving", "top_k_after_one"}  # have no model
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(policies.REGISTRY))
 def test_every_policy(name: str, check: Check) -> None:
-    check(policies.policy_class(name).small())
+    check(policies.policy_class(name).small(), light=name not in QUICK)
 
 
 @pytest.mark.parametrize("check", LEARNING_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(set(policies.REGISTRY) - DEAF))
 def test_policies_that_learn(name: str, check: Check) -> None:
-    check(policies.policy_class(name).small())
+    check(policies.policy_class(name).small(), light=name not in QUICK)
 
 
-@pytest.mark.parametrize("name", sorted(policies.REGISTRY))
+@pytest.mark.parametrize("name", sorted(QUICK))
 def test_default_settings_keep_to_the_rules(name: str) -> None:
     for check in CHECKS[1:3]:
         check(policies.make(name))

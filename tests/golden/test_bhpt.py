@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from shoestring import policies
+from shoestring.core.entries import Cost
+from shoestring.core.space import Config, Space
+from shoestring.core.strict_json import dumps
 from shoestring.models.action_value import action_value, choose, plan
 from shoestring.models.freeze_thaw import Belief
 from shoestring.models.freeze_thaw_curves import Curves, Parameters
 from shoestring.models.freeze_thaw_sums import log_marginal_likelihood
+from shoestring.runners.simulated import Outcome
+from shoestring.testing.policies import opened, simulate
 
 Floats = NDArray[np.float64]
 
@@ -127,3 +133,54 @@ def test_trace(case: Any, incremental: bool) -> None:
     del result["steps"]
     replace(case, expected={name: case.expected[name] for name in result}).check(result)
     assert set(case.expected) == {*result, "steps"}
+
+
+@pytest.mark.golden("bhpt", "trace")
+def test_trace_through_the_policy(case: Any) -> None:
+    """The same run decided by the registered policy under the real loop, on a simulated clock."""
+    inputs, hyper = case.inputs, case.inputs["hyper"]
+    x = np.array(inputs["X"])
+    names = [f"x{j}" for j in range(x.shape[1])]
+    space = Space.listed([dict(zip(names, map(float, row), strict=True)) for row in x])
+    policy = policies.make(
+        "bhpt",
+        {
+            "parameters": list(astuple(parameters_of(hyper))),
+            "scale": "none",
+            # the unit cube is stretched over the rows, the golden length-scale is not
+            "lengthscale": (hyper["x_lengthscale"] / (x.max(axis=0) - x.min(axis=0))).tolist(),
+        },
+    )
+    start = opened(policy, space=space, budget=f"{inputs['budget']} epochs", max_steps=inputs["curve_length"])
+    curves = {space.key(row): curve for row, curve in zip(space.rows or (), inputs["curves"], strict=True)}
+    ledger = simulate(policy, Keyed(curves), start).ledger
+    losses = [ledger.trials[o.trial].losses[o.until - 1] for o in ledger.orders]
+    actions = [space.row_number(o.config) for o in ledger.orders]
+    assert ledger.best is not None
+    allocation = [actions.count(arm) for arm in range(len(x))]
+    got = {"actions": actions, "output": ledger.best.best_loss, "allocation": allocation}
+    replace(case, expected={name: case.expected[name] for name in got}).check(got)
+    assert len(ledger.orders) == len(case.expected["steps"])
+    for order, loss, want in zip(ledger.orders, losses, case.expected["steps"], strict=True):
+        why = order.why
+        told = {
+            "step": order.number + 1,
+            "remaining": why["r"],
+            "top_arm": why["c_hat"],
+            "tau_star": why["tau_star"],
+            "committed": why["committed"],
+            "action": why["arm"],
+            "loss": loss,
+            "Q": why["Q"],
+        }
+        replace(case, expected={**want, "Q": want["Q"][want["action"]]}).check(told)
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Curves by the text of their config."""
+
+    curves: Mapping[str, list[float]]
+
+    def step(self, config: Config, step: int) -> Outcome:
+        return Outcome(self.curves[dumps(config)][step - 1], Cost(train=1.0))

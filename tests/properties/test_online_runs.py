@@ -117,7 +117,7 @@ def job(
     tuner = OnlineTuner(
         space, 12, policy=policy, settings=settings, store=store, seed=seed, done_rounds=done, clock=lambda: 0.0
     )
-    trained = []
+    trained: list[tuple[int, str, bool]] = []
     while (config := tuner.next()) is not None:
         if kill_after is not None and len(trained) == kill_after:
             return trained

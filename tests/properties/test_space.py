@@ -6,6 +6,7 @@ refuses with an error is left out.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import struct
 from typing import Any
@@ -44,7 +45,9 @@ def neighbours(draw: st.DrawFn) -> list[float]:
     """Numbers a few bit patterns apart: ranges as narrow as floats allow."""
     first = draw(st.integers(0, 2**63 - 2**20))
     sign = draw(st.sampled_from([1.0, -1.0]))
-    return [sign * from_bits(first + offset) for offset in draw(st.lists(st.integers(0, 2**20), min_size=3, max_size=3))]
+    return [
+        sign * from_bits(first + offset) for offset in draw(st.lists(st.integers(0, 2**20), min_size=3, max_size=3))
+    ]
 
 
 threes = st.one_of(
@@ -140,8 +143,10 @@ def spaces_with_a_config(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any
         name = draw(st.sampled_from("abcdefgh")) + str(i)
         kind = draw(st.sampled_from(["float", "int", "choice", "constant"]))
         spec: dict[str, Any]
+        value: Any
         if kind == "float":
-            low, value, high = sorted(draw(st.lists(typed_decimals, min_size=3, max_size=3, unique=True)))
+            bounds = sorted(draw(st.lists(typed_decimals, min_size=3, max_size=3, unique=True)))
+            low, value, high = bounds
             spec = {"float": [low, high]}
         elif kind == "int":
             low, value, high = sorted(draw(st.lists(st.integers(-50, 50), min_size=3, max_size=3, unique=True)))
@@ -154,7 +159,8 @@ def spaces_with_a_config(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any
             spec = {"constant": value}
         active = True
         switches = [other for other in written if "float" not in written[other]]
-        if switches and draw(st.booleans()):
+        conditional: bool = draw(st.booleans())
+        if switches and conditional:
             parent = draw(st.sampled_from(switches))
             wanted = draw(st.lists(values_of(written[parent]), min_size=1, max_size=3))
             spec["when"] = {parent: wanted}
@@ -177,11 +183,7 @@ def test_choices_constants_and_activity_survive_exactly(
     drawn: tuple[dict[str, Any], dict[str, Any]], shuffler: Any
 ) -> None:
     written, config = drawn
-    try:
-        space = Space.from_dict(written)
-    except SpaceError as refused:
-        assert "listed twice" in str(refused)  # 0.0 and -0.0 are one option
-        return
+    space = Space.from_dict(written)
     assert space.validate(config) == config
     back = there_and_back(space, config)
     assert back.keys() == config.keys()
@@ -202,10 +204,7 @@ def test_choices_constants_and_activity_survive_exactly(
 def test_every_point_of_the_cube_is_a_valid_config(
     drawn: tuple[dict[str, Any], dict[str, Any]], data: st.DataObject
 ) -> None:
-    try:
-        space = Space.from_dict(drawn[0])
-    except SpaceError:
-        return
+    space = Space.from_dict(drawn[0])
     one = struct.unpack("<Q", struct.pack("<d", 1.0))[0]
     coordinate = st.integers(0, one).map(from_bits)  # every float from 0 to 1, both included
     u = np.array(data.draw(st.lists(coordinate, min_size=space.dims, max_size=space.dims)))
@@ -245,34 +244,25 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(junk, junk)
 def test_only_our_own_errors_come_out_of_nonsense(description: Any, config: Any) -> None:
     for make in (Space, Space.from_dict, Space.listed):
-        try:
-            space = make(description)
-        except ShoestringError as error:
-            assert str(error)
-            continue
-        try:
-            space.validate(config)
-        except ShoestringError as error:
-            assert str(error)
+        with contextlib.suppress(ShoestringError):
+            make(description).validate(config)
 
 
 pieces = st.one_of(junk, st.lists(junk, max_size=3))
 
 
-@settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pieces, pieces, pieces, pieces)
 def test_only_our_own_errors_come_out_of_parameters(a: Any, b: Any, c: Any, d: Any) -> None:
     for parameter in (Float(a, b, c, d), Int(a, b, c, d), Choice(a, d), Constant(a, d)):
-        try:
+        with contextlib.suppress(SpaceError):
             space = Space({"x": parameter, "y": Int(1, 3)})
+            assert space.size >= 3
             space.validate({"x": b, "y": c})
-            space.size  # noqa: B018
-        except SpaceError as error:
-            assert str(error)
 
 
 @pytest.mark.parametrize("bounds", [(0.0, math.nan), (math.nan, 1.0), (0.0, math.inf), (-math.inf, 0.0)])

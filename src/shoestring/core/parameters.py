@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from shoestring.core.strict_json import dumps
 from shoestring.errors import SpaceError
 
 Scalar = str | int | float | bool | None
@@ -25,6 +26,7 @@ When = Mapping[str, Any]
 _LARGEST_INTEGER = 2**53
 _MOST_INTEGERS = 2**50  # in a range: above, neighbours are no longer told apart by a float in [0, 1]
 _MOST_LOG_INTEGER = 2**40  # the same on a log scale
+_MOST_SHOWN = 20  # options of a choice in a message
 
 
 def same(a: Any, b: Any) -> bool:
@@ -36,6 +38,8 @@ def same(a: Any, b: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Float:
+    """A number from `low` to `high`, on a log scale if `log`; `when` says which values of others make it active."""
+
     low: float
     high: float
     log: bool = False
@@ -95,6 +99,8 @@ class Float:
 
 @dataclass(frozen=True, slots=True)
 class Int:
+    """A whole number from `low` to `high`, both included, on a log scale if `log`."""
+
     low: int
     high: int
     log: bool = False
@@ -161,14 +167,22 @@ class Int:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
+    """One of the options: strings, numbers, booleans, None, or lists of these."""
+
     options: Sequence[Any]
     when: When = field(default_factory=dict)
+    _places: dict[str, int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # tables have thousands
     kind: ClassVar[str] = "choice"
 
     def __post_init__(self) -> None:
         options = listed(self.options)
         if isinstance(options, Sequence) and not isinstance(options, str | bytes):
             object.__setattr__(self, "options", [listed(option) for option in options])
+            for i, option in enumerate(self.options):
+                if _is_option(option):
+                    self._places.setdefault(dumps(option), i)
 
     def rule(self) -> str | None:
         if not isinstance(self.options, list):
@@ -178,16 +192,17 @@ class Choice:
         for i, option in enumerate(self.options):
             if not _is_option(option):
                 return f"option {option!r} must be a string, number, boolean, None or a list of these"
-            if any(same(option, other) for other in self.options[:i]):
+            if self.index(option) != i:
                 return f"option {option!r} is listed twice"
         return None
 
     def accept(self, value: Any) -> Any:
-        value = listed(value)
-        for option in self.options:
-            if same(option, value):
-                return option
-        raise ValueError(f"must be one of {', '.join(map(repr, self.options))}")
+        place = self._places.get(dumps(value)) if _is_option(value := listed(value)) else None
+        if place is not None:
+            return self.options[place]
+        first = ", ".join(map(repr, self.options[:_MOST_SHOWN]))
+        more = len(self.options) - _MOST_SHOWN
+        raise ValueError(f"must be one of {first}" + (f" and {more} more" if more > 0 else ""))
 
     def to_unit(self, value: Any) -> float:
         return (self.index(value) + 0.5) / len(self.options)
@@ -196,7 +211,7 @@ class Choice:
         return self.options[min(max(int(u * len(self.options)), 0), len(self.options) - 1)]
 
     def index(self, value: Any) -> int:
-        return next(i for i, option in enumerate(self.options) if same(option, value))
+        return self._places[dumps(value)]
 
     def levels(self, points: int) -> list[Any]:
         return list(self.options)
@@ -211,6 +226,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
+    """A value that does not vary but belongs to every config."""
+
     value: Any
     when: When = field(default_factory=dict)
     kind: ClassVar[str] = "constant"

@@ -21,26 +21,26 @@ _RESOLUTION = 2.0**-32  # digits below this size are left out: more points than 
 
 
 @lru_cache(maxsize=64)
-def _scramble(seed: int, name: str, dims: int) -> list[tuple[int, NDArray[np.int64], NDArray[np.float64]]]:
-    """For each dimension: base p, permutations (digits, p), and the weight p^-k of each digit."""
+def _scramble(seed: int, name: str, dims: int) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """For each dimension: base p, permutations (digits, p), and the powers 1, p, p², … of its digits."""
     rng = stream(seed, name, dims)
     table = []
     for p in _primes(dims):
         digits = int(np.ceil(-np.log(_RESOLUTION) / np.log(p)))
         permutations = np.array([rng.permutation(p) for _ in range(digits)], dtype=np.int64)
-        table.append((p, permutations, np.power(float(p), -np.arange(1.0, digits + 1))))
+        table.append((p, permutations, p ** np.arange(digits, dtype=np.int64)))  # ≤ 2³², far from overflow
     return table
 
 
 def points(seed: int, name: str, dims: int, indices: NDArray[np.int64]) -> NDArray[np.float64]:
     """The points numbered `indices` (n,) of the sequence known by (seed, name, dims), as (n, dims) in [0, 1)."""
     out = np.empty((len(indices), dims))
-    for j, (p, permutations, weights) in enumerate(_scramble(seed, name, dims)):
-        powers = p ** np.arange(len(weights), dtype=np.int64)  # ≤ p · 2³², far from overflow
+    for j, (p, permutations, powers) in enumerate(_scramble(seed, name, dims)):
         digits = indices[:, None] // powers % p  # (n, digits), least significant first
-        scrambled = permutations[np.arange(len(weights)), digits]
-        out[:, j] = scrambled @ weights
-    return np.clip(out, 0.0, np.nextafter(1.0, 0.0))
+        scrambled = permutations[np.arange(len(powers)), digits]
+        # Whole numbers and one division: a sum of floats would round differently with the number of points asked for.
+        out[:, j] = scrambled @ powers[::-1] / (p * int(powers[-1]))
+    return out
 
 
 def point(seed: int, name: str, dims: int, index: int) -> NDArray[np.float64]:

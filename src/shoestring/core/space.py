@@ -33,6 +33,8 @@ _ENUMERABLE = 10_000  # a finite space up to this size is counted exactly, condi
 
 
 class Space:
+    """What may be tried: parameters by name, or the rows of `Space.listed`."""
+
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         if not isinstance(parameters, Mapping):
             raise SpaceError(f"a space is a dict of parameters, not {parameters!r}: {_EXAMPLE}")

@@ -46,8 +46,8 @@ NEAR = 50  # perturbed copies of each of the best
 NEAR_STD = 0.05  # of a perturbation, in the unit cube
 REDRAWN = 0.2  # chance that a perturbation draws an integer or choice anew: a small step rarely leaves its cell
 CLIMB_STEPS = 20
-SLIDE_STEPS = 10
-BISECTIONS = 8
+SLIDE_STEPS = 8
+BISECTIONS = 6
 _STEP = 1e-5  # of the central difference
 
 
@@ -62,8 +62,12 @@ class Surface:
 
     def scores(self, points: Points) -> tuple[Array, Array]:
         """log EI and log cost, (m,) each."""
+        return self.log_ei(points), self.log_cost(points)
+
+    def log_ei(self, points: Points) -> Array:
+        """(m,)."""
         mean, variance = self.gp.predict(self.encoding.features(points))
-        return log_expected_improvement(mean, np.sqrt(variance), self.f_min), self.log_cost(points)
+        return log_expected_improvement(mean, np.sqrt(variance), self.f_min)
 
     def log_ei_gradient(self, points: Points) -> tuple[Array, Array]:
         """log EI, (m,), and its derivative with respect to the cube, (m, dims); 0 along choices."""
@@ -182,27 +186,23 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
         return starts
     owner = np.nonzero(free)[0]  # the start that each variable belongs to
     moving_starts = np.unique(owner)
-    latest: list[tuple[bytes, Array, Array]] = []
 
-    def cost(moving: Array) -> tuple[float, Array]:
-        value, gradient = surface.log_cost_gradient(_moved(starts, free, moving))
-        return float((value - at_start).sum()), gradient[free]
+    def at(moving: Array) -> Points:
+        return _moved(starts, free, moving)
 
-    def ei(moving: Array) -> tuple[Array, Array]:
-        # The solver asks for the values and the slopes of the constraints one after the other, at one place.
-        if not latest or latest[0][0] != moving.tobytes():
-            value, gradient = surface.log_ei_gradient(_moved(starts, free, moving))
-            slopes = np.where(moving_starts[:, None] == owner, gradient[free], 0.0)  # each depends on its own variables
-            latest[:] = [(moving.tobytes(), value[moving_starts] - threshold, slopes)]
-        return latest[0][1], latest[0][2]
+    def slopes(moving: Array) -> Array:  # (starts that move, variables); each depends on its own variables alone
+        return np.where(moving_starts[:, None] == owner, surface.log_ei_gradient(at(moving))[1][free], 0.0)
 
+    # Values and slopes apart: the solver's line search asks for values only, which cost half as much.
     found = minimize(
-        cost,
+        lambda moving: float((surface.log_cost(at(moving)) - at_start).sum()),
         starts.cube[free],
-        jac=True,
+        jac=lambda moving: surface.log_cost_gradient(at(moving))[1][free],
         method="SLSQP",
         bounds=[(0.0, 1.0)] * owner.size,
-        constraints=[{"type": "ineq", "fun": lambda v: ei(v)[0], "jac": lambda v: ei(v)[1]}],
+        constraints=[
+            {"type": "ineq", "fun": lambda v: surface.log_ei(at(v))[moving_starts] - threshold, "jac": slopes}
+        ],
         options={"maxiter": SLIDE_STEPS, "ftol": 1e-3},
     )
     if not np.all(np.isfinite(found.x)):
@@ -212,7 +212,7 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     way = _moved(starts, free, np.clip(found.x, 0.0, 1.0)).cube - starts.cube
     kept, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
     for _ in range(BISECTIONS):
-        fits = surface.scores(Points(starts.cube + share[:, None] * way, starts.active))[0] >= threshold
+        fits = surface.log_ei(Points(starts.cube + share[:, None] * way, starts.active)) >= threshold
         kept = np.where(fits, share, kept)
         step /= 2.0
         share = np.minimum(1.0, np.where(fits, share + step, share - step))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -65,12 +65,19 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> Policy:
     for setting in settings or {}:
         if setting not in known:
             raise PolicyError(f"{name} has no setting {setting!r}. {did_you_mean(str(setting), known)}")
-    return kind(**(settings or {}))
+    try:
+        return kind(**(settings or {}))
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # of a type it did not reckon with
+        raise PolicyError(
+            f"{name} cannot take the settings {dict(settings or {})!r}: {error}. Its defaults are {defaults_of(name)!r}"
+        ) from None
 
 
 def settings_of(policy: Policy) -> dict[str, Any]:
     """All settings of a policy, as the ledger keeps them."""
-    return {f.name: getattr(policy, f.name) for f in fields(policy)}  # type: ignore[arg-type]
+    if not is_dataclass(policy):
+        raise PolicyError(f"the policy {policy!r} must be a dataclass, so that the ledger can keep its settings")
+    return {f.name: getattr(policy, f.name) for f in fields(policy)}
 
 
 def defaults_of(name: str) -> dict[str, Any]:

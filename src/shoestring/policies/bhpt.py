@@ -23,11 +23,13 @@ Departs from the paper:
 - A diverged or failed arm is out; its diverged loss stays in the belief as a bad one.
 - `tolerance` (off) lets the best arm count as done once only that share of its expected progress is missing; without it
   a curve expected to fall for ever commits at once.
+- `past_best` (off) counts only what would be lower than the best loss so far; Q as printed looks forward alone.
 - When every arm is at its end, further configs are drawn and trained.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -47,6 +49,7 @@ class BHPT(CurveBelief):
     eps: float | None = None
     commit: bool = True
     tolerance: float = 0.0
+    past_best: bool = False
 
     def __post_init__(self) -> None:
         CurveBelief.__post_init__(self)
@@ -67,7 +70,8 @@ class BHPT(CurveBelief):
             return answer
         outlooks = self.outlooks(ledger, arms)
         mean, variance = within_reach(*outlooks.predict(), arms.trained, now)
-        decided = plan(mean, variance, arms.trained, int(now.room.max()), self.tolerance)
+        best = outlooks.best_scaled_loss if self.past_best else math.inf
+        decided = plan(mean, variance, arms.trained, int(now.room.max()), self.tolerance, best)
         decided = replace(decided, remaining=int(now.buys[decided.top_arm]))
         # a plan that is never short of money never commits
         arm = choose(decided if self.commit else replace(decided, remaining=decided.tau_star + 1), rng, self.eps)

@@ -13,6 +13,7 @@ to us), Algorithm 1. The stopping rule (Algorithm 2) is in `models.optimal_stopp
     xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)               —
     y*       incumbent        best loss of all other runs                                          loss
     —        intermediate     whether the surrogate sees a run at its first step and every N / 5   —
+    —        replan_every     steps after which the future is simulated afresh                     steps
 
 A run stops when the rule gives it up (C1) and the surrogate allows it (C2); a run that the rule trusts is trained on, so that
 its value is known. `why` of a one-step order: statistic and cell of the decision map, prob_better, the expected losses of going
@@ -20,9 +21,12 @@ on, giving up and trusting, the two deviations of C2, incumbent and k1. The orde
 run just given up.
 
 Departs from the paper:
+- The future is simulated afresh every `replan_every` steps, from all losses so far, with the present step in the place of N0. A
+  plan made once, after 8 of 50 steps, says nothing any more about a curve that has left everything simulated, and most runs
+  that should be given up do. None plans once.
 - The incumbent is the best loss that any other run has shown at any step, this moment's with several workers.
 - Deviations of C2 are latent ones, of the surrogate that chose the run; the order that opened the run remembers them.
-- Losses become errors as `ucb_runs` says; when the incumbent has left that range, no run is stopped.
+- Losses become errors as `error_range` says; when the incumbent has left that range, no run is stopped.
 - A stopped run is frozen. With `thaw`, when what is left does not pay for another full training or every config was tried,
   the frozen run that the surrogate expects to end lowest is trained to its end.
 - The simulated futures of a run come from a stream of its own, so a study that was cut off judges as before.
@@ -53,6 +57,7 @@ from shoestring.models.optimal_stopping import (
     surrogate_allows_stop,
 )
 from shoestring.policies import checking
+from shoestring.policies.error_range import error_bounds, given_bounds, incumbent
 from shoestring.policies.outcomes import Table
 from shoestring.policies.ucb_runs import (
     GiveUp,
@@ -61,9 +66,6 @@ from shoestring.policies.ucb_runs import (
     Runs,
     Scalars,
     UcbRuns,
-    error_bounds,
-    given_bounds,
-    incumbent,
     one_of,
 )
 from shoestring.policies.ucb_search import Chosen, Surrogate, observations, surrogate
@@ -85,6 +87,7 @@ class BOBOS(UcbRuns):
     curve_noise_variance: float = 1e-3
     paths: int = 100_000
     cells: int = 100
+    replan_every: int | None = 8
     low: float | None = None
     high: float | None = None
     thaw: bool = False
@@ -93,6 +96,8 @@ class BOBOS(UcbRuns):
         UcbRuns.__post_init__(self)
         checking.whole(self, "n0", 1, "the curve model needs a beginning", "Try 8.")
         checking.whole(self, "paths", 1, "the rule looks at simulated futures", "Try 100000.")
+        if self.replan_every is not None:
+            checking.whole(self, "replan_every", 1, "a run is judged after each step", "Try 8; None: plan once.")
         checking.whole(self, "cells", 1, "the statistic falls into a cell", "Try 100.")
         for setting, low, because, remedy in (
             ("k1", 0.0, "it is the loss of giving up a winner", "Try 100."),
@@ -145,19 +150,21 @@ class BOBOS(UcbRuns):
             return GoOn(trial.steps + 1, {"phase": "not judged", "reason": "a step was not validated"})
         opening = ledger.orders[run.order].memo
         best, k1 = incumbent(ledger, run.trial), k1_schedule(self.k1_growth, run.iteration, self.k1)
-        rule = self.rule(ledger, runs, k1)
+        planned_at = self.planned_at(trial.steps)
+        rule = self.rule(ledger, runs, k1, planned_at)
         std_now, std_full = opening["std"][trial.steps - 1], opening["std"][-1]
         why: Scalars = {
             "phase": "judged",
             "incumbent": ledger.books.sign * best,
             "k1": k1,
+            "planned_at": planned_at,
             "std_now": std_now,
             "std_full": std_full,
         }
         if math.isfinite(best) and best <= rule.low:
             why["reason"] = "the best loss lies below the range of errors: no stopping"
             return GoOn(trial.steps + 1, why)
-        plan = stopping_plan(rule, tuple(losses[: self.n0]), best, opening["xi"][0], ledger.opened.seed, run.trial)
+        plan = stopping_plan(rule, tuple(losses[:planned_at]), best, opening["xi"][0], ledger.opened.seed, run.trial)
         verdict = plan.judge(losses)
         why |= _numbers(verdict)
         if not verdict.stop:
@@ -167,12 +174,16 @@ class BOBOS(UcbRuns):
             return GoOn(trial.steps + 1, why)
         return GiveUp(why)
 
-    def rule(self, ledger: Ledger, runs: Runs, k1: float) -> StoppingRule:
+    def planned_at(self, steps: int) -> int:
+        """The step from which the future was simulated that a run of so many steps is judged by."""
+        return steps - 1 - ((steps - 1 - self.n0) % self.replan_every) if self.replan_every else self.n0
+
+    def rule(self, ledger: Ledger, runs: Runs, k1: float, planned_at: int) -> StoppingRule:
         low, high = runs.bounds or error_bounds(ledger)
         if self.low is not None and self.high is not None:
             low, high = self.low, self.high
         return StoppingRule(
-            n0=self.n0,
+            n0=planned_at,
             n_max=ledger.max_steps,
             k1=k1,
             k2=self.k2,

@@ -20,13 +20,14 @@ compared, which the paper leaves out; it asks less often where configs are alike
 Departs from the paper: corrections are listed in models/query_rules.py. A model without observations always asks, so does
 one without competitors. Rewards are per round and in units of recent gains unless `unit` is given. `forgetting_rate=None`
 learns the rate at 8, 16, 32, … observations, within bounds; the paper takes it as known. A queued config is acted with,
-and validated, before the policy's own. A run that diverges or fails is over.
+and validated, before the policy's own. Where a wanted pass may not be bought, the round takes the config of greatest mean:
+exploring unobserved teaches nothing. A run that diverges or fails is over.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -128,6 +129,7 @@ class CEGPUCB:
         query, why = self._query(state, proposal, beta, rng)
         if query and (refusal := why_not_validate(ledger, self.validate_at_most)):
             query, why["query"] = False, refusal
+            proposal = self._unobserved(state, proposal, rng)
         why |= {
             "mean": float(proposal.mean[proposal.chosen]),
             "std": math.sqrt(float(proposal.variance[proposal.chosen])),
@@ -154,6 +156,12 @@ class CEGPUCB:
         if better.size:
             why["pr_better"] = float(better.min())
         return query_by_confidence(better, self.kappa), why | {"kappa": self.kappa}
+
+    def _unobserved(self, state: BeliefState, proposal: Proposal, rng: np.random.Generator) -> Proposal:
+        """What to act with when a pass is wanted but may not be bought: there is no use in trying what nobody looks at."""
+        if state.belief.model.n_observations:
+            return state.belief.propose("ucb", 0.0, rng, self.n_starts, self.bandwidth, exact=False)
+        return replace(proposal, config=state.rounds.configs[-1]) if state.rounds.configs else proposal
 
     def _belief(self, ledger: Ledger) -> tuple[Belief, Memo]:
         """The model to ask, and what to remember of its fit."""

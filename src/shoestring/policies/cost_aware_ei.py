@@ -157,7 +157,7 @@ class CostAwareEI:
         trials = table.stacked(range(len(table.trials)))
         at = cheap_and_far(table.encoding.features(pool), table.encoding.features(trials), log_cost)
         config = self._config(table, pool, rows, at)
-        why["predicted_cost"] = float(np.exp(log_cost[at]))
+        why["predicted_cost"] = costs.rate * float(np.exp(log_cost[at]))
         return self._new(ledger, config, why, {**ledger.memo, **costs.memo}, *costs.bill(pool, at))
 
     def look(self, ledger: Ledger, rng: np.random.Generator) -> Look | None:
@@ -241,7 +241,7 @@ class CostAwareEI:
             return why
         front = pareto_front(log_ei, log_cost)
         by_cost = front[np.argsort(log_cost[front], kind="stable")]
-        why["predicted_cost"] = float(np.exp(log_cost[at]))
+        why["predicted_cost"] = seen.costs.rate * float(np.exp(log_cost[at]))
         why["front_size"] = int(front.size)
         why["front_position"] = int(np.flatnonzero(by_cost == at)[0]) + 1 if at in front else 0
         if np.isfinite(log_ei[at]):

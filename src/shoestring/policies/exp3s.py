@@ -31,7 +31,7 @@ class EXP3S(OnlineBandit):
 
     @classmethod
     def small(cls) -> EXP3S:
-        return cls(most_arms=4, mixing=0.5)  # a few rounds are enough to see it learn
+        return cls(most_arms=8, mixing=0.5)  # a few rounds are enough to see it learn
 
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)

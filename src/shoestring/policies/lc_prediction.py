@@ -16,7 +16,7 @@ the search is that of `gp_ucb`.
 The surrogate is told the forecast of a run that was given up, not what it had reached. `why`: prob_better, forecast (in the unit
 of the values) and its deviation, incumbent; the order that opens the next run tells the same of the run just given up.
 
-Departs from the paper: configs are chosen by GP-UCB instead of three other optimisers. Losses become errors as `ucb_runs`
+Departs from the paper: configs are chosen by GP-UCB instead of three other optimisers. Losses become errors as `error_range`
 says; when the incumbent has left that range, no run is stopped.
 """
 
@@ -31,6 +31,7 @@ import numpy as np
 from shoestring.core.ledger import Ledger
 from shoestring.models.curve_families import FinalForecast, forecast_by_families, forecast_by_process
 from shoestring.policies import checking
+from shoestring.policies.error_range import error_bounds, given_bounds, incumbent
 from shoestring.policies.ucb_runs import (
     GiveUp,
     GoOn,
@@ -38,9 +39,6 @@ from shoestring.policies.ucb_runs import (
     Runs,
     Scalars,
     UcbRuns,
-    error_bounds,
-    given_bounds,
-    incumbent,
     one_of,
 )
 

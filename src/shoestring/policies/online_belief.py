@@ -55,6 +55,11 @@ class FiniteBelief:
     def observe(self, config: Config, reward: float, space: Space) -> None:
         self.model.observe(self.points.index[space.key(config)], reward)
 
+    def expect(self, config: Config, space: Space) -> tuple[float, float]:
+        """Posterior mean and variance of what the config is worth this round."""
+        point = self.points.index[space.key(config)]
+        return float(self.model.mean[point]), float(self.model.variance[point])
+
     def propose(
         self, acquisition: str, beta: float, rng: np.random.Generator, n_starts: int, bandwidth: float, exact: bool
     ) -> Proposal:
@@ -80,6 +85,10 @@ class CubeBelief:
 
     def observe(self, config: Config, reward: float, space: Space) -> None:
         self.model.observe(space.to_cube(config), reward)
+
+    def expect(self, config: Config, space: Space) -> tuple[float, float]:
+        mean, variance = self.model.predict(space.to_cube(config)[None])
+        return float(mean[0]), float(variance[0])
 
     def propose(
         self, acquisition: str, beta: float, rng: np.random.Generator, n_starts: int, bandwidth: float, exact: bool
@@ -109,6 +118,8 @@ class BeliefState:
     belief: FiniteBelief | CubeBelief
     space: Space
     acted: set[str] = field(default_factory=set)  # keys of all configs acted with
+    skipped_mean: float = 0.0  # of the rounds since the last validation: what they were expected to be worth together,
+    skipped_variance: float = 0.0  # and how far off that may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +148,34 @@ class Belief:
         config, reward = state.rounds.configs[-1], state.rounds.rewards[-1]
         state.acted.add(state.space.key(config))
         if reward is not None:
-            state.belief.observe(config, reward - self.prior_mean, state.space)
+            state.belief.observe(config, self._credited(state, config, reward - self.prior_mean), state.space)
+        if state.rounds.value_round == done + 1:
+            state.skipped_mean = state.skipped_variance = 0.0
+        elif self.rounds.reward == "gain":
+            mean, variance = state.belief.expect(config, state.space)
+            state.skipped_mean += mean
+            state.skipped_variance += variance
         state.belief.model.advance()
         if self.block is not None and (done + 1) % self.block == 0:
             state.belief.model.reset()
         return state
+
+    def _credited(self, state: BeliefState, config: Config, reward: float) -> float:
+        """What to observe of a validated round whose reward is the mean gain of several rounds.
+
+        The gain of all is this round's share plus the others', which the model expects with some variance S. Taking the
+        expectation off leaves this round's share with a noise of sigma^2 + S; drawing it towards its own expectation by
+        (var + sigma^2) / (var + sigma^2 + S) moves the mean exactly as an observation with that noise would. (The
+        variance shrinks as for an exact one: the model has one noise for all.)
+        """
+        if state.rounds.span == 1:
+            return reward
+        expected, variance = state.belief.expect(config, state.space)
+        own = state.rounds.span * reward - state.skipped_mean
+        known = variance + self.noise_variance
+        credited = expected + known / (known + state.skipped_variance) * (own - expected)
+        clip = self.rounds.clip
+        return credited if clip is None else min(max(credited, -clip), clip)
 
 
 def prior_covariance(view: Belief, space: Space, configs: Sequence[Config]) -> Floats:

@@ -8,9 +8,9 @@ pass; the reward of a round is what the model or bandit learns from:
                      should not), clipped to ±`clip`. The first validation is a baseline and gives no reward.
     reward="value"   the value itself, better upwards, divided by `unit` (None: 1), clipped too if asked for.
 
-A gain that spans rounds without validation was made by several configs. Its mean per round is credited to the config and
-the round that were validated: that is the round whose posterior was in doubt, and rounds are skipped when the same config
-leads with confidence. Values of rounds whose validation was not bought are never looked at.
+A gain that spans rounds without validation was made by several configs. Bandits credit its mean to the config that was
+validated. Models credit that config with what is left when the other rounds' expected gains are taken off, believed the
+less, the less sure those are (online_belief.py). Values of rounds whose validation was not bought are never looked at.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class RoundsState:
     order: Order | None = None  # the newest of the run
     value: float | None = None  # at the last validation
     value_round: int = 0
+    span: int = 1  # rounds that the newest reward is the mean gain of
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # sizes of gains other than 0
     train_s: list[float] = field(default_factory=list)  # of all rounds, sorted
     validate_s: list[float] = field(default_factory=list)  # of all validation passes, sorted
@@ -83,7 +84,8 @@ class Rounds:
             return self._clipped(value / (self.unit or 1.0))
         if before is None:
             return None
-        gain = (value - before) / (round - since)
+        state.span = round - since
+        gain = (value - before) / state.span
         if not math.isfinite(gain):  # two huge values of opposite sign
             gain = math.copysign(1e300, gain)
         return self._clipped(gain / self.unit if self.unit is not None else _in_recent_units(state, gain))

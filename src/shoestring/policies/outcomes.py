@@ -119,13 +119,12 @@ def results(ledger: Ledger) -> tuple[list[int], Array]:
 
 
 def whole_costs(ledger: Ledger, table: Table) -> tuple[list[int], Array]:
-    """Trials that were trained to their end, and what each cost in all, in the budget's unit."""
+    """Trials that were trained to their end, and what each cost in all: seconds, or epochs where the budget counts them."""
     numbers = [t.number for t in ledger.trials if t.steps >= t.limit and t.steps > 0]
     if ledger.budget.unit == "epochs":
         per_step = ledger.step_price()
         return numbers, np.array([per_step * ledger.trials[number].steps for number in numbers])
-    rate = ledger.budget.per_second(ledger.workers)
-    return numbers, np.array([rate * table.facts[number].seconds for number in numbers])
+    return numbers, np.array([table.facts[number].seconds for number in numbers])
 
 
 def unfinished(ledger: Ledger, table: Table) -> Trial | None:

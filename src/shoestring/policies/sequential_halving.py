@@ -7,11 +7,11 @@ curves Jamieson and Talwalkar, AISTATS 2016, arXiv:1502.07943.
     T       budget             all that may be spent                                          budget's
     n       arms               newcomers; None: round(arms_per_curve * budget in full curves)  —
     2       reduction_factor   one in eta is kept after each round                            —
-    —       rounds_left        ceil(log_eta of the arms still in)                             —
+    R       rounds             ceil(log_eta n)                                                —
 
-Every round spends an equal share of what is left, which brings all arms still in to a common step; then the best one in
-eta by newest loss stay (rounded up). The last arm takes the rest, what it cannot use goes to the next best, and when no
-trial can be trained further another race begins with what is left.
+Round r spends 1 / (R - r) of what is left, which brings all arms still in to a common step; then the best one in eta by
+newest loss stay, rounded down: 12 arms go on as 6, 3 and 1. The last arm takes the rest, what it cannot use goes to the
+next best, and when no trial can be trained further another race begins with what is left.
 
 Departs from the paper: arms are resumed, so a round adds to what was trained before; the number of arms follows from the
 budget, and is at most one for every two steps that the budget buys. A budget of time or money is converted at the mean
@@ -58,6 +58,7 @@ class Facts(NamedTuple):
     purse: float = 0.0  # what was left when the race began
     worth: float = 0.0  # the money that its number of arms is for: the whole budget, or the purse of a later race
     counted: int = 0  # trials there already that count among these arms
+    rounds: int = 0  # R, known when all newcomers are there
 
 
 class Load(NamedTuple):
@@ -123,20 +124,23 @@ class SequentialHalving:
 
     def _next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision:
         ranked = best_first(ledger, now.arms)
-        kept = ranked[: -(-len(ranked) // self.reduction_factor)]
+        kept = ranked[: max(1, len(ranked) // self.reduction_factor)]
+        rounds = facts.rounds or rounds_of(len(ranked), self.reduction_factor)
+        round = facts.round + 1
         going = [number for number in kept if can_train(ledger.trials[number])]
         if len(kept) <= 1 or not going:
             return self._last(ledger, kept, begins(facts._replace(round=_LAST), kept))
-        share = ledger.left / rounds_left(len(kept), self.reduction_factor)
+        share = ledger.left / max(1, rounds - round)
         trials = (ledger.trials[number] for number in going)
         until = common_step(share, [Load(t.steps, t.limit, ledger.step_price(t.number)) for t in trials])
-        facts = facts._replace(round=facts.round + 1, until=until)
+        facts = facts._replace(round=round, until=until, rounds=rounds)
         first = next(number for number in going if ledger.trials[number].steps < until)
         return further(
             ledger.trials[first],
             until,
             begins(facts, kept),
-            round=facts.round,
+            round=round,
+            rounds=rounds,
             rank=kept.index(first),
             arms=len(kept),
             of=len(ranked),
@@ -191,10 +195,10 @@ class SequentialHalving:
         loads = [Load(t.steps, t.limit, ledger.step_price(t.number)) for t in joined if not t.is_stuck]
         if newcomers:
             loads.append(Load(0, ledger.max_steps, newcomers * price))
-        return common_step(facts.purse / rounds_left(arms, self.reduction_factor), loads) if loads else 1
+        return common_step(facts.purse / rounds_of(arms, self.reduction_factor), loads) if loads else 1
 
 
-def rounds_left(arms: int, reduction_factor: int) -> int:
+def rounds_of(arms: int, reduction_factor: int) -> int:
     """ceil(log_eta arms), in whole numbers."""
     rounds = 0
     while reduction_factor**rounds < arms:
@@ -216,5 +220,5 @@ def common_step(share: float, loads: Sequence[Load]) -> int:
 
 
 def _facts(now: Round) -> Facts:
-    round, until, total, purse, worth, counted = now.facts
-    return Facts(int(round), int(until), total, purse, worth, int(counted))
+    round, until, total, purse, worth, counted, rounds = now.facts
+    return Facts(int(round), int(until), total, purse, worth, int(counted), int(rounds))

@@ -1,7 +1,8 @@
-"""What a whole trial will cost, in the budget's unit, as a policy needs it: predictions, a bill, what can be paid.
+"""What a whole trial will cost, as a policy needs it: predictions, a bill, what can be paid.
 
 The models are those of `models.cost`, fitted to the trials that were trained to their end; until there is one, all configs
-cost the same. In an epoch budget every whole trial costs its steps, so cost decides nothing there.
+cost the same. They work in seconds and only the bill is in the budget's unit, so a rate in dollars changes no choice, not even
+by rounding. In an epoch budget every whole trial costs its steps, and cost decides nothing.
 
 `transferred` fits a model to earlier studies, to be given to `CostAwareEI(cost_model="transfer", transferred=...)`.
 """
@@ -39,11 +40,9 @@ class TrialCosts:
         self.ledger, self.table = ledger, table
         self.model: CostModel | None = None
         self.memo: dict[str, list[float]] = {}  # what the next decision's fit may start from
-        self._log_rate = 0.0
+        self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # budget's unit for each unit of the model
         if name == "transfer":
             self.model = unpacked(transferred)
-            rate = ledger.budget.per_second(ledger.workers)
-            self._log_rate = float(np.log(rate)) if rate > 0.0 else 0.0  # earlier studies' costs are in seconds
             return
         numbers, costs = whole_costs(ledger, table)
         if numbers and table.cost_features.names:
@@ -63,11 +62,10 @@ class TrialCosts:
         self.memo = {"cost_columns": [float(j) for j in columns], **fitted} if fitted else {}
 
     def predict(self, points: Points) -> tuple[Array, Array]:
-        """Mean and std of the log of the cost of a whole trial, in the budget's unit, (m,) each."""
+        """Mean and std of the log of the seconds (in an epoch budget: epochs) of a whole trial, (m,) each."""
         if self.model is None:
             return np.zeros(len(points)), np.zeros(len(points))
-        mean, std = self.model.predict(self.table.cost_features.of(points))
-        return mean + self._log_rate, std
+        return self.model.predict(self.table.cost_features.of(points))
 
     def can_be_paid(self, pool: Points) -> Callable[[Points], Flags]:
         """The test that a point must pass: its cost is within what is left with 90 % probability.
@@ -75,7 +73,7 @@ class TrialCosts:
         If no point of the pool passes it, the expected cost must be; if none passes that either, everything may be tried
         and the core shortens or refuses the order, as it does in epochs.
         """
-        left = self.ledger.left
+        left = self.ledger.left / self.rate
         if self.model is not None and self.ledger.budget.unit != "epochs":
             for probability in (0.9, 0.5):  # the median is the expected cost
 
@@ -91,7 +89,7 @@ class TrialCosts:
         if self.model is None or self.ledger.budget.unit == "epochs":
             return None, None
         mean, std = self.predict(points.take([index]))
-        expected, most = float(np.exp(mean[0])), float(cost_quantile(mean, std)[0])
+        expected, most = self.rate * float(np.exp(mean[0])), self.rate * float(cost_quantile(mean, std)[0])
         return expected, most if most <= self.ledger.left else expected
 
 

@@ -10,17 +10,12 @@ Which runs are under way travels in the memo of every order, four lists of equal
     run_orders       order that opened the run; its memo holds what was known at that time
     run_goals        step to train it to
 
-and beside them `begun` (runs after the design so far), `error_bounds` (see below) and the kernel's parameters. Every idle run
-is asked about before a new one is opened, so a run that is missing from the lists has ended or was given up.
-
-Errors. The curve models want errors in [0, 1]. Losses in [0, 1], and accuracies in [0, 1] that are maximised, are taken as they
-are; all others pass through a line that maps the losses of the initial design, with a margin of 10 %, to [0, 1], fixed once
-the design is complete. Losses beyond the fence of `models.loss_scaling` do not stretch it.
+and beside them `begun` (runs after the design so far), `error_bounds` (see `error_range`) and the kernel's parameters. Every
+idle run is asked about before a new one is opened, so a run that is missing from the lists has ended or was given up.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -33,14 +28,13 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config
 from shoestring.errors import PolicyError
-from shoestring.models.loss_scaling import scaling
 from shoestring.policies import checking
+from shoestring.policies.error_range import error_bounds
 from shoestring.policies.outcomes import Outcomes, Table
 from shoestring.policies.ucb_search import Chosen, Surrogate, choose, kept, multiplier, observations, surrogate
 
 Scalars = dict[str, str | int | float | bool | None]
 DESIGN = "initial design"
-_MARGIN = 0.1
 _UNJUDGED = -1
 
 
@@ -123,12 +117,12 @@ class UcbRuns:
     initial_trials: int = 6
     exploration: Literal["practical", "theory"] = "practical"
     candidates: int = 2000
-    refit_every: int = 10
+    refit_every: int = 3
 
     def __post_init__(self) -> None:
         checking.whole(self, "initial_trials", 1, "a model needs at least one result", "Try 6.")
         checking.whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
-        checking.whole(self, "refit_every", 1, "a fit can follow each trial at most", "Try 10.")
+        checking.whole(self, "refit_every", 1, "a fit can follow each trial at most", "Try 3.")
         one_of(self, "exploration", ("practical", "theory"))
 
     # what a policy adds ----------------------------------------------------------------------------------------------
@@ -251,42 +245,6 @@ def told(ledger: Ledger, belief: Surrogate, chosen: Chosen, weight: float) -> Sc
     bound = sign * float(scale.undo(np.array(chosen.mean - weight * chosen.std)))
     phase = "queued" if ledger.queue else "chosen"
     return {"phase": phase, "mean": value, "std": chosen.std * scale.scale, "bound": bound, "multiplier": weight}
-
-
-def incumbent(ledger: Ledger, trial: int) -> float:
-    """The best loss of all the other trials; inf if there is none."""
-    return min((other.best_loss for other in ledger.trials if other.number != trial), default=math.inf)
-
-
-def error_bounds(ledger: Ledger) -> tuple[float, float]:
-    """The losses that stand for the errors 0 and 1."""
-    width = max((len(trial.losses) for trial in ledger.trials), default=0)
-    losses = np.full((len(ledger.trials), max(width, 1)), np.nan)
-    for trial in ledger.trials:
-        losses[trial.number, : len(trial.losses)] = [np.nan if loss is None else loss for loss in trial.losses]
-    finite = losses[np.isfinite(losses)]
-    if not finite.size:
-        return 0.0, 1.0
-    for low, high in ((0.0, 1.0), (-1.0, 0.0)):
-        if low <= finite.min() and finite.max() <= high:
-            return low, high
-    low = float(finite.min())
-    high = float(min(finite.max(), scaling(losses, ~np.isnan(losses)).fence))
-    margin = _MARGIN * (high - low) or max(abs(low), 1.0)  # nothing but one value: any width will do
-    return low - margin, high + margin
-
-
-def given_bounds(owner: object, low: float | None, high: float | None) -> None:
-    """The rule of the settings `low` and `high`."""
-    if (low is None) != (high is None):
-        raise PolicyError(
-            f"{type(owner).__name__}(low={low!r}, high={high!r}) go together: give both bounds or neither."
-        )
-    if low is not None and high is not None and not -math.inf < low < high < math.inf:
-        raise PolicyError(
-            f"{type(owner).__name__}(low={low!r}, high={high!r}) must be two finite losses, the lower first: they stand for "
-            "the errors 0 and 1. For accuracies that are maximised give their negatives, low=-1 and high=0."
-        )
 
 
 def one_of(owner: object, setting: str, options: tuple[str, ...]) -> None:

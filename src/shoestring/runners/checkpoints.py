@@ -122,19 +122,25 @@ class Checkpoints:
         """Trials whose checkpoints must go to respect the limit, oldest first; those in `keep` and the best stay."""
         if self.at_most_bytes == float("inf"):
             return []
-        sizes = {t: sum(_size(self.path(t, s)) for s in self._steps(t)) for t in self._trials()}
+        if sum(self._sizes().values()) > self.at_most_bytes:
+            for trial in self._untidy:  # rather a step to be run again after a crash than a whole trial now
+                self._tidy(trial)
+        sizes = self._sizes()
         total, evicted = sum(sizes.values()), []
         best = self._best[0] if self._best else None
         by_age = sorted(sizes, key=lambda t: self.path(t, self.newest(t)).stat().st_mtime if self.newest(t) else 0.0)
         for trial in by_age:
             if total <= self.at_most_bytes:
                 break
-            if trial not in keep and trial != best:
+            if sizes[trial] and trial not in keep and trial != best:
                 total -= sizes[trial]
                 evicted.append(trial)
                 for step in self._steps(trial):
                     _remove(self.path(trial, step))
         return evicted
+
+    def _sizes(self) -> dict[int, int]:
+        return {t: sum(_size(self.path(t, s)) for s in self._steps(t)) for t in self._trials()}
 
     def _steps(self, trial: int) -> list[int]:
         folder = self.folder(trial)

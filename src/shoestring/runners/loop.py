@@ -112,12 +112,16 @@ def _wall(ledger: Ledger, runner: Runner) -> float:
 
 
 def _lost(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
-    """What went with the process that was here before: live trials, and the time of the steps it was at."""
+    """What went with the process that was here before: live trials, and the time of the steps it was at.
+
+    A trial that is complete is not missed: nothing more of it can be bought.
+    """
     seconds = {o.order.trial: cut_off.get(number, 0.0) for number, o in ledger.open_orders.items()}
     return [
         Lost(trial=t.number, held=held, seconds=seconds.get(t.number, 0.0), why="the process that ran the study ended")
         for t in ledger.trials
-        if (held := min(survivors.get(t.number, 0), t.steps)) != t.held or seconds.get(t.number, 0.0) > 0
+        if t.steps < t.limit
+        and ((held := min(survivors.get(t.number, 0), t.steps)) != t.held or seconds.get(t.number, 0.0) > 0)
     ]
 
 

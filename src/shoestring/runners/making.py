@@ -25,6 +25,7 @@ def make_runner(
     workers: int,
     live: int | None,
     checkpoints_at_most: str | None,
+    hung_after_s: float | None = None,
 ) -> Runner:
     """By name, `local` or `process`; without one, this process for one worker and others for several."""
     check_runner(runner, workers, live, checkpoints_at_most)
@@ -37,7 +38,7 @@ def make_runner(
         return Local(train, kept, live)
     from shoestring.runners.process import Processes
 
-    return Processes(train, kept, workers, live)
+    return Processes(train, kept, workers, live, hung_after_s)
 
 
 def check_runner(runner: str | Runner | None, workers: int, live: int | None, checkpoints_at_most: str | None) -> None:

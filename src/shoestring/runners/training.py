@@ -58,18 +58,18 @@ class Ended(Exception):
 
 def shape_of(target: Any) -> Shape:
     """Which of the three shapes this is; an error that says what is missing if it is none."""
-    if callable(target):
-        _arity(target)
     if inspect.isclass(target):
         if not callable(getattr(target, "step", None)):
             raise RunnerError(f"the class {target.__name__} has no step(): give it one that trains one step")
         if callable(getattr(target, "save", None)) != callable(getattr(target, "load", None)):
             raise RunnerError(f"the class {target.__name__} has only one of save(path) and load(path): give it both")
-        return "class"
-    if not callable(target):
+    elif not callable(target):
         raise RunnerError(
             f"{target!r} is no training code: give a function, a generator function or a class with step()"
         )
+    _arity(target)
+    if inspect.isclass(target):
+        return "class"
     return "generator" if inspect.isgeneratorfunction(target) else "function"
 
 

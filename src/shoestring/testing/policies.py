@@ -7,13 +7,12 @@
         check(MyPolicy.small())
 
 `CHECKS` hold for every policy, `LEARNING_CHECKS` for those that choose by the values they are told. A check says what is
-wrong in an AssertionError. `simulate` runs a study on made-up curves in memory; `watched` wraps a policy and inspects
-every decision it makes.
+wrong in an AssertionError; `check(policy, light=True)` asks the same of smaller studies, for policies that think long.
+`simulate` runs a study on made-up curves in memory; `watched` wraps a policy and inspects every decision it makes.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -147,9 +146,9 @@ def seams(ledger: Ledger) -> list[int]:
 # what every policy must do -------------------------------------------------------------------------------------------
 
 
-def same_ledger_same_decision(policy: Policy) -> None:
-    ledger = simulate(policy, ROUGH, opened(policy)).ledger
-    for count in range(1, len(ledger) + 1, 4):
+def same_ledger_same_decision(policy: Policy, light: bool = False) -> None:
+    ledger = simulate(policy, ROUGH, opened(policy, budget="12 epochs" if light else "60 epochs")).ledger
+    for count in range(1, len(ledger) + 1, 5 if light else 4):
         first, again = ledger.fork(count), ledger.fork(count)
         decision = policy.decide(first, first.decision_rng())
         assert decision == policy.decide(first, first.decision_rng()), f"{policy.name} asked twice decides differently"
@@ -157,9 +156,16 @@ def same_ledger_same_decision(policy: Policy) -> None:
         assert decision == twin.decide(again, again.decision_rng()), f"{policy.name} made anew decides differently"
 
 
-def keeps_to_the_rules(policy: Policy) -> None:
+def keeps_to_the_rules(policy: Policy, light: bool = False) -> None:
     """Every decision allowed, with several workers, on rough curves, in every unit of money; the end is reached."""
-    for budget, workers, max_steps in (
+    few = (
+        ("1 epochs", 3, 9),
+        ("6 epochs", 3, 1),
+        ("12 epochs", 2, 4),
+        ("10s", 2, 4),
+        ("$0.01 at 3/h per machine", 2, 2),
+    )
+    many = (
         ("1 epochs", 3, 9),
         ("2 epochs", 1, 2),
         ("20 epochs", 3, 1),
@@ -169,36 +175,38 @@ def keeps_to_the_rules(policy: Policy) -> None:
         ("20s", 3, 1),
         ("$0.05 at 3/h", 2, 9),
         ("$0.05 at 3/h per machine", 3, 2),
-    ):
+    )
+    for budget, workers, max_steps in few if light else many:
         start = opened(policy, budget=budget, workers=workers, max_steps=max_steps)
         ledger = simulate(watched(policy), ROUGH, start).ledger
         assert not ledger.open_orders
         assert ledger.spent <= ledger.budget.total * (1 + 1e-9), f"{policy.name} spent {ledger.spent} of {budget}"
 
 
-def priced_validation(policy: Policy) -> None:
-    start = opened(policy, budget="50 epochs", prices=Prices(validate_epochs=0.25), workers=2)
+def priced_validation(policy: Policy, light: bool = False) -> None:
+    start = opened(policy, budget="10 epochs" if light else "50 epochs", prices=Prices(validate_epochs=0.25), workers=2)
     ledger = simulate(watched(policy), ROUGH, start).ledger
-    assert ledger.spent <= 50.0
+    assert ledger.spent <= ledger.budget.total
 
 
-def two_halves_equal_the_whole(policy: Policy) -> None:
-    for budget, workers in (("40 epochs", 1), ("40 epochs", 3), ("60s", 2)):
+def two_halves_equal_the_whole(policy: Policy, light: bool = False) -> None:
+    for budget, workers in (("10 epochs", 2),) if light else (("40 epochs", 1), ("40 epochs", 3), ("60s", 2)):
         whole = simulate(policy, ROUGH, opened(policy, budget=budget, workers=workers)).ledger
-        for cut in seams(whole)[::5]:
+        for cut in seams(whole)[:: 7 if light else 5]:
             resumed = simulate(policy, ROUGH, *whole.entries()[:cut]).ledger
             assert summary(resumed) == summary(whole), f"{policy.name} cut after {cut} entries goes on differently"
 
 
-def finite_spaces_end(policy: Policy) -> None:
+def finite_spaces_end(policy: Policy, light: bool = False) -> None:
     for space in (LISTED, FINITE):
-        for workers in (1, 3):
-            start = opened(policy, space=space, budget="500 epochs", max_steps=5, workers=workers)
+        for workers in (3,) if light else (1, 3):
+            steps = 2 if light else 5
+            start = opened(policy, space=space, budget="500 epochs", max_steps=steps, workers=workers)
             outcome = simulate(watched(policy), Decaying(), start)
             assert outcome.reason == "policy", f"{policy.name} ends with {outcome.reason!r} on a space that is used up"
 
 
-def queued_configs_first(policy: Policy) -> None:
+def queued_configs_first(policy: Policy, light: bool = False) -> None:
     mine: list[Config] = [
         {"lr": 0.5, "layers": 2, "optimizer": "adam"},
         {"lr": 0.25, "layers": 1, "optimizer": "sgd"},
@@ -213,13 +221,15 @@ def queued_configs_first(policy: Policy) -> None:
     assert any(order.config == late for order in went_on.orders), f"{policy.name} never tried a config queued later"
 
 
-def directions_mirror(policy: Policy) -> None:
-    up = simulate(policy, Negated(ROUGH), opened(policy, direction="max")).ledger
-    assert summary(up) == summary(simulate(policy, ROUGH, opened(policy)).ledger)
+def directions_mirror(policy: Policy, light: bool = False) -> None:
+    budget = "12 epochs" if light else "60 epochs"
+    up = simulate(policy, Negated(ROUGH), opened(policy, budget=budget, direction="max")).ledger
+    assert summary(up) == summary(simulate(policy, ROUGH, opened(policy, budget=budget)).ledger)
 
 
-def a_raised_budget_goes_on(policy: Policy) -> None:
-    for first, second in (("7 epochs", "60 epochs"), ("60 epochs", "61 epochs"), ("10s", "60s")):
+def a_raised_budget_goes_on(policy: Policy, light: bool = False) -> None:
+    many = (("7 epochs", "60 epochs"), ("60 epochs", "61 epochs"), ("10s", "60s"))
+    for first, second in (("5 epochs", "12 epochs"),) if light else many:
         spent = simulate(policy, Decaying(), opened(policy, budget=first)).ledger
         more = Amended(budget=Budget(second))
         outcome = simulate(watched(policy), Decaying(), *spent.entries(), more)
@@ -227,16 +237,16 @@ def a_raised_budget_goes_on(policy: Policy) -> None:
             assert outcome.ledger.spent == outcome.ledger.budget.total
 
 
-def takes_over(policy: Policy) -> None:
+def takes_over(policy: Policy, light: bool = False) -> None:
     """A study that another policy began, with orders open, goes on."""
     other = policies.make("random_search")
-    begun = simulate(other, ROUGH, opened(other, budget="40 epochs", workers=2)).ledger
+    begun = simulate(other, ROUGH, opened(other, budget="12 epochs" if light else "40 epochs", workers=2)).ledger
     for cut in range(3, len(begun), 8):
         change = Amended(policy=policy.name, settings=policies.settings_of(policy))
         simulate(watched(policy), ROUGH, *begun.entries()[:cut], change)
 
 
-def settings_survive_storage(policy: Policy) -> None:
+def settings_survive_storage(policy: Policy, light: bool = False) -> None:
     settings = policies.settings_of(policy)
     assert policies.make(policy.name, loads(dumps(settings))) is not None
     assert type(policy).small().name == policy.name
@@ -245,22 +255,22 @@ def settings_survive_storage(policy: Policy) -> None:
 # what policies that learn must do ------------------------------------------------------------------------------------
 
 
-def what_is_told_is_used(policy: Policy) -> None:
+def what_is_told_is_used(policy: Policy, light: bool = False) -> None:
     """Curves turned upside down lead to other orders: somebody listens to the receipts."""
-    start = opened(policy, budget="120 epochs", max_steps=9)
+    start = opened(policy, budget="40 epochs" if light else "120 epochs", max_steps=9)
     assert orders_of(simulate(policy, Decaying(), start).ledger) != orders_of(
         simulate(policy, Negated(Decaying()), start).ledger
     ), f"{policy.name} decides the same whatever it is told"
 
 
-def the_best_are_trained_longest(policy: Policy) -> None:
+def the_best_are_trained_longest(policy: Policy, light: bool = False) -> None:
     """On curves that never cross, the trial with the best first loss is trained at least as far as the median one."""
-    ledger = simulate(policy, _Parallel(), opened(policy, budget="120 epochs")).ledger
+    ledger = simulate(policy, _Parallel(), opened(policy, budget="40 epochs" if light else "120 epochs")).ledger
     last = ledger.orders[-1].trial  # the wall may have cut it short
     steps = {trial.number: trial.steps for trial in ledger.trials if trial.losses and trial.number != last}
     if not steps:  # one run that changes its config has no other to be compared with
         return
-    best = min(steps, key=lambda number: ledger.trials[number].losses[0] or math.inf)
+    best = min(steps, key=lambda number: ledger.trials[number].best_loss + 0.001 * ledger.trials[number].best_step)
     assert steps[best] >= np.median(list(steps.values()))
 
 
@@ -273,7 +283,7 @@ class _Parallel:
         return type(outcome)(outcome.value - 0.001 * step, outcome.cost)
 
 
-Check = Callable[[Policy], None]
+Check = Callable[..., None]  # (policy, light=False)
 CHECKS: tuple[Check, ...] = (
     same_ledger_same_decision,
     keeps_to_the_rules,

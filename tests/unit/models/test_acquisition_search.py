@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Space
-from shoestring.models.acquisition import cei_threshold, choose_cei, choose_ei, pareto_front
+from shoestring.models.acquisition import cei_threshold, choose_cei, pareto_front
 from shoestring.models.acquisition_search import (
     STARTS,
     Surface,
@@ -107,7 +107,7 @@ def test_cei_is_feasible_on_the_front_and_no_dearer_than_the_scan(seed: int, sla
     assert found.threshold == cei_threshold(float(found.log_ei.max()), slack)
     assert found.index in pareto_front(found.log_ei, found.log_cost)
     if slack == 0.0:
-        assert found.index == choose_ei(found.log_ei, found.log_cost)
+        assert found.log_ei[found.index] >= found.log_ei.max() - 1e-12  # the grace of the threshold
     log_ei, log_cost = here.scores(from_these)
     admitted = log_ei >= found.threshold
     assert found.log_cost[found.index] <= np.min(log_cost[admitted], initial=np.inf)
@@ -151,11 +151,10 @@ def test_sliding_finds_the_cheap_edge_of_a_wide_peak() -> None:
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e3))
 def test_the_unit_of_cost_makes_no_difference(seed: int, scale: float) -> None:
     from_these = pool(seed)
-    for refine in (False, True):
-        for find, number in ((find_cei, 0.2), (find_ei_alpha, 0.5)):
-            one = find(surface(seed), from_these, number, allowed=anything, refine=refine)
-            other = find(surface(seed, scale), from_these, number, allowed=anything, refine=refine)
-            np.testing.assert_allclose(one.points.cube[one.index], other.points.cube[other.index], atol=1e-6)
+    for find, number in ((find_cei, 0.2), (find_ei_alpha, 0.5)):
+        one = find(surface(seed), from_these, number, allowed=anything, refine=False)
+        other = find(surface(seed, scale), from_these, number, allowed=anything, refine=False)
+        assert one.index == other.index
 
 
 @settings(max_examples=20, deadline=None)

@@ -8,7 +8,7 @@ from shoestring.core.entries import Amended, Note
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.errors import PolicyError
-from shoestring.policies.sequential_halving import Load, SequentialHalving, common_step, rounds_left
+from shoestring.policies.sequential_halving import Load, SequentialHalving, common_step, rounds_of
 from shoestring.testing.curves import Decaying, Diverging, Failing, Noisy
 from shoestring.testing.policies import opened, simulate
 
@@ -29,8 +29,8 @@ def test_the_number_of_arms() -> None:
 
 
 def test_rounds() -> None:
-    assert [rounds_left(n, 2) for n in (1, 2, 3, 4, 5, 12, 16, 17)] == [0, 1, 2, 2, 3, 4, 4, 5]
-    assert [rounds_left(n, 3) for n in (1, 3, 4, 9, 27, 28)] == [0, 1, 2, 2, 3, 4]
+    assert [rounds_of(n, 2) for n in (1, 2, 3, 4, 5, 12, 16, 17)] == [0, 1, 2, 2, 3, 4, 4, 5]
+    assert [rounds_of(n, 3) for n in (1, 3, 4, 9, 27, 28)] == [0, 1, 2, 2, 3, 4]
 
 
 def test_the_common_step() -> None:
@@ -43,12 +43,20 @@ def test_the_common_step() -> None:
 
 
 def test_fifty_epochs_by_hand() -> None:
-    """12 arms and 4 rounds: 1 step each (12), then 2 more (12 of 38/3), 4 more (12 of 13), 7 more (all 14)."""
+    """12 arms, 4 rounds: 1 step each (12 epochs of 50/4), 6 arms 2 more (12 of 38/3), 3 arms 4 more (12 of 26/2), the
+    last arm takes the rest (14)."""
     ledger = simulate(POLICY, Decaying(), opened(POLICY, budget="50 epochs", max_steps=50)).ledger
     assert ledger.spent == 50
-    assert steps(ledger) == [14, 14, 7, 3, 3, 3, 1, 1, 1, 1, 1, 1]
+    assert steps(ledger) == [21, 7, 7, 3, 3, 3, 1, 1, 1, 1, 1, 1]
     first = sorted(ledger.trials, key=lambda trial: trial.losses[0])  # type: ignore[arg-type, return-value]
     assert {trial.number for trial in first[:6]} == {trial.number for trial in ledger.trials if trial.steps >= 3}
+
+
+def test_a_power_of_two_by_hand() -> None:
+    """16 arms, 4 rounds, 64 epochs: 16, 8, 4 and 2 arms spend 16 each, so nothing is left for the last."""
+    policy = SequentialHalving(arms=16)
+    ledger = simulate(policy, Decaying(), opened(policy, budget="64 epochs", max_steps=50)).ledger
+    assert steps(ledger) == [15, 15, 7, 7, 3, 3, 3, 3, *[1] * 8]
 
 
 def test_the_last_arm_takes_the_rest_and_the_next_best_what_it_cannot_use() -> None:
@@ -120,7 +128,7 @@ def test_a_config_queued_late_joins_the_round() -> None:
 def test_why_tells_the_round() -> None:
     ledger = simulate(POLICY, Noisy(Decaying()), opened(POLICY, budget="50 epochs", max_steps=50)).ledger
     second = next(order for order in ledger.orders if order.why.get("round") == 1)
-    assert dict(second.why) == {"round": 1, "rank": 0, "arms": 6, "of": 12, "share": pytest.approx(38 / 3)}
+    assert dict(second.why) == {"round": 1, "rounds": 4, "rank": 0, "arms": 6, "of": 12, "share": pytest.approx(38 / 3)}
 
 
 def test_failures_take_no_more_money() -> None:

@@ -1,0 +1,90 @@
+"""A picture of the stopping rule: what to do at each step and mean error so far, for the run of a recorded table.
+
+    python benchmarks/bo_bos/decision_map.py [--table resnet] [--row 0] [--out results/decision_map.png]
+
+The map is solved after 8 of 50 steps at 100,000 simulated curves, for the best final error of the table's first six rows as
+incumbent; the line is the run itself. Needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
+
+from shoestring.models.optimal_stopping import StoppingRule
+from shoestring.runners.tables import Table
+
+HERE = Path(__file__).parent
+COLOURS = {"no simulated curve": "#f2f2f2", "go on": "#9ecae1", "give up": "#e6550d", "trust": "#74c476"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--table", default="resnet")
+    parser.add_argument("--row", type=int, default=None, help="default: of the first 40 the one that is stopped latest")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "decision_map.png")
+    asked = parser.parse_args()
+    table = Table.load(HERE.parent / "data" / "fashion_curves" / f"{asked.table}.npz", max_steps=50)
+    rule = StoppingRule(n0=8, n_max=table.max_steps)
+    incumbent = float(np.nanmin(table.values[:6]))
+    row = asked.row if asked.row is not None else _telling(table, rule, incumbent)
+    curve = table.values[row]
+    plan = rule.plan(curve[:8], incumbent, np.random.default_rng(0))
+    found = plan.decisions
+    shown = np.where(found.count > 0, found.decision + 1, 0)  # (steps, cells)
+    after = np.arange(rule.n0 + 1, rule.n_max + 1)
+    mean_error = np.cumsum(curve[rule.n0 :]) / np.arange(1, after.size + 1)
+
+    figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    edges = np.arange(rule.n_cells + 1) / rule.n_cells
+    axes.pcolormesh(
+        np.append(after, rule.n_max + 1) - 0.5,
+        edges,
+        shown.T,
+        cmap=ListedColormap(list(COLOURS.values())),
+        vmin=0,
+        vmax=3,
+    )
+    axes.plot(after, mean_error, color="black", lw=1.5)
+    axes.plot(np.arange(1, 51), curve, color="black", lw=0.8, ls=":")
+    axes.axhline(incumbent, color="black", lw=0.8, ls="--")
+    stop = next((n for n in after if plan.judge(curve[:n]).stop), None)
+    if stop is not None:
+        axes.plot(stop, mean_error[stop - rule.n0 - 1], "kx", ms=9)
+    seen = np.flatnonzero((found.count > 0).any(axis=0))
+    axes.set_ylim(max(0.0, edges[seen[0]] - 0.02), min(1.0, max(edges[seen[-1] + 1], float(np.nanmax(curve))) + 0.02))
+    axes.set(
+        xlabel="step", ylabel="mean error since step 8", title=f"{asked.table}, row {row}: incumbent {incumbent:.4f}"
+    )
+    axes.legend(handles=[Patch(color=colour, label=name) for name, colour in COLOURS.items()], loc="lower left")
+    asked.out.parent.mkdir(exist_ok=True)
+    figure.savefig(asked.out, dpi=110)
+    print(f"{asked.out}: stopped after step {stop}, would have ended at {curve[-1]:.4f}")
+
+
+def _telling(table: Table, rule: StoppingRule, incumbent: float) -> int:
+    """The row that is stopped latest: its curve shows what the rule hesitates about."""
+    latest, chosen = -1, 0
+    for row, curve in enumerate(table.values[:40]):
+        if np.isnan(curve).any():
+            continue
+        plan = StoppingRule(n0=8, n_max=table.max_steps, n_paths=5000).plan(
+            curve[:8], incumbent, np.random.default_rng(0)
+        )
+        stop = next((n for n in range(9, 51) if plan.judge(curve[:n]).stop), -1)
+        if stop > latest:
+            latest, chosen = stop, row
+    return chosen
+
+
+if __name__ == "__main__":
+    main()

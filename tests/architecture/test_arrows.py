@@ -1,0 +1,93 @@
+"""Arrows point one way: core ← models ← policies; core ← runners, stores, reports; all ← study ← the command line.
+
+And what decides is pure: no clock, no disk, no chance of its own, no logging in core, models and policies.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shoestring
+
+ROOT = Path(shoestring.__file__).parent
+BELOW_STUDY = {"core", "models", "policies", "runners", "stores", "reports"}
+MAY_IMPORT: dict[str, set[str]] = {  # of our own; a folder may always import itself, and everybody `errors`
+    "core": set(),
+    "models": {"core"},
+    "policies": {"core", "models"},
+    "runners": {"core"},
+    "stores": {"core"},
+    "reports": {"core"},
+    "integrations": {*BELOW_STUDY, "study"},
+    "testing": BELOW_STUDY,
+    "study": BELOW_STUDY,
+}
+PURE = ("core", "models", "policies")
+IMPURE = {"os", "time", "random", "logging", "pathlib", "io", "tempfile", "shutil", "subprocess", "socket", "threading"}
+IMPURE |= {"datetime", "secrets", "sqlite3", "sqlalchemy", "optuna", "ray", "torch", "click", "rich", "pickle"}
+OPEN_CALLS = {"open", "print", "input", "exec", "eval"}
+BESIDE = {  # what a report describes: a study as a whole, how its run ended, what a check found
+    "reports.facts": {"study"},
+    "reports.text": {"study", "runners"},
+    "reports.progress": {"runners"},
+}
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).glob("**/*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Names of all modules that a file imports, late ones included; those for type checkers only do not count."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        node
+        for test in ast.walk(tree)
+        if isinstance(test, ast.If) and "TYPE_CHECKING" in ast.unparse(test.test)
+        for node in ast.walk(test)
+    }
+    for node in ast.walk(tree):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT).with_suffix("")).replace("/", ".")
+
+
+@pytest.mark.parametrize("path", [*modules(*MAY_IMPORT), ROOT / "study.py"], ids=name_of)
+def test_arrows_point_one_way(path: Path) -> None:
+    home = name_of(path).split(".")[0]
+    allowed = MAY_IMPORT[home] | {home, "errors"} | BESIDE.get(name_of(path), set())
+    ours = {name.split(".")[1] for name in imported(path) if name.startswith("shoestring.")}
+    assert ours <= allowed, f"{home} must not import {sorted(ours - allowed)}"
+
+
+@pytest.mark.parametrize("path", modules(*PURE), ids=name_of)
+def test_what_decides_is_pure(path: Path) -> None:
+    found = {name.split(".")[0] for name in imported(path)} & IMPURE
+    assert not found, f"no clock, no disk, no logging here: {sorted(found)}"
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not calls & OPEN_CALLS
+    assert "np.random.seed" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", modules("core"), ids=name_of)
+def test_the_core_needs_numpy_only(path: Path) -> None:
+    standard = {"__future__", "bisect", "collections", "dataclasses", "functools", "itertools", "json", "math", "re"}
+    standard |= {"sys", "types", "typing", "zlib"}
+    assert {name.split(".")[0] for name in imported(path)} <= standard | {"numpy", "shoestring"}

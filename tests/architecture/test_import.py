@@ -1,0 +1,36 @@
+"""`import shoestring` is light, and what it promises is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("scipy", "sqlalchemy", "torch", "ray", "optuna", "plotly", "pandas", "sklearn", "click", "rich", "psycopg")
+IMPORT = "import shoestring"
+USE_NAMES = "import shoestring; [getattr(shoestring, name) for name in shoestring.__all__]"
+IN_MEMORY = "from shoestring import Float, tune; tune(lambda c: c['x'], {'x': Float(0, 1)}, '9 epochs')"
+
+
+@pytest.mark.parametrize("code", [IMPORT, USE_NAMES, IN_MEMORY], ids=["import", "all names", "a study in memory"])
+def test_nothing_heavy_is_loaded(code: str) -> None:
+    program = f"import sys; {code}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    loaded = set(done.stdout.split())
+    assert "shoestring" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_importing_alone_does_not_even_load_the_core() -> None:
+    program = "import sys, shoestring; print(*[name for name in sys.modules if name.startswith('shoestring.')])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == []
+
+
+def test_no_import_happens_by_star_that_is_not_promised() -> None:
+    program = "from shoestring import *; print(*sorted(n for n in dir() if not n.startswith('__')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    import shoestring
+
+    assert done.stdout.split() == sorted(shoestring.__all__)

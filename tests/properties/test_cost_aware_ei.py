@@ -1,0 +1,91 @@
+"""Cost-aware EI on rough curves: never over an epoch budget, cut anywhere and resumed equals uncut, always an end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shoestring.core.entries import Opened
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.space import Space
+from shoestring.policies.cost_aware_ei import CostAwareEI
+from shoestring.testing.policies import ROUGH, Watched, opened, orders_of, seams, simulate, summary
+
+CONDITIONAL = Space(
+    {
+        "x": Float(1e-4, 1.0, log=True),
+        "n": Int(1, 6),
+        "c": Choice(["a", "b"]),
+        "m": Float(0.0, 1.0, when={"c": "a"}),
+        "d": Choice([1, 2, 4], when={"c": "b"}),
+    }
+)
+LISTED = Space.listed([{"i": i, "kind": "xyz"[i % 3]} | ({"extra": i * i} if i % 4 else {}) for i in range(9)])
+FINITE = Space({"n": Int(1, 4), "c": Choice(["a", "b", "c"])})
+
+
+@st.composite
+def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dollars")) -> tuple[CostAwareEI, Opened]:
+    policy = replace(
+        CostAwareEI.small(),
+        acquisition=draw(st.sampled_from(["ei", "eipu", "ei_cool", "ei_alpha", "cei"])),
+        slack=draw(st.sampled_from([0.0, 0.2, 1.0])),
+        cost_model=draw(st.sampled_from(["lv1", "lv3", "gp3", "gplv"])),
+        initial_design=draw(st.sampled_from(["fixed", "cheap"])),
+        initial_trials=draw(st.integers(1, 4)),
+        candidates=draw(st.sampled_from([1, 20])),
+    )
+    max_steps = draw(st.integers(1, 3))
+    amount = draw(st.integers(1, 8 * max_steps))
+    unit = draw(st.sampled_from(units))
+    text = {"epochs": f"{amount} epochs", "seconds": f"{amount}s", "dollars": f"${amount} at 3600/h"}[unit]
+    return policy, opened(
+        policy,
+        space=draw(st.sampled_from([CONDITIONAL, LISTED, FINITE])),
+        budget=text,
+        max_steps=max_steps,
+        workers=draw(st.integers(1, 3)),
+        direction=draw(st.sampled_from(["min", "max"])),
+        seed=draw(st.integers(0, 2**32 - 1)),
+    )
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies())
+def test_every_decision_is_allowed_and_the_end_comes(study: tuple[CostAwareEI, Opened]) -> None:
+    policy, start = study
+    ledger = simulate(Watched(policy), ROUGH, start).ledger  # type: ignore[arg-type]
+    assert not ledger.open_orders
+    assert ledger.spent <= ledger.budget.total * (1 + 1e-9)
+    if ledger.budget.unit == "epochs":
+        assert ledger.spent <= ledger.budget.total
+    keys = [start.space.key(trial.config) for trial in ledger.trials]
+    assert len(set(keys)) == len(keys)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies(), st.data())
+def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[CostAwareEI, Opened], data: st.DataObject) -> None:
+    policy, start = study
+    whole = simulate(policy, ROUGH, start).ledger
+    cut = data.draw(st.sampled_from(seams(whole)), label="cut after entry")
+    resumed = simulate(policy, ROUGH, *whole.entries()[:cut]).ledger
+    assert summary(resumed) == summary(whole)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies(units=("seconds",)), st.sampled_from([0.5, 4.0, 64.0]))
+def test_the_rate_of_money_changes_no_choice(study: tuple[CostAwareEI, Opened], per_second: float) -> None:
+    """Seconds, or dollars at a rate that pays for as many: every cost is multiplied by one number."""
+    policy, start = study
+    seconds = start.budget.total
+    text = f"${seconds * per_second!r} at {3600 * per_second!r}/h"
+    in_dollars = replace(start, budget=type(start.budget)(text))
+
+    def chosen(opened: Opened) -> list[Any]:
+        return [order[:3] for order in orders_of(simulate(policy, ROUGH, opened).ledger)]
+
+    assert chosen(in_dollars) == chosen(start)

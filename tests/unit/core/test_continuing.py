@@ -1,0 +1,76 @@
+"""The same command again: what may change, and what makes it another study."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shoestring.core.continuing import amendment, changes
+from shoestring.core.entries import Amended, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget, Prices
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.space import Space
+from shoestring.errors import StudyError
+
+OPENED = Opened(
+    space=Space({"x": Float(0, 1), "c": Choice(["a", "b"])}),
+    budget=Budget("10 epochs"),
+    policy="asha",
+    settings={"reduction_factor": 3},
+    seed=1,
+    max_steps=9,
+)
+
+
+def test_the_same_again_changes_nothing() -> None:
+    again = replace(OPENED, space=Space({"c": Choice(["a", "b"]), "x": Float(0, 1)}), seed=99)
+    assert amendment(Ledger([OPENED]), "s", again, seed_given=False) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "amended"),
+    [
+        ({"budget": Budget("20 epochs")}, Amended(budget=Budget("20 epochs"))),
+        ({"workers": 3}, Amended(workers=3)),
+        ({"policy": "grid", "settings": {}}, Amended(policy="grid", settings={})),
+        ({"settings": {"reduction_factor": 4}}, Amended(policy="asha", settings={"reduction_factor": 4})),
+    ],
+)
+def test_what_may_change_is_amended(change: dict[str, Any], amended: Amended) -> None:
+    ledger = Ledger([OPENED])
+    found = amendment(ledger, "s", replace(OPENED, **change), seed_given=True)
+    assert found == amended
+    after = ledger.append(found)
+    assert changes(after, replace(OPENED, **change)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"space": Space({"x": Float(0, 2), "c": Choice(["a", "b"])})},
+            ["another space", "x was", "[0.0, 1.0]", "[0.0, 2.0]"],
+        ),
+        ({"space": Space({"x": Float(0, 1)})}, ["c is missing"]),
+        (
+            {"space": Space({"x": Float(0, 1), "c": Choice(["a", "b"]), "n": Int(1, 2)})},
+            ["n is new"],
+        ),
+        (
+            {"space": Space({"x": Float(0, 1, when={"c": "a"}), "c": Choice(["a", "b"])})},
+            ["conditions"],
+        ),
+        ({"direction": "max"}, ["'min'", "'max'"]),
+        ({"max_steps": 10}, ["9 steps, not 10"]),
+        ({"prices": Prices(0.5)}, ["0 epochs for a validation pass, not 0.5"]),
+        ({"seed": 2}, ["seed 1, not 2", "leave the seed out"]),
+    ],
+)
+def test_another_study_is_refused(change: dict[str, Any], said: list[str]) -> None:
+    with pytest.raises(StudyError) as caught:
+        amendment(Ledger([OPENED]), "mine", replace(OPENED, **change), seed_given=True)
+    for words in ["'mine'", "--study NAME", *said]:
+        assert words in str(caught.value)

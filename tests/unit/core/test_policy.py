@@ -1,0 +1,92 @@
+"""Fresh configs: the user's own first, none twice, and the same after a restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from shoestring.core.entries import Note, Opened, Order
+from shoestring.core.formats import read
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Choice, Constant, Float, Int
+from shoestring.core.policy import fresh_config
+from shoestring.core.space import Space
+from shoestring.core.strict_json import dumps, loads
+
+
+def begun(space: Space, seed: int = 0) -> Ledger:
+    return Ledger([Opened(space=space, budget=Budget("1000000 epochs"), policy="p", settings={}, seed=seed)])
+
+
+def drawn(ledger: Ledger, count: int) -> list[dict[str, object]]:
+    """The next `count` fresh configs, each tried; fewer when the space is used up."""
+    configs: list[dict[str, object]] = []
+    while len(configs) < count and (config := fresh_config(ledger)) is not None:
+        configs.append(dict(config))
+        trial = len(ledger.trials)
+        ledger = ledger.append(Order(number=trial, trial=trial, config=config, until=1))
+    return configs
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Space({"a": Int(1, 5), "b": Choice(["x", "y", "z"])}),
+        Space({"k": Choice(["a", "b"]), "n": Int(1, 40, when={"k": "a"})}),
+        Space({"c": Constant(1)}),
+        Space({"n": Int(1, 1000)}),
+        Space({"kind": Choice(list("abcdefgh")), **{f"n_{k}": Int(1, 9, when={"kind": k}) for k in "abcdefgh"}}),
+        Space.listed([{"row": i} for i in range(23)]),
+    ],
+    ids=["plain", "conditional", "constant", "wide", "many conditions", "listed"],
+)
+def test_finite_spaces_are_used_up_each_config_once(space: Space) -> None:
+    configs = drawn(begun(space), 2000)
+    assert len(configs) == space.size
+    assert len({dumps(config) for config in configs}) == space.size
+    assert all(space.validate(config) == config for config in configs)
+
+
+def test_inactive_values_do_not_make_a_new_config() -> None:
+    """Half of the cube is the one config {"c": "b"}: it is tried once, not every other time."""
+    space = Space({"c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})})
+    configs = drawn(begun(space), 60)
+    assert len({dumps(config) for config in configs}) == 60
+    assert Counter(config["c"] for config in configs) == {"a": 59, "b": 1}
+    spread = sorted(float(config["m"]) for config in configs if "m" in config)  # type: ignore[arg-type]
+    assert spread[0] < 0.1
+    assert spread[-1] > 0.9
+
+
+def test_a_float_that_is_rarely_active_does_not_hide_what_is_left() -> None:
+    space = Space({"n": Int(1, 300), "m": Float(0, 1, when={"n": 300})})
+    configs = drawn(begun(space), 400)
+    assert len({dumps(config) for config in configs}) == 400
+    assert sum("m" in config for config in configs) == 101
+
+
+def test_queued_configs_come_first() -> None:
+    space = Space({"x": Float(0, 1)})
+    mine = [{"x": 0.25}, {"x": 0.125}]
+    ledger = begun(space)
+    plain = drawn(ledger, 3)
+    for config in mine:
+        ledger = ledger.append(Note(topic="enqueue", facts={"config": config}))
+    configs = drawn(ledger, 5)
+    assert configs[:2] == mine
+    assert configs[2] == plain[2]  # the sequence goes by the number of trials
+
+
+def test_seeds_differ_and_repeat() -> None:
+    space = Space({"x": Float(0, 1), "n": Int(1, 9)})
+    assert drawn(begun(space, 1), 5) == drawn(begun(space, 1), 5) != drawn(begun(space, 2), 5)
+
+
+def test_a_study_read_back_from_a_store_draws_the_same() -> None:
+    """The order in which parameters were written is not stored, so it must not matter."""
+    space = Space({"zeta": Float(0, 1), "alpha": Float(5, 6), "mid": Int(1, 9), "kind": Choice(["b", "a"])})
+    ledger = begun(space)
+    stored = [(entry.kind, loads(dumps(entry.body()))) for entry in ledger.entries()]
+    assert drawn(Ledger(read(stored)), 20) == drawn(ledger, 20)

@@ -1,0 +1,211 @@
+"""Spaces: conditions, lists, and errors that say what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring.core.parameters import Choice, Constant, Float, Int
+from shoestring.core.space import Space
+from shoestring.core.strict_json import dumps, loads
+from shoestring.errors import SpaceError
+
+CHAIN = Space(
+    {
+        "use": Choice([False, True]),
+        "kind": Choice(["x", "y"], when={"use": True}),
+        "depth": Int(1, 3, when={"kind": ["y"]}),
+        "rate": Float(0, 1, when={"depth": [2, 3], "kind": "y"}),
+        "fixed": Constant("f", when={"depth": 3}),
+    }
+)
+
+
+def test_a_chain_of_conditions() -> None:
+    assert CHAIN.validate({"use": False}) == {"use": False}
+    assert CHAIN.validate({"use": True, "kind": "x"}) == {"use": True, "kind": "x"}
+    whole = {"use": True, "kind": "y", "depth": 3, "rate": 0.25, "fixed": "f"}
+    assert CHAIN.validate(whole) == whole
+    assert CHAIN.from_cube(CHAIN.to_cube(whole)) == whole
+    assert CHAIN.from_cube(CHAIN.to_cube({"use": False})) == {"use": False}
+    assert CHAIN.cube_names == ("depth", "kind", "rate", "use")
+    assert CHAIN.activity({"use": True, "kind": "x"}).tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"use": True}, ["kind", "missing", "give it a value"]),
+        ({"use": False, "kind": "x"}, ["kind = 'x'", "only when use is True", "leave it out"]),
+        ({"use": True, "kind": "y", "depth": 9}, ["depth = 9", "whole number from 1 to 3"]),
+        ({"use": True, "kind": "z"}, ["kind = 'z'", "'x', 'y'"]),
+        ({"use": True, "knid": "x"}, ["unknown parameter 'knid'", "Did you mean 'kind'?"]),
+        ({"use": False, 3: 1}, ["unknown parameter 3", "Known: depth"]),
+        ([("use", False)], ["a config is a dict"]),
+        (None, ["a config is a dict", "None"]),
+    ],
+)
+def test_config_errors_name_parameter_value_rule_and_remedy(config: Any, said: list[str]) -> None:
+    with pytest.raises(SpaceError) as caught:
+        CHAIN.validate(config)
+    for words in said:
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({}, ["empty", "float = [1e-4, 1.0]"]),
+        (None, ["dict of parameters", "None"]),
+        ([("a", Float(0, 1))], ["dict of parameters"]),
+        ({1: Float(0, 1)}, ["1 cannot be the name", "strings"]),
+        ({"": Float(0, 1)}, ["''"]),
+        ({"lr": Float(1, 0)}, ["lr: low 1", "below high 0"]),
+        ({"m": Float(0, 1, when={"o": "sgd"})}, ["m depends on 'o'", "Known: none"]),
+        ({"opt": Choice(["a"]), "m": Float(0, 1, when={"opr": "a"})}, ["Did you mean 'opt'?"]),
+        ({"m": Choice(["a"], when={"m": "a"})}, ["m depends on 'm'"]),
+        ({"x": Float(0, 1), "m": Int(1, 2, when={"x": 0.5})}, ["m depends on x", "float", "choice, int and constant"]),
+        ({"o": Choice(["a"]), "m": Int(1, 2, when={"o": "b"})}, ["m is active when o = 'b'", "must be one of 'a'"]),
+        ({"o": Choice(["a"]), "m": Int(1, 2, when={"o": []})}, ["m is never active"]),
+        ({"o": Choice(["a"]), "m": {"int": [1, 2], "when": "o"}}, ["m has when = 'o'", '{"optimizer": "sgd"}']),
+        (
+            {"a": Int(1, 2, when={"b": 1}), "b": Int(1, 2, when={"a": 1})},
+            ["a, b", "circle", "remove one"],
+        ),
+        ({"listed": [{"a": 1}], "lr": {"float": [0, 1]}}, ["'lr' beside 'listed'", "drop one"]),
+    ],
+)
+def test_space_errors_name_parameter_value_rule_and_remedy(parameters: Any, said: list[str]) -> None:
+    with pytest.raises(SpaceError) as caught:
+        Space.from_dict(parameters)
+    for words in said:
+        assert words in str(caught.value)
+
+
+def test_a_condition_on_an_integer_may_be_written_as_a_float() -> None:
+    space = Space({"n": Int(1, 3), "m": Int(1, 2, when={"n": [2.0]})})
+    assert space.validate({"n": 2, "m": 1}) == {"n": 2, "m": 1}
+    assert "m" in space.from_cube(np.array([0.5, 0.5]))  # m, n
+
+
+def test_the_order_in_which_parameters_are_written_means_nothing() -> None:
+    one = Space({"b": Float(0, 1), "a": Float(1, 10), "c": Int(1, 5)})
+    two = Space({"c": Int(1, 5), "a": Float(1, 10), "b": Float(0, 1)})
+    stored = Space.from_dict(loads(dumps(one.to_dict())))
+    u = np.array([0.1, 0.2, 0.9])
+    assert one == two == stored
+    assert hash(one) == hash(stored)
+    assert one.from_cube(u) == two.from_cube(u) == stored.from_cube(u)
+    assert list(one.grid(3)) == list(two.grid(3)) == list(stored.grid(3))
+
+
+def test_grid_and_size_count_only_what_is_active() -> None:
+    space = Space({"k": Choice(["a", "b"]), "n": Int(1, 4, when={"k": "a"})})
+    assert space.size == 5
+    assert list(space.grid(9)) == [{"k": "a", "n": n} for n in (1, 2, 3, 4)] + [{"k": "b"}]
+    assert CHAIN.size == math.inf
+    assert Space({"c": Constant(1)}).size == 1
+
+
+def test_many_conditional_parameters_are_counted_without_multiplying_them_out() -> None:
+    """Ten kinds with a parameter of ten options each: 100 configs, though 10**11 combinations if all were active."""
+    kinds = [f"k{i}" for i in range(10)]
+    space = Space(
+        {"kind": Choice(kinds), **{f"of_{kind}": Choice(list(range(10)), when={"kind": kind}) for kind in kinds}}
+    )
+    assert space.size == 100
+    assert len(list(space.grid(10_000))) == 100
+
+
+def test_large_finite_spaces_are_not_listed_to_be_counted() -> None:
+    assert Space({f"n{i}": Int(1, 10) for i in range(12)}).size == 10**12
+
+
+def test_the_cube_has_as_many_coordinates_as_vary() -> None:
+    space = Space({"a": Float(0, 1), "c": Constant("x")})
+    assert space.dims == 1
+    assert space.from_cube(np.array([0.5])) == {"a": 0.5, "c": "x"}
+    with pytest.raises(SpaceError, match="1 coordinates, not 2"):
+        space.from_cube(np.array([0.5, 0.5]))
+
+
+# listed spaces -------------------------------------------------------------------------------------------------------
+
+ROWS: list[dict[str, Any]] = [
+    {"lr": 1e-4, "n": 1, "o": "sgd", "m": 0.9, "mixed": 1, "one": 7},
+    {"lr": 1e-1, "n": 5, "o": "adam", "mixed": "two", "one": 7},
+    {"lr": 1.0, "n": 3, "o": "adam", "mixed": None, "one": 7},
+]
+
+
+def test_listed_spaces_read_their_ranges_off_the_rows() -> None:
+    space = Space.listed(ROWS)
+    kinds = {name: type(parameter).__name__ for name, parameter in space.parameters.items()}
+    assert kinds == {"lr": "Float", "n": "Int", "o": "Choice", "m": "Constant", "mixed": "Choice", "one": "Constant"}
+    assert space.parameters["lr"] == Float(1e-4, 1.0, log=True)
+    assert (space.size, space.dims) == (3, 4)
+    for number, row in enumerate(ROWS):
+        assert space.validate(row) == row
+        assert space.row_number(row) == number
+        assert np.all((space.to_cube(row) >= 0) & (space.to_cube(row) <= 1))
+    assert space.to_cube(ROWS[0]).tolist() != space.to_cube(ROWS[1]).tolist()
+    assert list(space.grid(2)) == ROWS
+    assert Space.from_dict(loads(dumps(space.to_dict()))) == space
+    assert "3 configs" in repr(space)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [[1, 2.5, 3], [1, 1.0], [True, 1], [2**60, 2**60 + 1], [10**300, 1], [1e-300, 1e300], [[1], [1.0]], [-0.0, 0.0]],
+)
+def test_odd_columns_still_have_a_place_in_the_cube(column: list[Any]) -> None:
+    space = Space.listed([{"x": value} for value in column])
+    for value in column:
+        assert 0.0 <= space.to_cube({"x": value})[0] <= 1.0
+        assert space.validate({"x": value}) == {"x": value}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], ["no configs"]),
+        ([{}], ["without parameters"]),
+        ("abc", ["list of dicts"]),
+        ({"a": 1}, ["list of dicts"]),
+        ([{"a": 1}, 5], ["list of dicts"]),
+        ([{"a": 1}, {"a": 1}], ["row 1 twice", "row 0", "drop one"]),
+        ([{"a": math.nan}], ["a: option nan"]),
+        ([{"a": {"b": 1}}], ["a: option"]),
+        ([{"a": object()}], ["a: option"]),
+        ([{5: 1}], ["5 cannot be the name"]),
+    ],
+)
+def test_lists_that_are_no_space(rows: Any, said: list[str]) -> None:
+    with pytest.raises(SpaceError) as caught:
+        Space.listed(rows)
+    for words in said:
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("config", [{"lr": 0.5}, {"lr": object()}, {}, {**ROWS[0], "n": 2}])
+def test_configs_that_are_no_row(config: Any) -> None:
+    with pytest.raises(SpaceError, match="none of the 3 listed configs: pick one"):
+        Space.listed(ROWS).validate(config)
+
+
+def test_long_lists_with_words_take_no_quadratic_time() -> None:
+    """A table of architectures has one word a row, thousands in all."""
+    rows = [{"arch": f"|nor_conv~{i}|", "n": i} for i in range(20_000)]
+    space = Space.listed(rows)
+    cube = np.array([space.to_cube(row) for row in rows])
+    assert len(np.unique(cube[:, 0])) == 20_000
+    with pytest.raises(SpaceError, match="19980 more"):
+        Space({"arch": space.parameters["arch"]}).validate({"arch": "none"})
+
+
+def test_no_point_between_rows_exists() -> None:
+    with pytest.raises(SpaceError, match="pick one of"):
+        Space.listed(ROWS).from_cube(np.full(4, 0.5))

@@ -1,0 +1,164 @@
+"""Checkpoints: whole or not there, the newest and the best kept, the limit respected."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shoestring.core.entries import Opened, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Float
+from shoestring.core.space import Space
+from shoestring.runners.checkpoints import Checkpoints
+
+
+def ledger_of(*curves: list[float], direction: str = "min") -> Ledger:
+    """A study with one trial a curve."""
+    opened = Opened(
+        space=Space({"x": Float(0, 1)}),
+        budget=Budget("99 epochs"),
+        policy="p",
+        settings={},
+        seed=0,
+        max_steps=9,
+        direction=direction,  # type: ignore[arg-type]
+    )
+    ledger = Ledger([opened])
+    for trial, curve in enumerate(curves):
+        ledger = ledger.append(Order(number=trial, trial=trial, config={"x": trial / 9}, until=len(curve)))
+        for step, value in enumerate(curve, 1):
+            ledger = ledger.append(Receipt(order=trial, trial=trial, step=step, value=value, saved=step))
+    return ledger
+
+
+def text(content: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(content)
+
+
+def steps(kept: Checkpoints, trial: int) -> list[str]:
+    folder = kept.folder(trial)
+    return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
+
+def train(kept: Checkpoints, trial: int, curve: list[float], first: int = 1, size: int = 1) -> None:
+    for step, value in enumerate(curve, first):
+        if kept.is_due(trial, step, value, last=True):
+            kept.save(trial, step, text("x" * size))
+
+
+def test_the_newest_its_predecessor_and_the_best_are_kept(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    train(kept, 0, [5.0, 1.0, 4.0, 3.0, 2.0])
+    assert steps(kept, 0) == ["step-000002", "step-000004", "step-000005"]
+    assert kept.newest(0) == 5
+    assert kept.newest(0, up_to=4) == 4
+    train(kept, 1, [0.5])  # a better one, elsewhere: the former best has served, and so has the predecessor
+    assert steps(kept, 0) == ["step-000005"]
+    assert steps(kept, 1) == ["step-000001"]
+
+
+def test_a_crash_between_checkpoint_and_receipt_costs_one_step_not_the_trial(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    train(kept, 0, [3.0, 2.0, 1.0])
+    ledger = ledger_of([3.0, 2.0])  # the third receipt was never stored
+    assert Checkpoints(tmp_path / "c").start(ledger) == {0: 2}
+    assert steps(kept, 0) == ["step-000002"]  # what is beyond the ledger is not trusted
+
+
+def test_the_former_best_goes_only_when_its_better_is_on_disk(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    train(kept, 0, [1.0, 2.0, 3.0, 4.0])
+    assert kept.is_due(1, 1, 0.5, last=False)
+    assert kept.path(0, 1).exists()
+    with pytest.raises(OSError, match="disk full"):
+        kept.save(1, 1, lambda path: (_ for _ in ()).throw(OSError("disk full")))
+    assert kept.path(0, 1).exists()
+    kept.save(1, 1, text("better"))
+    assert not kept.path(0, 1).exists()
+
+
+def test_larger_may_be_better(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    kept.start(ledger_of([0.1], direction="max"))
+    kept.save(0, 1, text("x"))
+    train(kept, 0, [0.9, 0.5, 0.4, 0.3], first=2)
+    assert "step-000002" in steps(kept, 0)
+
+
+@pytest.mark.parametrize("value", [float("-inf"), float("nan"), float("inf")])
+def test_a_diverged_step_is_never_the_best(tmp_path: Path, value: float) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    train(kept, 0, [1.0, value, 3.0, 4.0, 5.0])
+    assert "step-000001" in steps(kept, 0)
+
+
+def test_a_step_is_saved_at_the_end_at_a_new_best_or_when_it_is_cheap(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    assert kept.is_due(0, 1, 1.0, last=False)  # the first value is the best
+    kept._last_save[0] = (float("inf"), 1.0)  # as if saving had just taken for ever
+    assert not kept.is_due(0, 2, 2.0, last=False)
+    assert not kept.is_due(0, 2, None, last=False)
+    assert kept.is_due(0, 2, 2.0, last=True)
+    assert kept.is_due(0, 3, 0.5, last=False)
+    kept._last_save[0] = (float("-inf"), 1.0)
+    assert kept.is_due(0, 4, 2.0, last=False)
+
+
+def test_a_folder_is_a_checkpoint_too(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+
+    def write(path: Path) -> None:
+        path.mkdir()
+        (path / "weights").write_text("w")
+        (path / "optimizer").write_text("oo")
+
+    kept.save(0, 1, write)
+    kept.save(0, 1, write)  # again over what is there
+    assert (kept.path(0, 1) / "optimizer").read_text() == "oo"
+    assert steps(kept, 0) == ["step-000001"]
+
+
+def test_save_must_write_where_it_is_told(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    with pytest.raises(FileNotFoundError, match=r"returned without writing step-000001\.partial: write to the path"):
+        kept.save(0, 1, lambda path: path.with_suffix(".npy").write_text("numpy adds a suffix"))
+    assert kept.newest(0) == 0
+
+
+def test_half_a_checkpoint_is_none(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    kept.folder(0).mkdir(parents=True)
+    (kept.folder(0) / "step-000003.partial").write_text("cut off")
+    (kept.folder(0) / "notes.txt").write_text("the user's")
+    assert kept.newest(0) == 0
+    assert kept.start(ledger_of([1.0, 2.0, 3.0])) == {}
+
+
+def test_checkpoints_of_another_study_of_that_name_are_put_aside(tmp_path: Path) -> None:
+    train(Checkpoints(tmp_path / "c"), 0, [1.0])
+    kept = Checkpoints(tmp_path / "c")
+    assert kept.start(ledger_of()) == {}
+    assert kept.newest(0) == 0
+    assert (tmp_path / "c.old-1" / "trial-0000" / "step-000001").exists()
+
+
+def test_over_the_limit_the_oldest_go_but_never_the_best_or_the_living(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c", at_most_bytes=250)
+    for trial, value in enumerate([4.0, 1.0, 3.0, 2.0]):
+        train(kept, trial, [value], size=100)
+        os.utime(kept.path(trial, 1), (trial, trial))
+    assert kept.over_limit(keep={2}) == [0, 3]
+    assert [kept.newest(trial) for trial in range(4)] == [0, 1, 1, 0]
+    assert kept.over_limit(keep={2}) == []
+    assert Checkpoints(tmp_path / "c").over_limit(keep=set()) == []  # no limit
+
+
+def test_a_limit_that_cannot_be_kept_is_not_kept_by_deleting_the_best(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c", at_most_bytes=1)
+    train(kept, 0, [1.0], size=100)
+    assert kept.over_limit(keep=set()) == []
+    assert kept.newest(0) == 1

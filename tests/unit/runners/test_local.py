@@ -1,0 +1,447 @@
+"""The local runner: a paused generator is the frozen run; nothing is lost that need not be; one step over at most."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoestring.core.decision import Train
+from shoestring.core.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Float
+from shoestring.core.space import Space
+from shoestring.policies.random_search import RandomSearch
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.local import LIVE_WITHOUT_SAVING, Local
+from shoestring.runners.loop import run
+from shoestring.runners.recorded import append_in_memory
+from shoestring.runners.training import Context, Report
+
+
+def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
+    told = {"max_steps": 4, "seed": 0, "policy": "random_search", "settings": {}, **more}
+    return Ledger([Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **told)])
+
+
+class Clockwork:
+    """A runner's clock that only training code moves."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def start(self, ledger: Ledger) -> None:
+        self.time = ledger.books.clock
+
+    def now(self) -> float:
+        return self.time
+
+
+def local(target: Any, tmp_path: Path, clock: Clockwork | None = None, **more: Any) -> Local:
+    runner = Local(target, Checkpoints(tmp_path / "checkpoints", more.pop("at_most_bytes", float("inf"))), **more)
+    if clock is not None:
+        runner._clock = clock  # type: ignore[assignment]
+    return runner
+
+
+def receipts(ledger: Ledger) -> list[Receipt]:
+    return [entry for entry in ledger.entries() if isinstance(entry, Receipt)]
+
+
+def counting(config: Any) -> Iterator[float]:
+    step = 0
+    while True:
+        step += 1
+        yield config["x"] / step
+
+
+class Saves:
+    """A trainer whose whole state is a number; `broken` forgets to load it."""
+
+    broken = False
+
+    def __init__(self, config: Any) -> None:
+        self.total = 0.0
+
+    def step(self) -> float:
+        self.total += 1.0
+        return 10.0 - self.total
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.total))
+
+    def load(self, path: Path) -> None:
+        if not self.broken:
+            self.total = float(path.read_text())
+
+
+def test_a_whole_study(tmp_path: Path) -> None:
+    outcome = run(begun(), RandomSearch(), local(counting, tmp_path), append_in_memory)
+    assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
+    assert [trial.steps for trial in outcome.ledger.trials] == [4] * 5
+    for trial in outcome.ledger.trials:
+        assert trial.values == [trial.config["x"] / step for step in (1, 2, 3, 4)]
+    assert all(receipt.cost.total >= 0 and receipt.status == "ok" for receipt in receipts(outcome.ledger))
+
+
+def test_a_frozen_generator_goes_on_where_it_was(tmp_path: Path) -> None:
+    runner = local(counting, tmp_path)
+    runner.start(begun())
+    for number, (trial, until) in enumerate([(0, 1), (1, 2), (0, 2)]):
+        order = Order(number=number, trial=trial, config={"x": 1.0}, until=until)
+        runner.submit(order, held=1 if number == 2 else 0)
+        values = []
+        while runner.running():
+            values += [entry.value for entry in runner.wait(float("inf")) if isinstance(entry, Receipt)]
+        assert values == ([1.0], [1.0, 0.5], [0.5])[number]
+
+
+# trouble in the training code ----------------------------------------------------------------------------------------
+
+
+def test_an_exception_is_a_receipt_with_its_text_charged_and_the_study_goes_on(tmp_path: Path) -> None:
+    def fragile(config: Any) -> Iterator[float]:
+        yield 0.5
+        if config["x"] > 0.5:
+            raise ValueError(f"x={config['x']} is too much")
+        yield 0.4
+
+    outcome = run(begun(max_steps=2), RandomSearch(), local(fragile, tmp_path), append_in_memory)
+    failed = [receipt for receipt in receipts(outcome.ledger) if receipt.status == "failed"]
+    assert failed
+    assert all("is too much" in receipt.text and "Traceback" in receipt.text for receipt in failed)
+    assert all((receipt.step, receipt.value, receipt.saved) == (2, None, 0) for receipt in failed)
+    assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
+
+
+@pytest.mark.parametrize("how", ["at setup", "sys.exit", "in a constructor", "bad value"])
+def test_the_same_failure_three_times_stops_the_study(tmp_path: Path, how: str) -> None:
+    def generator(config: Any) -> Iterator[Any]:
+        if how == "at setup":
+            raise OSError("no data")
+        if how == "sys.exit":
+            sys.exit("no data")
+        yield "no data"
+
+    class Broken(Saves):
+        def __init__(self, config: Any) -> None:
+            raise OSError("no data")
+
+    target = Broken if how == "in a constructor" else generator
+    outcome = run(begun("500 epochs"), RandomSearch(), local(target, tmp_path), append_in_memory)
+    assert outcome.reason == "failing"
+    assert "no data" in outcome.text
+    assert outcome.ledger.spent == 3
+
+
+def test_a_generator_that_ends_early_ends_its_trial(tmp_path: Path) -> None:
+    def short(config: Any) -> Iterator[float]:
+        yield from (0.5, 0.25)
+
+    outcome = run(begun("6 epochs"), RandomSearch(), local(short, tmp_path), append_in_memory)
+    assert outcome.ledger.spent == 6
+    told = [(trial.steps, trial.limit, trial.failure) for trial in outcome.ledger.trials]
+    assert told == [(2, 2, ""), (2, 2, ""), (2, 4, "")]  # the last one was bought two steps only
+
+
+def test_a_generator_that_yields_nothing_is_a_failure_not_an_endless_study(tmp_path: Path) -> None:
+    def nothing(config: Any) -> Iterator[float]:
+        yield from ()
+
+    outcome = run(begun("500 epochs"), RandomSearch(), local(nothing, tmp_path), append_in_memory)
+    assert (outcome.reason, outcome.ledger.spent) == ("failing", 3)
+    assert "before its first step" in outcome.text
+
+
+def test_the_time_after_the_last_report_is_charged(tmp_path: Path) -> None:
+    clock = Clockwork()
+
+    def epilogue(config: Any) -> Iterator[Report]:
+        clock.time += 1.0
+        yield Report(0.5, cost=1.0)
+        clock.time += 30.0  # a long last evaluation, and no report
+
+    ledger = run(begun("20s"), RandomSearch(), local(epilogue, tmp_path, clock), append_in_memory).ledger
+    assert ledger.spent == pytest.approx(31.0 + ledger.books.by_kind["thinking"])
+    assert len(ledger.trials) == 1
+
+
+def test_a_clock_that_jumps_back_gives_nothing_back(tmp_path: Path) -> None:
+    clock = Clockwork()
+
+    def odd(config: Any) -> Iterator[float]:
+        clock.time -= 50.0
+        yield 0.5
+        clock.time -= 50.0
+        raise RuntimeError(f"jumped {config['x']}")
+
+    outcome = run(begun("8 epochs"), RandomSearch(), local(odd, tmp_path, clock), append_in_memory)
+    assert [receipt.status for receipt in receipts(outcome.ledger)] == ["ok", "failed"] * 4
+    assert all(receipt.cost.total >= 0 for receipt in receipts(outcome.ledger))
+    assert outcome.ledger.books.seconds >= 0
+
+
+def test_prints_of_training_code_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def chatty(config: Any) -> float:
+        sys.stdout.write("epoch 1\n")
+        return 0.5
+
+    run(begun("1 epochs", max_steps=1), RandomSearch(), local(chatty, tmp_path), append_in_memory)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "epoch 1\n")
+
+
+# the wall ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("budget", "max_steps"), [("25s", 100), ("25s", 2), ("$25 at 3600/h", 100)])
+def test_at_most_one_step_goes_over_a_budget_of_time(tmp_path: Path, budget: str, max_steps: int) -> None:
+    clock = Clockwork()
+
+    def slow(config: Any) -> Iterator[Report]:
+        while True:
+            clock.time += 10.0
+            yield Report(config["x"], cost=10.0)
+
+    outcome = run(begun(budget, max_steps=max_steps), RandomSearch(), local(slow, tmp_path, clock), append_in_memory)
+    assert outcome.reason == "budget"
+    assert outcome.ledger.spent <= 25.0 + 10.0 + 0.01  # and what the policy thought
+    assert len(receipts(outcome.ledger)) in (2, 3)
+    assert not outcome.ledger.open_orders
+
+
+def test_a_deadline_between_two_steps_costs_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    clock = Clockwork()
+
+    def slow(config: Any) -> Iterator[float]:
+        while True:
+            clock.time += 10.0
+            yield 0.5
+
+    ledger = run(
+        begun("99 epochs", max_steps=50),
+        RandomSearch(),
+        local(slow, tmp_path, clock),
+        append_in_memory,
+        deadline_at=35.0,
+    ).ledger
+    assert (ledger.spent, ledger.reserved, ledger.trials[0].held) == (4, 0, 4)
+    released = [entry for entry in ledger.entries() if isinstance(entry, Note)]
+    assert [(note.topic, note.facts["why"]) for note in released] == [("released", "the deadline has come")]
+
+
+def test_orders_left_open_by_several_workers_are_carried_out_one_by_one(tmp_path: Path) -> None:
+    ledger = begun("30 epochs", workers=4)
+    for trial in range(3):
+        order = ledger.accept(Train(trial=trial, config={"x": trial / 4}, until=2))
+        assert order is not None
+        ledger = ledger.append(order)
+    outcome = run(ledger, RandomSearch(), local(counting, tmp_path), append_in_memory)
+    assert (outcome.reason, outcome.ledger.spent) == ("budget", 30)
+    assert [trial.steps for trial in outcome.ledger.trials[:3]] == [2, 2, 2]
+
+
+# freezing, saving, losing --------------------------------------------------------------------------------------------
+
+
+def orders(runner: Local, ledger: Ledger, *wanted: tuple[int, int]) -> Ledger:
+    """Train (trial, until) one after the other, as the loop would."""
+    for trial, until in wanted:
+        config = {"x": trial / 100}
+        order = ledger.accept(Train(trial=trial, config=config, until=until), can_check=runner.can_save is True)
+        assert order is not None
+        ledger = append_in_memory(ledger, order)
+        runner.submit(order, ledger.trials[trial].held)
+        while ledger.open_orders:
+            ledger = append_in_memory(ledger, *runner.wait(float("inf")))
+    return ledger
+
+
+def test_more_live_trials_than_allowed_are_lost_when_they_cannot_save(tmp_path: Path) -> None:
+    runner = local(counting, tmp_path)
+    ledger = begun("90 epochs")
+    runner.start(ledger)
+    ledger = orders(runner, ledger, *((trial, 1) for trial in range(LIVE_WITHOUT_SAVING + 2)))
+    assert [trial.held for trial in ledger.trials] == [0, 0] + [1] * LIVE_WITHOUT_SAVING
+    ledger = orders(runner, ledger, (0, 2))
+    assert ledger.trials[0].steps == 2
+    assert sum(receipt.trial == 0 for receipt in receipts(ledger)) == 3  # its first step was run again
+    assert ledger.spent == LIVE_WITHOUT_SAVING + 3
+
+
+def test_trials_that_can_save_are_thawed_from_disk(tmp_path: Path) -> None:
+    runner = local(Saves, tmp_path, live=1)
+    ledger = begun("90 epochs")
+    runner.start(ledger)
+    ledger = orders(runner, ledger, (0, 2), (1, 2), (0, 4))
+    assert ledger.trials[0].values == [9.0, 8.0, 7.0, 6.0]
+    assert not [entry for entry in ledger.entries() if isinstance(entry, Lost)]
+    runner.close()
+    again = local(Saves, tmp_path)
+    assert again.start(ledger) == {0: 4, 1: 2}
+
+
+def test_closing_freezes_what_is_alive(tmp_path: Path) -> None:
+    runner = local(Saves, tmp_path)
+    ledger = begun("90 epochs")
+    runner.start(ledger)
+    order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4))
+    assert order is not None
+    ledger = ledger.append(order)
+    runner.submit(order, 0)
+    runner.checkpoints._last_save[0] = (float("inf"), 1.0)  # saving seems dear: only bests are saved on the way
+    runner.checkpoints._best_loss = -1.0
+    for _ in range(2):
+        ledger = append_in_memory(ledger, *runner.wait(float("inf")))
+    assert runner.checkpoints.newest(0) == 0
+    runner.close()
+    assert runner.checkpoints.newest(0) == 2
+    whole = run(ledger, RandomSearch(), local(Saves, tmp_path), append_in_memory).ledger
+    assert whole.trials[0].values == [9.0, 8.0, 7.0, 6.0]
+    assert not [entry for entry in whole.entries() if isinstance(entry, Lost)]
+
+
+def test_a_state_between_two_steps_is_never_saved_as_one(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a step: what is in memory is neither this step's state nor the last one's."""
+
+    class Interrupted(Saves):
+        def step(self) -> float:
+            self.total += 0.5
+            if self.total > 2:
+                raise KeyboardInterrupt
+            self.total += 0.5
+            return 10.0 - self.total
+
+    runner = local(Interrupted, tmp_path)
+    ledger = begun("90 epochs")
+    runner.start(ledger)
+    order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4))
+    assert order is not None
+    runner.submit(order, 0)
+    runner.checkpoints._last_save[0] = (float("inf"), 1.0)
+    runner.checkpoints._best_loss = -1.0
+    runner.wait(float("inf"))
+    runner.wait(float("inf"))
+    with pytest.raises(KeyboardInterrupt):
+        runner.wait(float("inf"))
+    runner.close()
+    assert runner.checkpoints.newest(0) == 0
+
+
+def test_checkpoints_over_the_limit_are_lost_trials(tmp_path: Path) -> None:
+    runner = local(Saves, tmp_path, live=1, at_most_bytes=10.0)  # a checkpoint has 3 bytes, a trial two of them
+    ledger = begun("90 epochs")
+    runner.start(ledger)
+    ledger = orders(runner, ledger, (0, 3), (1, 2), (2, 2), (3, 2))
+    lost = [entry for entry in ledger.entries() if isinstance(entry, Lost)]
+    assert [(entry.trial, entry.held, entry.why) for entry in lost] == [(1, 0, "its checkpoint went over the limit")]
+    assert [trial.held for trial in ledger.trials] == [3, 0, 2, 2]  # trial 0 is the best
+
+
+def test_a_save_that_fails_is_a_failure_of_that_step(tmp_path: Path) -> None:
+    class NoDisk(Saves):
+        def save(self, path: Path) -> None:
+            raise OSError(f"no space left for {self.total}")
+
+    ledger = run(begun("6 epochs"), RandomSearch(), local(NoDisk, tmp_path), append_in_memory).ledger
+    first = receipts(ledger)[0]
+    assert (first.status, first.step, first.saved) == ("failed", 1, 0)
+    assert "no space left" in first.text
+
+
+# the resume check ----------------------------------------------------------------------------------------------------
+
+
+def checks(entries: list[Entry]) -> list[Note]:
+    return [entry for entry in entries if isinstance(entry, Note) and entry.topic == "check"]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_resuming_is_tried_out_once_and_charged_as_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    monkeypatch.setattr(Saves, "broken", broken)
+    outcome = run(begun("100 epochs"), RandomSearch(), local(Saves, tmp_path), append_in_memory)
+    (note,) = checks(outcome.ledger.entries())
+    told = {name: note.facts[name] for name in ("trial", "step", "went_on", "resumed", "same")}
+    resumed = 9.0 if broken else 8.0
+    assert told == {"trial": 0, "step": 2, "went_on": 8.0, "resumed": resumed, "same": not broken}
+    assert note.facts["seconds"] > 0
+    assert outcome.ledger.spent == 100
+    assert sum(trial.steps for trial in outcome.ledger.trials) == 99
+    assert outcome.ledger.trials[0].values == [9.0, 8.0, 7.0, 6.0]
+
+
+def test_code_that_cannot_load_is_told_by_the_check_and_fails_no_trial(tmp_path: Path) -> None:
+    class CannotLoad(Saves):
+        def load(self, path: Path) -> None:
+            raise NotImplementedError("later")
+
+    runner = local(CannotLoad, tmp_path)
+    ledger = begun("200 epochs")
+    runner.start(ledger)
+    ledger = orders(runner, ledger, (0, 4))
+    (note,) = checks(ledger.entries())
+    assert (note.facts["resumed"], note.facts["same"]) == (None, False)
+    assert (ledger.trials[0].failures, ledger.trials[0].steps, ledger.spent) == (0, 4, 5)
+
+
+def test_the_check_waits_for_a_step_with_a_value(tmp_path: Path) -> None:
+    class Validates(Saves):
+        def validate(self) -> float:
+            return -self.total
+
+    runner = local(Validates, tmp_path)
+    ledger = begun("200 epochs")
+    runner.start(ledger)
+    order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4, validate="last"), can_check=True)
+    assert order is not None
+    assert order.check
+    ledger = ledger.append(order)
+    runner.submit(order, 0)
+    while ledger.open_orders:
+        ledger = append_in_memory(ledger, *runner.wait(float("inf")))
+    (note,) = checks(ledger.entries())
+    assert (note.facts["step"], note.facts["went_on"], note.facts["resumed"]) == (4, -4.0, -4.0)
+
+
+def test_a_trial_just_thawed_is_no_proof_of_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Saves, "broken", True)
+    first = local(Saves, tmp_path)
+    ledger = begun("200 epochs", max_steps=9)
+    first.start(ledger)
+    first.can_save = False  # as if not known yet: no check is ordered
+    ledger = orders(first, ledger, (0, 2))
+    first.close()
+    again = local(Saves, tmp_path)
+    again.start(ledger)
+    ledger = orders(again, ledger, (0, 5))
+    (note,) = checks(ledger.entries())
+    assert (note.facts["step"], note.facts["same"]) == (4, False)
+
+
+def test_the_check_is_charged_to_time_with_its_checkpoint(tmp_path: Path) -> None:
+    def slow_to_save(config: Any, context: Context) -> Iterator[Report]:
+        step = context.step
+        while True:
+            step += 1
+            yield Report(float(step), cost=0.001, save=lambda path: path.write_text("x"))
+
+    ledger = run(begun("1s", max_steps=3), RandomSearch(), local(slow_to_save, tmp_path), append_in_memory).ledger
+    (note,) = checks(ledger.entries())
+    assert note.facts["same"]
+    assert ledger.books.by_kind["check"] == note.facts["seconds"] > 0
+
+
+def test_reported_costs_are_charged_instead_of_the_clock(tmp_path: Path) -> None:
+    def told(config: Any) -> Iterator[Report]:
+        while True:
+            yield Report(0.5, cost={"setup": 0.5, "train": 1.0, "validate": 0.25})
+
+    ledger = run(begun("8 epochs"), RandomSearch(), local(told, tmp_path), append_in_memory).ledger
+    assert all(receipt.cost == Cost(setup=0.5, train=1.0, validate=0.25) for receipt in receipts(ledger))
+    assert ledger.books.seconds == pytest.approx(8 * 1.75 + ledger.books.by_kind["thinking"])

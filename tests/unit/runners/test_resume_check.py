@@ -1,0 +1,61 @@
+"""The resume check: what counts as the same, and what the user is told."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from shoestring.core.entries import Note, Order
+from shoestring.runners.resume_check import check_note, kept_random_state, warning_of
+
+ORDER = Order(number=3, trial=1, config={}, until=5, check=True)
+
+
+@pytest.mark.parametrize(
+    ("went_on", "resumed", "same"),
+    [
+        (0.5, 0.5, True),
+        (0.5, 0.5 * (1 + 1e-9), True),
+        (0.5, 0.5 * (1 + 1e-4), False),
+        (0.0, 1e-13, True),
+        (math.nan, math.nan, True),
+        (math.inf, math.inf, True),
+        (math.nan, 0.5, False),
+        (0.5, None, False),
+        (None, 0.5, False),
+        (None, None, True),
+    ],
+)
+def test_what_counts_as_the_same(went_on: float | None, resumed: float | None, same: bool) -> None:
+    note = check_note(ORDER, 2, went_on, resumed, 1.5)
+    assert note.facts["same"] is same
+    assert (note.facts["order"], note.facts["trial"], note.facts["step"], note.facts["seconds"]) == (3, 1, 2, 1.5)
+    warning = warning_of(note)
+    assert (warning is None) is same
+    if warning is not None:
+        for words in ("step 2 of trial 1", repr(went_on), repr(resumed), "optimiser"):
+            assert words in warning
+
+
+def test_other_notes_warn_of_nothing() -> None:
+    assert warning_of(Note(topic="released", facts={"order": 1})) is None
+
+
+def test_global_random_generators_are_put_back() -> None:
+    random.seed(1)
+    np.random.seed(1)
+    expected = random.random(), np.random.random()
+    random.seed(1)
+    np.random.seed(1)
+
+    def draw_and_fail() -> None:
+        with kept_random_state():
+            random.random(), np.random.random(10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        draw_and_fail()
+    assert (random.random(), np.random.random()) == expected

@@ -1,0 +1,204 @@
+"""Training code in its shapes, as a live trial that advances step by step."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring.errors import RunnerError
+from shoestring.runners.training import Context, Ended, Live, Report, can_save, shape_of
+
+
+def function(config: Any) -> float:
+    return float(config["x"])
+
+
+def generator(config: Any, context: Context) -> Iterator[Any]:
+    for step in range(context.step, 3):
+        yield Report(config["x"] + step, save=functools.partial(write, step))
+
+
+def write(step: int, path: Path) -> None:
+    path.write_text(str(step))
+
+
+class Trainer:
+    def __init__(self, config: Any) -> None:
+        self.total = 0.0
+
+    def step(self) -> float:
+        self.total += 1.0
+        return self.total
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.total))
+
+    def load(self, path: Path) -> None:
+        self.total = float(path.read_text())
+
+
+class Validating:
+    validated = 0
+
+    def __init__(self, config: Any, context: Context) -> None:
+        self.context = context
+
+    def step(self) -> str:
+        return "not the value"
+
+    def validate(self) -> float:
+        Validating.validated += 1
+        return 0.5
+
+
+def test_shapes() -> None:
+    assert [shape_of(t) for t in (function, generator, Trainer, functools.partial(generator, {}))] == [
+        "function",
+        "generator",
+        "class",
+        "generator",
+    ]
+    assert [can_save(t) for t in (function, generator, Trainer, Validating)] == [False, None, True, False]
+
+
+class OnlySaves:
+    def __init__(self, config: Any) -> None: ...
+    def step(self) -> float:
+        return 0.0
+
+    def save(self, path: Path) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (5, ["5 is no training code", "class with step()"]),
+        (object, ["object", "step()"]),
+        (OnlySaves, ["OnlySaves", "only one of save(path) and load(path)", "both"]),
+        (lambda: 1.0, ["takes 0 arguments", "(config) or (config, context)"]),
+        (lambda a, b, c: 1.0, ["takes 3 arguments"]),
+    ],
+)
+def test_what_is_no_training_code(target: Any, said: list[str]) -> None:
+    with pytest.raises(RunnerError) as caught:
+        shape_of(target)
+    for words in said:
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("target", [lambda *args: args[0]["x"], lambda c, scale=2: c["x"], lambda c, *, k=1: c["x"]])
+def test_optional_arguments(target: Any) -> None:
+    assert Live(target, {"x": 1.5}).advance({"x": 1.5}, 1, True).value == 1.5
+
+
+def test_a_function_is_one_step() -> None:
+    live = Live(function, {"x": 2})
+    result = live.advance({"x": 2}, 1, True)
+    assert (result.value, live.step, live.can_save) == (2.0, 1, False)
+    assert result.cost.train >= 0
+
+
+def test_a_generator_is_paused_between_steps_and_comes_to_its_end(tmp_path: Path) -> None:
+    live = Live(generator, {"x": 1.0})
+    assert live.can_save is None
+    assert [live.advance({"x": 1.0}, 3, True).value for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert live.can_save
+    live.save(tmp_path / "saved")
+    assert (tmp_path / "saved").read_text() == "2"
+    with pytest.raises(Ended):
+        live.advance({"x": 1.0}, 4, True)
+    assert live.step == 3
+    assert not live.is_between_steps
+
+
+def test_a_thawed_generator_sees_where_it_was(tmp_path: Path) -> None:
+    live = Live(generator, {"x": 0.0}, step=2, checkpoint=tmp_path / "c")
+    assert live.advance({"x": 0.0}, 3, True).value == 2.0
+    assert (live.step, live.thawed_at) == (3, 2)
+
+
+def test_the_context_is_kept_up_to_date() -> None:
+    seen = []
+
+    def watching(config: Any, context: Context) -> Iterator[float]:
+        while True:
+            seen.append((dict(config), context.step, context.until, context.should_validate, context.checkpoint))
+            yield 0.0
+
+    live = Live(watching, {"x": 1})
+    live.advance({"x": 1}, 2, False)
+    live.advance({"x": 2}, 5, True)  # tuned as it goes: the same dict, changed
+    assert seen == [({"x": 1}, 0, 2, False, None), ({"x": 2}, 1, 5, True, None)]
+
+
+def test_a_class_saves_and_loads(tmp_path: Path) -> None:
+    live = Live(Trainer, {})
+    assert [live.advance({}, 2, True).value for _ in range(2)] == [1.0, 2.0]
+    live.save(tmp_path / "t")
+    again = Live(Trainer, {}, step=2, checkpoint=tmp_path / "t")
+    result = again.advance({}, 3, True)
+    assert result.value == 3.0
+    assert result.cost.setup >= 0
+
+
+def test_a_class_with_validate_is_asked_only_for_what_was_bought() -> None:
+    Validating.validated = 0
+    live = Live(Validating, {})
+    assert [live.advance({}, 3, validate).value for validate in (True, False, True)] == [0.5, None, 0.5]
+    assert Validating.validated == 2
+
+
+@pytest.mark.parametrize(
+    ("reported", "value"),
+    [
+        (1, 1.0),
+        (None, None),
+        (math.nan, math.nan),
+        (np.float32(0.5), 0.5),
+        (True, 1.0),
+        ("0.25", 0.25),
+        (Report(3), 3.0),
+    ],
+)
+def test_values_become_floats(reported: Any, value: float | None) -> None:
+    told = Live(lambda config: reported, {}).advance({}, 1, True).value
+    assert told == value or (value is not None and math.isnan(value) and told is not None and math.isnan(told))
+
+
+@pytest.mark.parametrize("reported", ["good", [1, 2], {"loss": 1}, 1j, 10**400, object()])
+def test_values_that_are_no_numbers_are_named(reported: Any) -> None:
+    live = Live(lambda config: reported, {})
+    with pytest.raises(TypeError, match="report a number, None or a Report"):
+        live.advance({}, 1, True)
+    assert (live.step, live.is_between_steps) == (0, False)
+
+
+def test_costs_may_be_told() -> None:
+    told = Live(lambda config: Report(1.0, cost=2.5), {}).advance({}, 1, True).cost
+    assert (told.setup, told.train, told.validate) == (0.0, 2.5, 0.0)
+    told = Live(lambda config: Report(1.0, cost={"setup": 1, "validate": 3}), {}).advance({}, 1, True).cost
+    assert (told.setup, told.train, told.validate) == (1, 0.0, 3)
+
+
+@pytest.mark.parametrize("cost", [-1, math.nan, math.inf, {"train": -1}, {"gpu": 3}])
+def test_costs_that_cannot_be(cost: Any) -> None:
+    with pytest.raises(ValueError, match="seconds >= 0"):
+        Live(lambda config: Report(1.0, cost=cost), {}).advance({}, 1, True)
+
+
+def test_closing_a_generator_that_objects_is_no_drama() -> None:
+    def stubborn(config: Any) -> Iterator[float]:
+        try:
+            yield 1.0
+        finally:
+            raise RuntimeError("not like this")
+
+    live = Live(stubborn, {})
+    live.advance({}, 1, True)
+    live.close()
