@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from postgres_server import new_database
 
 from shoestring.stores.memory import Memory
 from shoestring.stores.sql import Sql
 from shoestring.testing.stores import STORE_CHECKS, OpenStore
-
-sys.path.append(str(Path(__file__).parents[1] / "integration"))
-from postgres_server import new_database
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])

@@ -200,7 +200,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), WRONG, ids=[repr(change)[:40] for change, _ in WRONG])
+@pytest.mark.parametrize(("change", "said"), WRONG, ids=[f"{i}-{next(iter(change))}" for i, (change, _) in enumerate(WRONG)])
 def test_mistakes_are_told_in_one_line_and_nothing_is_written(
     change: dict[str, Any], said: list[str], tmp_path: Path
 ) -> None:
