@@ -16,7 +16,9 @@ X_TRAIN, X_VALID, Y_TRAIN, Y_VALID = train_test_split(X / 16, Y, random_state=0)
 
 
 def train(config: dict[str, Any]) -> Iterator[float]:
-    model = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=config["lr"], alpha=config["l2"], random_state=0)
+    model = SGDClassifier(
+        loss="log_loss", learning_rate="constant", eta0=config["lr"], alpha=config["l2"], random_state=0
+    )
     while True:
         model.partial_fit(X_TRAIN, Y_TRAIN, classes=range(10))
         yield 1.0 - model.score(X_VALID, Y_VALID)

@@ -1,6 +1,6 @@
 """Draw the pictures of the README from a real study: the terminal while `make demo` runs.
 
-    python docs/pictures/make.py        # trains for 30 seconds, writes docs/pictures/terminal.svg
+python docs/pictures/make.py        # trains for 30 seconds, writes docs/pictures/terminal.svg
 """
 
 from __future__ import annotations

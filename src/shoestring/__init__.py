@@ -13,8 +13,10 @@ __all__ = [
     "Context",
     "Float",
     "Int",
+    "OnlineTuner",
     "Prices",
     "Report",
+    "Schedule",
     "ShoestringError",
     "Space",
     "Study",
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from shoestring.core.parameters import Choice, Constant, Float, Int
     from shoestring.core.space import Space
     from shoestring.errors import ShoestringError
+    from shoestring.online import OnlineTuner, Schedule
     from shoestring.runners.training import Context, Report
     from shoestring.study import Best, Study, tune
 
@@ -34,6 +37,7 @@ _WHERE = {
     "core.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space": ("Space",),
     "errors": ("ShoestringError",),
+    "online": ("OnlineTuner", "Schedule"),
     "runners.training": ("Context", "Report"),
     "study": ("Best", "Study", "tune"),
 }

@@ -139,12 +139,12 @@ def show_policies(name: str | None, as_json: bool) -> None:
         _out(told[name]["about"])
         _out("\nSettings: " + (", ".join(f"{k}={v!r}" for k, v in told[name]["settings"].items()) or "none"))
         return
-    table = Table("policy", "idea", "settings", box=None, header_style="dim", pad_edge=False)
+    table = Table("policy", "idea", box=None, header_style="dim", pad_edge=False)
     for known, about in told.items():
         default = " (default)" if known == policies.DEFAULT else ""
-        settings = ", ".join(f"{k}={v!r}" for k, v in about["settings"].items())
-        table.add_row(f"{known}{default}", Text(about["about"]), Text(settings))
+        table.add_row(f"{known}{default}", Text(about["about"]))
     _show(table)
+    _out("\nshoestring policies NAME: its source, its symbols and its settings")
 
 
 def do_export(store: str, name: str | None, form: str, whole: bool, output: str | None, as_json: bool) -> None:

@@ -9,33 +9,31 @@ print(study.best.config, study.best.value)
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shoestring import policies
 from shoestring.core.books import Trial
-from shoestring.core.continuing import amendment
-from shoestring.core.decision import Train
-from shoestring.core.entries import Amended, Cost, Direction, Entry, Note, Opened, Order
+from shoestring.core.continuing import amendment, check
+from shoestring.core.entries import Amended, Direction, Entry, Note, Opened, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices, duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import BudgetError, Conflict, PolicyError, StudyError, did_you_mean
+from shoestring.errors import Conflict, PolicyError, StudyError, did_you_mean
+from shoestring.runners.asking import next_order, next_receipt, overdue
 from shoestring.runners.loop import Outcome, run
-from shoestring.runners.runner import Runner, receipt, unfinished
-from shoestring.runners.training import number_of
+from shoestring.runners.runner import Runner
+from shoestring.stores.heartbeat import Heart
 from shoestring.stores.store import Store
 
 if TYPE_CHECKING:
     import pandas
 
-HEARTBEAT_S = 5.0
+E = TypeVar("E", bound=Entry)
 Observe = Callable[[Ledger, Entry | None], None]
 
 
@@ -118,7 +116,7 @@ class Study:
             workers=workers,
             target=target or {},
         )
-        _check_opened(wanted)
+        check(wanted)
         configs = [wanted.space.validate(config) for config in initial]
         opened = open_store(store)
         while True:
@@ -185,11 +183,12 @@ class Study:
     # going on ----------------------------------------------------------------------------------------------------------
 
     def amend(self, change: Amended) -> None:
-        self._append(change)
+        self._append(lambda ledger: [change])
 
     def enqueue(self, config: Config) -> None:
         """Have this config tried before the policy's own."""
-        self._append(*_queued([self._ledger.space.validate(config)]))
+        queued = _queued([self._ledger.space.validate(config)])
+        self._append(lambda ledger: queued)
 
     def run(
         self,
@@ -215,7 +214,7 @@ class Study:
                 self._ledger = self.store.append(self.name, ledger, *entries) if entries else ledger
                 return self._ledger
 
-            heart = _Heart(beat)
+            heart = Heart(beat)
             try:
                 self.outcome = run(
                     self._ledger,
@@ -244,58 +243,14 @@ class Study:
         told about for `give_up_after` is released.
         """
         patience_s = duration_s(give_up_after) if isinstance(give_up_after, str) else give_up_after
-        while True:
-            self._ledger = self.store.refresh(self.name, self._ledger)
-            policy = self._policy()
-            now = time.time()
-            released = [
-                Note(topic="released", facts={"order": number})
-                for number, opened in self._ledger.open_orders.items()
-                if patience_s is not None and now - opened.since > patience_s
-            ]
-            try:
-                if released:
-                    self._ledger = self.store.append(self.name, self._ledger, *released)
-                began = time.perf_counter()
-                decision = policy.decide(self._ledger, self._ledger.decision_rng())
-                if not isinstance(decision, Train):
-                    return None
-                order = self._ledger.accept(decision, at=now, thinking_s=time.perf_counter() - began)
-                if order is not None:
-                    self._ledger = self.store.append(self.name, self._ledger, order)
-                return order
-            except Conflict:
-                continue
+        self._append(lambda ledger: overdue(ledger, patience_s))
+        return next(iter(self._append(lambda ledger: _listed(next_order(ledger, self._policy())))), None)
 
     def tell(
         self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None
     ) -> None:
         """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
-        if cost_s is not None and not 0 <= cost_s < float("inf"):
-            raise StudyError(f"cost_s={cost_s!r} must be seconds, 0 or more; leave it out to have the clock's")
-        try:
-            value = number_of(value)
-        except TypeError as error:
-            raise StudyError(f"value={value!r} cannot be told: {error}") from None
-        while True:
-            self._ledger = self.store.refresh(self.name, self._ledger)
-            opened = self._ledger.open_orders.get(order.number)
-            if opened is None:
-                raise StudyError(
-                    f"order {order.number} is not open: it was told about to its end, or released meanwhile"
-                )
-            now = time.time()
-            step = self._ledger.trials[order.trial].held + 1
-            cost = Cost(train=max(0.0, now - opened.since) if cost_s is None else cost_s)
-            if failed is not None:
-                entry = unfinished(order, step, "failed", failed, cost, at=now, saved=step - 1)
-            else:
-                entry = receipt(order, step, value, cost, at=now, saved=step)  # the state is the caller's: it survives
-            try:
-                self._ledger = self.store.append(self.name, self._ledger, entry)
-                return
-            except Conflict:
-                continue
+        self._append(lambda ledger: [next_receipt(ledger, order, value, cost_s, failed)])
 
     def _policy(self) -> Policy:
         """The study's policy: the very object it was begun with, unless it has been changed since."""
@@ -304,31 +259,17 @@ class Study:
             return policies.make(books.policy, books.settings)
         return given
 
-    def _append(self, *entries: Entry) -> None:
+    def _append(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
+        """Append what the newest ledger calls for; when somebody else was quicker, ask for it again."""
         while True:
             self._ledger = self.store.refresh(self.name, self._ledger)
+            entries = entries_for(self._ledger)
             try:
-                self._ledger = self.store.append(self.name, self._ledger, *entries)
-                return
+                if entries:
+                    self._ledger = self.store.append(self.name, self._ledger, *entries)
+                return entries
             except Conflict:
                 continue
-
-
-class _Heart(threading.Thread):
-    """Says every few seconds that this process is alive, also while a long step keeps the main thread busy."""
-
-    def __init__(self, beat: Callable[[], None]) -> None:
-        super().__init__(daemon=True, name="shoestring-heartbeat")
-        self._beat, self._stopped = beat, threading.Event()
-        self.start()
-
-    def run(self) -> None:
-        while not self._stopped.wait(HEARTBEAT_S):
-            self._beat()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self.join()
 
 
 def tune(
@@ -376,24 +317,9 @@ def checkpoint_root(store: Store, name: str) -> Path:
     return folder / "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
 
 
+def _listed(order: Order | None) -> list[Order]:
+    return [] if order is None else [order]
+
+
 def _queued(configs: Sequence[Config]) -> list[Note]:
     return [Note(topic="enqueue", facts={"config": config}) for config in configs]
-
-
-def _check_opened(opened: Opened) -> None:
-    if opened.direction not in ("min", "max"):
-        raise StudyError(f"direction={opened.direction!r} must be 'min' or 'max'")
-    if not isinstance(opened.max_steps, int) or opened.max_steps < 1:
-        raise StudyError(
-            f"max_steps={opened.max_steps!r} must be a whole number, 1 or more: the steps of a full training"
-        )
-    if not isinstance(opened.workers, int) or opened.workers < 1:
-        raise StudyError(f"workers={opened.workers!r} must be a whole number, 1 or more")
-    if not isinstance(opened.seed, int) or opened.seed < 0:
-        raise StudyError(f"seed={opened.seed!r} must be a whole number, 0 or more")
-    price = 1 + opened.prices.validate_epochs
-    if opened.budget.unit == "epochs" and opened.budget.total < price:
-        raise BudgetError(
-            f"the budget {opened.budget.show(opened.budget.total)} buys nothing: one step with its validation costs "
-            f"{price:g}; raise it to that at least"
-        )

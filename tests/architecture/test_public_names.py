@@ -14,6 +14,7 @@ PUBLIC = {
     *("Budget", "Choice", "Constant", "Float", "Int", "Prices", "Space"),  # to say what is wanted
     *("Context", "Report"),  # for training code
     *("Best", "Study", "tune"),  # to run and to look back
+    *("OnlineTuner", "Schedule"),  # to tune one run while it trains
     "ShoestringError",
 }
 

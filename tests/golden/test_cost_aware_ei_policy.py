@@ -1,4 +1,4 @@
-"""Recorded table -> decisions of cost-aware EI, one JSON line a study: `traces/cost_aware_ei.jsonl`, `--update-golden` anew.
+"""Recorded table -> decisions of cost-aware EI, one JSON line a study: `traces/cost_aware_ei_on_a_table.jsonl`, `--update-golden` anew.
 
 The table is a formula on fixed rows and the lines hold rows only: numbers of a fit may move, decisions may not.
 """
@@ -46,7 +46,7 @@ def test_decisions_on_a_table(request: pytest.FixtureRequest) -> None:
             ledger = simulate(policy, Table(), start).ledger
             rows = [space.row_number(order.config) for order in ledger.orders]
             lines.append(json.dumps({"rule": name, "workers": workers, "rows": rows}))
-    path = TRACES / "cost_aware_ei.jsonl"
+    path = TRACES / "cost_aware_ei_on_a_table.jsonl"
     if request.config.getoption("--update-golden"):
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert path.read_text(encoding="utf-8").splitlines() == lines, f"cost_aware_ei decides differently: see {path}"

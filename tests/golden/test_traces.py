@@ -36,16 +36,6 @@ CURVES = {  # good early, good late, crossing, noisy, flat, diverging, ending ea
 }
 COSTS_S = {name: 1.0 + 0.25 * i for i, name in enumerate(CURVES)}
 FIXED = {"orders": [[0, {"name": "c"}, 2], [1, {"name": "f"}, 4], [0, None, 5], [1, None, 9], [2, {"name": "g"}, 9]]}
-MODEL_FREE = [  # these must have a trace
-    "asha",
-    "grid",
-    "hyperband",
-    "random_search",
-    "replay_fixed",
-    "sequential_halving",
-    "successive_halving",
-    "top_k_after_one",
-]
 # Curve beliefs get their parameters: the numbers of a fit may move from machine to machine, decisions may not.
 BELIEF = {"parameters": [1.0, 5.0, 1.0, 0.01, 1.0, 0.0]}
 SETTINGS: dict[str, Any] = {"replay_fixed": FIXED, "bhpt": BELIEF, "freeze_thaw_bo": BELIEF, "rollout": BELIEF}
@@ -53,7 +43,7 @@ EARLY = {"initial_trials": 2}  # or these short studies would end within the ini
 SETTINGS |= {"gp_ucb": EARLY, "boca": EARLY, "bo_bos": EARLY | {"n0": 2, "paths": 5000}}
 SETTINGS |= {"lc_prediction": EARLY | {"n0": 2, "forecast": "process"}}
 # These always fit: what they bought is recorded, not the numbers behind it.
-FITTED = {"bo_bos", "boca", "fabolas_epochs", "gp_ucb", "lc_prediction"}
+FITTED = {"bo_bos", "boca", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction"}
 
 
 def trace(policy: Policy, budget: str, workers: int) -> list[str]:
@@ -84,8 +74,7 @@ def _orders(ledger: Ledger) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", sorted(policies.REGISTRY))
 def test_decisions_on_recorded_curves(name: str, request: pytest.FixtureRequest) -> None:
     path, update = TRACES / f"{name}.jsonl", request.config.getoption("--update-golden")
-    if not path.exists() and not update and name not in MODEL_FREE:
-        pytest.skip(f"{name} has no trace yet: record it with --update-golden")
+    assert update or path.exists(), f"{name} has no trace yet: record it with --update-golden, and read it"
     policy = policies.make(name, SETTINGS.get(name))
     lines = [*trace(policy, "45 epochs", 1), *trace(policy, "45 epochs", 3), *trace(policy, "70s", 2)]
     if name in FITTED:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shoestring.online import Schedule
+from shoestring import Schedule
 from shoestring.study import Study
 
 ROUNDS = 40
@@ -21,7 +21,7 @@ import json, os, sys
 from pathlib import Path
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
-from shoestring.online import OnlineTuner
+from shoestring import OnlineTuner
 
 saved = Path("checkpoint.json")
 state = json.loads(saved.read_text()) if saved.exists() else {{"rounds": 0, "score": 0.0}}

@@ -13,7 +13,7 @@ from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Space
 from shoestring.policies.bo_bos import BOBOS
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
-from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, simulate, summary, watched
+from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summary, watched
 
 CONDITIONAL = Space(
     {
@@ -54,10 +54,8 @@ def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
     whole = simulate(watched(policy), curves, start)
     ledger = whole.ledger
     assert ledger.spent + ledger.reserved <= ledger.budget.total * (1 if epochs else 1 + 1e-9)
-    cut = data.draw(st.integers(1, len(ledger)), label="cut")
-    resumed = simulate(policy, curves, *ledger.entries()[:cut])
-    if whole.reason != "failing":  # a resumed study looks for its next order before it looks at failures
-        again, before = summary(resumed.ledger), summary(ledger)
-        assert (again[0], again[2]) == (before[0], before[2])
-        # Several steps cut off at the wall of a time budget share what is left; the sum rounds by the order of adding.
-        assert again[1] == (before[1] if epochs else pytest.approx(before[1], rel=1e-15))
+    cuts = seams(ledger)
+    if whole.reason == "failing":  # a study that was stopped for its failures tries again when it is started again
+        cuts.remove(len(ledger))
+    resumed = simulate(policy, curves, *ledger.entries()[: data.draw(st.sampled_from(cuts), label="cut")])
+    assert summary(resumed.ledger) == summary(ledger)

@@ -164,7 +164,8 @@ def test_configs_of_a_run_tuned_as_it_goes_are_told_apart() -> None:
     study = Study.begin(SPACE, "9 epochs", max_steps=3, policy=Unregistered())
     for number, (lr, value) in enumerate([(0.1, 1.0), (0.2, 5.0)]):
         order = Order(number=number, trial=0, config={"lr": lr, "n": 1}, until=number + 1)
-        study._append(order, Receipt(order=number, trial=0, step=number + 1, value=value, saved=number + 1))
+        paid = Receipt(order=number, trial=0, step=number + 1, value=value, saved=number + 1)
+        study._append(lambda ledger, entries=(order, paid): entries)
     assert study.best is not None
     assert study.best.config == {"lr": 0.1, "n": 1}
 
@@ -200,7 +201,9 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), WRONG, ids=[f"{i}-{next(iter(change))}" for i, (change, _) in enumerate(WRONG)])
+@pytest.mark.parametrize(
+    ("change", "said"), WRONG, ids=[f"{i}-{next(iter(change))}" for i, (change, _) in enumerate(WRONG)]
+)
 def test_mistakes_are_told_in_one_line_and_nothing_is_written(
     change: dict[str, Any], said: list[str], tmp_path: Path
 ) -> None:
@@ -378,7 +381,7 @@ def test_what_may_be_told() -> None:
 
 def test_the_clock_never_gives_money_back(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([1000.0, 400.0, 300.0, 200.0, 100.0])
-    monkeypatch.setattr("shoestring.study.time.time", lambda: next(clock))
+    monkeypatch.setattr("shoestring.runners.asking.time.time", lambda: next(clock))
     study = Study.begin(SPACE, "100s", max_steps=3, policy="random_search")
     order = study.ask()
     assert order is not None

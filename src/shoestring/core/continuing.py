@@ -1,4 +1,4 @@
-"""The same command again continues: what may change in a study, and what makes it another study.
+"""What a study may be, and that the same command again continues: what may change, and what makes it another study.
 
 Budget, policy and number of workers may change; that is recorded as an amendment. Another space, direction or length of
 training would make past values incomparable with new ones and is refused.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from shoestring.core.entries import Amended, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.strict_json import dumps
-from shoestring.errors import StudyError
+from shoestring.errors import BudgetError, StudyError
 
 
 def amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
@@ -57,3 +57,23 @@ def _difference(was: Opened, wanted: Opened) -> str:
             return f"{parameter} was {old[parameter].describe()}, not {new[parameter].describe()}"
     extra = [parameter for parameter in new if parameter not in old]
     return f"{extra[0]} is new" if extra else "its conditions or rows differ"
+
+
+def check(opened: Opened) -> None:
+    """Whether there can be such a study: asked before anything is stored."""
+    if opened.direction not in ("min", "max"):
+        raise StudyError(f"direction={opened.direction!r} must be 'min' or 'max'")
+    if not isinstance(opened.max_steps, int) or opened.max_steps < 1:
+        raise StudyError(
+            f"max_steps={opened.max_steps!r} must be a whole number, 1 or more: the steps of a full training"
+        )
+    if not isinstance(opened.workers, int) or opened.workers < 1:
+        raise StudyError(f"workers={opened.workers!r} must be a whole number, 1 or more")
+    if not isinstance(opened.seed, int) or opened.seed < 0:
+        raise StudyError(f"seed={opened.seed!r} must be a whole number, 0 or more")
+    price = 1 + opened.prices.validate_epochs
+    if opened.budget.unit == "epochs" and opened.budget.total < price:
+        raise BudgetError(
+            f"the budget {opened.budget.show(opened.budget.total)} buys nothing: one step with its validation costs "
+            f"{price:g}; raise it to that at least"
+        )

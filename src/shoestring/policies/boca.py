@@ -35,7 +35,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.policies import checking
 from shoestring.policies.outcomes import Table
 from shoestring.policies.ucb_runs import GoOn, Run, Runs, Scalars, UcbRuns, end, new_run, order_of, told
-from shoestring.policies.ucb_search import Chosen, Surrogate, observations, surrogate
+from shoestring.policies.ucb_search import Chosen, Surrogate, length_place, observations, surrogate
 
 _NEARLY_FULL = 0.9
 _REMEMBERED = 20  # queries
@@ -110,7 +110,7 @@ def _length(
     std = std / (
         gp.scale * math.exp(0.5 * gp.theta[0])
     )  # theta: log signal variance, log length-scales, log noise variance
-    apart = (1.0 - share) / math.exp(gp.theta[-2])  # the length is the last column
+    apart = (1.0 - length_place(share, max_steps)) / math.exp(gp.theta[-2])  # the length is the last column
     gap = np.sqrt(-np.expm1(-np.square(apart)))  # 1 - phi^2, phi = exp(-apart^2 / 2)
     least = coefficient * float(np.ptp(gp.y)) / gp.scale * np.sqrt(share) * gap
     qualified = np.flatnonzero((std > least) & (steps <= _NEARLY_FULL * limit))

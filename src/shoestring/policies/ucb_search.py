@@ -5,7 +5,7 @@ of training as a further input as in Dai, Yu, Low and Jaillet, "Bayesian Optimiz
 ICML 2019 (PMLR 97), section 2 and appendix C; the bound is always taken at full training.
 
     paper    here         meaning                                                                  unit
-    z        —            [x, n / N]: columns of the config, and the share of a full training      —
+    z        —            [x, n / N]: columns of the config, and the length of training            —
     beta_t   multiplier   of the deviation; its root in the theory                                 —
     d'       dims + 1     dimensions of the space, and one for the length of training              —
     t        iteration    configs chosen by the model so far, this one included                    —
@@ -13,6 +13,8 @@ ICML 2019 (PMLR 97), section 2 and appendix C; the bound is always taken at full
 Departs from the papers:
 - Losses are minimised, so the bound is a lower one. They enter as `models.loss_scaling` leaves them, and as the best so far
   at each length: that is what a study keeps of a run, and it makes curves monotone, as the theory wants them.
+- The length enters as ln(1 + n) / ln(1 + N): curves change with the logarithm of training, not evenly. With n / N the first
+  steps dominate the fit, length-scales of the config shrink, and the search wanders.
 - A run that diverged, or failed before it said anything, counts as bad at full training.
 - The kernel is a product over numbers, choices and length, one length-scale a column; its parameters have weak priors.
 - In a continuous space the best of many candidates are moved uphill by L-BFGS-B; listed and small finite spaces are scored
@@ -95,16 +97,16 @@ def _share(ledger: Ledger, trial: Trial, step: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surrogate:
-    """A belief about the scaled loss of every config and, with `lengths`, every share of a full training."""
+    """A belief about the scaled loss of every config and, perhaps, every share of a full training."""
 
     encoding: Encoding
     gp: GP
     scale: Scaling
-    lengths: bool
+    max_steps: int  # 0: the length of training is no input
     memo: Mapping[str, list[float]]  # the kernel's parameters, and how many trials they were fitted to
 
     def inputs(self, points: Points, share: float | Array = 1.0) -> Array:
-        return _inputs(self.encoding, points, share, self.lengths)
+        return _inputs(self.encoding, points, share, self.max_steps)
 
     def predict(self, points: Points, share: float | Array = 1.0) -> tuple[Array, Array]:
         """Scaled mean and deviation of the latent loss, (m,) each."""
@@ -117,7 +119,7 @@ class Surrogate:
         for one in points:
             x = self.inputs(one)
             gp = gp.append(x[0], float(gp.predict(x)[0][0]))
-        return Surrogate(self.encoding, gp, self.scale, self.lengths, self.memo)
+        return Surrogate(self.encoding, gp, self.scale, self.max_steps, self.memo)
 
 
 def surrogate(
@@ -133,7 +135,8 @@ def surrogate(
     encoding, memo = table.encoding, ledger.memo
     losses = np.array([o.loss for o in seen])
     scale = _scaling(seen)
-    x = _inputs(encoding, table.stacked([o.trial for o in seen]), np.array([o.share for o in seen]), lengths)
+    max_steps = ledger.max_steps if lengths else 0
+    x = _inputs(encoding, table.stacked([o.trial for o in seen]), np.array([o.share for o in seen]), max_steps)
     y = scale.apply(losses)
     kernel = encoding.kernel(family)
     if lengths:
@@ -147,7 +150,7 @@ def surrogate(
     else:
         gp = fit_gp(kernel, x, y, memo=past or None, n_starts=1 if past else 2)
         fitted_at = float(known)
-    return Surrogate(encoding, gp, scale, lengths, {**gp.memo(), "fitted_at": [fitted_at]})
+    return Surrogate(encoding, gp, scale, max_steps, {**gp.memo(), "fitted_at": [fitted_at]})
 
 
 def _scaling(seen: Sequence[Observation]) -> Scaling:
@@ -161,9 +164,16 @@ def _scaling(seen: Sequence[Observation]) -> Scaling:
     return scaling(losses, ~np.isnan(losses))
 
 
-def _inputs(encoding: Encoding, points: Points, share: float | Array, lengths: bool) -> Array:
+def length_place(share: float | Array, max_steps: int) -> Array:
+    """Where on [0, 1] the kernel sees a share of a full training."""
+    return np.asarray(np.log1p(max_steps * np.asarray(share)) / np.log1p(max_steps))
+
+
+def _inputs(encoding: Encoding, points: Points, share: float | Array, max_steps: int) -> Array:
     features = encoding.features(points)
-    return np.column_stack([features, np.broadcast_to(share, len(points))]) if lengths else features
+    if not max_steps:
+        return features
+    return np.column_stack([features, np.broadcast_to(length_place(share, max_steps), len(points))])
 
 
 # where to look -------------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def trial_table(ledger: Ledger, rows: int) -> RenderableType:
             Text(say_config(trial.config), overflow="ellipsis"),
         )
     if len(shown) > rows:
-        table.add_row("", Text(f"and {len(shown) - rows} more", "dim"), "", "", "", "")
+        table.add_row("", "", "", "", "", Text(f"and {len(shown) - rows} more", "dim"))
     return table
 
 

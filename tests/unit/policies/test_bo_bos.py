@@ -172,10 +172,11 @@ def test_without_its_cache_a_study_goes_on_as_before() -> None:
         assert summary(simulate(SMALL, rows, *whole.entries()[:cut]).ledger) == summary(whole)
 
 
-@pytest.mark.parametrize("budget", [250, 2000])
+@pytest.mark.parametrize("budget", [120, 2000])
 def test_thawing_finishes_the_most_promising_frozen_run(budget: int) -> None:
-    """With little money left (250 epochs) or every config tried (2000)."""
-    plain, thawing = study(SMALL, budget), study(replace(SMALL, thaw=True), budget)
+    """With little money left (120 epochs) or every config tried (2000)."""
+    policy = replace(SMALL, replan_every=3)
+    plain, thawing = study(policy, budget), study(replace(policy, thaw=True), budget)
     thawed = [order for order in thawing.orders if order.why.get("phase") == "thawed"]
     assert not any(order.why.get("phase") == "thawed" for order in plain.orders)
     assert thawed
