@@ -1,4 +1,4 @@
-"""Recorded table -> decisions of cost-aware EI, one JSON line a study: `traces/cost_aware_ei_on_a_table.jsonl`, `--update-golden` anew.
+"""Recorded table -> decisions of cost-aware EI, one JSON line a study, in `traces/cost_aware_ei_on_a_table.jsonl`.
 
 The table is a formula on fixed rows and the lines hold rows only: numbers of a fit may move, decisions may not.
 """
