@@ -11,7 +11,8 @@ from shoestring.models.acquisition import expected_improvement
 from shoestring.models.augmentation import log_condition, most_uncertain
 from shoestring.models.compression import CurveMatrix, compress, preference_weights, standardise
 from shoestring.models.gp import condition
-from shoestring.models.iterative_gp import JointLikelihood, LinearCost, Parameters, log_ratio, product_kernel
+from shoestring.models.iterative_choice import LinearCost, log_ratio
+from shoestring.models.iterative_gp import JointLikelihood, Parameters, product_kernel
 
 
 @pytest.mark.golden("boil", "compression")

@@ -1,7 +1,7 @@
-"""A Gaussian process over (hyperparameters, training time), and the choice of both by improvement per unit of cost.
+"""A Gaussian process over (hyperparameters, training time) whose scores are curves, compressed as the likelihood likes best.
 
-Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, eqs. 1-3, 5
-and appendix A.3.
+Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, eqs. 1, 2, 5.
+What to train next is in `iterative_choice`.
 
     paper      here               meaning                                                          unit
     z = [x,t]  z                  hyperparameters in [0,1]^d, then time in [0,1]: t~ below          —
@@ -10,14 +10,9 @@ and appendix A.3.
     sy^2       noise_variance     of a standardised score; A = K + sy^2 I                          —
     m0, g0     midpoint, growth   of the logistic that makes scores out of curves                  —
     L          likelihood         log p(y~), y~ standardised for the current m0, g0                nats
-    mu_max     best_mean          largest posterior mean over the whole box                        —
-    mu_c       LinearCost         cost by linear regression on [1, z]                              seconds, say
 
-Departs from the paper: eq. 5 has its first sign turned (-1/2 y' A^-1 y), and so has dL/dy; the regression has an
-intercept and Z' c in place of Z c; sigma_n in the improvement is a standard deviation. The decision maximises log EI -
-log cost, not a ratio of soft-plus values: soft-plus of a vanishing EI is log 2, which makes a worthless cheap point beat
-a promising dear one. In the ratio a cost counts as a share of the range of costs seen, no less than 0, plus 0.1, as in
-the authors' programs. Noise is 5e-4 unless it is learned.
+Departs from the paper: eq. 5 has its first sign turned (-1/2 y' A^-1 y), and so has dL/dy. Noise is 5e-4 unless it is
+learned.
 """
 
 from __future__ import annotations
@@ -32,7 +27,6 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from shoestring.models.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.compression import LEARNABLE, CurveMatrix, Preference, compress, standardise
 from shoestring.models.gp import GP, condition
 from shoestring.models.kernels import Kernel
@@ -78,7 +72,6 @@ class Bounds:
 
 FITTED = ("lengthscale_x", "lengthscale_t", "midpoint", "growth", "noise_variance")  # order of the gradient
 ON_LOG_SCALE = ("lengthscale_x", "lengthscale_t", "noise_variance")
-FLOOR = 0.1  # added to a cost scaled to [0, 1]: no point is cheaper than a tenth of the range
 
 
 def product_kernel(dims: int) -> Kernel:
@@ -205,137 +198,3 @@ def posterior(
     y, _ = compress(curves, midpoint=parameters.midpoint, growth=parameters.growth, shift=shift, preference=preference)
     dims = z.shape[1] - 1
     return condition(product_kernel(dims), parameters.theta(dims), z, y, mean="zero")
-
-
-@dataclass(frozen=True, slots=True)
-class LinearCost:
-    """Cost of training as a plane over z."""
-
-    coefficients: Array  # (d + 2,), intercept first
-    lowest: float
-    span: float  # range of the costs seen; 1 where they are all the same
-
-    @classmethod
-    def of(cls, z: Array, cost: Array) -> LinearCost:
-        if not 1 <= len(z) == len(cost) or not np.isfinite(cost).all():
-            raise ValueError(f"{len(cost)} costs for {len(z)} points: give one finite cost a point, and at least one.")
-        # Centred first: with fewer points than dimensions the shortest slope is then flat, not tilted to the origin.
-        centre, level = z.mean(axis=0), float(cost.mean())
-        slope = np.linalg.lstsq(z - centre, cost - level, rcond=None)[0]
-        return cls(np.concatenate([[level - slope @ centre], slope]), float(cost.min()), float(np.ptp(cost)) or 1.0)
-
-    def predict(self, query: Array) -> Array:
-        return np.asarray(self.coefficients[0] + query @ self.coefficients[1:])  # (q, d + 1) -> (q,)
-
-    def scaled(self, query: Array) -> Array:
-        """Cost as a share of the range seen: the cheapest was 0, the dearest 1. The regression of scaled costs."""
-        return (self.predict(query) - self.lowest) / self.span
-
-
-def log_ratio(mean: Array, std: Array, best_mean: float, scaled_cost: Array) -> Array:
-    """Log of expected improvement (larger is better) per cost, eq. 3; costs count from 0 on, and FLOOR is added."""
-    return log_expected_improvement(-mean, std, -best_mean) - np.log(np.maximum(scaled_cost, 0.0) + FLOOR)
-
-
-def log_ratio_at(gp: GP, cost: LinearCost, best_mean: float, query: Array) -> Array:
-    """The same at points z."""  # (q, d + 1) -> (q,)
-    mean, variance = gp.predict(query)
-    return log_ratio(mean, np.sqrt(variance), best_mean, cost.scaled(query))
-
-
-def log_ratio_gradient_at(gp: GP, cost: LinearCost, best_mean: float, query: Array) -> tuple[Array, Array]:
-    """The same with its derivatives."""  # (q, d + 1) -> (q,), (q, d + 1)
-    mean, variance, d_mean, d_variance = gp.predict_with_gradient(query)
-    log_ei, d_log_ei = log_expected_improvement_gradient(-mean, variance, -d_mean, d_variance, -best_mean)
-    scaled = cost.scaled(query)
-    floored = np.maximum(scaled, 0.0) + FLOOR
-    slope = np.where(scaled > 0.0, 1.0 / floored, 0.0)[:, None] * (cost.coefficients[1:] / cost.span)
-    return log_ei - np.log(floored), d_log_ei - slope
-
-
-def largest_mean(gp: GP, rng: Generator) -> tuple[float, Array]:
-    """mu_max and where it lies, over x and time together; the stored points are among the starts."""
-
-    # Without variances: they would cost O(n^2) a point, the mean alone costs O(n).
-    def mean(query: Array) -> Array:
-        return gp.shift + gp.scale * (gp.kernel.matrix(gp.theta[:-1], query, gp.x) @ gp.weights)
-
-    def mean_gradient(query: Array) -> tuple[Array, Array]:
-        k, dk = gp.kernel.matrix_with_gradient(gp.theta[:-1], query, gp.x)
-        return gp.shift + gp.scale * (k @ gp.weights), gp.scale * np.einsum("qnd,n->qd", dk, gp.weights)
-
-    return _climb(mean, mean_gradient, gp.x.shape[1], rng, known=gp.x)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What to train, for how long, and the numbers behind it, taken at the rounded time."""
-
-    x: Array  # (d,)
-    steps: int
-    time: float
-    log_ratio: float
-    mean: float
-    std: float
-    cost: float
-
-
-def choose(gp: GP, cost: LinearCost, best_mean: float, rng: Generator, *, min_steps: int, max_steps: int) -> Choice:
-    """Maximise log EI - log cost over x and time; the time is rounded to whole steps before anything is stored."""
-    _, z = _climb(
-        lambda query: log_ratio_at(gp, cost, best_mean, query),
-        lambda query: log_ratio_gradient_at(gp, cost, best_mean, query),
-        gp.x.shape[1],
-        rng,
-    )
-    steps = int(np.rint(min_steps + z[-1] * (max_steps - min_steps)))
-    time = unit_time(steps, min_steps, max_steps)
-    query = np.append(z[:-1], time)[None]
-    mean, variance = gp.predict(query)
-    return Choice(
-        x=z[:-1],
-        steps=steps,
-        time=time,
-        log_ratio=float(log_ratio_at(gp, cost, best_mean, query)[0]),
-        mean=float(mean[0]),
-        std=float(np.sqrt(variance[0])),
-        cost=float(cost.predict(query)[0]),
-    )
-
-
-def unit_time(steps: int, min_steps: int, max_steps: int) -> float:
-    """t~ of a number of steps; 1 where there is but one length of training."""
-    if not 1 <= min_steps <= steps <= max_steps:
-        raise ValueError(f"steps={steps} must lie in min_steps={min_steps} .. max_steps={max_steps}, 1 at least.")
-    return (steps - min_steps) / (max_steps - min_steps) if max_steps > min_steps else 1.0
-
-
-def _climb(
-    score: Callable[[Array], Array],
-    score_gradient: Callable[[Array], tuple[Array, Array]],
-    columns: int,
-    rng: Generator,
-    *,
-    known: Array | None = None,
-) -> tuple[float, Array]:
-    """Largest value over the unit box, and where: 3 (d + 1) climbs, each from the best of 100 (d + 1) random points."""
-    pools = [rng.random((100 * columns, columns)) for _ in range(3 * columns)]
-    pools += [] if known is None else [known]
-
-    def descent(point: Array) -> tuple[float, Array]:
-        value, gradient = score_gradient(point[None])
-        return -float(value[0]), -gradient[0]
-
-    climbs = [
-        minimize(
-            descent,
-            pool[np.argmax(score(pool))],
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(0.0, 1.0)] * columns,
-            options={"maxiter": 10 * columns},
-        )
-        for pool in pools
-    ]
-    top = min(climbs, key=lambda climb: float(climb.fun))
-    return -float(top.fun), np.asarray(top.x)

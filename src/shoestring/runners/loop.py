@@ -17,6 +17,7 @@ from shoestring.core.entries import Entry, Lost
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.errors import DecisionError
+from shoestring.runners.blas import OneThread
 from shoestring.runners.runner import Runner
 
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
@@ -57,7 +58,7 @@ def run(
     ledger = record(ledger, *_lost(ledger, runner.start(ledger), cut_off or {}))
     for opened in ledger.open_orders.values():
         runner.submit(opened.order, ledger.trials[opened.order.trial].held)
-    thinking_s, declined_at = 0.0, 0
+    thinking_s, declined_at, one_thread = 0.0, 0, OneThread()
     while True:
         if should_stop():
             return Outcome(ledger, "stopped")
@@ -65,7 +66,8 @@ def run(
             return Outcome(ledger, "deadline")
         if not late and len(ledger.open_orders) < runner.workers and len(ledger) != declined_at:
             began = time.perf_counter()
-            decision = policy.decide(ledger, ledger.decision_rng())
+            with one_thread:
+                decision = policy.decide(ledger, ledger.decision_rng())
             thinking_s += 0.0 if runner.simulated else time.perf_counter() - began
             if isinstance(decision, Train):
                 order = ledger.accept(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shoestring.core.quasi_random import point, points
 
@@ -43,3 +45,10 @@ def test_no_dimensions() -> None:
 
 def test_far_ahead_in_the_sequence() -> None:
     assert np.all(points(0, "x", 50, np.array([10**8, 10**9])) < 1.0)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(0, 2**40))
+def test_one_point_is_the_same_as_one_of_many(seed: int, dims: int, index: int) -> None:
+    many = points(seed, "x", dims, np.array([index, index + 1]))
+    assert point(seed, "x", dims, index).tolist() == many[0].tolist()

@@ -12,26 +12,26 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from shoestring.models.compression import CurveMatrix, Preference, compress
-from shoestring.models.iterative_gp import (
-    FITTED,
-    ON_LOG_SCALE,
-    Bounds,
-    JointLikelihood,
+from shoestring.models.iterative_choice import (
     LinearCost,
-    Parameters,
     choose,
-    fit,
     largest_mean,
     log_ratio,
     log_ratio_at,
     log_ratio_gradient_at,
-    posterior,
     unit_time,
 )
+from shoestring.models.iterative_gp import FITTED, ON_LOG_SCALE, Bounds, JointLikelihood, Parameters, fit, posterior
 
 Array = NDArray[np.float64]
 MIN_STEPS, MAX_STEPS = 5, 20
 quick = settings(deadline=None, max_examples=25)
+
+
+def pool(known: Array, seed: int) -> tuple[Array, NDArray[np.bool_]]:
+    """Random starts and the stored points, all free to move."""
+    z = np.concatenate([np.random.default_rng(seed).random((300 * known.shape[1] ** 2, known.shape[1])), known])
+    return z, np.ones(z.shape, dtype=bool)
 
 
 def runs(seed: int, n: int = 10, dims: int = 2) -> tuple[Array, CurveMatrix, Array]:
@@ -277,7 +277,7 @@ def test_gradient_of_the_ratio_is_finite_differences(seed: int) -> None:
     z, curves, cost = runs(seed)
     gp, plane = posterior(Parameters(noise_variance=1e-2), z, curves), LinearCost.of(z, cost)
     plane = replace(plane, lowest=float(np.median(cost)))  # so that the floor holds for about half the points
-    best, _ = largest_mean(gp, np.random.default_rng(seed))
+    best, _ = largest_mean(gp, *pool(gp.x, seed))
     query = np.random.default_rng(seed).uniform(0.05, 0.95, (12, 3))
     assert 0 < np.count_nonzero(plane.scaled(query) > 0.0) < 12
     value, gradient = log_ratio_gradient_at(gp, plane, best, query)
@@ -295,12 +295,12 @@ def test_choice_is_the_best_of_a_fine_grid(seed: int) -> None:
     gp, plane = posterior(Parameters(), z, curves), LinearCost.of(z, cost)
     axis = np.linspace(0.0, 1.0, 81)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    best, where = largest_mean(gp, np.random.default_rng(seed))
+    best, where = largest_mean(gp, *pool(gp.x, seed))
     assert best >= gp.predict(grid)[0].max() - 1e-9
     assert best == pytest.approx(gp.predict(where[None])[0][0])
 
-    limits = {"min_steps": 1, "max_steps": 1_000_001}  # rounding moves nothing
-    choice = choose(gp, plane, best, np.random.default_rng(seed), **limits)
+    # so many steps that rounding moves nothing
+    choice = choose(gp, plane, best, *pool(gp.x, seed), min_steps=1, max_steps=1_000_001)
     assert choice.log_ratio >= log_ratio_at(gp, plane, best, grid).max() - 1e-3
 
 
@@ -308,7 +308,7 @@ def test_choice_is_the_best_of_a_fine_grid(seed: int) -> None:
 def test_largest_mean_finds_narrow_peaks_between_random_points(seed: int) -> None:
     z, curves, _ = runs(seed, n=30, dims=5)
     gp = posterior(Parameters(lengthscale_x=0.08, lengthscale_t=0.08), z, curves)
-    best, where = largest_mean(gp, np.random.default_rng(seed))
+    best, where = largest_mean(gp, *pool(gp.x, seed))
     assert best >= gp.predict(z)[0].max()
     assert best == pytest.approx(gp.predict(where[None])[0][0])
 
@@ -316,9 +316,9 @@ def test_largest_mean_finds_narrow_peaks_between_random_points(seed: int) -> Non
 def test_time_is_rounded_to_the_nearest_step() -> None:
     z, curves, cost = runs(2, dims=1)
     gp, plane = posterior(Parameters(lengthscale_t=0.2), z, curves), LinearCost.of(z, cost)
-    best, _ = largest_mean(gp, np.random.default_rng(0))
+    best, _ = largest_mean(gp, *pool(gp.x, 0))
     fine, *coarse = (
-        choose(gp, plane, best, np.random.default_rng(0), min_steps=1, max_steps=longest)
+        choose(gp, plane, best, *pool(gp.x, 0), min_steps=1, max_steps=longest)
         for longest in (1_000_001, 2, 3, 4, 5, 6, 7)
     )
     assert 0.0 < fine.time < 1.0
@@ -331,9 +331,9 @@ def test_time_is_rounded_to_the_nearest_step() -> None:
 def test_choice_is_whole_steps_inside_the_box_and_repeats(seed: int) -> None:
     z, curves, cost = runs(seed, n=6, dims=1)
     gp, plane = posterior(Parameters(), z, curves), LinearCost.of(z, cost)
-    best, _ = largest_mean(gp, np.random.default_rng(seed))
+    best, _ = largest_mean(gp, *pool(gp.x, seed))
     first, second = (
-        choose(gp, plane, best, np.random.default_rng(seed), min_steps=MIN_STEPS, max_steps=MAX_STEPS) for _ in range(2)
+        choose(gp, plane, best, *pool(gp.x, seed), min_steps=MIN_STEPS, max_steps=MAX_STEPS) for _ in range(2)
     )
     assert isinstance(first.steps, int)
     assert MIN_STEPS <= first.steps <= MAX_STEPS
@@ -346,14 +346,30 @@ def test_choice_is_whole_steps_inside_the_box_and_repeats(seed: int) -> None:
     assert first.steps == second.steps
 
 
+def test_only_free_columns_move_and_only_to_what_is_allowed() -> None:
+    z, curves, cost = runs(1, dims=2)
+    gp, plane = posterior(Parameters(), z, curves), LinearCost.of(z, cost)
+    starts, free = pool(gp.x, 1)
+    free[:, 0] = False
+    best, where = largest_mean(gp, starts, free)
+    assert where[0] in starts[:, 0]
+    moved = choose(gp, plane, best, starts, free, min_steps=MIN_STEPS, max_steps=MAX_STEPS)
+    assert moved.x[0] == starts[moved.start, 0]
+    assert moved.x[1] != starts[moved.start, 1]
+    refused = choose(
+        gp, plane, best, starts, free, min_steps=MIN_STEPS, max_steps=MAX_STEPS, allowed=lambda x, start: False
+    )
+    assert refused.x.tolist() == starts[refused.start, :-1].tolist()
+
+
 @pytest.mark.parametrize("same_curve", [True, False])
 def test_choice_from_one_point_and_from_equal_curves(same_curve: bool) -> None:
     z, curves, cost = runs(0, n=3)
     n = 3 if same_curve else 1
     rewards = curves.rewards[0, : curves.lengths[0]]
     gp = posterior(Parameters(), z[:n], CurveMatrix.of([rewards] * n, MAX_STEPS))
-    best, _ = largest_mean(gp, np.random.default_rng(0))
-    choice = choose(gp, LinearCost.of(z[:n], cost[:n]), best, np.random.default_rng(0), min_steps=5, max_steps=20)
+    best, _ = largest_mean(gp, *pool(gp.x, 0))
+    choice = choose(gp, LinearCost.of(z[:n], cost[:n]), best, *pool(gp.x, 0), min_steps=5, max_steps=20)
     assert np.isfinite([choice.log_ratio, choice.mean, choice.std, choice.cost]).all()
 
 

@@ -1,0 +1,38 @@
+"""One thread while a policy decides, and as many as before for everybody else."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import scipy.linalg  # noqa: F401  # brings an OpenBLAS of its own
+
+from shoestring.runners import blas
+from shoestring.runners.blas import OneThread
+
+
+def counts() -> list[int]:
+    return [count() for count, _ in blas._loaded()]
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not counts(), reason="no OpenBLAS in this process")
+def test_threads_are_limited_inside_and_put_back_outside() -> None:
+    for _, limit in blas._loaded():
+        limit(2)
+    before = counts()
+    one_thread = OneThread()
+    for _ in range(2):
+        with one_thread:
+            assert set(counts()) == {1}
+        assert counts() == before
+    with pytest.raises(ZeroDivisionError), one_thread:
+        raise ZeroDivisionError
+    assert counts() == before
+    for _, limit in blas._loaded():
+        limit(1)
+
+
+def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "_loaded", lambda: iter(()))
+    with OneThread():
+        pass
