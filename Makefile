@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
-DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1
+DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --checkpoints-at-most 100MB
 
 .PHONY: demo test check tests lint clean
 

@@ -3,10 +3,11 @@
     python benchmarks/bo_bos/curves.py                  Fashion-MNIST tables of benchmarks/data, 20 seeds
     python benchmarks/bo_bos/curves.py --data DIR       also klein_cnn_cifar10 and lcbench_surrogate below DIR
     python benchmarks/bo_bos/curves.py --quick          one table, 3 seeds, few methods: under two minutes, nothing written
-    python benchmarks/bo_bos/curves.py --show           the tables from results/curves.jsonl again, nothing run
+    python benchmarks/bo_bos/curves.py --show           the tables of results/curves.json again, nothing run
 
 Every study begins with the same 6 configs for a seed and may spend as many epochs as `BUDGET_RUNS` full trainings (a third of
-the table's configs, if that is less). Rows that results/curves.jsonl holds are not run again.
+the table's configs, if that is less). Every study is kept in the folder `-o` and not run again; results/curves.json is
+the summary of them all.
 
     ratio of means    first epoch at which the mean best error over seeds is as low as GP-UCB's at the end, over GP-UCB's own
     ratio of seeds    the same seed by seed: median; a seed that never gets there counts as infinite, one whose answer
@@ -43,7 +44,7 @@ from shoestring.runners.simulated import Simulated
 from shoestring.runners.tables import Table
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "curves.jsonl"
+SUMMARY = HERE / "results" / "curves.json"
 FASHION = HERE.parent / "data" / "fashion_curves"
 LCBENCH = ("126025", "167149", "168329", "189862", "7593")  # first, last and three in between of the list of tasks
 BUDGET_RUNS = 40
@@ -64,7 +65,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "lc_prediction": ("lc_prediction", {"forecast": "process"}),
     "hyperband": ("hyperband", {}),
 }
-MAIN = ("gp_ucb", "bo_bos", "boca", "lc_prediction", "hyperband")
 GROWTHS = ("k1 fixed", "k1 small", "bo_bos", "k1 large")  # from no growth to much
 
 
@@ -148,10 +148,15 @@ def ratio_of_means(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> fl
     return first_at(mean, reference[-1]) / first_at(reference, reference[-1])
 
 
-def interval(draw: Any, n: int, rounds: int = 1000) -> list[float]:
+def number(ratio: float) -> float | None:
+    """Rounded; None: never reached."""
+    return round(ratio, 4) if ratio < np.inf else None
+
+
+def interval(draw: Any, n: int, rounds: int = 1000) -> list[float | None]:
     rng = np.random.default_rng(0)
     values = np.array([draw(rng.integers(n, size=n)) for _ in range(rounds)])
-    return [float(v) for v in np.quantile(values, (0.05, 0.95), method="nearest")]
+    return [number(float(v)) for v in np.quantile(values, (0.05, 0.95), method="nearest")]
 
 
 def compare(rows: list[dict[str, Any]], method: str) -> dict[str, Any] | None:
@@ -173,10 +178,10 @@ def compare(rows: list[dict[str, Any]], method: str) -> dict[str, Any] | None:
     on_the_way = [lowest < best for _, best, _, lowest in stops]
     return {
         "seeds": len(seeds),
-        "ratio_of_means": ratio_of_means(ours, theirs),
+        "ratio_of_means": number(ratio_of_means(ours, theirs)),
         "ratio_of_means_90": interval(lambda pick: ratio_of_means(ours[pick], theirs[pick]), len(seeds), 300),
-        "ratio_of_seeds": float(np.median(each)) if each.size else None,
-        "ratio_of_seeds_90": interval(lambda pick: np.median(each[pick]), each.size) if each.size else None,
+        "ratio_of_seeds": number(float(np.median(each))) if each.size else None,
+        "ratio_of_seeds_90": interval(lambda pick: np.median(each[pick]), each.size) if each.size else [None, None],
         "never": int(np.isinf(each).sum()),
         "in_design": len(seeds) - each.size,
         "final": float(ours[:, -1].mean()),
@@ -189,34 +194,37 @@ def compare(rows: list[dict[str, Any]], method: str) -> dict[str, Any] | None:
     }
 
 
-def show(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
-    names = list(dict.fromkeys(row["table"] for row in rows))
-    ratios, mistakes, fewer = {}, {}, {}
-    for name in names:
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """{table: {method: comparison with GP-UCB}}"""
+    summary: dict[str, Any] = {}
+    for name in dict.fromkeys(row["table"] for row in rows):
         mine = [row for row in rows if row["table"] == name]
-        print(f"\n{name}: {mine[0]['epochs']} epochs a study")
+        found = {method: compare(mine, method) for method in METHODS}
+        summary[name] = {method: result for method, result in found.items() if result is not None}
+    return summary
+
+
+def show(summary: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    ratios, mistakes, fewer = {}, {}, {}
+    for name, methods in summary.items():
+        print(f"\n{name}")
         print(
-            "method           seeds  ratio of means [90 %]   ratio of seeds [90 %]   never  final    runs  stops  at    mistakes"
+            "method           seeds  ratio of means [90 %]  ratio of seeds [90 %]  never     final  runs stops  at    mistakes"
         )
-        growth = []
-        for method in METHODS:
-            if (found := compare(mine, method)) is None:
-                continue
+        for method, found in methods.items():
             print(_line(method, found))
-            if method == "bo_bos":
-                ratios[name], mistakes[name] = found["ratio_of_means"], found["mistakes"]
-            if method in GROWTHS:
-                growth.append((GROWTHS.index(method), found["stops"]))
-        counts = [count for _, count in sorted(growth)]
+        if "bo_bos" in methods:
+            ratios[name], mistakes[name] = methods["bo_bos"]["ratio_of_means"], methods["bo_bos"]["mistakes"]
+        counts = [methods[method]["stops"] for method in GROWTHS if method in methods]
         if len(counts) > 1:
             fewer[name] = bool(counts[0] > counts[-1])
-    most = sum(ratio <= TARGET_RATIO for ratio in ratios.values()) > len(ratios) / 2
+    most = sum(ratio is not None and ratio <= TARGET_RATIO for ratio in ratios.values()) > len(ratios) / 2
     few = all(share <= TARGET_MISTAKES for share in mistakes.values())
     ok = bool(most and few and all(fewer.values()))
     told = {
         "name": "bo_bos_curves",
         "measured": {
-            "ratio": {name: ratio if ratio < np.inf else None for name, ratio in ratios.items()},
+            "ratio": ratios,
             "mistakes": mistakes,
             "larger_growth_fewer_stops": fewer,
         },
@@ -228,11 +236,12 @@ def show(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
 
 
 def _line(method: str, found: dict[str, Any]) -> str:
+    def shown(ratio: float | None) -> str:
+        return "never" if ratio is None else f"{ratio:.2f}"
+
     def spread(name: str) -> str:
-        if found[name] is None:
-            return "-".ljust(22)
         low, high = found[f"{name}_90"]
-        return f"{found[name]:5.2f} [{low:.2f}, {high:.2f}]".ljust(22)
+        return f"{shown(found[name]):>5s} [{shown(low)}, {shown(high)}]".ljust(22)
 
     at = "-" if found["stopped_at"] is None else f"{found['stopped_at']:.1f}"
     return (
@@ -241,29 +250,33 @@ def _line(method: str, found: dict[str, Any]) -> str:
     )
 
 
-def read() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with klein_cnn_cifar10/ and lcbench_surrogate/")
+    parser.add_argument(
+        "-o", "--out", type=Path, default=HERE.parents[1] / "out" / "bo_bos", help="where studies are kept"
+    )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--tables", help="only these, with commas between")
     parser.add_argument("--methods", help="only these, with commas between")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
     chosen = parser.parse_args()
-    rows = [] if chosen.quick else read()
-    if not chosen.show:
+    if chosen.show:
+        summary = json.loads(SUMMARY.read_text())
+    else:
+        raw = chosen.out / "curves.jsonl"
+        rows = [] if chosen.quick else read(raw)
         paths = {"resnet": FASHION / "resnet.npz"} if chosen.quick else tables(chosen.data)
         paths = {name: path for name, path in paths.items() if not chosen.tables or name in chosen.tables.split(",")}
         methods = ("gp_ucb", "bo_bos", "k1 fixed", "k1 large") if chosen.quick else tuple(METHODS)
         methods = tuple(m for m in methods if not chosen.methods or m in chosen.methods.split(","))
-        seeds = 3 if chosen.quick else chosen.seeds
         done = {(row["table"], row["method"], row["seed"]) for row in rows}
-        RESULTS.parent.mkdir(exist_ok=True)
-        for seed in range(seeds):
+        for seed in range(3 if chosen.quick else chosen.seeds):
             for name, path in paths.items():
                 table = Table.load(path, max_steps=MAX_STEPS)
                 for method in methods:
@@ -271,9 +284,14 @@ def main() -> int:
                         continue
                     rows.append({"table": name, **study(table, method, seed)})
                     if not chosen.quick:
-                        with RESULTS.open("a", encoding="utf-8") as out:
+                        raw.parent.mkdir(parents=True, exist_ok=True)
+                        with raw.open("a", encoding="utf-8") as out:
                             out.write(json.dumps(rows[-1]) + "\n")
-    told, ok = show(rows)
+        summary = summarise(rows)
+        if not chosen.quick:
+            SUMMARY.parent.mkdir(exist_ok=True)
+            SUMMARY.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    told, ok = show(summary)
     print(json.dumps(told))
     return 0 if ok else 1
 

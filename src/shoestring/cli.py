@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from shoestring import __version__, policies
-from shoestring.errors import RunnerError, ShoestringError, StoreError, did_you_mean
+from shoestring.errors import ShoestringError, StoreError, did_you_mean
 
 STORE = "sqlite:///shoestring.db"
 
@@ -40,8 +40,11 @@ class WithCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(function)
+
+
 def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(function)
     function = click.option("--study", "name", metavar="NAME", help="Name of the study.")(function)
     return click.option(
         "--store",
@@ -95,6 +98,7 @@ def cli() -> None:
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 @study_options
+@json_option
 @click.pass_context
 def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     """Tune TARGET (file.py:train), or the program behind `--`. The same command again continues.
@@ -113,6 +117,7 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
 @click.option("--deadline", metavar="DURATION", help="Stop after this much clock time, as 2h.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @study_options
+@json_option
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> None:
     """Go on with a study that was stopped, killed, or given more budget."""
@@ -127,7 +132,7 @@ def resume(ctx: click.Context, /, **options: Any) -> None:
 @click.option("--step-cost", metavar="DURATION", help="Time of one step: needed for budgets of time and money.")
 @click.option("--workers", type=int, default=1, show_default=True)
 @policy_options
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def plan(**options: Any) -> None:
     """Show what a budget would buy, spending nothing."""
     from shoestring.looking import show_plan
@@ -138,6 +143,7 @@ def plan(**options: Any) -> None:
 @cli.command()
 @click.option("--rows", type=int, default=10, show_default=True, help="Trials to show, best first.")
 @study_options
+@json_option
 def status(**options: Any) -> None:
     """Show a study: spent and left, best so far, its trials."""
     from shoestring.looking import show_status
@@ -148,6 +154,7 @@ def status(**options: Any) -> None:
 @cli.command()
 @click.argument("order", type=int)
 @study_options
+@json_option
 def explain(**options: Any) -> None:
     """Print why ORDER was decided."""
     from shoestring.looking import show_decision
@@ -159,6 +166,7 @@ def explain(**options: Any) -> None:
 @click.option("--budget", help="Another total than the study's.")
 @policy_options
 @study_options
+@json_option
 def replay(**options: Any) -> None:
     """Run another policy on the recorded curves: would it have frozen the winner?"""
     from shoestring.looking import show_replay
@@ -170,7 +178,7 @@ def replay(**options: Any) -> None:
 @click.argument("study")
 @click.option("-o", "--output", required=True, metavar="NEW", help="A store that does not exist yet.")
 @click.option("--store", default=STORE, show_default=True, help="The damaged store; it is never written.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def repair(**options: Any) -> None:
     """Save everything up to the last good entry of a damaged STUDY into a new store."""
     from shoestring.looking import do_repair
@@ -180,7 +188,7 @@ def repair(**options: Any) -> None:
 
 @cli.command("policies")
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def list_policies(**options: Any) -> None:
     """List the policies, or describe one."""
     from shoestring.looking import show_policies
@@ -210,7 +218,7 @@ def main(args: list[str] | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         print("stopped", file=sys.stderr)  # noqa: T201
         code = 130
-    except (StoreError, RunnerError) as error:
+    except StoreError as error:
         code = _say(error, 1)
     except ShoestringError as error:
         code = _say(error, 2)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from shoestring.core.money import duration_s
 from shoestring.core.space import Space
 from shoestring.errors import ShoestringError, SpaceError, StudyError
-from shoestring.runners.making import make_runner, steps_of
+from shoestring.runners.making import check_runner, make_runner, steps_of
 from shoestring.runners.runner import Runner
 from shoestring.study import Study
 
@@ -103,6 +103,16 @@ class Job:
             return self._table().space()
         return read_space(file, parameters)
 
+    def check(self, space: Space | None, workers: int) -> None:
+        """Whether there can be a runner for this job; `space` is None when the study exists already."""
+        if self.hung_after is not None:
+            duration_s(self.hung_after, "time to hang")
+        if self.kind == "command" and space is not None:
+            from shoestring.runners.command_line import check_arguments
+
+            check_arguments(list(self.where), space)
+        check_runner(self.runner, workers, self.live, self.checkpoints_at_most)
+
     def runner_for(self, study: Study, workers: int) -> Runner:
         hung_after_s = None if self.hung_after is None else duration_s(self.hung_after, "time to hang")
         if self.kind == "table":
@@ -139,8 +149,20 @@ def read_space(file: str | None, parameters: Iterable[str]) -> Space:
     return Space.from_dict(told)
 
 
+def parameter_words(space: Space) -> list[str]:
+    """A space as words for `--param`, the other way round."""
+    return [f"{name}={_inline(told)}" for name, told in space.to_dict().items()] if space.rows is None else []
+
+
+def _inline(value: Any) -> str:
+    """A value as TOML on one line; what JSON writes for lists, text, numbers and booleans is TOML too."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}={_inline(told)}" for name, told in value.items()) + "}"
+    return json.dumps(value)
+
+
 def read_settings(words: Iterable[str]) -> dict[str, Any]:
-    """Policy settings from `name=value` words; a value is read as TOML, else taken as text."""
+    """Policy settings from `name=value` words; a value is read as JSON, else taken as text."""
     settings: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from shoestring import policies
+from shoestring.core.continuing import check
 from shoestring.core.entries import Opened
 from shoestring.core.money import Budget, duration_s
 from shoestring.core.parameters import Float
 from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import BudgetError, StudyError
+from shoestring.errors import BudgetError, StoreError, StudyError
 from shoestring.launching import read_settings
 from shoestring.reports import facts
-from shoestring.study import Study
+from shoestring.stores.opening import open_store
+from shoestring.study import Study, checkpoint_root
 
 
 def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
@@ -67,6 +69,7 @@ def show_plan(
         max_steps=max_steps,
         workers=workers,
     )
+    check(opened)
     made = plan(opened, chosen, duration_s(step_cost, "step cost") if step_cost else 1.0)
     if as_json:
         spent = {"spent": made.ledger.spent, "left": made.ledger.left, "trials": len(made.ledger.trials)}
@@ -147,7 +150,7 @@ def show_policies(name: str | None, as_json: bool) -> None:
     _out("\nshoestring policies NAME: its source, its symbols and its settings")
 
 
-def do_export(store: str, name: str | None, form: str, whole: bool, output: str | None, as_json: bool) -> None:
+def do_export(store: str, name: str | None, form: str, whole: bool, output: str | None) -> None:
     from shoestring.reports import export
 
     if whole and form == "csv":
@@ -156,7 +159,10 @@ def do_export(store: str, name: str | None, form: str, whole: bool, output: str 
     rows = export.ledger_rows(study.ledger) if whole else export.step_rows(study.ledger)
     text = export.as_csv(rows) if form == "csv" else "".join(f"{line}\n" for line in export.as_json_lines(rows))
     if output:
-        Path(output).write_text(text, encoding="utf-8")
+        try:
+            Path(output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"the export cannot be written to {output!r}: {error.strerror or error}") from None
     else:
         sys.stdout.write(text)
 
@@ -168,6 +174,11 @@ def do_repair(study: str, output: str, store: str, as_json: bool) -> None:
     if as_json:
         _out(dumps({"study": study, "kept": done.kept, "dropped": done.dropped, "why": done.why, "output": output}))
         return
+    kept = checkpoint_root(open_store(store), study)
+    if kept.exists():
+        _out(
+            f"checkpoints stay where they are; to have them: cp -r {kept} {checkpoint_root(open_store(output), study)}"
+        )
     rest = "an unknown number" if done.dropped is None else done.dropped
     _out(f"kept {done.kept} entries of {study!r} in {output}" + (f", dropped {rest}: {done.why}" if done.why else ""))
 

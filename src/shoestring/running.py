@@ -12,11 +12,13 @@ from typing import Any
 from shoestring import policies
 from shoestring.core.continuing import changes
 from shoestring.core.entries import Opened
-from shoestring.core.money import Budget, Prices
+from shoestring.core.money import Budget, Prices, duration_s
+from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps
-from shoestring.launching import Job, read_configs, read_settings
+from shoestring.launching import Job, parameter_words, read_configs, read_settings
 from shoestring.reports import facts
 from shoestring.reports.progress import Progress, progress_for
+from shoestring.runners.local import Local
 from shoestring.runners.loop import Outcome
 from shoestring.runners.making import code_changed
 from shoestring.study import Study
@@ -52,8 +54,10 @@ def run_words(
 ) -> int:
     how = {"runner": runner, "live": live, "hung_after": hung_after, "checkpoints_at_most": checkpoints_at_most}
     job = Job.of(target, command, table, **how)
+    space = job.space(space_file, params)
+    _check_words(job, space, workers, deadline)
     study = Study.begin(
-        job.space(space_file, params),
+        space,
         budget,
         name=name or job.name,
         store=store,
@@ -70,6 +74,13 @@ def run_words(
     return _spend(study, job, store, deadline=deadline, quiet=quiet, as_json=as_json)
 
 
+def _check_words(job: Job, space: Space | None, workers: int, deadline: str | None) -> None:
+    """Slips that would show only when the runner is made: told before a study is begun, so that nothing is written."""
+    if deadline is not None:
+        duration_s(deadline, "deadline")
+    job.check(space, workers)
+
+
 def resume_words(
     *, budget: str | None, deadline: str | None, quiet: bool, store: str, name: str | None, as_json: bool
 ) -> int:
@@ -80,6 +91,7 @@ def resume_words(
         if change := changes(study.ledger, wanted):
             study.amend(change)
     job = Job.from_target(opened.target)
+    _check_words(job, None, study.ledger.workers, deadline)
     return _spend(study, job, store, deadline=deadline, quiet=quiet, as_json=as_json)
 
 
@@ -96,7 +108,8 @@ def _spend(study: Study, job: Job, store: str, *, deadline: str | None, quiet: b
     ledger = study.ledger
     runner = job.runner_for(study, ledger.workers)
     title = f"{study.name}: {ledger.books.policy}, seed {ledger.opened.seed}"
-    with progress_for(title, quiet=quiet) as progress, _stop_on_signals(progress) as should_stop:
+    finishes = isinstance(runner, Local)
+    with progress_for(title, quiet=quiet) as progress, _stop_on_signals(progress, finishes) as should_stop:
         progress.say(_greeting(study, job))
         for notice in getattr(study.store, "notices", ()):
             progress.say(f"note: {notice}")
@@ -106,28 +119,31 @@ def _spend(study: Study, job: Job, store: str, *, deadline: str | None, quiet: b
             )
         if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
             progress.say("note: this training code cannot save, so a frozen trial lives in memory and a stop loses it")
-        outcome = study.run(runner, deadline=deadline, should_stop=should_stop, observe=progress)
+        try:
+            outcome = study.run(runner, deadline=deadline, should_stop=should_stop, observe=progress)
+        except KeyboardInterrupt:  # the second time: the step under way is dropped, and run again later
+            outcome = Outcome(study.ledger, "stopped")
     return _report(study, job, store, outcome, as_json=as_json, quiet=quiet)
 
 
 def _greeting(study: Study, job: Job) -> str:
     ledger = study.ledger
     total = ledger.budget.show(ledger.budget.total)
-    if len(ledger.orders) == 0:
+    if not ledger.orders:
         return f"study {study.name!r}: {total} for {job.words}, policy {ledger.books.policy}, seed {ledger.opened.seed}"
     return f"study {study.name!r} goes on: {ledger.budget.show(ledger.spent)} of {total} spent, {len(ledger.trials)} trials"
 
 
 @contextlib.contextmanager
-def _stop_on_signals(progress: Progress) -> Iterator[Any]:
-    """The first Ctrl-C or SIGTERM lets the present step finish; the second does not wait for it."""
+def _stop_on_signals(progress: Progress, finishes: bool) -> Iterator[Any]:
+    """The first Ctrl-C or SIGTERM freezes everything, after the present step if it runs in this process; the second is rude."""
     asked: list[int] = []
 
     def handle(number: int, frame: Any) -> None:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        progress.say("stopping after this step; once more to stop at once")
+        progress.say("stopping after this step; once more to stop at once" if finishes else "stopping")
 
     former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -152,23 +168,33 @@ def _report(study: Study, job: Job, store: str, outcome: Outcome, *, as_json: bo
     if outcome.reason == "failing":
         sys.stderr.write(f"{outcome.text}\n")
         return FAILED
-    return NO_RESULT if study.best is None and outcome.reason == "budget" else GOOD
+    return NO_RESULT if study.best is None and outcome.reason in ("budget", "policy") else GOOD
 
 
 def _last_words(study: Study, job: Job, store: str, outcome: Outcome) -> Iterator[str]:
     from shoestring.reports import text
 
     yield text.ending(study, outcome)
-    again = ["resume", "--study", study.name, *(["--store", store] if store != "sqlite:///shoestring.db" else [])]
+    shown = study.store.where if "://" in store and not store.startswith("sqlite") else store  # without a password
+    again = ["resume", "--study", study.name, *(["--store", shown] if store != "sqlite:///shoestring.db" else [])]
     if outcome.reason in ("stopped", "deadline"):
         yield f"go on with: {shlex.join(['shoestring', *again])}"
         return
     if outcome.reason == "budget":
         yield f"spend more with: {shlex.join(['shoestring', *again, '--budget'])} '<a larger total>'"
     best = study.best
-    if best is not None and best.checkpoint is None and job.kind == "python" and study.ledger.max_steps > 1:
+    retrained = study.name.endswith("-winner")
+    if (
+        best is not None
+        and best.checkpoint is None
+        and job.kind == "python"
+        and study.ledger.max_steps > 1
+        and not retrained
+    ):
         orders = dumps([[0, dict(best.config), best.step]])
         words = ["run", str(job.where), "--study", f"{study.name}-winner", "--budget", f"{best.step} epochs"]
         words += ["--max-steps", str(study.ledger.max_steps), "--policy", "replay_fixed", "--set", f"orders={orders}"]
-        yield "no checkpoint was kept; train the winner again with the same space and:"
-        yield f"  {shlex.join(['shoestring', *words])}"
+        words += [word for parameter in parameter_words(study.ledger.space) for word in ("-p", parameter)]
+        words += ["--maximize"] if study.ledger.opened.direction == "max" else []
+        yield "the code cannot save, so no checkpoint was kept; this trains the winner again:"
+        yield f"  {shlex.join(['shoestring', *words, *again[3:]])}"

@@ -9,21 +9,24 @@ print(study.best.config, study.best.value)
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shoestring import policies
 from shoestring.core.books import Trial
 from shoestring.core.continuing import amendment, check
-from shoestring.core.entries import Amended, Direction, Entry, Note, Opened, Order
+from shoestring.core.entries import Amended, Direction, Entry, Lost, Note, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices, duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import Conflict, PolicyError, StudyError, did_you_mean
+from shoestring.errors import Conflict, Leased, PolicyError, StudyError, did_you_mean
 from shoestring.runners.asking import next_order, next_receipt, overdue
 from shoestring.runners.loop import Outcome, run
 from shoestring.runners.runner import Runner
@@ -70,11 +73,11 @@ class Study:
         if name is None:
             if len(names) != 1:
                 told = f"it holds {len(names)}: {', '.join(names)}" if names else "it holds none"
-                raise StudyError(f"which study of {store}? {told}; name one with --study NAME")
+                raise StudyError(f"which study of {opened.where}? {told}; name one with --study NAME")
             name = names[0]
         ledger = opened.load(name)
         if ledger is None:
-            raise StudyError(f"there is no study {name!r} in {store}. {did_you_mean(name, names)}")
+            raise StudyError(f"there is no study {name!r} in {opened.where}. {did_you_mean(name, names)}")
         return cls(opened, name, ledger)
 
     @classmethod
@@ -127,7 +130,10 @@ class Study:
                 known = ledger.books.used | {dumps(config) for config in ledger.queue}
                 entries = [*([change] if change else []), *_queued([c for c in configs if dumps(c) not in known])]
             try:
-                ledger = opened.append(name, ledger, *entries)
+                # A change is not made under the feet of somebody who runs the study: that says who it is.
+                alone = opened.lease(name) if any(isinstance(entry, Amended) for entry in entries) else nullcontext()
+                with alone:
+                    ledger = opened.append(name, ledger, *entries)
                 return cls(opened, name, ledger, policy=policy)
             except Conflict:  # somebody began or changed it at this very moment
                 continue
@@ -183,7 +189,8 @@ class Study:
     # going on ----------------------------------------------------------------------------------------------------------
 
     def amend(self, change: Amended) -> None:
-        self._append(lambda ledger: [change])
+        with self.store.lease(self.name):
+            self._append(lambda ledger: [change])
 
     def enqueue(self, config: Config) -> None:
         """Have this config tried before the policy's own."""
@@ -210,9 +217,24 @@ class Study:
                 running = {} if runner.simulated else {n: max(0.0, now - s) for n, s in runner.running().items()}
                 lease.beat(entries, running)
 
-            def append(ledger: Ledger, *entries: Entry) -> Ledger:
-                self._ledger = self.store.append(self.name, ledger, *entries) if entries else ledger
+            def refresh(ledger: Ledger) -> Ledger:
+                self._ledger = self.store.refresh(self.name, ledger)
+                if lease.lost or not all(
+                    _may_come_between(entry, self._ledger) for entry in self._ledger.entries(len(ledger))
+                ):
+                    raise Leased(f"the study {self.name!r} was taken over by another process: this one stops")
                 return self._ledger
+
+            def append(ledger: Ledger, *entries: Entry) -> Ledger:
+                while entries:
+                    try:
+                        ledger = self._ledger = self.store.append(self.name, ledger, *entries)
+                        break
+                    except Conflict:  # what happened is told all the same, behind what others have said
+                        if any(isinstance(entry, Order) for entry in entries):
+                            raise  # but what is wanted must be decided anew
+                        ledger = refresh(ledger)
+                return ledger
 
             heart = Heart(beat)
             try:
@@ -221,8 +243,9 @@ class Study:
                     policy,
                     runner,
                     append,
+                    refresh=refresh,
                     deadline_at=float("inf") if seconds is None else self._ledger.books.clock + seconds,
-                    should_stop=should_stop,
+                    should_stop=lambda: lease.lost or should_stop(),
                     observe=observe,
                     cut_off=lease.cut_off,
                 )
@@ -231,7 +254,9 @@ class Study:
                     heart.stop()
                     beat()  # what is under way now is charged by whoever goes on
                 finally:
-                    runner.close()
+                    runner.close(freeze=not lease.lost)  # the checkpoints are another's by then
+        if lease.lost:
+            raise Leased(f"the study {self.name!r} was taken over by another process: this one has stopped")
         return self.outcome
 
     # for people who own their loop -------------------------------------------------------------------------------------
@@ -304,21 +329,39 @@ def tune(
         **settings_of_study,
     )
     bought = make_runner(runner, train, study.checkpoints, workers, live, checkpoints_at_most)
-    study.run(bought, deadline=deadline, observe=observe or (lambda ledger, entry: None))
+    study.run(bought, deadline=deadline, observe=observe or _warn)
     return study
+
+
+def _warn(ledger: Ledger, entry: Entry | None) -> None:
+    """What the command line would say aloud."""
+    from shoestring.runners.resume_check import warning_of
+
+    if isinstance(entry, Note) and (text := warning_of(entry)):
+        warnings.warn(text, stacklevel=2)
 
 
 def checkpoint_root(store: Store, name: str) -> Path:
     """Beside the database of the store, else in the present folder; nothing is made before code that can save is run."""
     beside = getattr(store, "path", None)  # a database file
     folder = Path(f"{beside}.checkpoints") if beside else Path("shoestring.checkpoints")
-    if token := getattr(store, "token", None):  # nothing else tells studies in memory apart
-        name = f"{name}-{token}"
-    return folder / "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    # Names that look alike as files, studies of one name on several servers, studies in memory: told apart by a tail.
+    tail = "" if plain == name else blake2b(name.encode(), digest_size=4).hexdigest()
+    if beside is None:
+        tail = getattr(store, "token", "") or blake2b(f"{store.where} {name}".encode(), digest_size=4).hexdigest()
+    return folder / (f"{plain}-{tail}" if tail else plain)
 
 
 def _listed(order: Order | None) -> list[Order]:
     return [] if order is None else [order]
+
+
+def _may_come_between(entry: Entry, ledger: Ledger) -> bool:
+    """Whether others may append this while a study is being run: wishes, changes, and what was asked for and told."""
+    if isinstance(entry, Order):
+        return entry.asked
+    return ledger.orders[entry.order].asked if isinstance(entry, Receipt) else not isinstance(entry, Lost)
 
 
 def _queued(configs: Sequence[Config]) -> list[Note]:

@@ -42,8 +42,9 @@ SETTINGS: dict[str, Any] = {"replay_fixed": FIXED, "bhpt": BELIEF, "freeze_thaw_
 EARLY = {"initial_trials": 2}  # or these short studies would end within the initial design
 SETTINGS |= {"gp_ucb": EARLY, "boca": EARLY, "bo_bos": EARLY | {"n0": 2, "paths": 5000}}
 SETTINGS |= {"lc_prediction": EARLY | {"n0": 2, "forecast": "process"}}
+SETTINGS |= {"boil": EARLY}
 # These always fit: what they bought is recorded, not the numbers behind it.
-FITTED = {"bo_bos", "boca", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction"}
+FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction"}
 
 
 def trace(policy: Policy, budget: str, workers: int) -> list[str]:

@@ -139,7 +139,7 @@ def told(ledger: Ledger) -> Any:
     return orders, ledger.spent, None if best is None else (best.number, best.best_step, best.best_loss)
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies(), st.data())
 def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject) -> None:
     opened, policy, curves = study

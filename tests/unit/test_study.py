@@ -313,7 +313,7 @@ def test_a_runner_is_closed_whatever_happens() -> None:
         def wait(self, until: float) -> Any:
             raise RuntimeError("out of paper")
 
-        def close(self) -> None:
+        def close(self, freeze: bool = True) -> None:
             self.closed = True
 
     runner = Fragile(Decaying())
@@ -489,9 +489,11 @@ def test_to_frame() -> None:
 def test_best_is_none_before_the_first_value() -> None:
     study = Study.begin(SPACE, "9 epochs")
     assert study.best is None
-    failing = tune(lambda config: Report(None), SPACE, "4 epochs")
+    failing = tune(lambda config: Report(None), SPACE, "40 epochs")
     assert failing.best is None
-    assert failing.spent == 4
+    assert failing.spent == 3  # code that never reports a value will not begin to
+    assert failing.outcome is not None
+    assert (failing.outcome.reason, failing.outcome.text) == ("failing", "no value was reported")
 
 
 def test_amendments_are_checked_by_the_ledger() -> None:

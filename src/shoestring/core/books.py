@@ -35,10 +35,9 @@ class Trial:
     steps: int = 0  # how far it has ever been seen
     held: int = 0
     saved: int = 0
-    ordered: int = 0  # the furthest step any order asked for
     values: list[float | None] = field(default_factory=list)  # by step, as reported; None: not validated, or no number
     losses: list[float | None] = field(default_factory=list)  # by step, smaller is better; inf: diverged
-    step_costs: list[float] = field(default_factory=list)  # seconds of training and validation of each finished step
+    step_costs: list[float] = field(default_factory=list)  # seconds of each finished step, setting up included
     best_loss: float = math.inf
     best_step: int = 0
     best_config: Config | None = None  # that step was trained with; a run that is tuned as it goes has several
@@ -96,9 +95,10 @@ class State:
         )
     )
     receipts: int = 0
+    failures_in_a_row: int = 0  # receipts of one and the same failure, with no finished step between
+    last_failure: str = ""  # its text
     ok_receipts: int = 0
     step_costs: list[float] = field(default_factory=list)  # seconds of all finished steps, sorted
-    step_seconds: float = 0.0  # their sum
     best_trial: int | None = None
     best_loss: float = math.inf
     memo_from: int = 0  # orders before this number were another policy's: their memo means nothing to this one
@@ -175,7 +175,6 @@ def _order(books: State, order: Order) -> None:
     books.steps_due += steps
     books.validations_due += validations
     trial.open_order = order.number
-    trial.ordered = max(trial.ordered, order.until)
     books.clock = max(books.clock, order.at)
     _charge(books, "thinking", order.thinking_s)
 
@@ -216,8 +215,13 @@ def _receipt(books: State, receipt: Receipt) -> None:
         if receipt.status == "failed":
             trial.failures += 1
             trial.failure = receipt.text.strip() or "failed"
+            _failure(books, trial.failure)
         _close(books, receipt.order)
         return
+    if receipt.status == "diverged" and receipt.value is None:
+        _failure(books, receipt.text or "no value was reported")  # code that forgets to report is no bad luck
+    else:
+        books.failures_in_a_row, books.last_failure = 0, ""
     trial.held = receipt.step
     trial.failure = ""
     trial.diverged = receipt.status == "diverged"
@@ -227,13 +231,18 @@ def _receipt(books: State, receipt: Receipt) -> None:
         _close(books, receipt.order)
 
 
+def _failure(books: State, text: str) -> None:
+    same = text.splitlines()[-1] == (books.last_failure.splitlines() or [""])[-1]
+    books.failures_in_a_row = books.failures_in_a_row + 1 if same else 1
+    books.last_failure = text
+
+
 def _new_step(books: State, trial: Trial, receipt: Receipt) -> None:
     trial.steps = receipt.step
     trial.values.append(receipt.value)
-    seconds = receipt.cost.train + receipt.cost.validate
+    seconds = receipt.cost.total
     trial.step_costs.append(seconds)
     insort(books.step_costs, seconds)
-    books.step_seconds += seconds
     if trial.diverged:
         trial.losses.append(math.inf)
         return
@@ -267,6 +276,8 @@ def _note(books: State, note: Note) -> None:
     facts = note.facts
     if note.topic == "enqueue":
         books.queue = [*books.queue, facts["config"]]
+    elif note.topic == "thinking":
+        _charge(books, "thinking", facts["seconds"])
     elif note.topic == "released" and facts["order"] in books.open_orders:
         _close(books, facts["order"])
     elif note.topic == "ended":
@@ -280,6 +291,7 @@ def _note(books: State, note: Note) -> None:
                 books.open_orders[facts["order"]].steps_due -= 1
                 trial.failures += 1
                 trial.failure = "the training code ended before its first step: let it report after each step"
+                _failure(books, trial.failure)
             _close(books, facts["order"])
     elif note.topic == "check":
         opened = books.open_orders.get(facts["order"])

@@ -83,6 +83,7 @@ class Order:
     why: Why = field(default_factory=lambda: NO_WHY)
     memo: Memo = field(default_factory=lambda: NO_MEMO)
     check: bool = False  # on the way, try out whether a saved trial goes on as if it had never been frozen
+    asked: bool = False  # by somebody who owns their loop and tells about it; a runner leaves it alone
     thinking_s: float = 0.0  # the policy's own time, charged to time and money
     at: float = 0.0  # the runner's clock
     kind: ClassVar[str] = "order"
@@ -103,6 +104,7 @@ class Order:
             "why": dict(self.why),
             "memo": {name: list(numbers) for name, numbers in self.memo.items()},
             "check": self.check,
+            "asked": self.asked,
             "thinking_s": self.thinking_s,
             "at": self.at,
         }
@@ -196,6 +198,7 @@ class Note:
               closed, the seconds since its last receipt are charged, and an end before the first step is a failure
     released  {"order"}: an order that nobody reported on is given up; it is closed, nothing is charged
     check     {"order", "trial", "step", "seconds", …}: resuming was tried out; charged as one step or its seconds
+    thinking  {"seconds"}: thinking and bookkeeping that no order came of
     """
 
     topic: str

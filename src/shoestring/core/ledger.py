@@ -155,14 +155,17 @@ class Ledger:
         return price(self, decision, at=at, thinking_s=thinking_s, can_check=can_check)
 
     def step_price(self, trial: int | None = None) -> float:
-        """Mean price of one more step in the budget's unit: the trial's own if it has steps, else all trials', else nan."""
+        """Mean price of one more step in the budget's unit: of the trial's own if it has any, else of all; nan before the first.
+
+        The price over all is what everything has cost so far, thinking and bookkeeping too, so a plan made with it holds.
+        """
         books = self.books
         if books.budget.unit == "epochs":
             return 1.0 + self.opened.prices.validate_epochs
         rate = books.budget.per_second(books.workers)
         if trial is not None and trial < len(books.trials) and (own := books.trials[trial].step_costs):
             return math.fsum(own) / len(own) * rate
-        return books.step_seconds / len(books.step_costs) * rate if books.step_costs else math.nan
+        return books.seconds / len(books.step_costs) * rate if books.step_costs else math.nan
 
     # randomness ------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from shoestring.errors import BudgetError
 Unit = Literal["epochs", "seconds", "dollars"]
 _NUMBER = r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
 _EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?)")
-_DOLLARS = re.compile(rf"\$ *{_NUMBER} +at +\$? *{_NUMBER} */ *h( +per +machine)?")
+_DOLLARS = re.compile(rf"\$ *{_NUMBER} +at +\$? *{_NUMBER} */ *h(?:ou)?r?( +per +machine)?")
 _DURATION = re.compile(rf"{_NUMBER} *(days?|d|hours?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z]) *")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _EXAMPLES = 'write "400 epochs", "2h", "90s" or "$20 at 2.50/h"'

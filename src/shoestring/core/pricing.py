@@ -29,7 +29,7 @@ def price(ledger: Ledger, decision: Train, *, at: float, thinking_s: float, can_
     trial = _allowed(ledger, decision)
     config = decision.config if trial and decision.config is trial.config else ledger.space.validate(decision.config)
     seen, held, limit = (trial.steps, trial.held, trial.limit) if trial else (0, 0, ledger.max_steps)
-    until = min(decision.until, limit)
+    until = min(int(decision.until), limit)
     if ledger.budget.unit == "epochs":
         until, reserve = _fit_epochs(ledger, decision, seen, until)
     else:
@@ -42,7 +42,7 @@ def price(ledger: Ledger, decision: Train, *, at: float, thinking_s: float, can_
         expected = step_price * (until - (seen if ledger.budget.unit == "epochs" else held))
     return Order(
         number=len(ledger.orders),
-        trial=decision.trial,
+        trial=int(decision.trial),
         config=config,
         until=until,
         validate=decision.validate,
@@ -61,7 +61,7 @@ def _allowed(ledger: Ledger, decision: Train) -> Trial | None:
     trials = ledger.trials
     if decision.validate not in ("each", "last", "none"):
         raise DecisionError(f"Train(validate={decision.validate!r}) must be 'each', 'last' or 'none'")
-    if not isinstance(decision.until, int) or decision.until < 1:
+    if not _is_whole(decision.until) or decision.until < 1:
         raise DecisionError(f"Train(until={decision.until!r}) must be a whole number of steps, 1 or more")
     if decision.trial == len(trials):
         return None
@@ -83,6 +83,10 @@ def _allowed(ledger: Ledger, decision: Train) -> Trial | None:
             f"Train(trial={trial.number}, until={decision.until}) is beyond its end at step {trial.limit}"
         )
     return trial
+
+
+def _is_whole(number: object) -> bool:
+    return hasattr(number, "__index__") and not isinstance(number, bool)  # NumPy's integers too
 
 
 def _check_is_due(ledger: Ledger, steps: int, reserve: float) -> bool:

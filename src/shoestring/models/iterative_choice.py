@@ -11,8 +11,9 @@ appendix A.3. The model is that of `iterative_gp`; z = [x, t~] as there.
 Departs from the paper: the regression has an intercept and Z' c in place of Z c; sigma_n in the improvement is a standard
 deviation. The decision maximises log EI - log cost, not a ratio of soft-plus values: soft-plus of a vanishing EI is log 2,
 which makes a worthless cheap point beat a promising dear one. In the ratio a cost counts as a share of the range of costs
-seen, no less than 0, plus 0.1, as in the authors' programs. A search starts from given points and moves along their free
-columns only, so that options, whole numbers and listed configs stay what they are.
+seen, no less than 0, plus 0.1, as in the authors' programs, which climb from 3 (d + 1) places, here from 5. A search starts
+from given points and moves along their free columns only, so that options, whole numbers and listed configs stay what they
+are.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from shoestring.models.gp import GP
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+CLIMBS = 5
 FLOOR = 0.1  # added to a cost scaled to [0, 1]: no point is cheaper than a tenth of the range
 
 
@@ -55,6 +57,11 @@ class LinearCost:
     def scaled(self, query: Array) -> Array:
         """Cost as a share of the range seen: the cheapest was 0, the dearest 1. The regression of scaled costs."""
         return (self.predict(query) - self.lowest) / self.span
+
+    @classmethod
+    def free(cls, columns: int) -> LinearCost:
+        """Everything costs nothing, and improvement alone decides; `columns` of z."""
+        return cls(np.zeros(columns + 1), 0.0, 1.0)
 
 
 def log_ratio(mean: Array, std: Array, best_mean: float, scaled_cost: Array) -> Array:
@@ -106,7 +113,6 @@ class Choice:
     log_ei: float
     mean: float
     std: float
-    cost: float
 
 
 def choose(
@@ -130,7 +136,8 @@ def choose(
         pool,
         free,
     )
-    ranked = np.argsort(-values, kind="stable")
+    # Configs of which nothing is known are equal; how exactly each climb converged must not decide between them.
+    ranked = np.argsort(-np.round(values, 6), kind="stable")
     at = next(i for i in ranked if np.array_equal(points[i], pool[starts[i]]) or allowed(points[i, :-1], starts[i]))
     x = points[at, :-1]
     steps = int(np.rint(min_steps + points[at, -1] * (max_steps - min_steps)))
@@ -147,7 +154,6 @@ def choose(
         log_ei=float(log_expected_improvement(-mean, std, -best_mean)[0]),
         mean=float(mean[0]),
         std=float(std[0]),
-        cost=float(cost.predict(query)[0]),
     )
 
 
@@ -166,13 +172,15 @@ def _climb(
 ) -> tuple[Array, Array, NDArray[np.intp]]:
     """Local maxima and, behind them, their starts: values (k,), points (k, d + 1), rows of the pool they began from (k,).
 
-    The pool is dealt out into 3 (f + 1) hands, f the most columns that are free in any row; the best of each hand climbs.
+    The pool is dealt out into 3 (f + 1) hands, f the most columns that are free in any row; of the best of each hand, CLIMBS
+    climb. Dealing keeps them apart: the best rows of the whole pool are often neighbours.
     """
     before = score(pool)
     hands = min(len(pool), 3 * (1 + int(free.sum(axis=1).max())))
     starts = np.array([hand + hands * int(np.argmax(before[hand::hands])) for hand in range(hands)], dtype=np.intp)
-    tops = [_top(score_gradient, pool[row], free[row]) for row in starts if free[row].any()]
-    climbed = np.array([row for row in starts if free[row].any()], dtype=np.intp)
+    ranked = starts[np.argsort(-before[starts], kind="stable")]
+    climbed = ranked[free[ranked].any(axis=1)][:CLIMBS]
+    tops = [_top(score_gradient, pool[row], free[row]) for row in climbed]
     values = np.concatenate([[value for value, _ in tops], before[starts]])
     return values, np.array([*(z for _, z in tops), *pool[starts]]), np.concatenate([climbed, starts])
 

@@ -17,6 +17,7 @@ REGISTRY = {
     "bhpt": "shoestring.policies.bhpt:BHPT",
     "bo_bos": "shoestring.policies.bo_bos:BOBOS",
     "boca": "shoestring.policies.boca:BOCA",
+    "boil": "shoestring.policies.boil:BOIL",
     "ce_gp_ucb": "shoestring.policies.ce_gp_ucb:CEGPUCB",
     "cost_aware_ei": "shoestring.policies.cost_aware_ei:CostAwareEI",
     "epsilon_greedy": "shoestring.policies.epsilon_greedy:EpsilonGreedy",

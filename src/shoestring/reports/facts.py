@@ -65,7 +65,7 @@ def order_facts(order: Order) -> dict[str, Any]:
 
 def state_of(trial: Trial) -> str:
     if trial.open_order is not None:
-        return "running"
+        return "ordered"  # being trained, if a process runs the study
     if trial.failure:
         return "failed"
     if trial.diverged:

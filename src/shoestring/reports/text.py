@@ -13,12 +13,12 @@ from shoestring.study import Study
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_STYLES = {"running": "bold cyan", "frozen": "blue", "complete": "green", "failed": "red", "diverged": "magenta"}
+_STYLES = {"ordered": "bold cyan", "frozen": "blue", "complete": "green", "failed": "red", "diverged": "magenta"}
 _REASONS = {
     "budget": "the budget is spent",
     "policy": "the policy sees nothing more worth buying",
     "deadline": "the deadline has come",
-    "stopped": "stopped; nothing is lost",
+    "stopped": "stopped; what was bought is in the ledger",
     "failing": "the first trials all failed in the same way",
 }
 
@@ -57,7 +57,7 @@ def trial_table(ledger: Ledger, rows: int) -> RenderableType:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
-    for column, width in (("trial", 5), ("state", 8), ("steps", 5), ("best", 9), ("curve", 12)):
+    for column, width in (("trial", 5), ("state", 8), ("steps", 5), ("best", 11), ("curve", 12)):
         table.add_column(column, justify="right" if column in ("trial", "steps", "best") else "left", width=width)
     table.add_column("config", ratio=1, no_wrap=True, overflow="ellipsis")
     trials = best_first(ledger)

@@ -8,6 +8,7 @@ holds across machines. `at` is the caller's wall clock here, since nobody's runn
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from shoestring.core.decision import Train
 from shoestring.core.entries import Cost, Note, Order, Receipt
@@ -24,7 +25,7 @@ def overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
     return [
         Note(topic="released", facts={"order": number})
         for number, opened in ledger.open_orders.items()
-        if patience_s is not None and now - opened.since > patience_s
+        if opened.order.asked and patience_s is not None and now - opened.since > patience_s
     ]
 
 
@@ -34,7 +35,8 @@ def next_order(ledger: Ledger, policy: Policy) -> Order | None:
     decision = policy.decide(ledger, ledger.decision_rng())
     if not isinstance(decision, Train):
         return None
-    return ledger.accept(decision, at=time.time(), thinking_s=time.perf_counter() - began)
+    order = ledger.accept(decision, at=time.time(), thinking_s=time.perf_counter() - began)
+    return None if order is None else replace(order, asked=True)
 
 
 def next_receipt(
@@ -44,6 +46,8 @@ def next_receipt(
     opened = ledger.open_orders.get(order.number)
     if opened is None:
         raise StudyError(f"order {order.number} is not open: it was told about to its end, or released meanwhile")
+    if not opened.order.asked:
+        raise StudyError(f"order {order.number} was not asked for: the runner that carries it out tells about it")
     if cost_s is not None and not 0 <= cost_s < float("inf"):
         raise StudyError(f"cost_s={cost_s!r} must be seconds, 0 or more; leave it out to have the clock's")
     try:

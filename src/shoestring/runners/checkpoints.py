@@ -98,7 +98,7 @@ class Checkpoints:
                 f"save(path) returned without writing {partial.name}: write to the path it is given"
             )
         for file in _files(partial):
-            with file.open("rb+") as written:
+            with file.open("rb") as written:
                 os.fsync(written.fileno())
         before = self.newest(trial, up_to=step - 1)
         _remove(path)

@@ -139,7 +139,7 @@ class Commands:
             self._forget(run)
         return news
 
-    def close(self) -> None:
+    def close(self, freeze: bool = True) -> None:
         runs = list(self._runs.values())
         end_groups([run.process for run in runs])
         for run in runs:

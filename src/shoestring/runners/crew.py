@@ -16,6 +16,7 @@ from shoestring.errors import RunnerError
 from shoestring.runners.worker import UNGUARDED, Worker, stop
 
 STOP_GRACE_S = 0.3  # between SIGTERM and SIGKILL
+_MOST_SPARES = 4
 _END_GRACE_S = 1.0  # for processes with nothing to do
 
 
@@ -55,6 +56,13 @@ class Crew:
     def refill(self) -> None:
         if not self.spares:
             self.spares.append(Worker(self._target))
+
+    def take_back(self, worker: Worker) -> None:
+        """Its trial is frozen on disk, or lost: another trial may have its process, with all imports done."""
+        if worker.alive and len(self.spares) < _MOST_SPARES:
+            self.spares.append(worker)
+        else:
+            self.dismiss(worker)
 
     def dismiss(self, worker: Worker) -> None:
         worker.send("end")

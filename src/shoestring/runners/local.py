@@ -97,12 +97,10 @@ class Local:
         self._waiting.clear()
         return [Note(topic="released", facts={"order": order.number, "why": why}) for order in given_up]
 
-    def close(self) -> None:
+    def close(self, freeze: bool = True) -> None:
         for trial, live in self._live.items():
-            if live.can_save and live.is_between_steps and live.step > self.checkpoints.newest(trial):
-                with contextlib.suppress(
-                    Exception
-                ):  # freezing is a courtesy here: what cannot be saved is trained again
+            if freeze and live.can_save and live.is_between_steps and live.step > self.checkpoints.newest(trial):
+                with contextlib.suppress(Exception):  # a courtesy here: what cannot be saved is trained again
                     self.checkpoints.save(trial, live.step, live.save)
             live.close()
         self._live.clear()

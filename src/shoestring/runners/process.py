@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import connection
 from typing import Any
 
@@ -137,12 +137,13 @@ class Processes:
             self._drop(live)
         return news
 
-    def close(self) -> None:
+    def close(self, freeze: bool = True) -> None:
         deadline = time.monotonic() + _CLOSE_GRACE_S
         lives = list(self._lives.values())
         busy = [live for live in lives if live.order is not None]
         stop([live.worker for live in busy] + _copies(busy), STOP_GRACE_S)
-        unsaved = [live for live in lives if live.order is None and live.can_save and self._saved(live) < live.step]
+        frozen = [live for live in lives if live.order is None and live.can_save] if freeze else []
+        unsaved = [live for live in frozen if self._saved(live) < live.step]
         for live in unsaved:
             self._ask_to_save(live)
         for live in unsaved:
@@ -186,7 +187,8 @@ class Processes:
         assert live.order is not None
         setup, train, validate = message["cost"]
         live.step += 1
-        live.result = StepResult(message["value"], Cost(setup=setup + live.setup_s, train=train, validate=validate))
+        cost = Cost(setup=setup + live.setup_s, train=train, validate=validate)
+        live.result = StepResult(message["value"], cost, message["told"])
         live.setup_s = 0.0
         live.can_save = self.can_save = message["can_save"]
         self._patience.saw(self.now() - live.since)
@@ -216,7 +218,10 @@ class Processes:
         order, result, now = live.order, live.result, self.now()
         assert order is not None
         assert result is not None
-        paid = receipt(order, live.step, result.value, result.cost, at=now, saved=self._saved(live))
+        # The worker was ours all the time, also while a message was on its way and while we had other things to do.
+        unseen_s = max(0.0, now - live.since - result.cost.total - (live.resumed[1] if live.resumed else 0.0))
+        cost = result.cost if result.told else replace(result.cost, setup=result.cost.setup + unseen_s)
+        paid = receipt(order, live.step, result.value, cost, at=now, saved=self._saved(live))
         news: list[News] = [paid]
         if live.resumed is not None:
             news.insert(0, check_note(order, live.step, result.value, *live.resumed))
@@ -272,8 +277,7 @@ class Processes:
             seconds = self.checkpoints.keep(live.trial, live.step, message["seconds"])
             if live.result is not None:
                 cost = live.result.cost
-                saved_too = Cost(setup=cost.setup + seconds, train=cost.train, validate=cost.validate)
-                live.result = StepResult(live.result.value, saved_too)
+                live.result = replace(live.result, cost=replace(cost, setup=cost.setup + seconds))
 
     # keeping count -----------------------------------------------------------------------------------------------------
 
@@ -282,13 +286,13 @@ class Processes:
         self._lives[live.trial] = self._lives.pop(live.trial)
         if live.worker.reusable:  # a plain function keeps nothing alive: the next trial may have its process
             del self._lives[live.trial]
-            self._crew.spares.append(live.worker)
+            self._crew.take_back(live.worker)
         limit = self._live_limit or (self.workers if self.can_save else LIVE_WITHOUT_SAVING)
         frozen = [live for live in self._lives.values() if live.order is None]
         news: list[News] = []
         for old in frozen[: max(0, len(frozen) - limit)]:
             del self._lives[old.trial]
-            self._crew.dismiss(old.worker)
+            self._crew.take_back(old.worker)
             if self._saved(old) != old.step:
                 why = f"more than {limit} trials were alive"
                 news.append(Lost(trial=old.trial, held=self._saved(old), why=why))

@@ -61,8 +61,8 @@ class Runner(Protocol):
         order of which no step was under way."""
         ...
 
-    def close(self) -> None:
-        """Freeze what can be frozen and stop. Nothing is recorded: a later `start` tells what survived."""
+    def close(self, freeze: bool = True) -> None:
+        """Freeze what can be frozen (unless told otherwise) and stop. A later `start` tells what survived."""
         ...
 
 

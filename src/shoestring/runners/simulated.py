@@ -95,7 +95,7 @@ class Simulated:
         self._orders.clear()
         return cut
 
-    def close(self) -> None:
+    def close(self, freeze: bool = True) -> None:
         pass
 
     def _schedule(self, order: Order, step: int, since: float) -> None:

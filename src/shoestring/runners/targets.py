@@ -122,6 +122,8 @@ def _is_at(module: Any, path: Path) -> bool:
 
 def _one_line(error: BaseException) -> str:
     told = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{told} ({Path(error.filename).name}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith("<frozen") and frame.filename != __file__]
     return f"{told} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else told

@@ -50,6 +50,7 @@ class Context:
 class StepResult:
     value: float | None
     cost: Cost
+    told: bool = False  # the cost is what the training code said, not what a clock did
 
 
 class Ended(Exception):
@@ -147,7 +148,10 @@ class Live:
         if self._shape == "generator":
             self._save = report.save
             self.can_save = report.save is not None
-        return StepResult(number_of(report.value), measured if report.cost is None else told_cost(report.cost))
+        value = number_of(report.value)
+        return (
+            StepResult(value, measured) if report.cost is None else StepResult(value, told_cost(report.cost), told=True)
+        )
 
 
 def _arity(target: Any) -> int:

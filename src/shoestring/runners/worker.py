@@ -165,6 +165,8 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
         pipe.send_bytes(dumps(ready).encode())
         while (message := loads(pipe.recv_bytes().decode()))["do"] != "end":
             if message["do"] == "begin":
+                if live is not None:
+                    live.close()
                 checkpoint = Path(message["checkpoint"]) if message["checkpoint"] else None
                 live = Live(target, message["config"], message["step"], checkpoint)
             else:
@@ -182,7 +184,8 @@ def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
             return {"is": "saved", "seconds": time.perf_counter() - began}
         result = live.advance(message["config"], message["until"], message["validate"])
         cost = [result.cost.setup, result.cost.train, result.cost.validate]
-        return {"is": "stepped", "value": result.value, "cost": cost, "can_save": live.can_save}
+        told = {"value": result.value, "cost": cost, "told": result.told, "can_save": live.can_save}
+        return {"is": "stepped", **told}
     except Ended:
         return {"is": "ended"}
     except (Exception, SystemExit) as error:

@@ -73,6 +73,7 @@ def _state_and_start(pid: int) -> tuple[str, str]:
 
 class SqlLease:
     def __init__(self, database: Database, study: str, load: Callable[[str], Ledger | None]) -> None:
+        self.lost = False
         self.cut_off: Mapping[int, float] = {}
         self._database, self._study, self._holder = database, study, secrets.token_hex(8)
         self._entries = 0  # when the lease was taken
@@ -89,9 +90,9 @@ class SqlLease:
         said: dict[str, Any] = {"entries": entries, "running": dumps({str(n): s for n, s in running_s.items()})}
         if self.cut_off and entries <= self._entries:
             said = {}  # what the last holder left is not charged yet: its word stands
-        # A lock that lasts, a server that is away: the next beat is soon. A lease lost for good shows in a Conflict.
+        # A lock that lasts, a server that is away: the next beat is soon.
         with suppress(StoreError), self._database.transaction() as connection:
-            self._update(connection, heard_at=self._database.now(connection), **said)
+            self.lost = self._update(connection, heard_at=self._database.now(connection), **said) == 0
 
     def __enter__(self) -> SqlLease:
         return self
@@ -124,9 +125,10 @@ class SqlLease:
         with suppress(StoreError), self._database.transaction() as connection:
             self._update(connection, holder="")
 
-    def _update(self, connection: Connection, **values: Any) -> None:
+    def _update(self, connection: Connection, **values: Any) -> int:
+        """How many rows were still ours: 1, or 0 when the lease is gone."""
         mine = (LEASES.c.study == self._study) & (LEASES.c.holder == self._holder)
-        connection.execute(update(LEASES).where(mine).values(**values))
+        return connection.execute(update(LEASES).where(mine).values(**values)).rowcount
 
 
 def _check_free(last: Row[Any], now: float) -> None:

@@ -12,6 +12,8 @@ from shoestring.errors import Conflict, Leased, StoreError
 
 
 class Memory:
+    where = "memory"
+
     def __init__(self) -> None:
         self.token = os.urandom(4).hex()  # tells its studies' checkpoints from those of any other memory
         self._ledgers: dict[str, Ledger] = {}
@@ -44,6 +46,7 @@ class Memory:
 
 
 class MemoryLease:
+    lost = False
     cut_off: Mapping[int, float] = {}  # nothing outlives the process
 
     def __init__(self, store: Memory, study: str) -> None:

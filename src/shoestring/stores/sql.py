@@ -9,6 +9,7 @@ not from the start.
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 
@@ -36,6 +37,10 @@ class Sql:
     def path(self) -> Path | None:
         """SQLite's file, None for a server."""
         return self.database.path
+
+    @property
+    def where(self) -> str:
+        return self.database.where
 
     @property
     def notices(self) -> list[str]:
@@ -162,7 +167,8 @@ class Sql:
 
     def _damaged(self, study: str, good: int, why: str) -> Damaged:
         kept = f"the last good one is entry {good - 1}" if good else "none before it is left"
-        remedy = f"`shoestring repair {study} -o NEW` copies all up to it" if good else "restore the store from a copy"
+        command = shlex.join(["shoestring", "repair", study, "--store", self.where, "-o", "NEW"])
+        remedy = f"`{command}` copies all up to it" if good else "restore the store from a copy"
         return Damaged(f"the study {study!r} in {self.database.where} is damaged: {why}; {kept}: {remedy}", good - 1)
 
 

@@ -15,6 +15,7 @@ from shoestring.core.ledger import Ledger
 
 
 class Lease(Protocol):
+    lost: bool  # somebody else has taken it over
     cut_off: Mapping[int, float]  # {order: seconds} of steps under way when the last holder was last heard of
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
@@ -29,6 +30,11 @@ class Lease(Protocol):
 
 
 class Store(Protocol):
+    @property
+    def where(self) -> str:
+        """The address, for messages: without a password."""
+        ...
+
     def studies(self) -> list[str]:
         """Names of all studies, in the order they were opened."""
         ...

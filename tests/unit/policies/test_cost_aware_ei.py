@@ -168,8 +168,8 @@ def test_everything_fails_and_still_every_config_is_new() -> None:
     policy = replace(SMALL, cost_model="gp")
     mine = [Note(topic="enqueue", facts={"config": {"x": 0.1, "rounds": 9, "kind": "a"}})]
     source = Made(fails=lambda config: config["x"] != 0.1)
-    ledger = simulate(policy, source, opened(policy, space=SPACE, budget="12 epochs", max_steps=1), *mine).ledger
-    assert len({SPACE.key(trial.config) for trial in ledger.trials}) == len(ledger.trials) == 12
+    ledger = simulate(policy, source, opened(policy, space=SPACE, budget="10 epochs", max_steps=1), *mine).ledger
+    assert len({SPACE.key(trial.config) for trial in ledger.trials}) == len(ledger.trials) == 10
 
 
 def test_workers_are_sent_to_different_places() -> None:
@@ -235,7 +235,7 @@ def test_cooling_runs_from_cost_to_none() -> None:
     assert exponents[0] == pytest.approx(1.0, abs=0.02)
     assert exponents == sorted(exponents, reverse=True)
     assert exponents[-1] < 0.3
-    designed = sum(t.step_costs[0] + 0.005 for t in ledger.trials[:4])
+    designed = sum(t.step_costs[0] for t in ledger.trials[:4])
     spent = at(ledger, 9).spent
     assert ledger.orders[9].why["cost_exponent"] == pytest.approx((30 - spent) / (30 - designed))
 
@@ -303,7 +303,7 @@ def test_setup_counts_and_validation_too() -> None:
     ledger = study(SMALL, budget="2s", max_steps=2)
     table = ledger.view(Outcomes(DESIGN))
     trial = ledger.trials[0]
-    assert table.facts[0].seconds == pytest.approx(sum(trial.step_costs) + 0.005)
+    assert table.facts[0].seconds == pytest.approx(sum(trial.step_costs))
     priced = study(SMALL, budget="30 epochs", max_steps=3, prices=Prices(validate_epochs=0.5))
     assert {order.expected_cost for order in priced.orders[:3]} == {4.5}
 
