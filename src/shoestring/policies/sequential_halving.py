@@ -14,7 +14,7 @@ newest loss stay, rounded down: 12 arms go on as 6, 3 and 1. The last arm takes 
 next best, and when no trial can be trained further another race begins with what is left.
 
 Departs from the paper: arms are resumed, so a round adds to what was trained before; the number of arms follows from the
-budget, and is at most one for every three steps that the budget buys. A budget of time or money is converted at the mean
+budget, and is at most one for every two steps that the budget buys. A budget of time or money is converted at the mean
 price of the steps so far: newcomers are opened one by one, as many as this price says by then, and every round is planned
 anew with what is really left. A raised budget opens the arms that are missing from what it would have opened, and the
 arms still in go on with them. Trials of one step are quasi-random search.
@@ -45,7 +45,7 @@ from shoestring.policies.rounds import (
     nothing_to_buy,
 )
 
-_STEPS_PER_ARM = 3  # the budget buys at least so many for each newcomer: one to look at it, the rest for favourites
+_STEPS_PER_ARM = 2  # the budget buys at least so many for each newcomer: one to look at it, one for a favourite
 _LAST = -1  # the round in which the best takes the rest
 
 

@@ -149,7 +149,9 @@ class LiveView(Quiet):
             f"buying {order_line(self._order)}" if self._order else "thinking", overflow="ellipsis", no_wrap=True
         )
         return Panel(
-            Group(money, found, buying, Text(), trial_table(ledger, _ROWS)), title=Text(self._title), title_align="left"
+            Group(money, found, buying, Text(), trial_table(ledger, _ROWS, live=True)),
+            title=Text(self._title),
+            title_align="left",
         )
 
     def _forecast(self, ledger: Ledger) -> str:

@@ -52,7 +52,8 @@ def best_line(study: Study) -> RenderableType:
     return line
 
 
-def trial_table(ledger: Ledger, rows: int) -> RenderableType:
+def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableType:
+    """`live`: a process runs the study right now, so what was ordered is being trained."""
     from rich.table import Table
     from rich.text import Text
 
@@ -67,7 +68,7 @@ def trial_table(ledger: Ledger, rows: int) -> RenderableType:
         value = trial.values[trial.best_step - 1] if trial.best_step else None
         table.add_row(
             str(trial.number),
-            Text(state_of(trial), _STYLES[state_of(trial)]),
+            Text("running" if live and trial.open_order is not None else state_of(trial), _STYLES[state_of(trial)]),
             str(trial.steps),
             "–" if value is None else f"{value:.5g}",
             curve(trial),

@@ -24,7 +24,7 @@ def test_the_number_of_arms() -> None:
     assert POLICY.arms_for(100, 50) == 25
     assert POLICY.arms_for(500, 50) == 125
     assert POLICY.arms_for(3, 50) == 2  # never fewer
-    assert POLICY.arms_for(21, 10) == 7  # short curves: one for every three steps
+    assert POLICY.arms_for(20, 10) == 10  # short curves: one for every two steps
     assert SequentialHalving(arms=7).arms_for(50, 50) == 7
 
 
