@@ -26,19 +26,24 @@ class Crew:
         self.spares: list[Worker] = []
         self._leaving: list[Worker] = []
 
-    def first(self) -> bool | None:
-        """Wait for the first process to import the training code; tells whether that code can save, if it is known.
+    def first(self, count: int) -> bool | None:
+        """Wait for so many processes to import the training code; tells whether that code can save, if it is known.
 
         Code that cannot be had raises here, before anything is bought.
         """
-        spare = Worker(self._target)
-        self.spares.append(spare)
-        message = spare.receive()
-        if message is None or message["is"] == "unusable":
-            raise RunnerError(_unusable(spare, message))
-        self.greet(spare, message)
-        saves: bool | None = message["can_save"]
+        saves: bool | None = None
+        self.spares += [Worker(self._target) for _ in range(count)]
+        for spare in self.spares:
+            message = spare.receive()
+            if message is None or message["is"] == "unusable":
+                raise RunnerError(_unusable(spare, message))
+            self.greet(spare, message)
+            saves = message["can_save"]
         return saves
+
+    @property
+    def has_ready(self) -> bool:
+        return any(spare.ready and spare.alive for spare in self.spares)
 
     def greet(self, worker: Worker, message: Mapping[str, Any]) -> None:
         worker.ready, worker.reusable = True, message["reusable"]

@@ -75,8 +75,11 @@ class Processes:
         return self._clock.now()
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
-        """Waits for the first process to import the training code: code that cannot be had is told before it costs."""
-        self.can_save = self._crew.first()
+        """Waits until a process for each worker has imported the training code: that is not the trials' time to pay.
+
+        Code that cannot be had is told here, before it costs anything.
+        """
+        self.can_save = self._crew.first(self.workers)
         self._clock.start(ledger)
         return self.checkpoints.start(ledger)
 
@@ -91,6 +94,8 @@ class Processes:
             step = self.checkpoints.newest(order.trial, up_to=held)
             if step != held:
                 self._news.append(Lost(trial=order.trial, held=step, why="its process or checkpoint is gone"))
+            if not self._crew.has_ready:
+                self._make_room()
             live = _Live(order.trial, self._begun(order, step), step, thawed_at=step)
         self._lives[order.trial] = live
         live.order, live.since = order, self.now()
@@ -235,6 +240,14 @@ class Processes:
         return news
 
     # what processes are told -------------------------------------------------------------------------------------------
+
+    def _make_room(self) -> None:
+        """A frozen trial that is safe on disk gives its process away: that is quicker than waiting for imports."""
+        for old in self._lives.values():
+            if old.order is None and old.can_save and self._saved(old) == old.step:
+                del self._lives[old.trial]
+                self._crew.take_back(old.worker)
+                return
 
     def _begun(self, order: Order, step: int) -> Worker:
         """A process in which this trial can go on from `step`."""
