@@ -163,8 +163,8 @@ class Study:
         from shoestring.runners.checkpoints import Checkpoints
 
         assert trial.best_config is not None
-        path = Checkpoints(self.checkpoints).path(trial.number, trial.best_step)
-        return Best(trial.best_config, value, trial.number, trial.best_step, path if path.exists() else None)
+        path = Checkpoints(self.checkpoints).of_step(trial.number, trial.best_step, newest=trial.saved)
+        return Best(trial.best_config, value, trial.number, trial.best_step, path)
 
     def explain(self, number: int) -> Order:
         """The order of that number: what was decided, and in `why` what it was decided on."""

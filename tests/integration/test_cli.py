@@ -257,3 +257,15 @@ def test_any_program(folder: Path) -> None:
     assert told["study"] == "job"
     assert told["spent"] == 12
     assert told["best"]["value"] == pytest.approx(told["best"]["config"]["lr"])
+
+
+def test_a_program_that_keeps_its_state_has_a_checkpoint(folder: Path) -> None:
+    script = folder / "job.sh"
+    script.write_text(
+        'for i in $(seq $((SHOESTRING_STEP + 1)) "$SHOESTRING_UNTIL"); do\n'
+        '  echo "{\\"step\\": $i, \\"value\\": $((10 - i))}"; echo $i > "$SHOESTRING_CHECKPOINT/state"\n'
+        "done\n"
+    )
+    words = ["run", "--space", "space.toml", "--budget", "9 epochs", "--max-steps", "3", "--json", "--", "sh", "job.sh"]
+    best = result(shoestring(folder, *words))["best"]
+    assert (Path(best["checkpoint"]) / "state").read_text().strip() == str(best["step"]) == "3"

@@ -57,6 +57,13 @@ class Checkpoints:
     def path(self, trial: int, step: int) -> Path:
         return self.folder(trial) / f"step-{step:06d}"
 
+    def of_step(self, trial: int, step: int, newest: int) -> Path | None:
+        """Where exactly this step is kept, if it is. A program keeps one folder, which holds the `newest` step it saved."""
+        if (path := self.path(trial, step)).exists():
+            return path
+        own = self.folder(trial) / "checkpoint"
+        return own if step == newest and own.is_dir() and any(own.iterdir()) else None
+
     def folder(self, trial: int) -> Path:
         return self.root / f"trial-{trial:04d}"
 
