@@ -420,9 +420,10 @@ def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -
     _, errors = parent.communicate(timeout=DEADLINE_S)
     for pid in pids:
         until_gone(pid)
-    assert errors.count("Traceback") <= (
-        1 if number == signal.SIGINT else 0
-    )  # the parent's own, none from its children
+    # The parent's own, none from its children; but a spare that was being born at that very moment is still in the hands
+    # of multiprocessing, which reads the rest of its orders from a pipe that has just ended.
+    unborn = errors.count("EOFError: Ran out of input") + errors.count("pickle data was truncated")
+    assert errors.count("Traceback") - unborn <= (1 if number == signal.SIGINT else 0)
 
 
 def test_a_process_whose_children_hold_its_pipe_is_missed_all_the_same(bench: Callable[..., Bench]) -> None:
