@@ -264,13 +264,13 @@ class Processes:
             else:
                 self._ask_to_save(live)
             return
-        _ask_for_step(live.worker, order, live.step + 1, order.validates(live.step + 1))
+        _ask_for_step(live.worker, order, order.validates(live.step + 1))
 
     def _try_resuming(self, live: _Live) -> None:
         """The next step is trained first by a copy from the checkpoint; the trial itself does not notice."""
         assert live.order is not None
         live.copy = self._begun(live.order, live.step)
-        _ask_for_step(live.copy, live.order, live.step + 1, validate=True)
+        _ask_for_step(live.copy, live.order, validate=True)
 
     def _resumed(self, live: _Live, message: Mapping[str, Any]) -> list[News]:
         stepped = message["is"] == "stepped"  # or the copy could not go on at all
@@ -365,7 +365,7 @@ class Processes:
             yield from _copies([live])
 
 
-def _ask_for_step(worker: Worker, order: Order, step: int, validate: bool) -> None:
+def _ask_for_step(worker: Worker, order: Order, validate: bool) -> None:
     worker.send("step", config=order.config, until=order.until, validate=validate)
 
 

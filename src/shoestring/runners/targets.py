@@ -7,7 +7,6 @@ worker process imports the code itself.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import pickle
 import sys
@@ -71,24 +70,10 @@ class Target:
             found = getattr(found, part)
         return found
 
-    def fingerprint(self) -> str:
-        """Changes when the file that holds the code changes; empty when there is no such file."""
-        if self.is_file:
-            return file_fingerprint(Path(self.folder) / f"{self.module}.py")
-        self.load()
-        return file_fingerprint(Path(getattr(sys.modules[self.module], "__file__", None) or ""))
-
 
 def resolve(text: str) -> Any:
     """The training code that `file.py:train` or `package.module:train` names."""
     return Target.find(text).load()
-
-
-def file_fingerprint(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError:
-        return ""
 
 
 def portable(train: Any) -> bytes:

@@ -410,20 +410,23 @@ def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path, store: str) -> N
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "guarded.py"
-    script.write_text(SCRIPT + 'if __name__ == "__main__":\n    ' + CALL)
+    born = 'if __name__ != "__main__":\n    Path(sys.argv[1], f"born-{os.getpid()}").touch()\nelse:\n    '
+    script.write_text(SCRIPT + born + CALL)
     parent = subprocess.Popen([sys.executable, script, tmp_path], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + DEADLINE_S
-    while len(pids := [int(path.name[4:]) for path in tmp_path.glob("pid-*")]) < 2:
+    # Two at work and a spare: one that is killed while it is being born is still in the hands of multiprocessing.
+    while (
+        len(pids := [int(path.name[4:]) for path in tmp_path.glob("pid-*")]) < 2 or len([*tmp_path.glob("born-*")]) < 3
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     parent.send_signal(number)
     _, errors = parent.communicate(timeout=DEADLINE_S)
     for pid in pids:
         until_gone(pid)
-    # The parent's own, none from its children; but a spare that was being born at that very moment is still in the hands
-    # of multiprocessing, which reads the rest of its orders from a pipe that has just ended.
-    unborn = errors.count("EOFError: Ran out of input") + errors.count("pickle data was truncated")
-    assert errors.count("Traceback") - unborn <= (1 if number == signal.SIGINT else 0)
+    assert errors.count("Traceback") <= (
+        1 if number == signal.SIGINT else 0
+    )  # the parent's own, none from its children
 
 
 def test_a_process_whose_children_hold_its_pipe_is_missed_all_the_same(bench: Callable[..., Bench]) -> None:

@@ -88,20 +88,6 @@ def test_a_file_that_hides_behind_another_module_is_refused(tmp_path: Path) -> N
     assert "rename the file" in one_line(f"{tmp_path}/json.py:train")
 
 
-def test_the_fingerprint_follows_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "changing_target.py"
-    file.write_text("def train(config): return 1.0\n")
-    target = Target.find(f"{file}:train")
-    before = target.fingerprint()
-    assert before == target.fingerprint()
-    file.write_text("def train(config): return 2.0\n")
-    assert target.fingerprint() not in ("", before)
-    module = Target.find("shoestring.testing.runners:Curve")
-    assert module.fingerprint() != ""
-    module.load()
-    assert module.fingerprint() != ""
-
-
 def loss(config: dict[str, Any], scale: float = 1.0) -> float:
     return scale * float(config["x"])
 
