@@ -86,7 +86,7 @@ def test_processes_that_race(address: str) -> None:
         writer.stdin.flush()
     for writer in writers:
         writer.communicate(timeout=60)
-        assert writer.returncode == 0
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
     ledger = Sql(address).load("s")
     assert ledger is not None
     notes = [entry for entry in ledger.entries(1) if isinstance(entry, Note)]

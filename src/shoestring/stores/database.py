@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -38,6 +38,7 @@ from sqlalchemy.schema import CreateTable
 from shoestring.errors import Conflict, Damaged, MissingExtra, StoreError
 
 BUSY_S = 30.0  # so long a writer waits for another one
+_MAKING_TABLES = int.from_bytes(b"shoestr", "big")  # a lock's number, which other programs are unlikely to use
 _METADATA = MetaData()
 ENTRIES = Table(  # see rows.py
     "entries",
@@ -119,9 +120,11 @@ class Database:
             return
         if self.path:
             self._log_ahead()
-        for table in _METADATA.sorted_tables:
-            # A conflict here is another process making the same table in PostgreSQL at this moment.
-            with suppress(Conflict), self.transaction() as connection:
+        with self.transaction() as connection:
+            if not self.path:
+                # "If not exists" does not help two processes that make a PostgreSQL table at one moment: take turns.
+                connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
+            for table in _METADATA.sorted_tables:
                 connection.execute(CreateTable(table, if_not_exists=True))
         self._has_entries = self._made_tables = True
 
