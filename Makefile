@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
 DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --checkpoints-at-most 100MB
 
-.PHONY: demo test check tests lint clean
+.PHONY: demo test agents clean
 
 demo: $(VENV)/demo ## tune a real model for 30 seconds and show what the money bought
 	@rm -rf out/demo && mkdir -p out/demo
@@ -31,6 +31,12 @@ $(VENV)/test: pyproject.toml
 	@$(PIP) install --upgrade 'pip>=25.1'
 	@$(PIP) install -e . --group test --group lint --group bench
 	@touch $@ $(VENV)/demo
+
+agents: $(VENV)/agents ## PyTorch and simulated robots, for the benchmarks that train networks
+
+$(VENV)/agents: $(VENV)/test benchmarks/constraints.txt
+	@$(PIP) install --group agents -c benchmarks/constraints.txt
+	@touch $@
 
 clean:
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -133,3 +133,44 @@ def test_real_training_killed_many_times_spends_and_finds_the_same(tmp_path: Pat
     assert (best.trial, best.step, best.value) == (same.number, same.best_step, same.values[same.best_step - 1])
     assert best.checkpoint is not None
     assert float(best.checkpoint.read_text()) ** 2 == best.value
+
+
+PROGRAM = """
+import json, os, pathlib
+folder, until = pathlib.Path(os.environ["SHOESTRING_CHECKPOINT"]), int(os.environ["SHOESTRING_UNTIL"])
+lr = json.loads(pathlib.Path(os.environ["SHOESTRING_CONFIG"]).read_text())["lr"]
+state = folder / "state.json"
+step, weight = json.loads(state.read_text()) if state.exists() else (0, 5.0)
+while step < until:
+    weight -= lr * (weight - 1)
+    step += 1
+    new = folder / "new.json"
+    new.write_text(json.dumps([step, weight]))
+    new.replace(state)
+    print(json.dumps({"step": step, "value": weight**2}), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["process", "command"])
+def test_workers_of_their_own_killed_many_times(tmp_path: Path, runner: str) -> None:
+    """With two workers the order of receipts is chance; what each step is worth, and that it is paid once, is not."""
+    (tmp_path / "descent.py").write_text(TRAINER)
+    (tmp_path / "descend").write_text(PROGRAM)
+    words = ["-p", "lr={float=[1e-3,1.5],log=true}", "--budget", "99 epochs", "--max-steps", "9", "--workers", "2"]
+    words += ["--policy", "successive_halving", "--seed", "3", "--study", "s", "--quiet", "--store", "cut.db"]
+    if runner == "process":
+        words += ["--runner", "process", "descent.py:Descent"]
+    else:
+        words += ["--", sys.executable, "descend"]
+    kills = sum(kill_when([*COMMAND, *words], tmp_path / "cut.db", n, tmp_path) for n in range(4, 160, 14))
+    finish([*COMMAND, *words], tmp_path)
+    ledger = ledger_of(tmp_path / "cut.db")
+    assert kills >= 8
+    assert ledger.spent == 99 == sum(trial.steps for trial in ledger.trials)
+    for trial in ledger.trials:
+        lr, weight, expected = float(str(trial.config["lr"])), 5.0, []
+        for _ in range(trial.steps):
+            weight -= lr * (weight - 1)
+            expected.append(weight**2)
+        assert list(trial.values) == expected

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from postgres_server import new_database
 
 from shoestring.core.entries import Note
 from shoestring.errors import Damaged, Leased, StoreError
+from shoestring.stores.database import Database
 from shoestring.stores.repair import Repaired, repair
 from shoestring.stores.sql import Sql
 from shoestring.testing.stores import a_life, an_opening, an_order, told
@@ -93,6 +96,24 @@ def test_processes_that_race(address: str) -> None:
     assert len(notes) == len(ledger) - 1 == 60
     for who in range(3):
         assert [note.facts["n"] for note in notes if note.topic == f"writer {who}"] == list(range(20))
+
+
+def test_tables_made_at_one_moment() -> None:
+    """PostgreSQL's own "if not exists" fails in such a race, with an error that says nothing to the user."""
+    for _ in range(3):
+        databases = [Database(address) for address in [new_database()] * 8]
+        start = threading.Barrier(len(databases))
+
+        def make(database: Database, start: threading.Barrier = start) -> None:
+            with database.transaction() as connection:  # connected, so that all are equally near
+                connection.exec_driver_sql("SELECT 1")
+            start.wait(30)
+            database.make_tables()
+
+        with ThreadPoolExecutor(len(databases)) as pool:
+            list(pool.map(make, databases))  # hands on what one of them raised
+        for database in databases:
+            database.close()
 
 
 def test_the_lease_goes_by_the_server_s_clock(
