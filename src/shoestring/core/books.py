@@ -99,6 +99,7 @@ class State:
     last_failure: str = ""  # its text
     ok_receipts: int = 0
     step_costs: list[float] = field(default_factory=list)  # seconds of all finished steps, sorted
+    step_seconds: float = 0.0  # their sum
     best_trial: int | None = None
     best_loss: float = math.inf
     memo_from: int = 0  # orders before this number were another policy's: their memo means nothing to this one
@@ -243,6 +244,7 @@ def _new_step(books: State, trial: Trial, receipt: Receipt) -> None:
     seconds = receipt.cost.total
     trial.step_costs.append(seconds)
     insort(books.step_costs, seconds)
+    books.step_seconds += seconds
     if trial.diverged:
         trial.losses.append(math.inf)
         return

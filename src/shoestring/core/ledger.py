@@ -157,15 +157,19 @@ class Ledger:
     def step_price(self, trial: int | None = None) -> float:
         """Mean price of one more step in the budget's unit: of the trial's own if it has any, else of all; nan before the first.
 
-        The price over all is what everything has cost so far, thinking and bookkeeping too, so a plan made with it holds.
+        Thinking, bookkeeping and repeated steps are spread over all steps as they were so far, so a plan made with it holds.
         """
         books = self.books
         if books.budget.unit == "epochs":
             return 1.0 + self.opened.prices.validate_epochs
         rate = books.budget.per_second(books.workers)
+        if not books.step_costs:
+            return math.nan
+        price = books.seconds / len(books.step_costs) * rate
         if trial is not None and trial < len(books.trials) and (own := books.trials[trial].step_costs):
-            return math.fsum(own) / len(own) * rate
-        return books.seconds / len(books.step_costs) * rate if books.step_costs else math.nan
+            mean = books.step_seconds / len(books.step_costs)
+            return price * (math.fsum(own) / len(own) / mean) if mean > 0 else price
+        return price
 
     # randomness ------------------------------------------------------------------------------------------------------
 

@@ -13,11 +13,13 @@ Round r spends 1 / (R - r) of what is left, which brings all arms still in to a 
 newest loss stay, rounded down: 12 arms go on as 6, 3 and 1. The last arm takes the rest, what it cannot use goes to the
 next best, and when no trial can be trained further another race begins with what is left.
 
-Departs from the paper: arms are resumed, so a round adds to what was trained before; the number of arms follows from the
-budget, and is at most one for every two steps that the budget buys. A budget of time or money is converted at the mean
-price of the steps so far: newcomers are opened one by one, as many as this price says by then, and every round is planned
-anew with what is really left. A raised budget opens the arms that are missing from what it would have opened, and the
-arms still in go on with them. Trials of one step are quasi-random search.
+Departs from the paper: arms are resumed, so a round adds to what was trained before, and under a budget of time a state
+that was lost counts as work to do again. The number of arms follows from the budget, at most one for every two steps that
+it buys. Where a round's share does not buy one more step for all arms that would stay, only the best of them do.
+
+A budget of time or money is converted at the mean price of the steps so far: newcomers are opened one by one, as many as
+this price says by then, and every round is planned anew with what is really left. A raised budget opens the arms that are
+missing from what it would have opened, and the arms still in go on with them. Trials of one step are quasi-random search.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from shoestring.core.books import Trial
 from shoestring.core.decision import NO_MEMO, Decision, Memo, Train, Wait
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
@@ -46,6 +49,7 @@ from shoestring.policies.rounds import (
 )
 
 _STEPS_PER_ARM = 2  # the budget buys at least so many for each newcomer: one to look at it, one for a favourite
+_ROUNDING = 1e-12  # of a share that is spent to the last bit
 _LAST = -1  # the round in which the best takes the rest
 
 
@@ -67,6 +71,12 @@ class Load(NamedTuple):
     steps: int
     limit: int
     price: float
+    held: int  # steps that need not be paid again: fewer than `steps` where a state was lost and time is money
+
+    def cost(self, step: int) -> float:
+        """Of going on to that step."""
+        step = min(step, self.limit)
+        return self.price * (step - self.held) if step > self.steps else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +134,14 @@ class SequentialHalving:
 
     def _next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision:
         ranked = best_first(ledger, now.arms)
-        kept = ranked[: max(1, len(ranked) // self.reduction_factor)]
         rounds = facts.rounds or rounds_of(len(ranked), self.reduction_factor)
         round = facts.round + 1
+        share = ledger.left / max(1, rounds - round)
+        kept = self._affordable(ledger, ranked[: max(1, len(ranked) // self.reduction_factor)], share)
         going = [number for number in kept if can_train(ledger.trials[number])]
         if len(kept) <= 1 or not going:
             return self._last(ledger, kept, begins(facts._replace(round=_LAST), kept))
-        share = ledger.left / max(1, rounds - round)
-        trials = (ledger.trials[number] for number in going)
-        until = common_step(share, [Load(t.steps, t.limit, ledger.step_price(t.number)) for t in trials])
+        until = common_step(share, [_load(ledger, ledger.trials[number]) for number in going])
         facts = facts._replace(round=round, until=until, rounds=rounds)
         first = next(number for number in going if ledger.trials[number].steps < until)
         return further(
@@ -146,6 +155,17 @@ class SequentialHalving:
             of=len(ranked),
             share=share,
         )
+
+    def _affordable(self, ledger: Ledger, ranked: Sequence[int], share: float) -> Sequence[int]:
+        """As many of the best as `share` buys one more step each; those at their end cost nothing."""
+        cost = 0.0
+        for kept, number in enumerate(ranked):
+            trial = ledger.trials[number]
+            if can_train(trial):
+                cost += _load(ledger, trial).cost(trial.steps + 1)
+            if cost > share * (1 + _ROUNDING):
+                return ranked[: max(1, kept)]
+        return ranked
 
     def _last(self, ledger: Ledger, arms: Sequence[int], memo: Memo) -> Decision:
         """The last arm takes the rest; what it cannot use goes to the next best, and then to another race."""
@@ -192,9 +212,9 @@ class SequentialHalving:
         if arms <= 1:
             return 1
         joined = (ledger.trials[number] for number in now.arms[: now.listed])
-        loads = [Load(t.steps, t.limit, ledger.step_price(t.number)) for t in joined if not t.is_stuck]
+        loads = [_load(ledger, trial) for trial in joined if not trial.is_stuck]
         if newcomers:
-            loads.append(Load(0, ledger.max_steps, newcomers * price))
+            loads.append(Load(0, ledger.max_steps, newcomers * price, held=0))
         return common_step(facts.purse / rounds_of(arms, self.reduction_factor), loads) if loads else 1
 
 
@@ -206,16 +226,20 @@ def rounds_of(arms: int, reduction_factor: int) -> int:
     return rounds
 
 
+def _load(ledger: Ledger, trial: Trial) -> Load:
+    held = (
+        trial.steps if ledger.budget.unit == "epochs" else trial.held
+    )  # an epoch is charged once, time whenever it is spent
+    return Load(trial.steps, trial.limit, ledger.step_price(trial.number), held)
+
+
 def common_step(share: float, loads: Sequence[Load]) -> int:
     """The furthest step to which `share` brings all arms; at least one more than the least trained has."""
     low, high = min(load.steps for load in loads) + 1, max(load.limit for load in loads)
-
-    def cost(step: int) -> float:
-        return sum(load.price * max(0, min(step, load.limit) - load.steps) for load in loads)
-
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if cost(middle) <= share * (1 + 1e-12) else (low, middle - 1)
+        cost = sum(load.cost(middle) for load in loads)
+        low, high = (middle, high) if cost <= share * (1 + _ROUNDING) else (low, middle - 1)
     return low
 
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from shoestring.core.entries import Amended, Note
+from shoestring.core.decision import Train
+from shoestring.core.entries import Amended, Lost, Note
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.errors import PolicyError
@@ -34,12 +35,35 @@ def test_rounds() -> None:
 
 
 def test_the_common_step() -> None:
-    assert common_step(12.5, [Load(0, 50, 12.0)]) == 1
-    assert common_step(38 / 3, [Load(1, 50, 1.0)] * 6) == 3
-    assert common_step(10.0, [Load(0, 50, 1.0), Load(6, 50, 1.0)]) == 8  # the one behind catches up first
-    assert common_step(5.0, [Load(0, 50, 1.0), Load(6, 50, 1.0)]) == 5
-    assert common_step(100.0, [Load(3, 9, 1.0), Load(3, 50, 2.0)]) == 50
-    assert common_step(0.1, [Load(4, 50, 1.0)]) == 5  # one step at least
+    assert common_step(12.5, [Load(0, 50, 12.0, 0)]) == 1
+    assert common_step(38 / 3, [Load(1, 50, 1.0, 1)] * 6) == 3
+    assert common_step(10.0, [Load(0, 50, 1.0, 0), Load(6, 50, 1.0, 6)]) == 8  # the one behind catches up first
+    assert common_step(5.0, [Load(0, 50, 1.0, 0), Load(6, 50, 1.0, 6)]) == 5
+    assert common_step(100.0, [Load(3, 9, 1.0, 3), Load(3, 50, 2.0, 3)]) == 50
+    assert common_step(0.1, [Load(4, 50, 1.0, 4)]) == 5  # one step at least
+    assert common_step(10.0, [Load(4, 50, 1.0, 0)]) == 10  # all of it has to be trained again
+    assert common_step(4.0, [Load(4, 50, 1.0, 0), Load(2, 50, 1.0, 2)]) == 4  # not so where it need not go on
+
+
+def test_a_round_keeps_no_more_than_its_share_buys() -> None:
+    """20 arms (one for every two steps) in 5 rounds: 1 step each; a quarter of the other 20 buys 5 of the best 10 a step;
+    a third of 15 takes 2 arms 2 steps further; the best takes 6 to its end, the next best the 5 that are left."""
+    ledger = simulate(POLICY, Decaying(), opened(POLICY, budget="40 epochs", max_steps=10)).ledger
+    assert steps(ledger) == [10, 9, 2, 2, 2, *[1] * 15]
+
+
+def test_under_a_budget_of_time_lost_states_are_work_to_do_again() -> None:
+    """A quarter of 20 seconds buys 5 arms a second step, but only 2 when the first step has to be trained again."""
+    start = opened(POLICY, budget="40s", max_steps=10)
+    ledger = simulate(POLICY, Decaying(spread=1.0), start).ledger
+    second_round = next(order for order in ledger.orders if order.until > 1)
+    first_round = list(ledger.entries())[
+        : 1 + 2 * second_round.number
+    ]  # the opening, an order and a receipt for each arm
+    losses = [Lost(trial=trial, held=0, why="no room") for trial in range(second_round.number)]
+    ledgers = Ledger(first_round), Ledger([*first_round, *losses])
+    decisions = [POLICY.decide(books, books.decision_rng()) for books in ledgers]
+    assert [len(decision.memo["arms"]) for decision in decisions if isinstance(decision, Train)] == [5, 2]
 
 
 def test_fifty_epochs_by_hand() -> None:
