@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from shoestring.errors import ShoestringError
     from shoestring.online import OnlineTuner, Schedule
     from shoestring.runners.training import Context, Report
-    from shoestring.study import Best, Study, tune
+    from shoestring.study import Best, Study
+    from shoestring.tuning import tune
 
 _WHERE = {
     "core.money": ("Budget", "Prices"),
@@ -39,7 +40,8 @@ _WHERE = {
     "errors": ("ShoestringError",),
     "online": ("OnlineTuner", "Schedule"),
     "runners.training": ("Context", "Report"),
-    "study": ("Best", "Study", "tune"),
+    "study": ("Best", "Study"),
+    "tuning": ("tune",),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
 

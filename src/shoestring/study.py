@@ -1,15 +1,11 @@
-"""Studies: the Python face of shoestring. `tune` for a run from start to end, `Study` for everything in between.
+"""A study: a ledger in a store, with a name. Begin or open one, look at it, run it, or ask it what to train and tell it.
 
-from shoestring import Float, Space, tune
-
-study = tune(train, Space({"lr": Float(1e-4, 1.0, log=True)}), budget="200 epochs", max_steps=20)
-print(study.best.config, study.best.value)
+`tune` (tuning.py) does all of it in one call.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -20,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from shoestring import policies
 from shoestring.core.books import Trial
 from shoestring.core.continuing import amendment, check
-from shoestring.core.entries import Amended, Direction, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.entries import Amended, Direction, Entry, Note, Opened, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices, duration_s
 from shoestring.core.policy import Policy
@@ -28,16 +24,15 @@ from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
 from shoestring.errors import Conflict, Leased, PolicyError, StudyError, did_you_mean
 from shoestring.runners.asking import next_order, next_receipt, overdue
-from shoestring.runners.loop import Outcome, run
+from shoestring.runners.loop import Outcome
 from shoestring.runners.runner import Runner
-from shoestring.stores.heartbeat import Heart
+from shoestring.spending import Observe, Spending
 from shoestring.stores.store import Store
 
 if TYPE_CHECKING:
     import pandas
 
 E = TypeVar("E", bound=Entry)
-Observe = Callable[[Ledger, Entry | None], None]
 
 
 @dataclass(frozen=True)
@@ -209,60 +204,19 @@ class Study:
         seconds = duration_s(deadline, "deadline") if isinstance(deadline, str) else deadline
         with self.store.lease(self.name) as lease:
             self._ledger = self.store.refresh(self.name, self._ledger)
-            policy = self._policy()
-
-            def beat() -> None:
-                entries = len(self._ledger)  # counted first: a receipt stored meanwhile pays for its step
-                now = runner.now()
-                running = {} if runner.simulated else {n: max(0.0, now - s) for n, s in runner.running().items()}
-                lease.beat(entries, running)
-
-            def refresh(ledger: Ledger) -> Ledger:
-                self._ledger = self.store.refresh(self.name, ledger)
-                if lease.lost or not all(
-                    _may_come_between(entry, self._ledger) for entry in self._ledger.entries(len(ledger))
-                ):
-                    raise Leased(f"the study {self.name!r} was taken over by another process: this one stops")
-                return self._ledger
-
-            def append(ledger: Ledger, *entries: Entry) -> Ledger:
-                while entries:
-                    try:
-                        ledger = self._ledger = self.store.append(self.name, ledger, *entries)
-                        break
-                    except Conflict:  # what happened is told all the same, behind what others have said
-                        if any(isinstance(entry, Order) for entry in entries):
-                            raise  # but what is wanted must be decided anew
-                        ledger = refresh(ledger)
-                return ledger
-
-            heart = Heart(beat)
-            try:
-                self.outcome = run(
-                    self._ledger,
-                    policy,
-                    runner,
-                    append,
-                    refresh=refresh,
-                    deadline_at=float("inf") if seconds is None else self._ledger.books.clock + seconds,
-                    should_stop=lambda: lease.lost or should_stop(),
-                    observe=observe,
-                    cut_off=lease.cut_off,
-                )
-            finally:
-                try:
-                    heart.stop()
-                    beat()  # what is under way now is charged by whoever goes on
-                finally:
-                    runner.close(freeze=not lease.lost)  # the checkpoints are another's by then
+            spending = Spending(self.store, self.name, lease, self._ledger, keep=self._keep)
+            self.outcome = spending.spend(self._policy(), runner, seconds, should_stop, observe)
         if lease.lost:
             raise Leased(f"the study {self.name!r} was taken over by another process: this one has stopped")
         return self.outcome
 
+    def _keep(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
     # for people who own their loop -------------------------------------------------------------------------------------
 
     def ask(self, give_up_after: str | float | None = None) -> Order | None:
-        """What to train next; None when there is nothing to buy now (ask again after a `tell`) or ever (the budget is spent).
+        """What to train next, or None: for ever if no order is open, else until somebody has told about one.
 
         Orders may be asked for and told about on several machines: the budget holds all the same. An order that nobody
         told about for `give_up_after` is released.
@@ -297,50 +251,6 @@ class Study:
                 continue
 
 
-def tune(
-    train: Any,
-    space: Space | Mapping[str, Any],
-    budget: str | Budget,
-    *,
-    max_steps: int | None = None,
-    workers: int = 1,
-    runner: str | Runner | None = None,
-    live: int | None = None,
-    checkpoints_at_most: str | None = None,
-    deadline: str | float | None = None,
-    observe: Observe | None = None,
-    **settings_of_study: Any,
-) -> Study:
-    """Tune `train` over `space` until the budget is spent; the result is the study, with `.best`.
-
-    The other arguments are those of `Study.begin`: name, store, direction, policy, settings, seed, prices, initial.
-    """
-    from shoestring.runners.making import check_runner, make_runner, steps_of, target_of
-
-    check_runner(runner, workers, live, checkpoints_at_most)
-    if isinstance(deadline, str):
-        deadline = duration_s(deadline, "deadline")
-    study = Study.begin(
-        space,
-        budget,
-        max_steps=steps_of(train, max_steps),
-        workers=workers,
-        target=target_of(train),
-        **settings_of_study,
-    )
-    bought = make_runner(runner, train, study.checkpoints, workers, live, checkpoints_at_most)
-    study.run(bought, deadline=deadline, observe=observe or _warn)
-    return study
-
-
-def _warn(ledger: Ledger, entry: Entry | None) -> None:
-    """What the command line would say aloud."""
-    from shoestring.runners.resume_check import warning_of
-
-    if isinstance(entry, Note) and (text := warning_of(entry)):
-        warnings.warn(text, stacklevel=2)
-
-
 def checkpoint_root(store: Store, name: str) -> Path:
     """Beside the database of the store, else in the present folder; nothing is made before code that can save is run."""
     beside = getattr(store, "path", None)  # a database file
@@ -355,13 +265,6 @@ def checkpoint_root(store: Store, name: str) -> Path:
 
 def _listed(order: Order | None) -> list[Order]:
     return [] if order is None else [order]
-
-
-def _may_come_between(entry: Entry, ledger: Ledger) -> bool:
-    """Whether others may append this while a study is being run: wishes, changes, and what was asked for and told."""
-    if isinstance(entry, Order):
-        return entry.asked
-    return ledger.orders[entry.order].asked if isinstance(entry, Receipt) else not isinstance(entry, Lost)
 
 
 def _queued(configs: Sequence[Config]) -> list[Note]:
