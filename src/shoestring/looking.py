@@ -108,14 +108,21 @@ def show_replay(
         "winner": winner.number,
         "winner_steps": again.winner_steps,
         "winner_frozen": again.winner_frozen,
+        "price": again.price,
+        "real_price": again.real_price,
     }
     if as_json:
         _out(dumps(told))
         return
-    spent = study.ledger.budget.show(again.ledger.spent)
+    show = study.ledger.budget.show
     _out(
-        f"{chosen.name} would have found {value} for {spent} in {len(again.ledger.trials)} trials; the study found {real}"
+        f"{chosen.name} would have found {value} for {show(again.ledger.spent)} in {len(again.ledger.trials)} trials; "
+        f"the study found {real}"
     )
+    if again.price is not None:
+        _out(
+            f"as good as the study after {show(again.price)} of training; the study itself took {show(again.real_price)}"
+        )
     if again.winner_frozen:
         seen = f"frozen it at step {again.winner_steps}" if again.winner_steps else "never started it"
         _out(f"the winner, trial {winner.number}, was best at step {winner.best_step}: {chosen.name} would have {seen}")

@@ -48,6 +48,8 @@ class Replay:
     winner: Trial  # of the real study
     winner_steps: int  # how far the replayed policy trained that config
     winner_frozen: bool  # whether it stopped short of the winning step
+    price: float | None  # of all steps until it was as good as the real study; None: it never was
+    real_price: float  # the same for the study itself
 
 
 def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Budget | None = None) -> Replay:
@@ -73,7 +75,25 @@ def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Bud
     outcome = run(Ledger([opened]), policy, runner, append_in_memory)
     again = next((t for t in outcome.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
     steps = again.steps if again else 0
-    return Replay(outcome.ledger, winner, steps, steps < winner.best_step)
+    price, real_price = (price_of(books, winner.best_loss) for books in (outcome.ledger, ledger))
+    assert real_price is not None
+    return Replay(outcome.ledger, winner, steps, steps < winner.best_step, price, real_price)
+
+
+def price_of(ledger: Ledger, loss: float) -> float | None:
+    """What the steps bought until one was as good as `loss` cost, each of them once; None if none was."""
+    price, seen = 0.0, [0] * len(ledger.trials)
+    for entry in ledger.entries():
+        if not isinstance(entry, Receipt) or entry.step <= seen[entry.trial]:
+            continue
+        in_epochs = ledger.budget.unit == "epochs"
+        price += ledger.step_price() if in_epochs else entry.cost.total * ledger.budget.per_second(ledger.workers)
+        if entry.status in ("ok", "diverged"):
+            seen[entry.trial] = entry.step
+            told = ledger.trials[entry.trial].losses[entry.step - 1]
+            if told is not None and told <= loss:
+                return price
+    return None
 
 
 def append_in_memory(ledger: Ledger, *entries: Entry) -> Ledger:

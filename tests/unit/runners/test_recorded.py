@@ -16,7 +16,7 @@ from shoestring.core.parameters import Float
 from shoestring.core.space import Space
 from shoestring.errors import StudyError
 from shoestring.policies.random_search import RandomSearch
-from shoestring.runners.recorded import Recorded, append_in_memory, replay
+from shoestring.runners.recorded import Recorded, append_in_memory, price_of, replay
 
 
 def recorded(budget: str = "100 epochs") -> Ledger:
@@ -97,6 +97,22 @@ def test_would_it_have_frozen_the_winner() -> None:
 def test_time_is_replayed_at_its_price_setup_included() -> None:
     result = replay(recorded("100s"), OneStepEach(), {})
     assert result.ledger.spent == 9.0
+
+
+def test_what_it_took_to_be_as_good() -> None:
+    """In steps or in seconds, setting up and failures included; a step that was run again counts once."""
+    assert price_of(recorded(), 0.1) == 2.0
+    assert price_of(recorded("100s"), 0.1) == 6.0
+    assert price_of(recorded("100s"), 0.05) is None
+    lost = append_in_memory(
+        recorded("100s"),
+        Lost(trial=2, held=0, why="gone"),
+        Order(number=4, trial=2, config={"x": 0.2}, until=3),
+        *(Receipt(order=4, trial=2, step=s, value=0.7 / s**9, cost=Cost(train=1.0), saved=s) for s in (1, 2)),
+    )
+    assert price_of(lost, 0.01) == 3 * 3 + 3 + 3 + 9 + 1
+    again = replay(recorded(), OneStepEach(), {})
+    assert (again.price, again.real_price) == (None, 2.0)
 
 
 @pytest.mark.parametrize(
