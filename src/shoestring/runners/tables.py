@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,8 +66,13 @@ class Table:
                 meta = json.loads(str(arrays["meta"]))
                 objective, hp, hp_names = arrays[meta["objective"]], arrays["hp"], arrays["hp_names"]
                 cost, eval_cost = arrays.get("cost"), arrays.get("eval_cost")
-        except (OSError, ValueError, KeyError) as error:
-            raise StudyError(f"the table {str(path)!r} cannot be read: {error}; see the layout in {__name__}") from None
+        except FileNotFoundError:
+            raise StudyError(f"the table {str(path)!r} is not there: check the path") from None
+        except KeyError as error:
+            raise StudyError(f"the table {str(path)!r} lacks {error}: see the layout in {__name__}") from None
+        except (OSError, ValueError) as error:
+            why = error if zipfile.is_zipfile(path) else "it is no .npz file"
+            raise StudyError(f"the table {str(path)!r} cannot be read: {why}; see the layout in {__name__}") from None
         values = np.asarray(objective, dtype=float)
         if values.ndim == 2 and meta.get("fidelity", "") is None:
             values = _mean_over_repeats(values)

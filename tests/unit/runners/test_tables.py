@@ -114,11 +114,14 @@ def test_a_study_runs_on_it(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"the table '.*absent.npz' cannot be read: "):
+    with pytest.raises(StudyError, match=r"the table '.*absent.npz' is not there: check the path"):
         Table.load(tmp_path / "absent.npz")
     np.savez(tmp_path / "odd.npz", x=np.zeros(3))
-    with pytest.raises(StudyError, match="cannot be read"):
+    with pytest.raises(StudyError, match="lacks 'meta"):
         Table.load(tmp_path / "odd.npz")
+    (tmp_path / "plain.npz").write_text("a,b\n1,2\n")
+    with pytest.raises(StudyError, match=r"cannot be read: it is no \.npz file; see the layout"):
+        Table.load(tmp_path / "plain.npz")
     with pytest.raises(StudyError, match=r"the costs have the shape \(2, 1\), the values \(2, 2\)"):
         Table.load(write(tmp_path / "shapes.npz", [[1, 2], [1, 2]], cost=[[1.0], [2.0]]))
     table = Table.load(write(tmp_path / "t.npz", [[1.0], [2.0]]))
