@@ -17,6 +17,9 @@ Rows = list[dict[str, Any]]
 LOOKS = {  # label, colour, line
     "bhpt": ("BHPT", "tab:blue", "-"),
     "bhpt_eps": ("BHPT-ε", "tab:red", "-"),
+    "bhpt_falling": ("BHPT, falling", "tab:blue", "--"),
+    "bhpt_falling_tol": ("BHPT, falling, tolerance 0.3 %", "tab:cyan", "-"),
+    "bhpt_eps_falling": ("BHPT-ε, falling", "tab:red", "--"),
     "bhpt_tol": ("BHPT, tolerance 5 %", "tab:cyan", "--"),
     "bhpt_past": ("BHPT, against the best so far", "tab:green", "--"),
     "bhpt_eps_past": ("BHPT-ε, against the best so far", "tab:orange", "--"),
@@ -56,7 +59,9 @@ def _lines(ax: Axes, rows: Rows, names: Sequence[str], x: str, y: str, spread: s
             mean = [e.mean() for e in each]
             width = [e.std() / (np.sqrt(len(e)) if spread == "error" else 1.0) for e in each]
             aside = 1.0 + 0.012 * (i - len(names) / 2)
-            ax.errorbar(at * aside, mean, width, marker="o", markersize=4, elinewidth=0.8, **_style(name))
+            _, _, bars = ax.errorbar(at * aside, mean, width, marker="o", markersize=4, elinewidth=0.8, **_style(name))
+            for bar in bars:
+                bar.set_alpha(0.4)
 
 
 def _budget_axis(ax: Axes, rows: Rows, x: str, label: str) -> None:
@@ -68,9 +73,15 @@ def _budget_axis(ax: Axes, rows: Rows, x: str, label: str) -> None:
     ax.grid(alpha=0.3)
 
 
+def _legend(figure: Any, axes: Sequence[Axes]) -> None:
+    """One legend for all panels, beside them, where it hides no line."""
+    handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=9)
+
+
 def _save(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130, bbox_inches="tight")
+    figure.savefig(path, dpi=100, bbox_inches="tight")
     plt.close(figure)
 
 
@@ -79,7 +90,7 @@ def synthetic_figures(rows: Rows, out: Path, generator: str) -> None:
         for top in (1, 3, 5):
             row[f"hit_{top}"] = row["rank"] < top
     raced = [n for n in ORDER if n not in (*ABLATIONS[2:], *PARAMETERS[1::2]) and any(r["method"] == n for r in rows)]
-    figure, axes = plt.subplots(1, 3, figsize=(16, 4.6))
+    figure, axes = plt.subplots(1, 3, figsize=(17, 4.6), layout="constrained")
     told = (
         ("regret", "normalised regret"),
         ("hit_1", "output arm is the best one (share of sets)"),
@@ -89,28 +100,30 @@ def synthetic_figures(rows: Rows, out: Path, generator: str) -> None:
         _lines(ax, rows, raced, "budget", y)
         _budget_axis(ax, rows, "budget", "budget (units of 6 epochs)")
         ax.set_ylabel(label)
-    axes[0].legend(fontsize=8)
-    figure.suptitle(f"Synthetic curves ({generator}), mean ± one standard error")
+    _legend(figure, axes)
+    n_sets = len({r["seed"] for r in rows})
+    figure.suptitle(f"Synthetic curves ({generator}), mean ± one standard error over {n_sets} sets")
     _save(figure, out / f"synthetic_{generator}.png")
 
-    figure, axes = plt.subplots(1, 3, figsize=(16, 4.2), sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(17, 4.2), sharey=True, layout="constrained")
     for ax, top in zip(axes, (1, 3, 5), strict=True):
         _lines(ax, rows, raced, "budget", f"hit_{top}")
         _budget_axis(ax, rows, "budget", "budget (units of 6 epochs)")
         ax.set_ylabel(f"output arm among the best {top}")
-    axes[0].legend(fontsize=8)
+    _legend(figure, axes)
     _save(figure, out / f"synthetic_{generator}_hits.png")
 
     for names, file in ((ABLATIONS, "ablations"), (PARAMETERS, "parameters")):
         there = [n for n in names if any(r["method"] == n for r in rows)]
         if len(there) > 2:
-            both = set.intersection(*({r["seed"] for r in rows if r["method"] == n} for n in there))  # the same sets
-            figure, ax = plt.subplots(figsize=(6.5, 4.5))
+            # the same sets for all
+            both = set.intersection(*({r["seed"] for r in rows if r["method"] == n} for n in there))
+            figure, ax = plt.subplots(figsize=(8.0, 4.5), layout="constrained")
             kept = [r for r in rows if r["seed"] in both]
             _lines(ax, kept, there, "budget", "regret")
             _budget_axis(ax, kept, "budget", "budget (units of 6 epochs)")
             ax.set_ylabel(f"normalised regret ({len(both)} sets)")
-            ax.legend(fontsize=8)
+            _legend(figure, [ax])
             _save(figure, out / f"synthetic_{generator}_{file}.png")
 
 
@@ -128,55 +141,52 @@ def real_figures(rows: Rows, out: Path, data: str) -> None:
         ax.set_ylim(bottom=-0.001)
         ax.set_title(table)
         ax.set_ylabel("normalised regret")
-    handles = {label: handle for ax in axes.flat for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=9)
+    _legend(figure, list(axes.flat))
     figure.suptitle("Recorded curves, mean and one standard deviation over seeds")
     _save(figure, out / f"real_{data}.png")
     shared = [r for r in rows if r.get("resnet_share") is not None]
     if shared:
-        figure, ax = plt.subplots(figsize=(6, 4.2))
+        figure, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
         for r in shared:
             r["resnet_share"] = float(r["resnet_share"])
         _lines(
             ax,
             shared,
-            [n for n in ("bhpt", "bhpt_eps", "hyperband", "sequential_halving") if n in names],
+            [n for n in ("bhpt", "bhpt_falling", "bhpt_eps", "hyperband", "sequential_halving") if n in names],
             "curves",
             "resnet_share",
             spread="deviation",
         )
         _budget_axis(ax, shared, "curves", "budget (full curves)")
-        ax.set_ylabel("share of the steps that ResNets got")
-        ax.legend(fontsize=8)
-        _save(figure, out / "real_resnet_share.png")
+        ax.set_ylim(0.0, 1.0)
+        ax.set_ylabel("share of the budget that ResNets got")
+        ax.set_title("mean and one standard deviation over seeds")
+        _legend(figure, [ax])
+        _save(figure, out / f"real_{data}_resnet_share.png")
 
 
 def belief_figure(rows: Rows, out: Path, data: str) -> None:
+    """Predictions of the last step, by how much of each curve was shown; one line a belief."""
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.4))
-    plain = [r for r in rows if not r["log"]]
-    shown = sorted({r["shown"] for r in plain})
-    for i, ahead in enumerate((1, 5, 10, "horizon")):
-        mine = [r for r in plain if r["ahead"] == ahead]
-        for ax, y in zip(axes, ("inside_50", "inside_90", "order"), strict=True):
-            mean = [np.nanmean([r[y] for r in mine if r["shown"] == s] or [np.nan]) for s in shown]
-            ax.plot(
-                shown, mean, marker="o", color=f"C{i}", label=f"{ahead} ahead" if ahead != "horizon" else "last step"
-            )
-    last = [r for r in plain if r["ahead"] == "horizon"]
-    axes[2].plot(
-        shown,
-        [np.nanmean([r["order_of_last_losses"] for r in last if r["shown"] == s]) for s in shown],
-        "k--",
-        label="last step, by last loss seen",
+    last = [r for r in rows if r["ahead"] == "horizon"]
+    shown = sorted({r["shown"] for r in last})
+    kinds = {"plain": "as in the paper", "log": "on logarithms of the losses", "falling": "curves are expected to fall"}
+    told = (
+        ("inside_90", 0.9, "losses inside the 90 % interval"),
+        ("bias", 0.0, "median error (predicted standard deviations)"),
+        ("order", None, "rank correlation with the truth"),
     )
-    for ax, right, label in zip(
-        axes,
-        (0.5, 0.9, None),
-        ("inside the 50 % interval", "inside the 90 % interval", "rank correlation with the truth"),
-        strict=True,
-    ):
+    for ax, (y, right, label) in zip(axes, told, strict=True):
+        for i, (kind, name) in enumerate(kinds.items()):
+            mine = [r for r in last if r["belief"] == kind]
+            mean = [np.nanmean([r[y] for r in mine if r["shown"] == s] or [np.nan]) for s in shown]
+            ax.plot(shown, mean, marker="o", color=f"C{i}", label=name)
         if right is not None:
-            ax.axhline(right, color="black", linewidth=0.8, linestyle=":")
+            ax.axhline(right, color="black", linewidth=0.8, linestyle=":", label="right")
+        else:
+            plain = [r for r in last if r["belief"] == "plain"]
+            by_last = [np.nanmean([r["order_of_last_losses"] for r in plain if r["shown"] == s]) for s in shown]
+            ax.plot(shown, by_last, "k--", label="by the last loss seen")
         ax.set_xscale("log")
         ax.set_xticks(shown, [str(s) for s in shown])
         ax.minorticks_off()
@@ -184,5 +194,5 @@ def belief_figure(rows: Rows, out: Path, data: str) -> None:
         ax.set_ylabel(label)
         ax.grid(alpha=0.3)
         ax.legend(fontsize=8)
-    figure.suptitle(f"What the freeze-thaw belief knows ({data})")
+    figure.suptitle(f"What the freeze-thaw belief knows of the last step ({data})")
     _save(figure, out / f"belief_{data}.png")

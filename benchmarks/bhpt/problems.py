@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 
 # The paper's generator: asymptotes of variance 1 and length-scale 0.8, curves of magnitude 10, alpha 1.5, beta 5.
 TRUE = Parameters(alpha=1.5, beta=5.0, s2=10.0, noise=1e-4, sx2=1.0, mean=0.0)
+SLOW = replace(TRUE, beta=50.0)
+GENERATORS = ("decay", "raw", "slow")
 LENGTHSCALE = 0.8
 EPOCHS_PER_STEP = 6
 STEPS = 48
@@ -43,9 +45,11 @@ class Table:
             return None
         return Outcome(float(self.losses[row, step - 1]), Cost(train=float(self.seconds[row, step - 1])))
 
-    def best_within(self, budget_steps: int) -> float:
-        """l*: what a clairvoyant would reach, who puts the whole budget on one arm."""
-        return float(np.nanmin(self.losses[:, :budget_steps]))
+    def lowest_within(self, budget: float, in_seconds: bool = False) -> Floats:
+        """(n_arms,) what each arm would reach with the whole budget; nan for one that it does not buy a step of."""
+        spent = self.seconds.cumsum(axis=1) if in_seconds else np.arange(1.0, self.losses.shape[1] + 1)[None]
+        bought = np.where((spent <= budget) & ~np.isnan(self.losses), self.losses, np.inf).min(axis=1)
+        return np.where(np.isfinite(bought), bought, np.nan)
 
 
 def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
@@ -53,24 +57,26 @@ def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
 
     raw: zero-mean curves as printed in the paper; their variance is largest at the start, so the best loss is often an
     arm's first. decay: every curve starts from the same l_0 = sqrt(10) and goes from there to an asymptote of its own,
-    which does not depend on l_0.
+    which does not depend on l_0; the lowest loss of a set is an arm's second to fourth. slow: the same with beta = 50 epochs
+    instead of 5, where the lowest loss comes after some 24 of the 48 steps.
     """
+    true = SLOW if generator == "slow" else TRUE
     rng = np.random.default_rng([seed, 20190532])
     x = rng.random((ARMS, dims))
     kernel = np.exp(-0.5 * ((x[:, None] - x) ** 2).sum(axis=-1) / LENGTHSCALE**2)
-    start = float(np.sqrt(TRUE.s2)) if generator == "decay" else None
-    f = _root(TRUE.sx2 * kernel) @ rng.standard_normal(ARMS)
+    start = None if generator == "raw" else float(np.sqrt(true.s2))
+    f = _root(true.sx2 * kernel) @ rng.standard_normal(ARMS)
     t = EPOCHS_PER_STEP * np.arange(1.0, STEPS + 1)
-    mean, curve = np.zeros((ARMS, STEPS)), TRUE.decay(t[:, None] + t)
+    mean, curve = np.zeros((ARMS, STEPS)), true.decay(t[:, None] + t)
     if start is not None:
-        from_start = TRUE.decay(t) / TRUE.s2  # (steps,)
+        from_start = true.decay(t) / true.s2  # (steps,)
         mean = (start - f)[:, None] * from_start
-        curve = curve - TRUE.s2 * np.outer(from_start, from_start)
+        curve = curve - true.s2 * np.outer(from_start, from_start)
     losses = f[:, None] + mean + rng.standard_normal((ARMS, STEPS)) @ _root(curve).T
-    losses += np.sqrt(TRUE.noise) * rng.standard_normal(losses.shape)
+    losses += np.sqrt(true.noise) * rng.standard_normal(losses.shape)
     space = Space.listed([{f"x{j}": float(v) for j, v in enumerate(row)} for row in x])
     told: dict[str, Any] = {
-        "parameters": [TRUE.alpha, TRUE.beta, TRUE.s2, TRUE.noise, TRUE.sx2, TRUE.mean],
+        "parameters": [true.alpha, true.beta, true.s2, true.noise, true.sx2, true.mean],
         "scale": "none",
         "lengthscale": [
             float(v) for v in LENGTHSCALE / (x.max(axis=0) - x.min(axis=0))

@@ -72,6 +72,9 @@ def method(name: str, table: Table) -> Policy:
         "bhpt_eps_sampled": ("bhpt", known | {"parameters": "sampled", "scale": "standard", "eps": 0.5}),
         "bhpt_log": ("bhpt", known | {"scale": "log"}),
         "bhpt_eps_log": ("bhpt", known | {"scale": "log", "eps": 0.5}),
+        "bhpt_falling": ("bhpt", known | {"falling": True}),
+        "bhpt_falling_tol": ("bhpt", known | {"falling": True, "tolerance": 0.003}),
+        "bhpt_eps_falling": ("bhpt", known | {"falling": True, "eps": 0.5}),
         "rollout": ("rollout", {"parameters": "most_probable"} | known),
         "freeze_thaw_bo": ("freeze_thaw_bo", {"parameters": "most_probable"} | known),
     }
@@ -83,12 +86,17 @@ def method(name: str, table: Table) -> Policy:
     return policies.make(policy, settings)
 
 
-def race(name: str, table: Table, budget_steps: int, seed: int) -> dict[str, Any]:
-    """One study: normalised regret, rank of the output arm, share of the budget on it, seconds a decision."""
+def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs") -> dict[str, Any]:
+    """One study: normalised regret, rank of the output arm, share of the budget on it, seconds a decision.
+
+    `best_arm_steps` is what was spent on the arm that a clairvoyant would have taken; `committed` is the share of
+    decisions that a policy called so, None for one that knows no such thing. The unit of the budget is "epochs", by which
+    a step of the table is meant, or "s".
+    """
     policy = method(name, table)
     opened = Opened(
         space=table.space,
-        budget=Budget(f"{budget_steps} epochs"),
+        budget=Budget(f"{budget} {unit}"),
         policy=policy.name,
         settings={},
         seed=seed,
@@ -100,18 +108,22 @@ def race(name: str, table: Table, budget_steps: int, seed: int) -> dict[str, Any
     winner = ledger.best
     assert winner is not None
     row = table.space.row_number(winner.config)
-    lowest = np.nanmin(table.losses[:, :budget_steps], axis=1)
-    least = table.best_within(budget_steps)
+    lowest = table.lowest_within(budget, in_seconds=unit == "s")  # of a clairvoyant who puts all on one arm
+    least = float(np.nanmin(lowest))
+    spent = {int(table.space.row_number(t.config) or 0): t.steps for t in ledger.trials}
+    committed = [bool(order.why["committed"]) for order in ledger.orders if "committed" in order.why]
     return {
         "table": table.name,
         "method": name,
-        "budget": budget_steps,
+        "budget": budget,
         "seed": seed,
         "regret": (winner.best_loss - least) / (table.start - least),
         "rank": int((lowest < lowest[row]).sum()),
         "share": winner.steps / ledger.books.steps,
         "arms_begun": len(ledger.trials),
-        "spent_by_trial": {str(table.space.row_number(t.config)): t.steps for t in ledger.trials},
+        "spent_by_trial": {str(arm): steps for arm, steps in spent.items()},
+        "best_arm_steps": spent.get(int(np.nanargmin(lowest)), 0),
+        "committed": float(np.mean(committed)) if committed else None,
         "decide_ms": 1000.0 * wall_s / max(1, len(ledger.orders)),
     }
 

@@ -8,7 +8,7 @@ Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896. The
     mu         Belief.asymptote_mean       posterior mean of each arm's asymptote                      loss
     C          Belief.asymptote_cov        its covariance (diagonal alone for independent arms)        loss^2
     Omega      Belief.omega                weight of the asymptote in a value: 1 - k*' Kt_k^-1 1       —
-    k*'Kt^-1   Belief.pull                 k*' Kt_k^-1 (y_k - m), the part owed to the arm's curve     loss
+    k*'Kt^-1   Belief.pull                 k*' Kt_k^-1 (y_k - its prior mean), owed to the curve       loss
     —          Belief.explained            k*' Kt_k^-1 k*, variance removed by the arm's own losses    loss^2
 
 For a step after an arm's n losses, row j of the shared factor already holds L_n^-1 k* in its first n entries; so `pull`
@@ -75,7 +75,8 @@ class Belief:
         """Mean and variance (n_arms, n_steps) of the curves at steps 1, 2, ...; nan up to an arm's last loss."""
         m = self.parameters.mean
         order = self.curves.order
-        mean = m + self.pull + self.omega * (self.asymptote_mean - m)  # (n_rows, n_arms)
+        level = m + self.parameters.fall(self.curves.epochs[:, None])  # (n_rows, 1)
+        mean = level + self.pull + self.omega * (self.asymptote_mean - m)  # (n_rows, n_arms)
         prior = self.whitened.table[2 * order, None]  # (n_rows, 1)
         variance = np.maximum(prior - self.explained + self.omega**2 * self.asymptote_variance, LEAST_VARIANCE)
         past = order[:, None] <= self.curves.last_step
@@ -98,7 +99,7 @@ class Belief:
             t = when[q]
             rows, factor = self._factor_of(arm)
             cross = self.parameters.decay(self.curves.unit * self.curves.order[rows, None] + t)  # (n_k, q_k)
-            residual = self.curves.values[rows, arm] - m
+            residual = self.curves.values[rows, arm] - m - self.parameters.fall(self.curves.epochs[rows])
             right = np.column_stack([np.ones(len(rows)), residual, cross])
             solved = solve_lower(factor, right)
             one, white, star = solved[:, 0], solved[:, 1], solved[:, 2:]
@@ -111,7 +112,7 @@ class Belief:
             between = self.asymptote_cov[np.ix_(which, which)]
         cov += omega[:, None] * between * omega
         np.fill_diagonal(cov, np.maximum(np.diagonal(cov), LEAST_VARIANCE))
-        return m + pull + omega * (self.asymptote_mean[which] - m), cov
+        return m + self.parameters.fall(when) + pull + omega * (self.asymptote_mean[which] - m), cov
 
     def append(self, arm: int, loss: float) -> Belief:
         """The belief after one more loss on `arm`, the step after its last: O(T) for the arm, O(K^2) for correlated arms.
@@ -131,7 +132,8 @@ class Belief:
             )
         factor, u = self.whitened.factor, self.whitened.ones[n]
         column = factor[:, n]  # (n_rows,) what row n tells each later row
-        v = (loss - self.parameters.mean - factor[n, :n] @ self.whitened.white[:n, arm]) / factor[n, n]
+        fall = float(self.parameters.fall(np.array(curves.unit * step)))
+        v = (loss - self.parameters.mean - fall - factor[n, :n] @ self.whitened.white[:n, arm]) / factor[n, n]
         white, pull, omega, explained = (a.copy() for a in (self.whitened.white, self.pull, self.omega, self.explained))
         white[n, arm] = v
         pull[:, arm] += column * v
@@ -179,7 +181,7 @@ def _weights(curves: Curves, parameters: Parameters, whitened: Whitened) -> tupl
     omega = 1.0 - told
     for arm in curves.gappy:
         rows, factor = own_factor(curves, parameters, whitened.table, arm)
-        residual = curves.values[rows, arm] - parameters.mean
+        residual = curves.values[rows, arm] - parameters.mean - parameters.fall(curves.epochs[rows])
         right = np.column_stack([np.ones(len(rows)), residual, whitened.table[curves.pairs[rows]]])
         solved = solve_lower(factor, right)
         star = solved[:, 2:]  # (n_k, n_rows)
@@ -224,5 +226,11 @@ def _with_loss(curves: Curves, arm: int, step: int, row: int, loss: float) -> Cu
     seen[row, arm] = True
     counts[arm] += 1
     return replace(
-        curves, losses=losses, values=values, seen=seen, counts=counts, n_shared=max(curves.n_shared, row + 1)
+        curves,
+        losses=losses,
+        values=values,
+        seen=seen,
+        counts=counts,
+        n_seen=curves.n_seen + 1,
+        n_shared=max(curves.n_shared, row + 1),
     )

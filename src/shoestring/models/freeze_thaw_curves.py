@@ -13,10 +13,13 @@ Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896.
     —         Parameters.noise       variance of one reported loss about its curve               loss^2
     K_x       sx2 * arm_kernel       prior covariance of the asymptotes (arm_kernel None: I)     loss^2
     m         Parameters.mean        prior mean of every asymptote                               loss
+    —         Parameters.drop        how far a curve is expected to fall from epoch 0 on         loss
     l_0       Curves.start           value that every curve has at epoch 0, if there is one      loss
 
 Departs from the paper: the kernel has a magnitude s2 and noise, which the printed formula lacks though the experiments
-need them; a step may be several epochs, seen at its end; a common start value is optional.
+need them; a step may be several epochs, seen at its end; a common start value is optional. So is a drop, 0 in the paper: with it
+the prior mean of a curve falls as its kernel does, m + drop beta^alpha / (t + beta)^alpha, where the paper's is m at every t and
+a curve as likely to rise as to fall. (The kernel is a mixture of exponentials over a Gamma density; this is their mean.)
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ RELATIVE_JITTER = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Kernel parameters of the belief; `alpha`, `beta` (epochs), `s2`, `sx2` are positive, `noise` is not negative."""
+    """Parameters of the belief; `alpha`, `beta` (epochs), `s2`, `sx2` are positive, `noise` and `drop` not negative."""
 
     alpha: float
     beta: float
@@ -44,6 +47,7 @@ class Parameters:
     noise: float
     sx2: float
     mean: float
+    drop: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta", "s2", "sx2"):
@@ -51,6 +55,8 @@ class Parameters:
                 raise ValueError(f"Parameters({name}={getattr(self, name)}) must be positive and finite. Try 1.0.")
         if not 0.0 <= self.noise < math.inf:
             raise ValueError(f"Parameters(noise={self.noise}) is a variance: it must be >= 0 and finite. Try 1e-4.")
+        if not 0.0 <= self.drop < math.inf:
+            raise ValueError(f"Parameters(drop={self.drop}) must be >= 0 and finite: curves fall. Try 1.0.")
         if not math.isfinite(self.mean):
             raise ValueError(f"Parameters(mean={self.mean}) must be finite. Try the mean of the losses seen.")
 
@@ -58,6 +64,12 @@ class Parameters:
         """`s2 beta^alpha / (t + t' + beta)^alpha` for `epoch_sum = t + t'`, any shape, without the noise."""
         with np.errstate(under="ignore"):  # far along a steep curve the covariance is 0, which is right
             return self.s2 * np.exp(-self.alpha * np.log1p(epoch_sum / self.beta))
+
+    def fall(self, epochs: Floats) -> Floats:
+        """How far the prior mean of a curve lies above that of its asymptote, at epochs of any shape."""
+        if self.drop == 0.0:
+            return np.zeros(np.shape(epochs))
+        return self.drop / self.s2 * self.decay(epochs)
 
     @property
     def diagonal(self) -> float:
@@ -82,6 +94,7 @@ class Curves:
     seen: NDArray[np.bool_]  # (n_rows, n_arms)
     values: Floats  # (n_rows, n_arms) in column order, 0 where not seen
     counts: Integers  # (n_arms,)
+    n_seen: int  # losses in all, without the start
     gappy: Integers  # (n_gappy,) arms with holes
     n_shared: int  # rows that the arms without holes use
 
@@ -122,6 +135,7 @@ class Curves:
             seen=seen.T,
             values=np.asfortranarray(values.T),
             counts=counts,
+            n_seen=int(known.sum()),
             gappy=np.flatnonzero(~whole),
             n_shared=int(counts[whole].max(initial=0)),
         )
@@ -129,6 +143,25 @@ class Curves:
     @property
     def n_arms(self) -> int:
         return len(self.counts)
+
+    @property
+    def epochs(self) -> Floats:
+        """(n_rows,) where on a curve each row of the factor is."""
+        return self.unit * self.order.astype(np.float64)
+
+    @property
+    def shared(self) -> NDArray[np.bool_]:
+        """(n_rows, n_arms) losses that the shared factor accounts for: all but those of arms with holes."""
+        if not len(self.gappy):
+            return self.seen
+        seen = self.seen.copy()
+        seen[:, self.gappy] = False
+        return seen
+
+    @property
+    def shared_counts(self) -> Integers:
+        """(n_arms,) rows of the shared factor that belong to each arm."""
+        return self.counts if not len(self.gappy) else self.shared.sum(axis=0)
 
     @property
     def last_step(self) -> Integers:

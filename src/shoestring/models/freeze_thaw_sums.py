@@ -6,7 +6,7 @@ Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896.
     paper     here                   meaning                                                     unit
     K_t       covariance             kernel of one curve about its asymptote, noise included     loss^2
     Lambda    ArmSums.lam            1' Kt_k^-1 1, diagonal of O' Kt^-1 O                        loss^-2
-    gamma     ArmSums.gamma          1' Kt_k^-1 (y_k - centre)                                   loss^-1
+    gamma     ArmSums.gamma          1' Kt_k^-1 (y_k - centre); y less the prior's fall, if any  loss^-1
     —         ArmSums.square         (y_k - centre)' Kt_k^-1 (y_k - centre)                      —
     —         Whitened.factor        L of Kt = L L'                                              loss
     —         Whitened.ones, white   u = L^-1 1, V = L^-1 (y - centre)                           loss^-1, —
@@ -71,10 +71,12 @@ def solve_lower(factor: Floats, right: Floats) -> Floats:
 
 def covariance(curves: Curves, parameters: Parameters, table: Floats, rows: Integers | slice) -> Floats:
     """Kt, noise included, over some rows; a start value is exact, so that row gets jitter alone."""
-    pairs = curves.pairs[rows][:, rows]
-    kt = table[pairs]  # (r, r)
-    diagonal = np.where(curves.order[rows] == 0, RELATIVE_JITTER * parameters.s2, parameters.diagonal)
-    kt.flat[:: len(kt) + 1] += diagonal
+    kt = table[curves.pairs[rows][:, rows]]  # (r, r)
+    diagonal = kt.ravel(order="K")[:: len(kt) + 1]  # a view, in whichever order the matrix lies
+    if curves.start is None:
+        diagonal += parameters.diagonal
+    else:
+        diagonal += np.where(curves.order[rows] == 0, RELATIVE_JITTER * parameters.s2, parameters.diagonal)
     return kt
 
 
@@ -86,9 +88,11 @@ def whiten(curves: Curves, parameters: Parameters, centre: float, n_rows: int) -
     right = np.empty((n_rows, curves.n_arms + 1), order="F")
     right[:, 0] = 1.0
     np.subtract(curves.values[:n_rows], centre, out=right[:, 1:])
+    if parameters.drop:
+        right[:, 1:] -= parameters.fall(curves.epochs[:n_rows, None])
     solution = solve_lower(factor, right)
     # beyond its losses an arm's column is filled with guesses of the zero padding: cut, then sums over rows are prefix sums
-    white = solution[:, 1:] * (np.arange(n_rows)[:, None] < _shared_counts(curves))
+    white = solution[:, 1:] * curves.shared[:n_rows]
     return Whitened(table=table, factor=factor, ones=solution[:, 0], white=white)
 
 
@@ -101,19 +105,20 @@ def own_factor(curves: Curves, parameters: Parameters, table: Floats, arm: int) 
 def sum_arms(curves: Curves, parameters: Parameters, centre: float, whitened: Whitened) -> ArmSums:
     """Prefix sums over the rows of the shared factor; arms with holes one by one."""
     since = int(curves.start is not None)  # the start's row says nothing of the asymptote
-    counts, u, white = _shared_counts(curves), whitened.ones[since:], whitened.white[since:]
-    rows_of = np.maximum(counts - since, 0)
+    u, white = whitened.ones[since:], whitened.white[since:]
+    rows_of = np.maximum(curves.shared_counts - since, 0)
     lam = _prefix(u**2)[rows_of]
-    logdet = _prefix(2.0 * np.log(np.diagonal(whitened.factor)[since:]))[rows_of]
+    logdet = _prefix(2.0 * np.log(whitened.factor.diagonal()[since:]))[rows_of]
     gamma = u @ white
     square = np.einsum("ik,ik->k", white, white)
     for arm in curves.gappy:
         rows, factor = own_factor(curves, parameters, whitened.table, arm)
-        right = np.column_stack([np.ones(len(rows)), curves.values[rows, arm] - centre])
+        fall = parameters.fall(curves.epochs[rows])
+        right = np.column_stack([np.ones(len(rows)), curves.values[rows, arm] - centre - fall])
         one, residual = solve_lower(factor, right)[since:].T
         lam[arm], gamma[arm], square[arm] = one @ one, one @ residual, residual @ residual
         logdet[arm] = 2.0 * np.log(np.diagonal(factor)[since:]).sum()
-    return ArmSums(lam, gamma, square, logdet, centre, int(curves.counts.sum()) - since * curves.n_arms)
+    return ArmSums(lam, gamma, square, logdet, centre, curves.n_seen)
 
 
 def curve_sums(curves: Curves, parameters: Parameters, centre: float) -> ArmSums:
@@ -150,27 +155,20 @@ def evidence(sums: ArmSums, parameters: Parameters, arm_kernel: Floats | None) -
     square = sums.square - shift * (sums.gamma + gamma)
     if arm_kernel is None:
         spread = 1.0 + parameters.sx2 * sums.lam
-        explained = float(np.sum(parameters.sx2 * gamma**2 / spread))
-        logdet = float(np.sum(np.log(spread)))
+        explained = float((parameters.sx2 * gamma**2 / spread).sum())
+        logdet = float(np.log(spread).sum())
     else:
         w, _, factor = arm_factor(sums.lam, parameters.sx2, arm_kernel)
         z = over_root(gamma, w)
         rest = solve_lower(factor, z)  # C = W^-1 (I - (I + W Kx W)^-1) W^-1 on the arms seen
         explained = float(z @ z - rest @ rest)
-        logdet = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
-    quadratic = float(np.sum(square)) - explained
-    return -0.5 * (quadratic + logdet + float(np.sum(sums.logdet)) + sums.n_seen * math.log(2.0 * math.pi))
-
-
-def _shared_counts(curves: Curves) -> Integers:
-    """Rows of the shared factor that belong to each arm: none for an arm with holes."""
-    if not len(curves.gappy):
-        return curves.counts
-    counts = curves.counts.copy()
-    counts[curves.gappy] = 0
-    return counts
+        logdet = 2.0 * float(np.log(factor.diagonal()).sum())
+    quadratic = float(square.sum()) - explained
+    return -0.5 * (quadratic + logdet + float(sums.logdet.sum()) + sums.n_seen * math.log(2.0 * math.pi))
 
 
 def _prefix(rows: Floats) -> Floats:
     """(r,) -> (r + 1,) sums of the first 0, 1, ..., r rows."""
-    return np.concatenate([[0.0], np.cumsum(rows)])
+    sums = np.zeros(len(rows) + 1)
+    rows.cumsum(out=sums[1:])
+    return sums

@@ -24,6 +24,7 @@ Departs from the paper:
 - `tolerance` (off) lets the best arm count as done once only that share of its expected progress is missing; without it
   a curve expected to fall for ever commits at once.
 - `past_best` (off) counts only what would be lower than the best loss so far; Q as printed looks forward alone.
+- `falling` (off) gives curves a prior mean that falls, where the paper's stays: see `models.freeze_thaw_curves`.
 - When every arm is at its end, further configs are drawn and trained.
 """
 

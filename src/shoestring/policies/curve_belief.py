@@ -67,12 +67,13 @@ class CurveBelief:
 
     arms             how many configs to choose among; None: 100, or every row of a listed space
     parameters       "sampled", "most_probable", or six numbers: alpha, beta (epochs), curve variance, noise variance,
-                     asymptote variance, asymptote mean
+                     asymptote variance, asymptote mean; a seventh is how far curves are expected to fall
     samples          how many parameter samples to average over
     scale            "standard": mean 0 and variance 1 over the losses so far; "log": of their logarithms; "none"
     lengthscale      of the similarity of configs in the unit cube, one number or one a dimension; None: unrelated arms
     epochs_per_step  what a step is to the curve's kernel
     start            the value that every curve has before its first step, if that is known
+    falling          whether curves are expected to fall, by how much being fitted too; in the paper they are as likely to rise
     """
 
     arms: int | None = None
@@ -82,6 +83,7 @@ class CurveBelief:
     lengthscale: float | Sequence[float] | None = None
     epochs_per_step: float = 1.0
     start: float | None = None
+    falling: bool = False
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -92,10 +94,10 @@ class CurveBelief:
                 raise PolicyError(
                     f"{name}(parameters={self.parameters!r}) must be 'sampled', 'most_probable' or six numbers."
                 )
-        elif len(self.parameters) != N_PARAMETERS:
+        elif len(self.parameters) not in (N_PARAMETERS, N_PARAMETERS + 1):
             raise PolicyError(
                 f"{name}(parameters={list(self.parameters)}) must be six numbers: alpha, beta, curve variance, "
-                "noise variance, asymptote variance, asymptote mean."
+                "noise variance, asymptote variance, asymptote mean; or seven, with the fall of a curve."
             )
         else:
             try:
@@ -135,20 +137,17 @@ class CurveBelief:
         """
         if not isinstance(self.parameters, str):
             return [Parameters(*self.parameters)], {}
-        receipts, memo = due_mark(ledger.books.receipts), ledger.memo
+        receipts, memo, n = due_mark(ledger.books.receipts), ledger.memo, N_PARAMETERS + self.falling
         if "theta" in memo and memo["receipts"][0] == receipts:
-            return [unpack(theta) for theta in np.reshape(memo["theta"], (-1, N_PARAMETERS))], memo
-        posterior = LogPosterior(curves, Prior.of(curves), kernel)
-        position = memo["theta"][-N_PARAMETERS:] if "theta" in memo else None
+            return [unpack(theta) for theta in np.reshape(memo["theta"], (-1, n))], memo
+        posterior = LogPosterior(curves, Prior.of(curves, self.falling), kernel)
+        position = memo["theta"][-n:] if "theta" in memo else None
         if self.parameters == "most_probable":
             found = [most_probable(posterior, position)]
         else:
             found, _ = sample_parameters(posterior, ledger.rng("parameters", receipts), self.samples, position)
         theta = [float(x) for p in found for x in pack(p)]
-        return [unpack(t) for t in np.reshape(theta, (-1, N_PARAMETERS))], {
-            "theta": theta,
-            "receipts": [float(receipts)],
-        }
+        return [unpack(t) for t in np.reshape(theta, (-1, n))], {"theta": theta, "receipts": [float(receipts)]}
 
 
 def _only_bad_moved(losses: Floats, reported: Flags) -> Scaling:

@@ -82,8 +82,9 @@ class Dense:
         ).reshape(len(a), len(b))
 
     def mean(self, where: Any) -> Floats:
-        level = 0.0 if self.start is None else self.start - self.p.mean
-        return np.array([self.p.mean + self.w(t) * level for _, t in where])
+        p = self.p
+        level = 0.0 if self.start is None else self.start - p.mean - p.drop
+        return np.array([p.mean + p.drop * (p.beta / (t + p.beta)) ** p.alpha + self.w(t) * level for _, t in where])
 
     def log_likelihood(self) -> float:
         if not len(self.y):
@@ -115,6 +116,7 @@ def make_problem(
         noise=rng.uniform(0.01, 0.3),
         sx2=rng.uniform(0.2, 3.0),
         mean=rng.normal(),
+        drop=float(rng.choice([0.0, rng.uniform(0.0, 4.0)])),
     )
     losses = rng.normal(size=(n_arms, n_steps)) + rng.normal(size=(n_arms, 1))
     counts = rng.integers(0, n_steps + 1, n_arms)
@@ -257,7 +259,13 @@ def test_units_of_the_loss_do_not_matter(problem: Problem, scale: float, shift: 
         losses=scale * (problem.losses + shift),
         start=None if problem.start is None else scale * (problem.start + shift),
         parameters=Parameters(
-            p.alpha, p.beta, scale**2 * p.s2, scale**2 * p.noise, scale**2 * p.sx2, scale * (p.mean + shift)
+            p.alpha,
+            p.beta,
+            scale**2 * p.s2,
+            scale**2 * p.noise,
+            scale**2 * p.sx2,
+            scale * (p.mean + shift),
+            scale * p.drop,
         ),
     )
     n_seen = np.isfinite(problem.losses).sum()
@@ -351,6 +359,7 @@ def test_constant_curves_are_expected_to_stay() -> None:
         (lambda: Parameters(0.0, 1.0, 1.0, 0.1, 1.0, 0.0), "alpha=0.0"),
         (lambda: Parameters(1.0, 1.0, 1.0, -0.1, 1.0, 0.0), "noise=-0.1"),
         (lambda: Parameters(1.0, 1.0, 1.0, 0.1, 1.0, NAN), "mean=nan"),
+        (lambda: Parameters(1.0, 1.0, 1.0, 0.1, 1.0, 0.0, -1.0), "drop=-1.0"),
         (lambda: Curves.of(np.zeros(3)), "n_arms, n_steps"),
         (lambda: Curves.of(np.zeros((0, 3))), "n_arms, n_steps"),
         (lambda: Curves.of(np.array([[np.inf]])), "inf"),
@@ -405,6 +414,43 @@ def test_prior_is_the_documented_one() -> None:
         + stats.norm.logpdf(theta[5], (1.0 + 5.0) / 2, np.sqrt(variance))
     )
     assert prior.log_density(theta) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_a_falling_prior_adds_the_drop_and_keeps_the_rest() -> None:
+    curves = Curves.of(np.array([[3.0, 1.0, NAN], [5.0, NAN, NAN], [NAN, NAN, NAN]]))
+    plain, falling = Prior.of(curves), Prior.of(curves, falling=True)
+    theta = np.array([0.3, -0.2, 0.5, -5.0, 0.1, 2.0, 0.7])
+    drop = stats.norm.logpdf(0.7, np.log(2.0 * np.std([3.0, 1.0, 5.0])), 1.0)
+    assert falling.log_density(theta) == pytest.approx(plain.log_density(theta[:6]) + drop, rel=1e-12)
+
+
+def test_with_a_drop_the_level_is_where_curves_were_seen_last() -> None:
+    curves = Curves.of(np.array([[3.0, 1.0, NAN], [5.0, NAN, NAN], [NAN, NAN, NAN]]))
+    prior = Prior.of(curves, falling=True)
+    theta = np.array([0.3, -0.2, 0.5, -5.0, 0.1, 2.0, 0.7])
+    p = prior.parameters(theta)
+    assert p.mean + p.fall(np.array([2.0, 1.0])).mean() == pytest.approx(2.0)
+    np.testing.assert_allclose(prior.theta(prior.packed(theta)), theta, rtol=1e-14)
+    np.testing.assert_allclose(pack(p), prior.packed(theta), rtol=1e-14)
+    assert LogPosterior(curves, prior)(theta) == pytest.approx(
+        log_marginal_likelihood(curves, p) + prior.log_density(theta)
+    )
+
+
+def test_a_fall_that_all_curves_share_is_found() -> None:
+    steps = np.arange(1.0, 21.0)
+    rng = np.random.default_rng(0)
+    losses = rng.normal(size=(15, 1)) + 4.0 / (1.0 + steps / 3.0) + 0.05 * rng.normal(size=(15, 20))
+    losses[:, 3:] = np.where(np.arange(15)[:, None] < 3, losses[:, 3:], NAN)
+    losses[10:] = NAN
+    curves = Curves.of(losses)
+    posterior = LogPosterior(curves, Prior.of(curves, falling=True))
+    samples, position = sample_parameters(posterior, np.random.default_rng(1), n_samples=20, burn_in=30)
+    ends = [Belief.given(curves, p).predict()[0][:, -1] for p in samples]
+    unseen = np.mean(ends, axis=0)[12]
+    assert unseen < np.nanmean(losses[:, 0]) - 1.5  # of a curve not seen yet, too
+    assert len(position) == 7
+    assert most_probable(posterior, position).drop > 1.0
 
 
 @pytest.mark.parametrize("losses", [[[NAN, NAN]], [[2.0, NAN]], [[2.0, 2.0]]])

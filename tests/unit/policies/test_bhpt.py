@@ -238,9 +238,13 @@ def test_a_diverged_loss_does_not_wreck_the_scale() -> None:
 # refreshes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameters", ["sampled", "most_probable"])
-def test_parameters_are_refreshed_by_receipts(parameters: str) -> None:
-    policy = policies.make("bhpt", {"parameters": parameters, "samples": 2})
+@pytest.mark.parametrize(
+    "settings",
+    [{"parameters": "sampled"}, {"parameters": "most_probable"}, {"parameters": "sampled", "falling": True}],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_parameters_are_refreshed_by_receipts(settings: dict[str, Any]) -> None:
+    policy = policies.make("bhpt", {"samples": 2, **settings})
     curves = {f"arm {i}": [1.0 / (i + s) for s in range(1, 21)] for i in range(4)}
     space = Space.listed([{"name": name} for name in curves])
     start = opened(policy, space=space, budget="70 epochs", max_steps=20, workers=2)
@@ -252,6 +256,28 @@ def test_parameters_are_refreshed_by_receipts(parameters: str) -> None:
     theta = {d: {tuple(o.memo["theta"]) for o, at in zip(ledger.orders, due, strict=True) if at == d} for d in due}
     assert all(len(found) == 1 for found in theta.values())  # one refresh, however often it was asked
     assert len({next(iter(found)) for found in theta.values()}) == len(theta)
+
+
+# falling curves ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_fell_once_is_expected_to_fall_on() -> None:
+    expected = {}
+    for falling in (False, True):
+        policy = BHPT(falling=falling)
+        ledger = bought(bought(begun(policy, budget="9 epochs"), 0, [0.9, 0.7]), 1, [0.8, 0.65])
+        why = decided(policy, ledger).why
+        expected[falling] = float(why["mu"])  # type: ignore[arg-type]
+        assert len(decided(policy, ledger).memo["theta"]) == policy.samples * (7 if falling else 6)
+    assert expected[True] < expected[False]
+
+
+def test_a_given_fall_is_the_seventh_number() -> None:
+    at = [BHPT(parameters=[*GIVEN, fall], scale="none") for fall in (0.0, 1.0)]
+    flat, falls = (decided(policy, begun(policy, budget="4 epochs")) for policy in at)
+    assert (flat.why["tau"], flat.why["committed"]) == (1, False)
+    assert (falls.why["tau"], falls.why["committed"]) == (4, True)
+    assert decided(BHPT(parameters=GIVEN, scale="none"), begun(at[0], budget="4 epochs")).why == flat.why
 
 
 # settings ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,154 @@
+"""The experiments of benchmarks/bhpt in miniature: sets are drawn, methods race, runs are kept, claims are judged."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "bhpt"
+NAMES = [path.stem for path in FOLDER.glob("*.py")]
+
+
+class Scripts:
+    """Modules of the folder by name; `scripts.real` is benchmarks/bhpt/real.py."""
+
+    def __getattr__(self, name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Other folders have scripts of the same names, so none of these stays loaded."""
+    monkeypatch.syspath_prepend(FOLDER)
+    for name in NAMES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield Scripts()
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+def verdicts(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and last line of a script."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sys, "argv", ["script", *arguments])
+    code = 0
+    try:
+        script.main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+# synthetic sets ------------------------------------------------------------------------------------------------------
+
+
+def test_curves_of_a_set_start_together_and_the_slow_ones_end_late(scripts: Any) -> None:
+    at = {}
+    for generator in ("decay", "slow"):
+        tables = [scripts.problems.synthetic(seed, generator) for seed in range(10)]
+        assert all(table.start == np.sqrt(10.0) for table in tables)
+        assert all(table.settings["start"] == table.start for table in tables)
+        at[generator] = np.median([np.unravel_index(t.losses.argmin(), t.losses.shape)[1] for t in tables])
+    assert at["decay"] < 5 < 15 < at["slow"]
+    assert scripts.problems.synthetic(0, "raw").settings["start"] is None
+
+
+def test_a_race_tells_what_was_spent_where(scripts: Any) -> None:
+    table = scripts.problems.synthetic(0)
+    row = scripts.racing.race("bhpt", table, 12, 0)
+    assert sum(row["spent_by_trial"].values()) == 12
+    assert row["arms_begun"] == len(row["spent_by_trial"])
+    best = int(np.argmin(table.losses[:, :12].min(axis=1)))
+    assert row["best_arm_steps"] == row["spent_by_trial"].get(str(best), 0)
+    assert 0.0 <= row["committed"] <= 1.0
+    assert row["regret"] >= 0.0
+    assert scripts.racing.race("random_search", table, 12, 0)["committed"] is None
+
+
+def test_synthetic_race_keeps_its_runs(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    arguments = ("-o", str(tmp_path), "--sets", "2", "--budgets", "6,12", "--methods", "bhpt,hyperband,random_search")
+    verdicts(scripts.synthetic, monkeypatch, capsys, *arguments)
+    before = (tmp_path / "synthetic_decay.jsonl").read_text()
+    code, told = verdicts(scripts.synthetic, monkeypatch, capsys, *arguments)
+    assert (tmp_path / "synthetic_decay.jsonl").read_text() == before
+    assert told["measured"].keys() == {"bhpt@6", "bhpt@12"}
+    assert code == (0 if told["ok"] else 1)
+    lines = [json.loads(line) for line in (tmp_path / "synthetic_decay_summary.jsonl").read_text().splitlines()]
+    assert len(lines) == 6
+    assert all(line["sets"] == 2 and line["never_begun"] <= line["missed"] for line in lines)
+    assert (tmp_path / "synthetic_decay.png").exists()
+
+
+def race_row(method: str, seed: int, budget: int, regret: float) -> dict[str, Any]:
+    return {"method": method, "seed": seed, "budget": budget, "regret": regret}
+
+
+def test_a_lead_within_the_error_is_an_exception(scripts: Any) -> None:
+    rng = np.random.default_rng(0)
+    clear = [race_row("bhpt", s, 192, 0.001) for s in range(9)] + [
+        race_row("rollout", s, 192, 0.1 + 0.01 * rng.random()) for s in range(9)
+    ]
+    assert scripts.synthetic.judge(clear)["ok"]
+    close = [race_row("bhpt", s, 192, 0.001) for s in range(9)] + [
+        race_row("rollout", s, 192, 0.002 * rng.random()) for s in range(9)
+    ]
+    told = scripts.synthetic.judge(close)
+    assert not told["ok"]
+    assert len(told["exceptions"]) == 1
+    assert not scripts.synthetic.judge([race_row("bhpt", s, 192, 0.02) for s in range(9)])["ok"]
+
+
+# recorded curves -----------------------------------------------------------------------------------------------------
+
+
+def test_real_race_keeps_its_runs_and_hides_single_ones(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    common = ("-o", str(tmp_path), "--tables", "resnet_alexnet", "--seeds", "1", "--curves", "0.2,0.4", "--steps", "10")
+    verdicts(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving")
+    first = (tmp_path / "real_fashion_curves.jsonl").read_text()
+    _, told = verdicts(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving,bhpt_falling")
+    assert (tmp_path / "real_fashion_curves.jsonl").read_text().startswith(first)
+    assert told["measured"]["regret"].keys() == {"bhpt_falling"}
+    assert told["peers"].keys() == {"sequential_halving"}
+    lines = [json.loads(line) for line in (tmp_path / "real_fashion_curves_summary.jsonl").read_text().splitlines()]
+    assert {line["table"] for line in lines} == {"resnet_alexnet", "all"}
+    assert all(line.keys() == {"table", "method", "curves", "runs", "regret_mean", "regret_sd"} for line in lines)
+
+
+def share_row(seed: int, curves: float, share: float) -> dict[str, Any]:
+    return {"method": "bhpt", "table": "t", "seed": seed, "curves": curves, "regret": 0.1, "resnet_share": share}
+
+
+def test_growth_is_judged_by_seed_and_interval(scripts: Any) -> None:
+    grows = [share_row(s, c, 0.3 + 0.05 * np.log2(c) + 0.01 * s) for s in range(5) for c in (1.0, 5.0, 10.0)]
+    found = scripts.real.resnet_growth(grows, "bhpt")
+    assert found["growth"] == pytest.approx([0.05] * 3)
+    assert found["seeds"] == 5
+    assert scripts.real.judge(grows)["ok"]
+    noise = [share_row(s, c, 0.5 + (-1.0) ** s * 0.03 * c) for s in range(5) for c in (1.0, 10.0)]
+    assert not scripts.real.judge(noise)["ok"]
+    single = [share_row(0, c, 0.5) for c in (1.0, 10.0)]
+    assert scripts.real.judge(single)["target"] is None
+
+
+# the belief ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_falling_belief_expects_real_curves_to_end_lower(scripts: Any) -> None:
+    table = scripts.problems.recorded(scripts.real.OWN / "resnet_alexnet.npz", None, 20, 0)
+    bias = {
+        kind: next(r for r in scripts.belief_quality.measure(table, 0, 1, kind) if r["ahead"] == "horizon")["bias"]
+        for kind in ("plain", "falling")
+    }
+    assert bias["plain"] < -1.0 < bias["falling"]
