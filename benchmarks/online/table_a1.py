@@ -6,8 +6,10 @@ in ten. The paper shows its three functions only as drawings; ours, of the same 
 mean 0.5), written out below; all others are this package's policies, run through the ledger.
 
     python benchmarks/online/table_a1.py              100 seeds, results/table_a1.json (about 15 minutes)
-    python benchmarks/online/table_a1.py --quick      2 seeds, under two minutes, nothing written
+    python benchmarks/online/table_a1.py --quick      2 seeds, under two minutes, results left alone
     python benchmarks/online/table_a1.py --show       print the table of the stored results again
+
+Finished seeds are kept in the folder `-o`, one JSON line each, and not run again.
 """
 
 from __future__ import annotations
@@ -173,20 +175,42 @@ def methods() -> dict[str, Run]:
     return runs
 
 
-def simulate(seeds: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    t = np.arange(1.0, ROUNDS + 1)
-    for name, function in FUNCTIONS.items():
-        truth, began = function(t), time.perf_counter()
+def simulate(seeds: int, folder: Path) -> dict[str, Any]:
+    """R / T and C of every method, function and seed, from the folder where they are known."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / "table_a1.jsonl"
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    rows = {(row["function"], row["seed"]): row["methods"] for row in map(_whole, lines) if row is not None}
+    t, began = np.arange(1.0, ROUNDS + 1), time.perf_counter()
+    with kept.open("a") as out:
+        if lines and _whole(lines[-1]) is None:
+            out.write("\n")  # the job was killed in the middle of a line
         for seed in range(seeds):
             noise = np.random.default_rng([2101, 6590, seed]).normal(0.0, NOISE_STD, ROUNDS)
-            for method, run in methods().items():
-                regret, looks = run(truth, noise, seed)
-                kept = found.setdefault(method, {}).setdefault(name, {"R": [], "C": []})
-                kept["R"].append(round(regret, 6))
-                kept["C"].append(looks)
-        print(f"{name}: {seeds} seeds in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return found
+            for name, function in FUNCTIONS.items():
+                if (name, seed) in rows:
+                    continue
+                truth = function(t)
+                found = {method: run(truth, noise, seed) for method, run in methods().items()}
+                rows[name, seed] = {method: [round(regret, 6), looks] for method, (regret, looks) in found.items()}
+                out.write(json.dumps({"function": name, "seed": seed, "methods": rows[name, seed]}) + "\n")
+                out.flush()
+            print(f"seed {seed} after {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    return {
+        method: {
+            name: {key: [rows[name, seed][method][i] for seed in range(seeds)] for i, key in enumerate("RC")}
+            for name in FUNCTIONS
+        }
+        for method in methods()
+    }
+
+
+def _whole(line: str) -> dict[str, Any] | None:
+    """A line of the folder's file; None when it was cut short."""
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return None
 
 
 def show(found: dict[str, Any]) -> None:
@@ -227,12 +251,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100, help="seeds")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("-o", type=Path, metavar="DIR", default=Path("out/online"), help="default: out/online")
     asked = parser.parse_args()
     stored = RESULTS / "table_a1.json"
     if asked.show:
         found = json.loads(stored.read_text())
     else:
-        found = simulate(2 if asked.quick else asked.trials)
+        found = simulate(2 if asked.quick else asked.trials, asked.o)
         if not asked.quick:
             RESULTS.mkdir(exist_ok=True)
             stored.write_text(json.dumps(found, separators=(",", ":")) + "\n")

@@ -96,6 +96,9 @@ def cli() -> None:
 @click.option(
     "--validate-price", type=float, default=0.0, show_default=True, help="Epochs charged for a validation pass."
 )
+@click.option(
+    "--validate-at-most", metavar="CAP", help='Wall on validation, for online policies: "20%", "30 passes", 10m.'
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 @study_options
 @json_option

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from shoestring import policies
 from shoestring.core.money import duration_s
 from shoestring.core.space import Space
-from shoestring.errors import ShoestringError, SpaceError, StudyError
+from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
 from shoestring.runners.making import check_runner, make_runner, steps_of
 from shoestring.runners.runner import Runner
 from shoestring.study import Study
@@ -173,6 +174,22 @@ def read_settings(words: Iterable[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             settings[name.strip()] = value.strip()
     return settings
+
+
+def with_validation_cap(policy: str, settings: Mapping[str, Any], at_most: str | None) -> dict[str, Any]:
+    """The settings with `--validate-at-most` among them, for the policies that decide when to validate."""
+    if at_most is None:
+        return dict(settings)
+    word = f"--validate-at-most {at_most!r}"
+    if "validate_at_most" not in policies.defaults_of(policy):
+        raise PolicyError(
+            f"{word} is for policies that decide when to validate, and {policy} does not: "
+            "choose one with --policy ce_gp_ucb, or leave the option out"
+        )
+    if "validate_at_most" in settings:
+        told = settings["validate_at_most"]
+        raise PolicyError(f"{word} and --set validate_at_most={told} say the same thing twice: leave one of them out")
+    return {**settings, "validate_at_most": at_most}
 
 
 def read_configs(file: str | None) -> list[dict[str, Any]]:

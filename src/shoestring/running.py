@@ -15,7 +15,7 @@ from shoestring.core.entries import Opened
 from shoestring.core.money import Budget, Prices, duration_s
 from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps
-from shoestring.launching import Job, parameter_words, read_configs, read_settings
+from shoestring.launching import Job, parameter_words, read_configs, read_settings, with_validation_cap
 from shoestring.reports import facts
 from shoestring.reports.progress import Progress, progress_for
 from shoestring.runners.local import Local
@@ -47,6 +47,7 @@ def run_words(
     hung_after: str | None,
     checkpoints_at_most: str | None,
     validate_price: float,
+    validate_at_most: str | None,
     quiet: bool,
     store: str,
     name: str | None,
@@ -56,6 +57,7 @@ def run_words(
     job = Job.of(target, command, table, **how)
     space = job.space(space_file, params)
     _check_words(job, space, workers, deadline)
+    policy = policy or policies.DEFAULT
     study = Study.begin(
         space,
         budget,
@@ -63,8 +65,8 @@ def run_words(
         store=store,
         max_steps=job.max_steps(max_steps),
         direction="max" if maximize else "min",
-        policy=policy or policies.DEFAULT,
-        settings=read_settings(settings),
+        policy=policy,
+        settings=with_validation_cap(policy, read_settings(settings), validate_at_most),
         seed=seed,
         workers=workers,
         prices=Prices(validate_price),

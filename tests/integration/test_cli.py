@@ -131,6 +131,8 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         ([*RUN, "--budget", "9 epochs", "--deadline", "soon"], ["soon", "2h"]),
         ([*RUN, "--budget", "9 epochs", "--hung-after", "x"], ["x", "90s"]),
         ([*RUN, "--budget", "9 epochs", "--checkpoints-at-most", "much"], ["much", "2GB"]),
+        ([*RUN, "--budget", "9 epochs", "--validate-at-most", "20%"], ["'20%'", "--policy ce_gp_ucb"]),
+        ([*RUN, "--budget", "9 epochs", "--policy", "ce_gp_ucb", "--validate-at-most", "some"], ["'some'", "'20%'"]),
         (["run", "--space", "space.toml", "--budget", "9 epochs", "--", "./nonexist"], ["./nonexist"]),
         (["run", "--space", "space.toml", "--budget", "9 epochs", "--live", "2", "--", "sh"], ["--live"]),
         (["plan", "--budget", "9 epochs", "--workers", "0"], ["workers=0"]),
@@ -218,6 +220,16 @@ def test_the_second_run_of_a_study_says_who_holds_it(folder: Path) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
+
+
+def test_a_cap_on_validation_holds(folder: Path) -> None:
+    words = ["run", "job.py:train", "--space", "space.toml", "--max-steps", "9", "--seed", "1", "--quiet", "--json"]
+    words += ["--budget", "9 epochs", "--policy", "tv_gp_ucb", "--set", "n_starts=2", "--validate-at-most", "3 passes"]
+    shoestring(folder, *words)
+    entries = [json.loads(line) for line in shoestring(folder, "export", "--ledger").stdout.splitlines()]
+    bought = [entry.get("validate") for entry in entries if entry["kind"] == "order"]
+    assert bought.count("last") == 3
+    assert bought.count("none") == 6
 
 
 def test_plan_and_policies(folder: Path) -> None:

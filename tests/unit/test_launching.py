@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shoestring import Choice, Constant, Float, Int, Space
-from shoestring.errors import ShoestringError, SpaceError, StudyError
-from shoestring.launching import Job, parameter_words, read_configs, read_settings, read_space
+from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
+from shoestring.launching import Job, parameter_words, read_configs, read_settings, read_space, with_validation_cap
 
 
 def test_a_space_survives_being_written_as_words() -> None:
@@ -48,6 +48,16 @@ def test_settings() -> None:
     }
     with pytest.raises(ShoestringError, match="name=value"):
         read_settings(["eta"])
+
+
+def test_a_cap_on_validation_is_a_setting_of_the_policies_that_have_it() -> None:
+    assert with_validation_cap("asha", {"reduction_factor": 3}, None) == {"reduction_factor": 3}
+    for policy in ("ce_gp_ucb", "tv_gp_ucb", "ucb1"):
+        assert with_validation_cap(policy, {"clip": 3}, "20%") == {"clip": 3, "validate_at_most": "20%"}
+    with pytest.raises(PolicyError, match=r"'20%'.*decide when to validate, and asha does not.*--policy ce_gp_ucb"):
+        with_validation_cap("asha", {}, "20%")
+    with pytest.raises(PolicyError, match=r"'20%'.*validate_at_most=9m.*twice: leave one"):
+        with_validation_cap("ce_gp_ucb", {"validate_at_most": "9m"}, "20%")
 
 
 def test_configs(tmp_path: Path) -> None:

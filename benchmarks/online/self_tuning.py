@@ -1,0 +1,235 @@
+"""When should a self-tuning network tune itself? Table A3 of arXiv:2101.06590 in small.
+
+The network of self_tuning_network.py tunes its dropout and augmentation by gradient steps on validation images. How often to do
+that is a question of its own: too seldom, and the hyperparameters lag behind; too often, and time is lost and they run
+after noise. A round is a fixed number of training steps; arm "tune" takes a tuning step before each of them, arm "train"
+none. The reward is the gain in accuracy on the whole validation set since the last pass, which the policy may buy or not.
+
+    python benchmarks/online/self_tuning.py              all methods, three seeds (an accelerator, --workers 3: 13 minutes)
+    python benchmarks/online/self_tuning.py --quick      small images, few rounds, one seed: a minute or two on one processor
+    python benchmarks/online/self_tuning.py --show       table and figure of the runs in -o DIR again
+
+Methods: "a:b" are fixed schedules of a training steps to b tuning steps, "1:1 > 2:1" changes over after two thirds;
+"never" keeps the starting values. The learning rate falls tenfold after 40, 67 and 80 % of the run, as in the paper;
+during the first thirtieth of the rounds it rises, and nothing is tuned. Time is that of training, tuning, deciding and
+validation, each at its mean price over all runs (they share the machine, and not evenly), over the time of 1:1.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: the processes share the machine
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from fashion import DEBIAN, Fashion, batches, load, pick_device, synchronise
+from runs import gather, run_all
+from self_tuning_network import HYPER, evaluate, start_model, training_loss, tuning_loss
+from self_tuning_report import figure, judge, table
+
+from shoestring import OnlineTuner
+
+ARMS = {"mode": {"choice": ["train", "tune"]}}
+DECAYS = (60 / 150, 100 / 150, 120 / 150)
+WARM_UP = 1 / 30
+GP = {"forgetting_rate": 0.03, "noise_variance": 0.3}
+FIXED: dict[str, tuple[int | None, int | None]] = {  # training steps to a tuning step, before and after two thirds
+    "1:1": (1, 1),
+    "never": (None, None),
+    "2:1": (2, 2),
+    "5:1": (5, 5),
+    "1:1 > 2:1": (1, 2),
+}
+BANDITS = {
+    "EXP3.S": "exp3s",
+    "eps-greedy": "epsilon_greedy",
+    "Softmax": "softmax",
+    "UCB1": "ucb1",
+    "GP-UCB": "tv_gp_ucb",
+}
+TUNED: dict[str, tuple[str, dict[str, Any]]] = {
+    f"CE@{kappa}": ("ce_gp_ucb", GP | {"kappa": kappa}) for kappa in (0.7, 0.8)
+}
+for _chance in (0.1, 0.2):
+    for _label, _policy in BANDITS.items():
+        _query = {"query": "bernoulli", "query_probability": _chance}
+        TUNED[f"{_label}, Ber({_chance})"] = (_policy, _query | (GP if _label == "GP-UCB" else {}))
+METHODS = [*FIXED, *TUNED]
+
+
+@dataclass(frozen=True)
+class Plan:
+    rounds: int = 240
+    steps: int = 8  # training steps of a round
+    batch: int = 256
+    width: int = 32  # channels of the first block
+    size: int = 28  # pixels
+    n_train: int = 50_000
+    n_held_out: int = 10_000
+    lr: float = 0.1
+    hyper_lr: float = 3e-3
+    watch: int = 12  # rounds between looks that no method pays for or sees
+
+
+QUICK = Plan(rounds=30, batch=64, width=8, size=14, n_train=10_000, n_held_out=2000, hyper_lr=0.02, watch=5)
+
+
+class SelfTuning:
+    """The network, its two optimizers, and the order in which it meets the images."""
+
+    def __init__(self, data: Fashion, plan: Plan, seed: int) -> None:
+        self.data, self.plan, self.done_steps, self.tuning_steps = data, plan, 0, 0
+        cuda = data.device.type == "cuda"
+        torch.backends.cudnn.benchmark = cuda
+        self.model = start_model(data, plan.width, seed)
+        trained, self.tuned = self.model.parts()
+        self.optimizer = torch.optim.SGD(
+            trained, lr=plan.lr, momentum=0.9, nesterov=True, weight_decay=1e-4, fused=cuda or None
+        )
+        self.hyper_optimizer = torch.optim.Adam(self.tuned, lr=plan.hyper_lr, fused=cuda)
+        self.generator = torch.Generator(data.device).manual_seed(seed)
+        self.autocast = torch.autocast(data.device.type, dtype=torch.bfloat16, enabled=cuda)
+        self._queues: dict[str, list[torch.Tensor]] = {"train": [], "validation": []}
+
+    def round(self, tune_every: int | None) -> None:
+        share = self.done_steps / (self.plan.rounds * self.plan.steps)
+        for group in self.optimizer.param_groups:
+            rising = min(1.0, 0.1 + share / WARM_UP)
+            group["lr"] = self.plan.lr * rising * 0.1 ** sum(share >= decay for decay in DECAYS)
+        for _ in range(self.plan.steps):
+            if tune_every is not None and self.done_steps % tune_every == 0:
+                self._tune()
+            self._train()
+            self.done_steps += 1
+        synchronise(self.data.device)
+
+    def _train(self) -> None:
+        rows = self._next("train", len(self.data.train_x))
+        with self.autocast:
+            loss = training_loss(self.model, self.data.train_x[rows], self.data.train_y[rows])
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def _tune(self) -> None:
+        rows = self._next("validation", len(self.data.validation_x))
+        self.model.eval()  # the network as it will be used: running statistics, no dropout
+        with self.autocast:
+            loss = tuning_loss(self.model, self.data.validation_x[rows], self.data.validation_y[rows])
+        for held, gradient in zip(self.tuned, torch.autograd.grad(loss, self.tuned), strict=True):
+            held.grad = gradient
+        self.hyper_optimizer.step()
+        self.model.train()
+        self.tuning_steps += 1
+
+    def _next(self, kind: str, n: int) -> torch.Tensor:
+        if not self._queues[kind]:
+            self._queues[kind] = list(batches(n, min(self.plan.batch, n), self.generator))
+        return self._queues[kind].pop()
+
+    def validate(self) -> tuple[float, float]:
+        return evaluate(self.model, self.data.validation_x, self.data.validation_y, self.autocast)
+
+    def test(self) -> tuple[float, float]:
+        return evaluate(self.model, self.data.test_x, self.data.test_y, self.autocast)
+
+    def hyper(self) -> list[float]:
+        return [round(value, 4) for value in self.model.values(self.model.hyper.detach()).tolist()]
+
+
+def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    training = SelfTuning(load(data, device, plan.size, plan.n_train, plan.n_held_out), plan, seed)
+    warm_up = max(1, round(WARM_UP * plan.rounds))
+    for _ in range(3):  # the first steps of a process are slow, and would be billed to whoever comes first
+        training.validate()
+    tuner = None
+    if method in TUNED:
+        policy, settings = TUNED[method]
+        rounds = plan.rounds - warm_up
+        tuner = OnlineTuner(ARMS, rounds, policy=policy, settings=settings, direction="max", store=None, seed=seed)
+    seconds = {"decide": 0.0, "train": 0.0, "validate": 0.0}
+    arms, passes, watched, hyper = "", 0, [], []
+
+    def timed(kind: str, work: Callable[..., Any], *told: Any) -> Any:
+        began = time.perf_counter()
+        result = work(*told)
+        seconds[kind] += time.perf_counter() - began
+        return result
+
+    for i in range(plan.rounds):
+        if i < warm_up:
+            tune_every = None
+        elif tuner is not None:
+            tune_every = 1 if timed("decide", tuner.next)["mode"] == "tune" else None
+        else:
+            tune_every = FIXED[method][i >= DECAYS[1] * plan.rounds]
+        timed("train", training.round, tune_every)
+        looks = i >= warm_up and tuner is not None and tuner.should_validate
+        if looks:
+            tuner.tell(timed("validate", training.validate)[1])
+            passes += 1
+        arms += (".t", ":T")[looks][tune_every is not None]  # validated rounds as ":" and "T"
+        if (i + 1) % plan.watch == 0:
+            watched.append([i + 1, *training.validate()])
+            hyper.append(training.hyper())
+    validation, test = training.validate(), training.test()
+    return {
+        "passes": passes,
+        "tuning_steps": training.tuning_steps,
+        **{f"{kind}_s": round(spent, 2) for kind, spent in seconds.items()},
+        "validation_loss": validation[0],
+        "validation": validation[1],
+        "test_loss": test[0],
+        "test": test[1],
+        "arms": arms,
+        "watched": watched,
+        "hyper_names": [name for name, _ in HYPER],
+        "hyper": hyper,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DEBIAN, help="folder of the four .gz files, or an .npz")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--quick", action="store_true", help="two minutes on one processor")
+    parser.add_argument("--show", action="store_true", help="table and figure of finished runs, nothing is run")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, help="default: all")
+    parser.add_argument("--seeds", type=int, help="default: 3, quick 1")
+    parser.add_argument("--rounds", type=int, help="default: 240, quick 30")
+    parser.add_argument("--steps", type=int, help="training steps of a round; default: 8")
+    parser.add_argument("--workers", type=int, default=1, help="runs at once")
+    parser.add_argument("-o", type=Path, metavar="DIR", help="default: out/online or out/online_quick")
+    asked = parser.parse_args()
+    folder = asked.o or Path("out") / ("online_quick" if asked.quick else "online")
+    if asked.show:
+        runs = gather(folder, "self_tuning")
+    else:
+        plan = QUICK if asked.quick else Plan()
+        plan = replace(plan, **{name: value for name in ("rounds", "steps") if (value := getattr(asked, name))})
+        methods = asked.methods or (["never", "1:1", "UCB1, Ber(0.2)", "CE@0.8"] if asked.quick else METHODS)
+        told = (plan, asked.data, pick_device(asked.device))
+        seeds = asked.seeds or (1 if asked.quick else 3)
+        runs = run_all("self_tuning", methods, seeds, asdict(plan), run_one, told, folder, asked.workers)
+    print(table(runs))
+    figure(runs, folder / "self_tuning.svg")
+    verdict = judge(runs)
+    print(json.dumps(verdict))
+    sys.exit(0 if verdict["ok"] or asked.quick else 1)
+
+
+if __name__ == "__main__":
+    main()

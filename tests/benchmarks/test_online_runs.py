@@ -1,0 +1,127 @@
+"""What the online benchmarks do around their training: runs are kept and not done twice, and the verdicts count right."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "online"
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a module of the folder, and forgets it afterwards: other folders have modules of the same names."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(FOLDER)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def test_runs_are_kept_and_not_done_twice(load: Any, tmp_path: Path) -> None:
+    runs: ModuleType = load("runs")
+    done = []
+
+    def do(method: str, seed: int, factor: float) -> dict[str, Any]:
+        if method == "broken":
+            raise ValueError("no data")
+        done.append((method, seed))
+        return {"value": factor * seed}
+
+    def go(methods: list[str], plan: dict[str, Any]) -> list[dict[str, Any]]:
+        return list(runs.run_all("task", methods, 2, plan, do, (3.0,), tmp_path, 1))
+
+    first = go(["a:1", "broken"], {"rounds": 4})
+    assert [run["value"] for run in first] == [0.0, 3.0]
+    assert "no data" in (tmp_path / "task" / "broken-1.error").read_text()
+    second = go(["a:1", "b > c"], {"rounds": 4})
+    assert done == [("a:1", 0), ("a:1", 1), ("b > c", 0), ("b > c", 1)]
+    assert [json.loads(line) for line in (tmp_path / "task.jsonl").read_text().splitlines()] == second
+    for path in (tmp_path / "task").iterdir():
+        path.unlink()
+    assert go(["a:1"], {"rounds": 4}) == second  # the lines alone are enough
+    with pytest.raises(SystemExit, match="another plan"):
+        go(["a:1"], {"rounds": 5})
+    with pytest.raises(SystemExit, match="no finished run"):
+        runs.gather(tmp_path, "other")
+
+
+def contrastive_run(method: str, seed: int, test: float, passes: int) -> dict[str, Any]:
+    run = {
+        "method": method,
+        "seed": seed,
+        "test": test,
+        "test_quick": test,
+        "passes": passes,
+        "names": ["crop", "blur"],
+    }
+    run |= {"decide_s": 0.5, "train_s": 10.0, "validate_s": passes / 10, "watched": [[1, 0.5], [2, test]]}
+    return run | {"configs": [[0.5, 0.5], [1.0, 0.0]]}
+
+
+def test_the_share_of_the_gain_that_is_kept(load: Any, tmp_path: Path) -> None:
+    report: ModuleType = load("contrastive_report")
+    runs = [contrastive_run("baseline", seed, 0.80 + 0.01 * seed, 0) for seed in range(2)]
+    runs += [contrastive_run("TV-GP-UCB", seed, 0.82 + 0.01 * seed, 100) for seed in range(2)]
+    runs += [contrastive_run("CE@0.8", seed, 0.819 + 0.01 * seed, 58) for seed in range(2)]
+    runs += [contrastive_run("CE@0.7", seed, 0.815 + 0.01 * seed, 30) for seed in range(2)]
+    verdict = report.judge(runs)
+    assert verdict["ok"]
+    assert verdict["measured"]["CE@0.8"] == {"kept": 0.95, "passes": 0.58, "over_full": -0.1, "over_full_se": 0.0}
+    assert not report.judge([run for run in runs if run["method"] != "CE@0.8"])["ok"]
+    worse = [run | {"test": 0.7} if run["method"] == "TV-GP-UCB" else run for run in runs]
+    assert report.judge(worse)["measured"]["CE@0.8"]["kept"] is None
+    assert "| CE@0.8 | 82.40 ± 0.50 | +1.90 ± 0.00 | 82.40 ± 0.50 | 58 | 1.63x | 77.62, 1.71x |" in report.table(runs)
+    report.figure(runs, tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+def test_effects_are_found_again(load: Any) -> None:
+    report: ModuleType = load("contrastive_report")
+    rng, level, values, configs = np.random.default_rng(0), 0.8, [], []
+    for round in range(1, 201):
+        config = rng.random(2)
+        level += 0.01 * (0.7 * config[0] - 0.2 * config[1] - 0.3 * (100.0 * level - 80.0))
+        values.append([round, level])
+        configs.append(config.tolist())
+    run = {"names": ["crop", "blur"], "plan": {"rounds": 200}, "validated": values, "configs": configs}
+    text = report.effects([run, {**run, "validated": []}])
+    assert "| crop | +0.70 ± 0.00 | +0.70 ± 0.00 | +0.70 ± 0.00 | +0.70 ± 0.00 |" in text
+    assert "| level before | -0.30" in text
+    assert "| explained |  |  |  |  |" in report.effects([{**run, "validated": values[:3]}])
+
+
+def test_time_is_counted_over_dense_tuning(load: Any, tmp_path: Path) -> None:
+    report: ModuleType = load("self_tuning_report")
+
+    def run(method: str, loss: float, tuning_steps: int, passes: int) -> dict[str, Any]:
+        told = {"method": method, "seed": 0, "validation_loss": loss, "validation": 0.9, "test_loss": loss, "test": 0.9}
+        told |= {"plan": {"rounds": 4, "steps": 2}, "tuning_steps": tuning_steps, "train_s": 8.0 + 1.0 * tuning_steps}
+        told |= {"passes": passes, "decide_s": 0.0, "validate_s": 1.0 * passes, "arms": ".:tT"}
+        return told | {"watched": [[2, 0.5, 0.8], [4, loss, 0.9]]}
+
+    runs = [run("1:1", 0.30, 8, 0), run("UCB1, Ber(0.2)", 0.31, 6, 2), run("CE@0.8", 0.29, 4, 1)]
+    assert report.judge(runs)["ok"]
+    assert not report.judge([*runs, run("CE@0.7", 0.32, 4, 1)])["ok"]
+    line = next(line for line in report.table(runs).splitlines() if line.startswith("| CE@0.8"))
+    assert line == "| CE@0.8 | 0.2900 | 90.00 | 0.2900 | 90.00 | 50% | 1 | 0.81x | 0.404, 88.1, 1.21x |"
+    report.figure(runs, tmp_path / "figure.svg")
+
+
+def test_a_cut_table_a1_goes_on(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table_a1: ModuleType = load("table_a1")
+    monkeypatch.setattr(table_a1, "ROUNDS", 40)
+    whole = table_a1.simulate(2, tmp_path / "whole")
+    table_a1.simulate(1, tmp_path / "cut")
+    with (tmp_path / "cut" / "table_a1.jsonl").open("a") as file:
+        file.write('{"function": "sine", "se')
+    assert table_a1.simulate(2, tmp_path / "cut") == whole
+    assert set(whole["UCB1, Ber(0.1)"]["sine"]) == {"R", "C"}
