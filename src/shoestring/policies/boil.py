@@ -15,11 +15,13 @@ one process (`models.iterative_gp`), which also sees those prefixes of a curve t
     —           initial_trials      configs trained in full before any model is asked                  trials
 
 `why` of a chosen run: score and std (predicted at its length), ei, predicted_cost, midpoint, growth, added (prefixes in the
-model), points (rows in all), log_condition. The paper's baselines are settings:
+model), points (rows in all), log_condition, leader (the run that would be recommended). The paper's baselines are settings:
 
     bo          lengths="full", augmentation="none", score="last_mean"     EI on the mean of the last values, no cost
     bo_l        lengths="full", augmentation="none"                        EI on compressed curves, no cost
     cm_tf_bo    augmentation="none"                                        config and length, one point a run
+
+One option is ours: `continue_runs` lets runs go on that have stopped (`boil_search`); the paper always begins a new one.
 
 Departs from the paper:
 - What the recommended run (largest posterior mean at full length) still lacks of a full training is kept back: it goes on
@@ -39,7 +41,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Train, Why
@@ -47,21 +48,18 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config
 from shoestring.errors import PolicyError
-from shoestring.models.acquisition_search import candidates
 from shoestring.models.augmentation import log_condition
-from shoestring.models.encoding import Points
 from shoestring.models.gp import GP
-from shoestring.models.iterative_choice import Choice, LinearCost, choose, largest_mean, unit_time
+from shoestring.models.iterative_choice import unit_time
+from shoestring.models.iterative_gp import TimeKernel
 from shoestring.policies import checking
 from shoestring.policies.boil_belief import Augmented, Belief, Recipe, Score, believe, kept
 from shoestring.policies.boil_runs import inputs
+from shoestring.policies.boil_search import Search
 from shoestring.policies.outcomes import Outcomes, Table
 from shoestring.policies.ucb_runs import end, one_of
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 DESIGN = "initial design"
-_BEST = 5  # trials whose surroundings are searched
 _SHORTEST = 5  # a run is no shorter than this fraction of a full training, as 30 of the paper's 150 epochs
 
 
@@ -78,6 +76,8 @@ class BOIL:
     max_log_condition: float = 20.0
     noise_variance: float = 5e-4
     learn_noise: bool = False
+    time_kernel: TimeKernel = "se"
+    continue_runs: bool = False
     worst_value: float | None = None
     refit_every: int | None = None
     candidates: int = 2000
@@ -86,6 +86,7 @@ class BOIL:
         one_of(self, "score", get_args(Score))
         one_of(self, "augmentation", get_args(Augmented))
         one_of(self, "lengths", ("chosen", "full"))
+        one_of(self, "time_kernel", get_args(TimeKernel))
         checking.whole(self, "initial_trials", 1, "a model needs at least one run", "Try 3.")
         checking.whole(self, "last_steps", 1, "it is a number of values to average", "Try 10.")
         checking.whole(self, "max_points", 0, "it is a number of points", "Try 15.")
@@ -96,10 +97,11 @@ class BOIL:
             checking.whole(self, "refit_every", 1, "a fit can follow each run at most", "Leave it out for 3 d.")
         checking.between(self, "max_log_condition", 0.0, math.inf, "a condition number is at least 1", "Try 20.")
         checking.between(self, "noise_variance", 1e-12, 1.0, "scores have variance 1 and some noise", "Try 0.0005.")
-        if not isinstance(self.learn_noise, bool):
-            raise PolicyError(
-                f"BOIL(learn_noise={self.learn_noise!r}) must be true or false: it is a switch. Try false."
-            )
+        for switch in ("learn_noise", "continue_runs"):
+            if not isinstance(getattr(self, switch), bool):
+                raise PolicyError(
+                    f"BOIL({switch}={getattr(self, switch)!r}) must be true or false: it is a switch. Try false."
+                )
         if self.worst_value is not None:
             checking.between(self, "worst_value", -math.inf, math.inf, "rewards count from there", "Or leave it out.")
         if self.lengths == "full" and self.augmentation != "none":
@@ -142,6 +144,7 @@ class BOIL:
             max_log_condition=self.max_log_condition,
             noise_variance=self.noise_variance,
             learn_noise=self.learn_noise,
+            time_kernel=self.time_kernel,
             refit_every=self.refit_every or 3 * max(1, ledger.space.dims),
             worst_reward=None if self.worst_value is None else -ledger.books.sign * self.worst_value,
             min_steps=ledger.max_steps if self.lengths == "full" else min(shortest, ledger.max_steps),
@@ -151,27 +154,33 @@ class BOIL:
     def _next(self, ledger: Ledger, table: Table, belief: Belief, rng: np.random.Generator) -> Decision:
         gp = self._with_open_orders(ledger, table, belief)
         why = _about(belief)
-        chosen = self._choose(ledger, table, belief, gp, rng)
-        promising = self._recommended(ledger, belief, unfinished_only=chosen is None)
+        search = Search(ledger, table, self.recipe(ledger), belief, gp, rng, self.candidates)
+        found = search.best(continues=self.continue_runs)
+        promising = self._recommended(ledger, belief, unfinished_only=found is None)
         price = 0.0 if promising is None else ledger.step_price(promising.number) * (promising.limit - promising.held)
-        is_due = chosen is None or (price <= ledger.left < price + _cost(belief, chosen[1]))
+        is_due = found is None or (price <= ledger.left < price + found.cost)
         if promising is not None and is_due:
             why |= {"phase": "recommended", "at": promising.steps}
             return _more(promising, promising.limit, why, belief.memo)
-        if chosen is None:
+        if found is None:
             return end(ledger)
-        config, choice = chosen
-        cost = _cost(belief, choice)
+        choice = found.choice
         why |= {
             "phase": "chosen",
             "score": choice.mean,
             "std": choice.std,
             "ei": math.exp(choice.log_ei),
-            "predicted_cost": cost,
+            "predicted_cost": found.cost,
         }
-        order = _new(ledger, config, choice.steps, why, belief.memo)
+        if found.trial is not None:
+            why |= {"phase": "continued", "at": found.trial.steps}
+            order = _more(found.trial, choice.steps, why, belief.memo)
+        else:
+            order = _new(ledger, found.config, choice.steps, why, belief.memo)
         # Epochs are known without a model; and a plane may well dip below zero.
-        return order if ledger.budget.unit == "epochs" or cost <= 0.0 else replace(order, expected_cost=cost)
+        return (
+            order if ledger.budget.unit == "epochs" or found.cost <= 0.0 else replace(order, expected_cost=found.cost)
+        )
 
     def _with_open_orders(self, ledger: Ledger, table: Table, belief: Belief) -> GP:
         shortest = self.recipe(ledger).min_steps
@@ -189,89 +198,19 @@ class BOIL:
         ]
         if not runs:
             return None
-        mean, _ = belief.gp.predict(np.column_stack([belief.x[runs], np.ones(len(runs))]))
-        trial = ledger.trials[belief.runs[runs[int(np.argmax(mean))]].trial]
+        trial = ledger.trials[belief.leader(runs)]
         return None if trial.is_stuck else trial
-
-    # searching -------------------------------------------------------------------------------------------------------
-
-    def _choose(
-        self, ledger: Ledger, table: Table, belief: Belief, gp: GP, rng: np.random.Generator
-    ) -> tuple[Config, Choice] | None:
-        """The untried config and the length of the largest EI for its cost; None: all were tried."""
-        pool, rows = self._pool(ledger, table, rng)
-        if not len(pool):
-            return None
-        encoding, is_listed = table.encoding, table.rows is not None
-        z = np.column_stack([inputs(encoding, pool), self._times(len(pool), rng)])
-        free = _free(table, pool, z.shape[1], moves_in_time=self.lengths == "chosen")
-        stored = table.stacked([int(trial) for trial in belief.trial_of])
-        known = _free(table, stored, z.shape[1], moves_in_time=self.lengths == "chosen")
-        everywhere, all_free = np.vstack([z, belief.gp.x]), np.vstack([free, known])
-        best_mean, _ = largest_mean(gp, everywhere, all_free)
-        recipe = self.recipe(ledger)
-
-        def moved(x: Array, start: int) -> Points:
-            cube = pool.cube[[start]]
-            cube[0, encoding.numbers] = x[: encoding.numbers.size]
-            return Points(cube, pool.active[[start]])
-
-        choice = choose(
-            gp,
-            belief.cost if self.lengths == "chosen" else LinearCost.free(z.shape[1]),
-            best_mean,
-            z,
-            free,
-            min_steps=recipe.min_steps,
-            max_steps=recipe.max_steps,
-            allowed=lambda x, start: is_listed or not table.is_tried(moved(x, start))[0],
-        )
-        if table.rows is not None:
-            return table.rows[rows[choice.start]], choice
-        return encoding.config(moved(choice.x, choice.start), 0), choice
-
-    def _times(self, count: int, rng: np.random.Generator) -> Array:
-        return rng.random(count) if self.lengths == "chosen" else np.ones(count)
-
-    def _pool(self, ledger: Ledger, table: Table, rng: np.random.Generator) -> tuple[Points, NDArray[np.intp]]:
-        """Configs to choose from, none of them tried, and their rows where all are listed; few rows come many times."""
-        if table.row_points is not None:
-            rows = np.flatnonzero(table.unused)
-            times = math.ceil(self.candidates / rows.size) if rows.size and self.lengths == "chosen" else 1
-            rows = np.tile(rows, times)
-            return table.row_points.take(rows), rows
-        order = np.argsort([trial.best_loss for trial in ledger.trials], kind="stable")[:_BEST]
-        best = table.stacked([int(number) for number in order]).cube
-        pool = candidates(table.encoding, best, self.candidates, ledger.opened.seed, rng)
-        pool = pool.take(~table.is_tried(pool))
-        if not len(pool):  # a huge finite space searched with a handful of candidates
-            config = fresh_config(ledger)
-            pool = table.encoding.points([config] if config is not None else [])
-        return pool, np.zeros(0, dtype=np.intp)
 
 
 def _about(belief: Belief) -> dict[str, str | float | bool]:
     return {
+        "leader": belief.leader([i for i, run in enumerate(belief.runs) if not run.is_bad] or range(len(belief.runs))),
         "midpoint": belief.parameters.midpoint,
         "growth": belief.parameters.growth,
         "added": belief.added,
         "points": len(belief.gp.x),
         "log_condition": log_condition(belief.gp, belief.gp.x[:0]),
     }
-
-
-def _cost(belief: Belief, choice: Choice) -> float:
-    return float(belief.cost.predict(np.append(choice.x, choice.time)[None])[0])
-
-
-def _free(table: Table, points: Points, columns: int, *, moves_in_time: bool) -> Flags:
-    """(m, columns): what may move of points z: active floats, unless all configs are listed, and time."""
-    free = np.zeros((len(points), columns), dtype=bool)
-    if table.rows is None:
-        numbers = table.encoding.numbers
-        free[:, : numbers.size] = table.encoding.free(points)[:, numbers]
-    free[:, -1] = moves_in_time
-    return free
 
 
 def _cut_short(ledger: Ledger) -> tuple[Trial, int] | None:

@@ -12,7 +12,8 @@ decision added, and all orders together name all:
     shift                                             constant that makes rewards non-negative
 
 Rewards are negative losses, so larger is better. They are cut at the fence of `models.loss_scaling`, so that one explosion
-does not flatten the rest; a run that diverged goes on at the worst of them.
+does not flatten the rest; a run that diverged goes on at the worst of them, and prefixes of that are added like those of others:
+else its region would stay unknown, and tempting, at every length but the full one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from shoestring.models.augmentation import full_curve, most_uncertain, points_al
 from shoestring.models.compression import CurveMatrix, Preference, reward_shift
 from shoestring.models.gp import GP, condition
 from shoestring.models.iterative_choice import LinearCost, unit_time
-from shoestring.models.iterative_gp import JointLikelihood, Parameters, fit, posterior, product_kernel
+from shoestring.models.iterative_gp import JointLikelihood, Parameters, TimeKernel, fit, posterior, product_kernel
 from shoestring.models.loss_scaling import scaling
 from shoestring.policies.boil_runs import Run, finished_runs, inputs
 from shoestring.policies.outcomes import Table
@@ -53,6 +54,7 @@ class Recipe:
     max_log_condition: float
     noise_variance: float
     learn_noise: bool
+    time_kernel: TimeKernel
     refit_every: int
     worst_reward: float | None
     min_steps: int
@@ -113,21 +115,22 @@ def augment(
     recipe: Recipe, ledger: Ledger, runs: Sequence[Run], x: Array, parameters: Parameters, prefixes: Prefixes
 ) -> None:
     """Look at the runs that are new or have gone on, in the order of their trials."""
-    kernel, theta = product_kernel(x.shape[1]), parameters.theta(x.shape[1])
+    kernel, theta = product_kernel(x.shape[1], recipe.time_kernel), parameters.theta(x.shape[1])
     stored = [i for i, run in enumerate(runs) if prefixes.looked.get(run.trial) == run.steps]
     for i, run in enumerate(runs):
         if i in stored:
             continue
         stored.append(i)
-        if run.steps < recipe.min_steps or recipe.augmentation == "none":
+        if recipe.augmentation == "none":
             prefixes.look(run)
             continue
         z = _rows(recipe, [runs[j] for j in stored], x[stored], prefixes)[0]
         gp = condition(kernel, theta, z, np.zeros(len(z)))  # variances do not depend on scores
-        grid = step_grid(recipe.min_steps, run.steps)
+        # What is known to the end of training counts whole: of a run that diverged, that it was bad at every later length.
+        grid = step_grid(recipe.min_steps, run.length)
         grid = grid[~np.isin(grid, prefixes.of(run))]
         times = np.array([recipe.time(int(steps)) for steps in grid])
-        at_most = max(0, points_allowed(recipe.time(run.steps), recipe.max_points) - len(prefixes.of(run)))
+        at_most = max(0, points_allowed(recipe.time(run.length), recipe.max_points) - len(prefixes.of(run)))
         limits = {"max_points": at_most, "max_log_condition": recipe.max_log_condition}
         match recipe.augmentation:
             case "full":
@@ -163,6 +166,12 @@ class Belief:
     added: int  # points beside the runs' last ones
     memo: Memo
 
+    def leader(self, among: Sequence[int]) -> int:
+        """The trial of the run, of these places in `runs`, that promises most at full length."""
+        places = list(among)
+        mean, _ = self.gp.predict(np.column_stack([self.x[places], np.ones(len(places))]))
+        return self.runs[places[int(np.argmax(mean))]].trial
+
     def pretending(self, x: Array, times: Sequence[float]) -> GP:
         """The process as if these runs, (m, d), had come out as it predicts them."""
         gp = self.gp
@@ -187,12 +196,13 @@ def believe(recipe: Recipe, ledger: Ledger, table: Table, rng: np.random.Generat
     z, rows = _rows(recipe, runs, x, prefixes)
     rewards = _rewards(runs, recipe.max_steps)
     curves, shift = _curves(recipe, rewards, rows, memo)
+    how: dict[str, Any] = {"shift": shift, "preference": recipe.preference, "time": recipe.time_kernel}
     fitted_at = memo.get("fitted_at", [0.0])[0]
     if fitted_at == 0.0 or len(runs) >= fitted_at + recipe.refit_every:
-        likelihood = JointLikelihood(z, curves, shift=shift, preference=recipe.preference)
+        likelihood = JointLikelihood(z, curves, **how)
         parameters = fit(likelihood, parameters, rng, learn_noise=recipe.learn_noise)
         fitted_at = float(len(runs))
-    gp = posterior(parameters, z, curves, shift=shift, preference=recipe.preference)
+    gp = posterior(parameters, z, curves, **how)
     told = {**parameters.to_memo(), "fitted_at": [fitted_at], "shift": [shift], **prefixes.news}
     trial_of = np.array([runs[i].trial for i, _ in rows], dtype=np.intp)
     cost = _cost(ledger, runs, z, rows)

@@ -187,6 +187,48 @@ def test_diverged_runs_count_as_the_worst_and_not_as_cheap() -> None:
     assert belief.gp.y[is_bad & in_full].max() < belief.gp.y[~is_bad & in_full].min()
     full = belief.cost.predict(np.column_stack([belief.x, np.ones(len(belief.x))]))
     np.testing.assert_allclose(full, 20.0, rtol=1e-6)  # epochs, whatever diverged after three
+    assert (is_bad & ~in_full).sum() > len(bad), "that they are bad is known at the end only"
+    chosen = [order.config["x"] for order in ledger.orders if order.why["phase"] == "chosen"]
+    assert np.mean(np.array(chosen) > 0.5) < 0.3
+
+
+@pytest.mark.parametrize("unit", ["epochs", "s"])
+def test_runs_may_go_on_at_the_price_of_what_they_lack(unit: str) -> None:
+    """The best place was trained for 14 of 20 steps: more of that run is the cheapest way to a better score."""
+    places = [(0.0, 0.3, 20), (0.45, 0.55, 20), (0.8, 0.3, 20), (0.1, 0.95, 20), (0.65, 0.95, 20), (0.3, 0.7, 14)]
+    begun = [[trial, {"x": x, "y": y}, until] for trial, (x, y, until) in enumerate(places)]
+    other = policies.make("replay_fixed", {"orders": begun})
+    start = opened(other, space=SQUARE, budget=f"114 {unit}", max_steps=20, direction="max")
+    past = simulate(other, Hill(), start).ledger.entries()
+    orders = {}
+    for way in (True, False):
+        policy = BOIL(candidates=300, continue_runs=way)
+        change = Amended(policy=policy.name, settings=policies.settings_of(policy), budget=Budget(f"300 {unit}"))
+        orders[way] = simulate(watched(policy), Hill(), *past, change).ledger.orders[6]
+    assert (orders[False].trial, orders[False].why["phase"]) == (6, "chosen")
+    order = orders[True]
+    assert (order.trial, order.why["phase"], order.why["at"]) == (5, "continued", 14)
+    price = 1.0 if unit == "epochs" else 0.8
+    assert float(order.why["predicted_cost"]) == pytest.approx(price * (order.until - 14))  # type: ignore[arg-type]
+
+
+def test_the_leader_is_the_run_that_promises_most_at_full_length() -> None:
+    policy = BOIL(candidates=200)
+    ledger = studied(policy)
+    belief = believed(policy, ledger)
+    mean, _ = belief.gp.predict(np.column_stack([belief.x, np.ones(len(belief.x))]))
+    assert belief.leader(range(len(belief.runs))) == belief.runs[int(np.argmax(mean))].trial
+    led = [int(order.why["leader"]) for order in ledger.orders if "leader" in order.why]  # type: ignore[call-overload]
+    best = ledger.best
+    assert best is not None
+    assert led[-1] == best.number
+
+
+def test_the_time_kernel_of_freeze_thaw() -> None:
+    ledger = studied(BOIL(candidates=200, time_kernel="freeze_thaw"))
+    best = ledger.best
+    assert best is not None
+    assert best.best_loss < -0.9
 
 
 def test_unvalidated_steps_take_the_value_before_them() -> None:
@@ -248,6 +290,8 @@ def test_options_are_as_far_apart_as_the_ends_of_a_range() -> None:
         {"max_log_condition": 0.0},
         {"noise_variance": 0.0},
         {"learn_noise": 1},
+        {"continue_runs": "yes"},
+        {"time_kernel": "matern"},
         {"worst_value": math.inf},
         {"candidates": 0},
         {"last_steps": 0},

@@ -1,0 +1,105 @@
+"""Why not learn from every step of a curve: the condition number of the covariance with no, selected and full augmentation.
+
+    python benchmarks/boil/conditioning.py                 our tables, 2 seeds, up to 15 runs: half a minute
+    python benchmarks/boil/conditioning.py --quick         one table, 1 seed, 8 runs
+
+Configs of a table are drawn one after the other, each a full training of which no prefixes are added, or those that BOIL adds, or
+all of a grid of 50. The kernel is the one that BOIL starts with (length-scales 0.25 and 0.45) and the noise 1e-10, next to
+nothing: with BOIL's own noise of 5e-4 the logarithm of the condition number cannot pass 20 below 240,000 points, whatever is
+added. The paper's Fig. 3. Last line: one JSON object; exit 1 when selection lets it pass 20, or full curves do not pass 25.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from problems import Problem, found, load
+
+from shoestring.models.augmentation import full_curve, log_condition, most_uncertain, points_allowed, step_grid
+from shoestring.models.gp import condition
+from shoestring.models.iterative_choice import unit_time
+from shoestring.models.iterative_gp import Parameters, product_kernel
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+RESULTS = Path(__file__).parent / "results"
+NOISE = 1e-10
+SELECTED_AT_MOST, FULL_AT_LEAST = 20.0, 25.0
+WAYS = {"none": "tab:blue", "selected": "tab:red", "full": "tab:gray"}
+
+
+def conditions(problem: Problem, way: str, seed: int, runs: int) -> list[dict[str, Any]]:
+    """After each run: ln of the condition number, and points so far."""
+    space = problem.table(0).space()
+    steps = problem.values.shape[2]
+    shortest = -(-steps // 5)
+    grid = step_grid(shortest, steps)
+    times = np.array([unit_time(int(t), shortest, steps) for t in grid])
+    kernel, theta = product_kernel(space.dims), Parameters(noise_variance=NOISE).theta(space.dims)
+    z, told = np.zeros((0, space.dims + 1)), []
+    for number in np.random.default_rng(seed).permutation(len(problem.configs))[:runs]:
+        x = space.to_cube(problem.configs[number])
+        z = np.vstack([z, np.append(x, 1.0)])
+        gp = condition(kernel, theta, z, np.zeros(len(z)))
+        if way != "none":
+            most = {"max_points": points_allowed(1.0), "max_log_condition": SELECTED_AT_MOST}
+            added = full_curve(gp, x, times) if way == "full" else most_uncertain(gp, x, times, **most)
+            z = np.vstack([z, np.column_stack([np.tile(x, (len(added.times), 1)), added.times])])
+        told.append({"log_condition": log_condition(gp, z[len(gp.x) :]), "points": len(z)})
+    return told
+
+
+def draw(path: Path, measured: dict[str, list[list[dict[str, Any]]]]) -> None:
+    figure, axis = plt.subplots(figsize=(6, 3.4))
+    for way, colour in WAYS.items():
+        for i, study in enumerate(measured[way]):
+            label = f"{way} augmentation".replace("none", "no") if i == 0 else None
+            axis.plot(
+                np.arange(1, len(study) + 1), [s["log_condition"] for s in study], color=colour, alpha=0.6, label=label
+            )
+    axis.axhline(SELECTED_AT_MOST, color="black", linewidth=0.8, linestyle=":")
+    axis.set(
+        xlabel="run",
+        ylabel="ln condition number",
+        title="noise 1e-10; each line is a table and an order of its configs",
+    )
+    axis.legend(fontsize=8, ncols=3, loc="center", bbox_to_anchor=(0.5, 0.58))  # between the lines
+    figure.tight_layout()
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--out", type=Path, default=RESULTS, help="folder of the figure")
+    parser.add_argument("--data", type=Path, help="folder with further tables of record.py")
+    parser.add_argument("--quick", action="store_true")
+    chosen = parser.parse_args()
+    paths = dict(list(found(chosen.data).items())[: 1 if chosen.quick else None])
+    seeds, runs = (1, 8) if chosen.quick else (2, 15)
+    problems = [load(name, path) for name, path in paths.items()]
+    measured = {way: [conditions(p, way, s, runs) for p in problems for s in range(seeds)] for way in WAYS}
+    worst = {
+        way: round(max(s["log_condition"] for study in studies for s in study), 2) for way, studies in measured.items()
+    }
+    points = {
+        way: round(float(np.mean([study[-1]["points"] for study in studies]))) for way, studies in measured.items()
+    }
+    if not chosen.quick:
+        chosen.out.mkdir(parents=True, exist_ok=True)
+        draw(chosen.out / "conditioning.png", measured)
+    ok = worst["selected"] <= SELECTED_AT_MOST and worst["full"] > FULL_AT_LEAST
+    target = {"selected": SELECTED_AT_MOST, "full": f"> {FULL_AT_LEAST}"}
+    print(json.dumps({"name": "boil_conditioning", "measured": worst, "points": points, "target": target, "ok": ok}))
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

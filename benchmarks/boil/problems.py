@@ -1,0 +1,156 @@
+"""Recorded tables as problems: several runs of every config, thinned to steps that are means of neighbouring episodes.
+
+A problem's utility of a config is the weighted mean of its full training, over all its recorded runs; the weights are logistic
+ones, averaged over m0 in -3..1 and g0 in 0.1, 1, 2, 3, the average preference by which the authors' programs score Hyperband's
+runs: a step at the start counts 0.1, in the middle 0.6, at the end 0.9. A study sees one recorded run of each config, drawn by
+its seed, so that two studies do not meet the same luck. "…, even price" is a table whose steps all cost the same.
+
+    rl_curves       the tables of `record.py`: further seeds in `..._again`
+    hpo_rl_bench    `seed` is a column; rows that differ in it alone are runs of one config
+    algoperf        runs are measured at irregular times: a step is a 50th of the longest run's seconds; a run that came to its
+                    own end stays where it ended and costs no more. Repeats (`study`) are runs of one config
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.models.compression import preference_weights
+from shoestring.runners.tables import Table
+
+Floats = NDArray[np.float64]
+OWN = Path(__file__).parents[1] / "data" / "rl_curves"
+STEPS = 50
+EVEN = ", even price"
+NOT_TUNED = ("seed", "study")
+OTHERS = {
+    "pong": "hpo_rl_bench/ppo_Pong-v0_static.npz",
+    "wmt": "algoperf/wmt.npz",
+    "librispeech": "algoperf/librispeech_conformer.npz",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    name: str
+    configs: Sequence[Mapping[str, Any]]
+    values: Floats  # (runs, configs, steps), larger is better
+    costs_s: Floats  # (runs, configs, steps), of each step
+
+    @cached_property
+    def utility(self) -> Floats:
+        """(configs,)"""
+        weights = average_preference(self.values.shape[2])
+        return np.asarray(self.values.mean(axis=0) @ weights / weights.sum())
+
+    @property
+    def full_cost_s(self) -> float:
+        """Of a full training, on average."""
+        return float(self.costs_s.sum(axis=2).mean())
+
+    def table(self, seed: int) -> Table:
+        """One recorded run of each config."""
+        run = np.random.default_rng(seed).integers(len(self.values), size=len(self.configs))
+        rows = np.arange(len(self.configs))
+        return Table(self.configs, self.values[run, rows], self.costs_s[run, rows], "max", name=self.name)
+
+
+@cache
+def average_preference(steps: int) -> Floats:
+    """(steps,): weights of the steps of a full training."""
+    grid = product((-3.0, -2.0, -1.0, 0.0, 1.0), (0.1, 1.0, 2.0, 3.0))
+    weights = [preference_weights(steps, midpoint=m0, growth=g0)[:, 0] for m0, g0 in grid]
+    return np.asarray(np.mean(weights, axis=0))
+
+
+def found(data: Path | None) -> dict[str, Path]:
+    """Tables by name: our own, and those known below `data`."""
+    paths = {path.stem: path for path in sorted(OWN.glob("*.npz"))}
+    if data is not None:
+        paths |= {path.stem: path for path in sorted(data.glob("*.npz"))}
+        paths |= {name: data / path for name, path in OTHERS.items() if (data / path).exists()}
+    return paths
+
+
+def load(name: str, path: Path) -> Problem:
+    if name.endswith(EVEN):
+        problem = load(name.removesuffix(EVEN), path)
+        return Problem(name, problem.configs, problem.values, np.full_like(problem.costs_s, problem.costs_s.mean()))
+    with np.load(path, allow_pickle=False) as arrays:
+        meta = json.loads(str(arrays["meta"]))
+        objective, hp, names = (
+            arrays[meta["objective"]].astype(float),
+            arrays["hp"],
+            [str(n) for n in arrays["hp_names"]],
+        )
+        sign = 1.0 if meta["direction"] == "max" else -1.0
+        since_start = arrays["cost"].astype(float)
+        if f"{meta['objective']}_again" in arrays:
+            values = np.concatenate([objective[None], arrays[f"{meta['objective']}_again"]])
+            costs = np.concatenate([since_start[None], arrays["cost_again"]])
+            configs = [dict(zip(names, row, strict=True)) for row in hp.tolist()]
+            return Problem(name, _whole(configs), *_blocks(sign * values, costs))
+    if np.isnan(objective).any():
+        there = np.isfinite(objective).any(axis=1)
+        hp, objective, since_start = hp[there], *_evenly(objective[there], since_start[there])
+    values, costs = _blocks(sign * objective, since_start)
+    configs, runs = _grouped(hp, names, meta.get("hp_categories") or {})
+    return Problem(name, configs, values[runs.T], costs[runs.T])
+
+
+def _blocks(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
+    """The mean of the values and the seconds of each of STEPS blocks of steps; last axis."""
+    steps = min(STEPS, values.shape[-1])
+    ends = np.ceil(np.arange(1, steps + 1) * values.shape[-1] / steps).astype(int)
+    begins = np.concatenate([[0], ends[:-1]])
+    sums = np.add.reduceat(values, begins, axis=-1)
+    return sums / (ends - begins), np.diff(since_start[..., ends - 1], axis=-1, prepend=0.0)
+
+
+def _evenly(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
+    """Curves at even times up to the longest run's end, and the seconds since the start at each, (n, STEPS)."""
+    times = np.arange(1, STEPS + 1) * (np.nanmax(since_start) / STEPS)
+    out, spent = np.empty((len(values), STEPS)), np.empty((len(values), STEPS))
+    for i, (curve, seconds) in enumerate(zip(values, since_start, strict=True)):
+        there = np.isfinite(curve) & np.isfinite(seconds)
+        at = np.searchsorted(seconds[there], times, side="right") - 1
+        out[i] = curve[there][np.maximum(at, 0)]
+        spent[i] = np.minimum(times, seconds[there][-1])
+    return out, spent
+
+
+def _grouped(
+    hp: Floats, names: Sequence[str], categories: Mapping[str, Sequence[str]]
+) -> tuple[list[Any], NDArray[np.intp]]:
+    """Configs, and the rows of each one's runs, (configs, runs): as many as every config has, at least one."""
+    tuned = [j for j, name in enumerate(names) if name not in NOT_TUNED]
+    rows: dict[tuple[Any, ...], list[int]] = {}
+    for i, row in enumerate(hp[:, tuned].tolist()):
+        rows.setdefault(tuple(None if math.isnan(v) else v for v in row), []).append(i)
+    runs = min(len(of_one) for of_one in rows.values())
+    configs = [
+        {
+            names[j]: categories[names[j]][int(v)] if names[j] in categories else v
+            for j, v in zip(tuned, key, strict=True)
+            if v is not None
+        }
+        for key in rows
+    ]
+    return _whole(configs), np.array([of_one[:runs] for of_one in rows.values()])
+
+
+def _whole(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Numbers that are whole in every config as ints."""
+    names = {name for config in configs for name in config}
+    ints = {n for n in names if all(isinstance(c[n], float) and c[n].is_integer() for c in configs if n in c)}
+    return [{name: int(v) if name in ints else v for name, v in config.items()} for config in configs]

@@ -1,0 +1,133 @@
+"""Methods of the comparison, and one study of one of them on one problem, under the real loop.
+
+    boil                BOIL as it comes                  bo, bo_l, cm_tf_bo    the paper's baselines, see the policy
+    boil tail mean      score of the authors' programs    boil log, average     other preferences
+    boil thawing        runs may go on from where they stand
+    boil freeze-thaw, cm_tf_bo freeze-thaw                time kernel of freeze-thaw
+    boil random, full   random prefixes, or all of them, in place of the most uncertain ones
+    hyperband           on the curves' scores under the average preference, see `problems`
+
+A study is told in the end as what it would have recommended at any time. The leader is the run of the largest posterior mean at
+full length; for random search, and during the initial design, that of the best weighted mean of its curve, and for Hyperband
+that of the best score, both with the weights of the utility (see `problems`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from problems import Problem, average_preference
+
+from shoestring import policies
+from shoestring.core.entries import Opened, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.runners.loop import run
+from shoestring.runners.recorded import append_in_memory
+from shoestring.runners.simulated import Simulated
+from shoestring.runners.tables import Table
+
+BUDGET_RUNS = 25  # full trainings of average cost, or a third of the configs if that is less
+FULL = {"lengths": "full", "augmentation": "none"}
+
+
+class Method(NamedTuple):
+    policy: str
+    settings: Mapping[str, Any] = {}
+    seeds: int = 20  # at most
+
+
+METHODS = {
+    "boil": Method("boil"),
+    "bo": Method("boil", FULL | {"score": "last_mean"}),
+    "bo_l": Method("boil", FULL),
+    "cm_tf_bo": Method("boil", {"augmentation": "none"}),
+    "hyperband": Method("hyperband"),
+    "random": Method("random_search"),
+    "boil tail mean": Method("boil", {"score": "tail_mean"}),
+    "boil average": Method("boil", {"score": "average"}),
+    "boil log": Method("boil", {"score": "log"}),
+    "boil thawing": Method("boil", {"continue_runs": True}),
+    "boil freeze-thaw": Method("boil", {"time_kernel": "freeze_thaw"}),
+    "cm_tf_bo freeze-thaw": Method("boil", {"augmentation": "none", "time_kernel": "freeze_thaw"}),
+    "boil random": Method("boil", {"augmentation": "random"}),
+    "boil full": Method("boil", {"augmentation": "full"}, seeds=3),
+}
+
+
+def study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
+    name, settings, _ = METHODS[method]
+    policy = policies.make(name, dict(settings))
+    table = problem.table(seed)
+    seconds = min(BUDGET_RUNS, len(problem.configs) // 3) * problem.full_cost_s
+    opened = Opened(
+        space=table.space(),
+        budget=Budget(f"{seconds}s"),
+        policy=name,
+        settings=policies.settings_of(policy),
+        seed=seed,
+        direction="max",
+        max_steps=table.max_steps,
+    )
+    began = time.process_time()
+    source = scored(table) if name == "hyperband" else table
+    ledger = run(Ledger([opened]), policy, Simulated(source), append_in_memory).ledger
+    decide_s = time.process_time() - began
+    rows = [table.space().row_number(trial.config) for trial in ledger.trials]
+    chosen = [order for order in ledger.orders if order.why.get("phase") in ("chosen", "continued")]
+    told: dict[str, Any] = {
+        "method": method,
+        "seed": seed,
+        "budget_s": seconds,
+        "leaders": [[round(at, 4), runs, rows[leader]] for at, runs, leader in changes(leaders(ledger, table, name))],
+        "runs": [[row, trial.steps] for row, trial in zip(rows, ledger.trials, strict=True)],
+        "decide_ms": round(1000.0 * decide_s / max(1, len(ledger.orders)), 1),
+    }
+    if chosen:
+        told["lengths"] = [int(order.memo["goal"][0]) for order in chosen]
+        told["added"] = [len(order.memo["added_steps"]) for order in chosen]
+        told["log_conditions"] = [round(float(order.why["log_condition"]), 2) for order in chosen]  # type: ignore[arg-type]
+        told["logistic"] = [round(float(chosen[-1].why[p]), 3) for p in ("midpoint", "growth")]  # type: ignore[arg-type]
+    return told
+
+
+def leaders(ledger: Ledger, table: Table, policy: str) -> Iterator[tuple[float, int, int]]:
+    """(seconds spent, runs begun, trial) whenever something may have changed: at a decision of BOIL, or after a step."""
+    weights = average_preference(table.max_steps)
+    spent, begun, has_model = 0.0, 0, False
+    curves: dict[int, list[float]] = {}
+    for entry in ledger.entries():
+        if isinstance(entry, Order):
+            if "leader" in entry.why:
+                has_model = True
+                yield spent, begun, int(entry.why["leader"])  # type: ignore[arg-type]
+            begun = max(begun, entry.trial + 1)
+        elif isinstance(entry, Receipt):
+            spent += entry.cost.total
+            if entry.value is None:  # cut by the wall
+                continue
+            curves.setdefault(entry.trial, []).append(entry.value)
+            if policy == "hyperband":
+                yield spent, begun, max(curves, key=lambda trial: curves[trial][-1])
+            elif not has_model and len(curves[entry.trial]) == table.max_steps:
+                whole = [trial for trial in curves if len(curves[trial]) == table.max_steps]
+                yield spent, begun, max(whole, key=lambda trial: float(weights @ curves[trial]))
+
+
+def changes(told: Iterable[tuple[float, int, int]]) -> Iterator[tuple[float, int, int]]:
+    """The first of those in a row that tell of the same run as leader and as many runs."""
+    last: tuple[int, int] | None = None
+    for at, begun, leader in told:
+        if (begun, leader) != last:
+            last = (begun, leader)
+            yield at, begun, leader
+
+
+def scored(table: Table) -> Table:
+    """The table with the score of the curve so far in place of each value."""
+    lifted = table.values - min(0.0, float(table.values.min()))
+    scores = np.cumsum(lifted * average_preference(table.max_steps), axis=1)
+    return Table(table.configs, scores, table.costs_s, "max", name=table.name)

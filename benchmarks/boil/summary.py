@@ -1,0 +1,102 @@
+"""What is measured of a method on one table, from its studies.
+
+    utility           of the run that a method would recommend now, see `problems`
+    over time         mean over the whole budget of seconds; before anything leads, of a config drawn blindly
+    s of BO-L         first second at which the mean utility over seeds is as high as BO-L's at the end, over BO-L's own;
+                      share: over the whole budget
+    s to 90 %         the same for nine tenths of the way from a config drawn blindly to BO-L's end
+    best bought       utility of the best run that was trained in full, recommended or not
+    boil ahead by     BOIL's utility over time less the method's
+    runs, short       runs of at least a fifth of a full training; share of those chosen that are at most half as long as one
+
+Intervals are 90 % bootstrap intervals over seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from problems import Problem
+from studies import METHODS
+
+Floats = NDArray[np.float64]
+MOMENTS = 400  # of the budget at which utilities are compared
+
+
+def utilities(problem: Problem, row: dict[str, Any]) -> Floats:
+    """(MOMENTS,): of the leader at each moment of the budget; before there is one, of a config drawn blindly."""
+    moments = np.linspace(0.0, row["budget_s"], MOMENTS + 1)[1:]
+    at = [since for since, _, _ in row["leaders"]]
+    known = np.append(problem.utility.mean(), problem.utility[[leader for _, _, leader in row["leaders"]]])
+    return np.asarray(known[np.searchsorted(at, moments, side="right")])
+
+
+def first_at(mean: Floats, goal: float) -> float:
+    """Share of the budget after which the goal is reached."""
+    there = np.flatnonzero(mean >= goal - 1e-9)
+    return float(there[0] + 1) / MOMENTS if there.size else np.inf
+
+
+def interval(draw: Callable[[NDArray[np.int64]], float], n: int) -> list[float]:
+    rng = np.random.default_rng(0)
+    values = [draw(rng.integers(n, size=n)) for _ in range(500)]
+    return [number(v) for v in np.quantile(values, (0.05, 0.95), method="nearest")]  # type: ignore[misc]
+
+
+def number(value: float) -> float | None:
+    return round(float(value), 4) if np.isfinite(value) else None
+
+
+def ratio(ours: Floats, theirs: Floats, start: float | None = None) -> float:
+    """Seconds to the end of the others, both (seeds, moments), or to nine tenths of the way there from `start`."""
+    reference = theirs.mean(axis=0)
+    goal = reference[-1] if start is None else start + 0.9 * (reference[-1] - start)
+    return first_at(ours.mean(axis=0), goal) / first_at(reference, goal)
+
+
+def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """{method: what is measured of it} on one table."""
+    by = {(row["method"], row["seed"]): row for row in rows}
+    curves = {key: utilities(problem, row) for key, row in by.items()}
+    shortest = problem.values.shape[2] / 5  # shorter ones are what is left at the wall, and most of Hyperband's
+    blind = float(problem.utility.mean())
+    told: dict[str, Any] = {}
+    for method in (m for m in METHODS if any(name == m for name, _ in by)):
+        seeds = [seed for name, seed in by if name == method and ("bo_l", seed) in by and ("boil", seed) in by]
+        if not seeds:
+            continue
+        ours, n = np.array([curves[method, seed] for seed in seeds]), len(seeds)
+        bo_l, boil = (np.array([curves[name, seed] for seed in seeds]) for name in ("bo_l", "boil"))
+        lead = (boil - ours).mean(axis=1)
+        mine = [by[method, seed] for seed in seeds]
+        lengths = [length for row in mine for length in row.get("lengths", ())]
+        told[method] = {
+            "seeds": n,
+            "final": number(ours[:, -1].mean()),
+            "final_90": interval(lambda pick, u=ours: float(u[pick, -1].mean()), n),
+            "best_bought": number(np.mean([_best_bought(problem, row) for row in mine])),
+            "over_time": number(ours.mean()),
+            "over_time_90": interval(lambda pick, u=ours: float(u[pick].mean()), n),
+            "seconds_of_bo_l": number(ratio(ours, bo_l)),
+            "seconds_of_bo_l_90": interval(lambda pick, u=ours, v=bo_l: ratio(u[pick], v[pick]), n),
+            "seconds_to_90": number(ratio(ours, bo_l, blind)),
+            "seconds_to_90_90": interval(lambda pick, u=ours, v=bo_l: ratio(u[pick], v[pick], blind), n),
+            "share_of_budget": number(first_at(ours.mean(axis=0), bo_l[:, -1].mean())),
+            "boil_ahead_by": number(lead.mean()),
+            "boil_ahead_by_90": interval(lambda pick, d=lead: float(d[pick].mean()), n),
+            "boil_ahead_seeds": number((lead > 0).mean() + 0.5 * (lead == 0).mean()),
+            "runs": number(np.mean([sum(steps >= shortest for _, steps in row["runs"]) for row in mine])),
+            "shortest_half": number(np.mean(np.array(lengths) <= problem.values.shape[2] / 2)) if lengths else None,
+            "log_condition": max(
+                (max(row["log_conditions"]) for row in mine if row.get("log_conditions")), default=None
+            ),
+            "decide_ms": number(np.mean([row["decide_ms"] for row in mine])),
+        }
+    return told
+
+
+def _best_bought(problem: Problem, row: dict[str, Any]) -> float:
+    return max(float(problem.utility[config]) for config, steps in row["runs"] if steps == problem.values.shape[2])
