@@ -136,7 +136,7 @@ class UcbRuns:
         seen = observations(ledger, intermediate=False, whole_only=True, predicted=runs.predicted)
         return surrogate(ledger, table, seen, lengths=False, refit_every=self.refit_every) if seen else None
 
-    def known_at_opening(self, ledger: Ledger, belief: Surrogate, chosen: Chosen, iteration: int) -> Memo:
+    def known_at_opening(self, ledger: Ledger, table: Table, belief: Surrogate, chosen: Chosen, runs: Runs) -> Memo:
         """What the order that opens a run must remember for later."""
         return {}
 
@@ -215,7 +215,7 @@ class UcbRuns:
             return end(ledger)
         goal = self.first_goal(ledger)
         runs.under_way.append(Run(len(ledger.trials), runs.begun, len(ledger.orders), ledger.max_steps))
-        memo = {**self.known_at_opening(ledger, belief, chosen, runs.begun)}
+        memo = {**self.known_at_opening(ledger, table, belief, chosen, runs)}
         runs.begun += 1
         why = {**why, **told(ledger, belief, chosen, weight)}
         return new_run(ledger, chosen.config, goal, why, {**memo, **runs.memo(dict(belief.memo))})

@@ -50,6 +50,7 @@ Array = NDArray[np.float64]
 _BEST = 5  # trials whose surroundings are searched
 _CLIMB_STEPS = 30
 _KERNEL = ("log_signal_variance", "log_lengthscales", "log_noise_variance")
+KERNEL_MEMO = (*_KERNEL, "fitted_at")  # what a surrogate leaves in the memo
 
 
 # what is known -------------------------------------------------------------------------------------------------------
@@ -130,8 +131,12 @@ def surrogate(
     lengths: bool,
     refit_every: int,
     family: Family = "matern52",
+    prefix: str = "",
 ) -> Surrogate:
-    """Fitted to these observations, one or more; parameters come from the memo until `refit_every` more trials are known."""
+    """Fitted to these observations, one or more; parameters come from the memo until `refit_every` more trials are known.
+
+    `prefix` begins the names in the memo, for a policy that has two surrogates.
+    """
     encoding, memo = table.encoding, ledger.memo
     losses = np.array([o.loss for o in seen])
     scale = _scaling(seen)
@@ -142,15 +147,16 @@ def surrogate(
     if lengths:
         kernel = Kernel((*kernel.blocks, Block(family, (encoding.n_columns,))))
     known = len({o.trial for o in seen})
-    past = {key: memo[key] for key in _KERNEL if key in memo}
-    fitted_at = memo.get("fitted_at", (0.0,))[0]
+    past = {key: memo[prefix + key] for key in _KERNEL if prefix + key in memo}
+    fitted_at = memo.get(prefix + "fitted_at", (0.0,))[0]
     if past and known < fitted_at + refit_every:
         theta = np.array([value for key in _KERNEL for value in past[key]])
         gp = condition(kernel, theta, x, y)
     else:
         gp = fit_gp(kernel, x, y, memo=past or None, n_starts=1 if past else 2)
         fitted_at = float(known)
-    return Surrogate(encoding, gp, scale, max_steps, {**gp.memo(), "fitted_at": [fitted_at]})
+    told = {**gp.memo(), "fitted_at": [fitted_at]}
+    return Surrogate(encoding, gp, scale, max_steps, {prefix + key: told[key] for key in told})
 
 
 def _scaling(seen: Sequence[Observation]) -> Scaling:
@@ -288,4 +294,4 @@ def _climb(belief: Surrogate, starts: Points, weight: float) -> Points:
 
 def kept(memo: Memo) -> dict[str, list[float]]:
     """The kernel's part of a memo."""
-    return {key: list(memo[key]) for key in (*_KERNEL, "fitted_at") if key in memo}
+    return {key: list(memo[key]) for key in KERNEL_MEMO if key in memo}

@@ -21,6 +21,9 @@ from shoestring.models.optimal_stopping import (
     surrogate_allows_stop,
 )
 from shoestring.policies.bo_bos import BOBOS, stopping_plan
+from shoestring.policies.gp_ucb import GPUCB
+from shoestring.policies.outcomes import Outcomes
+from shoestring.policies.ucb_runs import DESIGN, Runs
 from shoestring.testing.curves import Decaying, Recorded
 from shoestring.testing.policies import opened, simulate, summary, watched
 
@@ -159,6 +162,38 @@ def test_no_run_is_stopped_when_the_best_has_left_the_range() -> None:
     assert all("below the range" in str(order.why["reason"]) for order in after)
 
 
+def test_configs_are_chosen_as_gp_ucb_would_from_what_runs_have_reached() -> None:
+    """The surrogate of ends knows each run by its best loss; the one of lengths keeps its own parameters in the memo."""
+    ledger = study(SMALL)
+    opening = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
+    numbers = len(opening[-1].memo["log_lengthscales"])
+    assert all(len(order.memo["lengths_log_lengthscales"]) == numbers + 1 for order in opening)
+    cut = Ledger(ledger.entries()[: ledger.entries().index(opening[-1])])
+    chosen = GPUCB(initial_trials=3, candidates=40).model(cut, cut.view(Outcomes(DESIGN)), Runs.read(cut.memo))
+    mine = SMALL.model(cut, cut.view(Outcomes(DESIGN)), Runs.read(cut.memo))
+    assert chosen is not None
+    assert mine is not None
+    np.testing.assert_array_equal(chosen.gp.y, mine.gp.y)
+    reached = [trial.best_loss for trial in cut.trials]
+    np.testing.assert_allclose(mine.scale.undo(mine.gp.y), reached)
+
+
+def test_without_c2_there_is_no_second_surrogate() -> None:
+    ledger = study(replace(SMALL, kappa=math.inf))
+    assert stops(ledger)
+    assert not any("lengths_log_lengthscales" in order.memo or "std" in order.memo for order in ledger.orders)
+    assert not any("std_now" in order.why for order in ledger.orders)
+
+
+@pytest.mark.parametrize("intermediate", [True, False])
+def test_the_papers_surrogate_of_lengths_can_choose(intermediate: bool) -> None:
+    ledger = study(replace(SMALL, search_by="lengths", intermediate=intermediate))
+    opening = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
+    assert all(len(order.memo["log_lengthscales"]) == len(opening[0].memo["log_lengthscales"]) for order in opening)
+    assert not any("lengths_log_lengthscales" in order.memo for order in opening)
+    assert stops(ledger)
+
+
 def test_short_trainings_are_never_judged() -> None:
     policy = replace(SMALL, n0=STEPS)
     assert all(order.until == STEPS for order in study(policy).orders[:-1])
@@ -172,9 +207,9 @@ def test_without_its_cache_a_study_goes_on_as_before() -> None:
         assert summary(simulate(SMALL, rows, *whole.entries()[:cut]).ledger) == summary(whole)
 
 
-@pytest.mark.parametrize("budget", [120, 2000])
+@pytest.mark.parametrize("budget", [130, 2000])
 def test_thawing_finishes_the_most_promising_frozen_run(budget: int) -> None:
-    """With little money left (120 epochs) or every config tried (2000)."""
+    """With little money left (130 epochs) or every config tried (2000)."""
     policy = replace(SMALL, replan_every=3)
     plain, thawing = study(policy, budget), study(replace(policy, thaw=True), budget)
     thawed = [order for order in thawing.orders if order.why.get("phase") == "thawed"]
@@ -226,6 +261,7 @@ def test_continuous_spaces_diverging_and_failing_trials() -> None:
         {"k1_growth": 1.5},
         {"k1_growth": None},
         {"statistic": "mean"},
+        {"search_by": "curves"},
         {"low": 0.0},
         {"low": 1.0, "high": 0.0},
         {"initial_trials": 0},

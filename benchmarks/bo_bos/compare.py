@@ -1,0 +1,232 @@
+"""What the studies say: how many epochs a method needs for what GP-UCB reaches, and how often a stop was a mistake.
+
+    ratio of means    first epoch at which the mean best error over seeds is as low as GP-UCB's at the end, over GP-UCB's own
+    ratio of seeds    the same seed by seed: median; a seed that never gets there counts as infinite, one whose answer
+                      lies in the initial design is left out
+    slower, never     seeds with a ratio above 1, those that never get there among them
+    ratio of runs     seed by seed, runs begun until one that is (or, stopped, would have been) as good, over GP-UCB's: what
+                      the search needs, whatever a run costs
+    mistakes          share of stopped runs that would have beaten the incumbent they were stopped for, had they been finished
+    winners lost      those mistakes as a share of all runs after the design that beat their incumbent, or would have
+    epochs            where they went: the initial design, runs after it that were finished, the first steps of stopped runs that
+                      no rule can save, and steps that the rule took beyond those to make up its mind
+
+Intervals are 90 % bootstrap intervals over seeds; null: never reached.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from studies import METHODS
+
+Array = NDArray[np.float64]
+TARGET_RATIO, TARGET_MISTAKES = 0.75, 0.05
+GROWTHS = ("k1 fixed", "k1 small", "bo_bos", "k1 large")  # from no growth to much
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines; a line that a killed process left half written is passed over."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return rows
+
+
+def best_by_epoch(row: dict[str, Any]) -> Array:
+    best = np.empty(row["epochs"])
+    for epoch, loss, _ in row["improved"]:
+        best[epoch - 1 :] = loss
+    return best
+
+
+def first_at(best: Array, goal: float) -> float:
+    there = np.flatnonzero(best <= goal + 1e-12)
+    return float(there[0] + 1) if there.size else np.inf
+
+
+def ratio_of_means(ours: Array, theirs: Array) -> float:
+    """Both (seeds, epochs)."""
+    mean, reference = ours.mean(axis=0), theirs.mean(axis=0)
+    return first_at(mean, reference[-1]) / first_at(reference, reference[-1])
+
+
+def runs_until(row: dict[str, Any], goal: float) -> float:
+    there = [place for place, (_, lowest) in enumerate(row["runs"], 1) if lowest <= goal + 1e-12]
+    return float(there[0]) if there else np.inf
+
+
+def number(ratio: float) -> float | None:
+    """Rounded; None: never reached."""
+    return round(ratio, 4) if ratio < np.inf else None
+
+
+def interval(draw: Callable[[NDArray[np.intp]], float], n: int, rounds: int = 1000) -> list[float | None]:
+    rng = np.random.default_rng(0)
+    values = np.array([draw(rng.integers(n, size=n)) for _ in range(rounds)])
+    return [number(float(v)) for v in np.quantile(values, (0.05, 0.95), method="nearest")]
+
+
+def compare(rows: list[dict[str, Any]], method: str) -> dict[str, Any] | None:
+    """A method against GP-UCB on one table."""
+    by = {(row["method"], row["seed"]): row for row in rows}
+    seeds = sorted(seed for name, seed in by if name == method and ("gp_ucb", seed) in by)
+    if not seeds:
+        return None
+    ours = np.array([best_by_epoch(by[method, seed]) for seed in seeds])
+    theirs = np.array([best_by_epoch(by["gp_ucb", seed]) for seed in seeds])
+    single, runs = [], []
+    for seed, mine, other in zip(seeds, ours, theirs, strict=True):
+        theirs_at = first_at(other, other[-1])
+        if theirs_at > by["gp_ucb", seed]["design"]:
+            single.append(first_at(mine, other[-1]) / theirs_at)
+            runs.append(runs_until(by[method, seed], other[-1]) / runs_until(by["gp_ucb", seed], other[-1]))
+    each = np.array(single)
+    stops = [stop for seed in seeds for stop in by[method, seed]["stopped"]]
+    wrong = [final < best for _, best, final, _ in stops]
+    on_the_way = [lowest < best for _, best, _, lowest in stops]
+    return {
+        "seeds": len(seeds),
+        "ratio_of_means": number(ratio_of_means(ours, theirs)),
+        "ratio_of_means_90": interval(lambda pick: ratio_of_means(ours[pick], theirs[pick]), len(seeds), 300),
+        "ratio_of_seeds": number(float(np.median(each))) if each.size else None,
+        "ratio_of_seeds_90": interval(lambda pick: float(np.median(each[pick])), each.size) if single else [None, None],
+        "ratio_of_runs": number(float(np.median(runs))) if runs else None,
+        "slower": int((each > 1.0).sum()),
+        "never": int(np.isinf(each).sum()),
+        "in_design": len(seeds) - each.size,
+        "final": float(ours[:, -1].mean()),
+        "final_gp_ucb": float(theirs[:, -1].mean()),
+        "runs": float(np.mean([len(by[method, seed]["runs"]) for seed in seeds])),
+        "stops": len(stops) / len(seeds),
+        "stopped_at": float(np.mean([stop[0] for stop in stops])) if stops else None,
+        "mistakes": float(np.mean(wrong)) if stops else 0.0,
+        "winners_lost": winners_lost([by[method, seed] for seed in seeds]) if stops else 0.0,
+        "epochs": epochs_spent([by[method, seed] for seed in seeds]),
+        "mistakes_on_the_way": float(np.mean(on_the_way)) if stops else 0.0,
+        "decide_s": float(np.mean([by[method, seed]["decide_s"] for seed in seeds])),
+    }
+
+
+def winners_lost(rows: list[dict[str, Any]]) -> float:
+    """Share of the runs after the design that would have been the best so far, and were stopped."""
+    lost = sum(final < best for row in rows for _, best, final, _ in row["stopped"])
+    kept = sum(
+        1
+        for row in rows
+        for epoch in {epoch for epoch in _ends(row) if epoch > row["design"]}
+        if any(epoch - _length(row) < at <= epoch for at, _, _ in row["improved"])
+    )
+    return lost / (lost + kept) if lost + kept else 0.0
+
+
+def _length(row: dict[str, Any]) -> int:
+    """Steps of a full training."""
+    return max(steps for steps, _ in row["runs"])
+
+
+def _ends(row: dict[str, Any]) -> list[int]:
+    """The epoch at which each full run ended; runs come one after another."""
+    ends, epoch = [], 0
+    for steps, _ in row["runs"]:
+        epoch += steps
+        if steps == _length(row):
+            ends.append(epoch)
+    return ends
+
+
+def epochs_spent(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Shares of all epochs."""
+    spent = sum(steps for row in rows for steps, _ in row["runs"])
+    design = sum(row["design"] for row in rows)
+    stopped = sum(stop[0] for row in rows for stop in row["stopped"])
+    first = sum(min(stop[0], row["first_stop"]) for row in rows for stop in row["stopped"])
+    parts = {
+        "design": design,
+        "finished": spent - design - stopped,
+        "first_steps": first,
+        "hesitation": stopped - first,
+    }
+    return {name: round(part / spent, 3) for name, part in parts.items()}
+
+
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """{table: {method: comparison with GP-UCB}}"""
+    summary: dict[str, Any] = {}
+    for name in dict.fromkeys(row["table"] for row in rows):
+        mine = [row for row in rows if row["table"] == name]
+        found = {method: compare(mine, method) for method in METHODS}
+        summary[name] = {method: result for method, result in found.items() if result is not None}
+    return summary
+
+
+def show(summary: dict[str, Any], name: str = "bo_bos_curves") -> tuple[dict[str, Any], bool]:
+    """Prints the tables; the object of the last line, and whether every target was met."""
+    ratios, mistakes, fewer = {}, {}, {}
+    for table, methods in summary.items():
+        print(f"\n{table}")
+        print(
+            "method           seeds  ratio of means [90 %]  ratio of seeds [90 %]  never  "
+            "of runs    final  runs stops  at    mistakes"
+        )
+        for method, found in methods.items():
+            print(_line(method, found))
+        if "bo_bos" in methods:
+            ratios[table], mistakes[table] = methods["bo_bos"]["ratio_of_means"], methods["bo_bos"]["mistakes"]
+        counts = [methods[method]["stops"] for method in GROWTHS if method in methods]
+        if len(counts) > 1:
+            fewer[table] = bool(counts[0] > counts[-1])
+    reached = sum(ratio is not None and ratio <= TARGET_RATIO for ratio in ratios.values())
+    most = reached > len(ratios) / 2
+    few = all(share <= TARGET_MISTAKES for share in mistakes.values())
+    ok = bool(most and few and all(fewer.values()))
+    told = {
+        "name": name,
+        "measured": {
+            "tables_at_target": f"{reached} of {len(ratios)}",
+            "slower_than_gp_ucb": slower(summary),
+            "ratio": ratios,
+            "mistakes": mistakes,
+            "larger_growth_fewer_stops": fewer,
+        },
+        "target": {"ratio": f"<= {TARGET_RATIO} on most tables", "mistakes": TARGET_MISTAKES},
+        "peers": {"gp_ucb": 1.0},
+        "ok": ok,
+    }
+    return told, ok
+
+
+def slower(summary: dict[str, Any]) -> dict[str, str]:
+    """By method, over all tables: studies that needed more epochs than GP-UCB, of all whose answer lies beyond the design."""
+    found: dict[str, str] = {}
+    for method in METHODS:
+        mine = [methods[method] for methods in summary.values() if method in methods]
+        if mine and method != "gp_ucb":
+            count = sum(one["seeds"] - one["in_design"] for one in mine)
+            found[method] = f"{sum(one['slower'] for one in mine)} of {count}"
+    return found
+
+
+def shown(ratio: float | None) -> str:
+    return "never" if ratio is None else f"{ratio:.2f}"
+
+
+def _line(method: str, found: dict[str, Any]) -> str:
+    def spread(name: str) -> str:
+        low, high = found[f"{name}_90"]
+        return f"{shown(found[name]):>5s} [{shown(low)}, {shown(high)}]".ljust(22)
+
+    at = "-" if found["stopped_at"] is None else f"{found['stopped_at']:.1f}"
+    return (
+        f"{method:16s} {found['seeds']:4d}   {spread('ratio_of_means')}  {spread('ratio_of_seeds')}  {found['never']:4d}  "
+        f"{shown(found['ratio_of_runs']):>6s} {found['final']:9.4f} {found['runs']:5.1f} {found['stops']:5.1f}  {at:5s} "
+        f"{100 * found['mistakes']:5.1f} %"
+    )

@@ -1,0 +1,119 @@
+"""Record a real task once as a table of learning curves, to be replayed for every method and seed.
+
+    python benchmarks/bo_bos/record.py logreg_digits -o out/recorded                    128 configs spread over the space
+    python benchmarks/bo_bos/record.py xgboost_spambase -o out/recorded --data DIR      DIR/ml_datasets/spambase.npz
+    python benchmarks/bo_bos/record.py cnn_fashion -o out/recorded --table-only         a table of what cnn.py wrote there
+    python benchmarks/bo_bos/record.py logreg_digits --quick                            4 configs, nothing kept
+
+Every run is one JSON line in OUT/TASK.jsonl as soon as it has ended, and is not trained again; OUT/TASK.npz is the table of them
+all, in the layout of `shoestring.runners.tables`. The folder benchmarks/data/stopping_curves holds the tables we recorded.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: processor seconds of one thread
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from compare import read
+from scipy.stats import qmc
+from tasks import FASHION, Task, task
+
+from shoestring.core.space import Space
+from shoestring.runners.tables import Table
+
+CONFIGS = 128
+
+
+def spread(space: Space, count: int) -> list[dict[str, Any]]:
+    """Configs that fill the space, the same for every call: the first few of them too."""
+    points = qmc.Sobol(space.dims, scramble=True, rng=np.random.default_rng(0)).random_base2(
+        int(np.ceil(np.log2(count)))
+    )
+    return [space.from_cube(point) for point in points[:count]]
+
+
+def record(job: Task, count: int, lines: Path) -> None:
+    done = {row["number"] for row in runs_of(lines)}
+    lines.parent.mkdir(parents=True, exist_ok=True)
+    for number, config in enumerate(spread(job.space, count)):
+        if number in done:
+            continue
+        curve = job.train(config)
+        row = {
+            "number": number,
+            "config": config,
+            "errors": [round(float(e), 6) for e in curve.errors],
+            "seconds": [round(float(s), 5) for s in curve.seconds],
+        }
+        with lines.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
+        print(f"{job.name} {number + 1}/{count}: ended at {curve.errors[-1]:.4f}", file=sys.stderr)
+
+
+def runs_of(lines: Path) -> list[dict[str, Any]]:
+    return sorted(read(lines), key=lambda row: int(row["number"]))
+
+
+def write_table(name: str, rows: list[dict[str, Any]], path: Path) -> None:
+    """Rows of JSON as an npz; a curve that ended early, because its run diverged, is filled up with its last error."""
+    names = sorted(rows[0]["config"])
+    length = max(len(row["errors"]) for row in rows)
+    meta = {"task": name, "objective": "valid_error", "direction": "min", "fidelity": "epoch", "hp_categories": {}}
+    np.savez_compressed(
+        path,
+        hp=np.array([[float(row["config"][key]) for key in names] for row in rows]),
+        hp_names=np.array(names),
+        meta=np.array(json.dumps(meta)),
+        valid_error=np.array([_filled(row["errors"], length) for row in rows], dtype=np.float32),
+        cost=np.array([_filled(row["seconds"], length) for row in rows], dtype=np.float32),
+    )
+
+
+def _filled(numbers: list[float], length: int) -> list[float]:
+    return numbers + numbers[-1:] * (length - len(numbers))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task")
+    parser.add_argument("-o", "--out", type=Path, default=Path("out/recorded"))
+    parser.add_argument("--configs", type=int, default=CONFIGS)
+    parser.add_argument("--data", type=Path, help="folder with ml_datasets/")
+    parser.add_argument(
+        "--fashion", type=Path, default=FASHION, help="folder with the idx files of Fashion-MNIST, or an npz"
+    )
+    parser.add_argument("--table-only", action="store_true", help="train nothing")
+    parser.add_argument("--quick", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        out, count = (Path(scratch), 4) if asked.quick else (asked.out, asked.configs)
+        if not asked.table_only:
+            record(task(asked.task, fashion_at=asked.fashion, data=asked.data), count, out / f"{asked.task}.jsonl")
+        rows = runs_of(out / f"{asked.task}.jsonl")
+        if not rows:
+            raise SystemExit(f"{out / f'{asked.task}.jsonl'} holds no runs: record some first")
+        write_table(asked.task, rows, out / f"{asked.task}.npz")
+        table = Table.load(out / f"{asked.task}.npz")
+    ends = table.values[:, -1]
+    measured = {
+        "configs": len(table.configs),
+        "epochs": table.max_steps,
+        "best": round(float(table.values.min()), 4),
+        "median": round(float(np.median(ends)), 4),
+        "seconds": round(float(table.costs_s.sum()), 1),
+    }
+    print(json.dumps({"name": f"record_{asked.task}", "measured": measured, "target": None, "ok": True}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

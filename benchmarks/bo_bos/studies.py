@@ -1,0 +1,190 @@
+"""One study of one method on one problem, and what is kept of it: a JSON line.
+
+A problem is a space of configs and a source of curves: a recorded table, or a real training revealed epoch by epoch. Every study
+begins with the same 6 configs for a seed, trained in full, and may spend as many epochs as `BUDGET_RUNS` full trainings (a third
+of a table's configs, if that is less).
+
+    method            what it is
+    gp_ucb            every run in full: what the others are compared with
+    bo_bos            as the library has it, 20,000 simulated curves instead of 100,000
+    k1 fixed … large  growth of the loss of giving up a winner: none, 1, (5,) 11 % a run
+    one plan a run    futures are simulated once, after step 8, as in the paper
+    no C2             the surrogate has no say in stopping
+    lengths           configs are chosen by the paper's surrogate of configs and lengths of training
+    no intermediate   the same, and it sees a run at its last step only
+    lc_families       LC prediction with the eleven parametric curves; lc_prediction: with the cheap process instead
+    oracle            GP-UCB that stops losers at the first step allowed, and no others, and is told how they would have ended: no
+                      rule that is as slow to judge can save more on the same configs
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from tasks import EPOCHS, Revealed, Task
+
+from shoestring import policies
+from shoestring.core.books import Trial
+from shoestring.core.entries import Direction, Opened, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.policies.error_range import incumbent
+from shoestring.policies.gp_ucb import GPUCB
+from shoestring.policies.outcomes import Table as Outcomes
+from shoestring.policies.ucb_runs import GiveUp, GoOn, Run, Runs
+from shoestring.policies.ucb_search import Surrogate, observations, surrogate
+from shoestring.runners.loop import run
+from shoestring.runners.recorded import append_in_memory
+from shoestring.runners.simulated import Simulated, Source
+from shoestring.runners.tables import Table
+
+Array = NDArray[np.float64]
+BUDGET_RUNS = 40
+PATHS = 20_000
+DESIGN = 6  # trials
+
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gp_ucb": ("gp_ucb", {}),
+    "bo_bos": ("bo_bos", {"paths": PATHS}),
+    "k1 fixed": ("bo_bos", {"paths": PATHS, "k1_growth": "fixed"}),
+    "k1 small": ("bo_bos", {"paths": PATHS, "k1_growth": "small"}),
+    "k1 large": ("bo_bos", {"paths": PATHS, "k1_growth": "large"}),
+    "one plan a run": ("bo_bos", {"paths": PATHS, "replan_every": None}),
+    "no C2": ("bo_bos", {"paths": PATHS, "kappa": float("inf")}),
+    "lengths": ("bo_bos", {"paths": PATHS, "search_by": "lengths"}),
+    "no intermediate": ("bo_bos", {"paths": PATHS, "search_by": "lengths", "intermediate": False}),
+    "boca": ("boca", {}),
+    "lc_prediction": ("lc_prediction", {"forecast": "process"}),
+    "lc_families": ("lc_prediction", {"forecast": "families"}),
+    "hyperband": ("hyperband", {}),
+    "oracle": ("oracle", {}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    name: str
+    space: Space
+    source: Source
+    curve: Callable[[Config], Array]  # of a config, (steps,), as the source gives it
+    max_steps: int
+    budget_runs: int = BUDGET_RUNS
+    direction: Direction = "min"
+
+
+def recorded(path: Path, max_steps: int = EPOCHS, name: str = "") -> Problem:
+    """The problem of a table, its curves thinned to `max_steps`."""
+    table = Table.load(path, max_steps=max_steps)
+
+    def curve(config: Config) -> Array:
+        row = table.space().row_number(config)
+        assert row is not None
+        return table.values[row, : table.lengths[row]]
+
+    runs = min(BUDGET_RUNS, len(table.configs) // 3)
+    return Problem(name or path.stem, table.space(), table, curve, table.max_steps, runs, table.direction)
+
+
+def live(task: Task) -> Problem:
+    """The problem of a real task, trained as its configs are asked for."""
+    source = Revealed(task)
+    return Problem(task.name, task.space, source, lambda config: source.curve(config).errors, EPOCHS)
+
+
+def warm_up(problem: Problem) -> int:
+    """Steps of a run before it is judged: 8 of 50, as in the paper; in proportion where a full training is much shorter."""
+    return 8 if problem.max_steps >= 40 else max(2, round(8 * problem.max_steps / 50))
+
+
+def study(problem: Problem, method: str, seed: int, with_configs: bool = False) -> dict[str, Any]:
+    """Best loss after each epoch, every run with what it came to (and its config, if asked), and every run that was stopped."""
+    name, settings = METHODS[method]
+    if name in ("bo_bos", "lc_prediction"):
+        settings = {**settings, "n0": warm_up(problem)}
+    policy: Policy = Oracle(problem) if name == "oracle" else policies.make(name, settings)
+    epochs = problem.budget_runs * problem.max_steps
+    opened = Opened(
+        space=problem.space,
+        budget=Budget(f"{epochs} epochs"),
+        policy=name,
+        settings={} if name == "oracle" else policies.settings_of(policy),
+        seed=seed,
+        direction=problem.direction,
+        max_steps=problem.max_steps,
+    )
+    began = time.process_time()
+    ledger = run(Ledger([opened]), policy, Simulated(problem.source), append_in_memory).ledger
+    seconds = time.process_time() - began
+    sign, best, spent_s, improved = ledger.books.sign, np.inf, 0.0, []
+    receipts = [entry for entry in ledger.entries() if isinstance(entry, Receipt)]
+    for epoch, entry in enumerate(receipts, 1):
+        spent_s += entry.cost.train + entry.cost.validate
+        loss = sign * entry.value if entry.status == "ok" and entry.value is not None else np.inf
+        if loss < best or epoch == 1:
+            best = loss
+            improved.append([epoch, float(best), round(spent_s, 4)])  # best loss from this epoch on
+    configs = [[trial.steps, trial.config] for trial in ledger.trials]
+    return ({"configs": configs} if with_configs else {}) | {
+        "table": problem.name,
+        "method": method,
+        "seed": seed,
+        "epochs": epochs,
+        "train_s": round(spent_s, 3),
+        "improved": improved,
+        "design": sum(trial.steps for trial in ledger.trials[:DESIGN]),
+        "runs": [[trial.steps, lowest(problem, ledger, trial)] for trial in ledger.trials],
+        "first_stop": warm_up(problem) + 1,
+        "stopped": stopped(problem, ledger),
+        "decide_s": round(seconds, 2),
+    }
+
+
+def lowest(problem: Problem, ledger: Ledger, trial: Trial) -> float:
+    """The best loss of a run, had it been trained in full."""
+    curve = ledger.books.sign * problem.curve(trial.config)
+    return float(np.nanmin(curve)) if np.isfinite(curve).any() else np.inf
+
+
+def stopped(problem: Problem, ledger: Ledger) -> list[list[float]]:
+    """Of each run that was given up: steps, the incumbent, the loss it would have ended with, and its best on the way."""
+    sign, found = ledger.books.sign, []
+    for order in ledger.orders:
+        if "gave_up" in order.why:
+            trial = ledger.trials[int(order.why["gave_up"])]  # type: ignore[arg-type]
+            best = sign * float(order.why["gave_up_incumbent"])  # type: ignore[arg-type]
+            final = sign * float(problem.curve(trial.config)[-1])
+            found.append([trial.steps, best, final, lowest(problem, ledger, trial)])
+    return found
+
+
+class Oracle(GPUCB):
+    """The most that stopping can save: it sees the future."""
+
+    name: ClassVar[str] = "oracle"
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        object.__setattr__(self, "_problem", problem)
+
+    def model(self, ledger: Ledger, table: Outcomes, runs: Runs) -> Surrogate | None:
+        cut = [t for t in ledger.trials if t.open_order is None and 0 < t.steps < t.limit and not t.diverged]
+        ends = {trial.number: lowest(self._problem, ledger, trial) for trial in cut}  # type: ignore[attr-defined]
+        seen = observations(ledger, intermediate=False, whole_only=True, predicted=ends)
+        return surrogate(ledger, table, seen, lengths=False, refit_every=self.refit_every) if seen else None
+
+    def first_goal(self, ledger: Ledger) -> int:
+        return min(warm_up(self._problem) + 1, ledger.max_steps)  # type: ignore[attr-defined]
+
+    def judge(self, ledger: Ledger, run: Run, runs: Runs) -> GoOn | GiveUp:
+        best = incumbent(ledger, run.trial)
+        if lowest(self._problem, ledger, ledger.trials[run.trial]) < best:  # type: ignore[attr-defined]
+            return GoOn(run.goal)
+        return GiveUp({"incumbent": ledger.books.sign * best})

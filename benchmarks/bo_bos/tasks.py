@@ -1,0 +1,233 @@
+"""Real trainings to stop or to finish: logistic regression, boosted trees that get one more feature at a time, a swimmer.
+
+Every task is a space of configs and a function from a config to a whole run: the validation error after each of 50 epochs, and
+the processor seconds spent until then. A run is trained in full and revealed epoch by epoch, which is the same to a policy and
+lets us say how a run that was stopped would have ended.
+
+    task                epoch                                    error                              config
+    logreg_digits       pass over 1,437 images                   of 360 validation images           learning rate, L2, batch size
+    logreg_fashion      pass over 20,000 images                  of 10,000 validation images        the same
+    xgboost_spambase    one more feature, trained afresh         of 1,536 mails                     rate, depth, feature share, L1
+    swimmer_discounted  20 steps of each of 5 episodes           1 - discounted return              16 weights of a linear policy
+    swimmer             the same                                 1 - return                         the same
+
+Ranges are those of Dai, Yu, Low, Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019, appendix D. Needs
+scikit-learn (digits), xgboost, gymnasium with mujoco; each only for its own task.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.core.entries import Cost
+from shoestring.core.parameters import Float, Int
+from shoestring.core.space import Config, Space
+from shoestring.runners.simulated import Outcome
+
+Array = NDArray[np.float64]
+EPOCHS = 50
+FASHION = Path("/usr/share/datasets/fashion-mnist")  # where Debian's dataset-fashion-mnist puts it
+DISCOUNT = 0.9  # of an epoch of the swimmer
+REWARD_RANGE = 8.0  # of an epoch, mean over episodes: beyond it rewards are clipped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    errors: Array  # (epochs,) after each epoch, in [0, 1]
+    seconds: Array  # (epochs,) of a processor, since the start of the run
+    score: float  # what the user wants in the end, lower is better; the last error unless the task says otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    name: str
+    space: Space
+    train: Callable[[Config], Curve]
+
+
+class Revealed:
+    """A source for the simulated runner: a config is trained when it is first asked for, and shown epoch by epoch."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._curves: dict[str, Curve] = {}
+
+    def curve(self, config: Config) -> Curve:
+        key = self.task.space.key(config)
+        if key not in self._curves:
+            self._curves[key] = self.task.train(config)
+        return self._curves[key]
+
+    def step(self, config: Config, step: int) -> Outcome | None:
+        curve = self.curve(config)
+        if step > curve.errors.size:
+            return None
+        before = curve.seconds[step - 2] if step > 1 else 0.0
+        return Outcome(float(curve.errors[step - 1]), Cost(train=max(0.0, float(curve.seconds[step - 1] - before))))
+
+
+# logistic regression -------------------------------------------------------------------------------------------------
+
+LOGREG = Space(
+    {"learning_rate": Float(1e-3, 0.1, log=True), "l2": Float(1e-6, 1.0, log=True), "batch_size": Int(20, 500)}
+)
+
+
+def logistic_regression(
+    images: NDArray[np.float32], labels: NDArray[np.intp], n_train: int, config: Config, epochs: int = EPOCHS
+) -> Curve:
+    """Softmax regression by stochastic gradient descent; images (n, pixels) in [0, 1], the first `n_train` are trained on."""
+    x, y = images[:n_train], labels[:n_train]
+    wanted = np.eye(int(labels.max()) + 1, dtype=np.float32)[y]
+    weights = np.zeros((x.shape[1], wanted.shape[1]), dtype=np.float32)
+    bias = np.zeros(wanted.shape[1], dtype=np.float32)
+    rate, l2, batch = np.float32(config["learning_rate"]), np.float32(config["l2"]), int(config["batch_size"])
+    rng = np.random.default_rng(0)  # runs differ by their configs only
+    errors, seconds, began = np.empty(epochs), np.empty(epochs), time.process_time()
+    for epoch in range(epochs):
+        order = rng.permutation(n_train)
+        for first in range(0, n_train, batch):
+            rows = order[first : first + batch]
+            images_now = x[rows]
+            score = images_now @ weights + bias
+            share = np.exp(score - score.max(axis=1, keepdims=True))
+            gap = share / share.sum(axis=1, keepdims=True) - wanted[rows]
+            weights -= rate * (images_now.T @ gap / np.float32(rows.size) + l2 * weights)
+            bias -= rate * gap.mean(axis=0)
+        found = (images[n_train:] @ weights + bias).argmax(axis=1)
+        errors[epoch], seconds[epoch] = np.mean(found != labels[n_train:]), time.process_time() - began
+    return Curve(errors, seconds, float(errors[-1]))
+
+
+@cache
+def digits() -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    return (images[order] / 16.0).astype(np.float32), labels[order].astype(np.intp)
+
+
+@cache
+def fashion(place: Path) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+    """The 60,000 training images, (n, 28, 28), and labels: from a folder of idx .gz files, or an npz with x_train, y_train."""
+    if place.suffix == ".npz":
+        with np.load(place) as arrays:
+            return arrays["x_train"], arrays["y_train"].astype(np.intp)
+    images = np.frombuffer(gzip.decompress((place / "train-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16)
+    labels = np.frombuffer(gzip.decompress((place / "train-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)
+    return images.reshape(-1, 28, 28), labels.astype(np.intp)
+
+
+# boosted trees, one more feature an epoch ----------------------------------------------------------------------------
+
+BOOSTING = Space(
+    {
+        "learning_rate": Float(1e-3, 0.5, log=True),
+        "max_depth": Int(2, 15),
+        "feature_share": Float(0.3, 1.0),
+        "l1": Float(0.0, 5.0),
+    }
+)
+MAILS_TO_TRAIN, TREES = 3065, 50
+
+
+def boosted_features(x: NDArray[np.float32], y: NDArray[np.intp], config: Config, epochs: int = EPOCHS) -> Curve:
+    """After epoch n: boosted trees on the first n columns, trained afresh on the first `MAILS_TO_TRAIN` rows."""
+    from xgboost import XGBClassifier
+
+    errors, seconds, began = np.empty(epochs), np.empty(epochs), time.process_time()
+    for epoch in range(epochs):
+        model = XGBClassifier(
+            n_estimators=TREES,
+            learning_rate=config["learning_rate"],
+            max_depth=config["max_depth"],
+            colsample_bytree=config["feature_share"],
+            reg_alpha=config["l1"],
+            tree_method="hist",
+            n_jobs=1,
+            random_state=0,
+        )
+        part = x[:, : epoch + 1]
+        model.fit(part[:MAILS_TO_TRAIN], y[:MAILS_TO_TRAIN])
+        errors[epoch] = np.mean(model.predict(part[MAILS_TO_TRAIN:]) != y[MAILS_TO_TRAIN:])
+        seconds[epoch] = time.process_time() - began
+    return Curve(errors, seconds, float(errors[-1]))
+
+
+@cache
+def spambase(path: Path) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    """Mails in random order, columns by how much they tell in a model of all of them, the most telling first."""
+    from xgboost import XGBClassifier
+
+    with np.load(path) as arrays:
+        x, y = arrays["X"], arrays["y"].astype(np.intp)
+    order = np.random.default_rng(0).permutation(len(y))
+    x, y = x[order], y[order]
+    ranked = XGBClassifier(n_estimators=TREES, n_jobs=1, random_state=0).fit(x[:MAILS_TO_TRAIN], y[:MAILS_TO_TRAIN])
+    return x[:, np.argsort(-ranked.feature_importances_, kind="stable")], y
+
+
+# a linear policy that swims ------------------------------------------------------------------------------------------
+
+SWIMMER = Space({f"w{row}{column}": Float(-1.0, 1.0) for row in range(2) for column in range(8)})
+STEPS_OF_AN_EPOCH, EPISODES = 20, 5
+
+
+def swimmer(config: Config, discount: float, epochs: int = EPOCHS) -> Curve:
+    """1 - return of the policy "action = weights @ state" in Swimmer-v5, mean over episodes that differ in their start.
+
+    The reward of an epoch is clipped to +-`REWARD_RANGE`, mapped to [0, 1], discounted by the number of epochs before it and
+    divided by the largest possible sum: a return lies in [0, 1] and never falls. The score is the negative sum of raw rewards.
+    """
+    import gymnasium
+
+    began = time.process_time()
+    weights = np.array([config[name] for name in SWIMMER.parameters]).reshape(2, 8)
+    world = gymnasium.make("Swimmer-v5", max_episode_steps=epochs * STEPS_OF_AN_EPOCH)
+    rewards = np.zeros((EPISODES, epochs))
+    for episode in range(EPISODES):
+        state, _ = world.reset(seed=episode)
+        for step in range(epochs * STEPS_OF_AN_EPOCH):
+            state, reward, _, _, _ = world.step(np.clip(weights @ state, -1.0, 1.0))
+            rewards[episode, step // STEPS_OF_AN_EPOCH] += reward
+    world.close()
+    seconds = (time.process_time() - began) * np.arange(1.0, epochs + 1.0) / epochs
+    reward = rewards.mean(axis=0)
+    gain = (np.clip(reward, -REWARD_RANGE, REWARD_RANGE) + REWARD_RANGE) / (2.0 * REWARD_RANGE)
+    worth = discount ** np.arange(epochs)
+    return Curve(1.0 - np.cumsum(gain * worth) / worth.sum(), seconds, -float(reward.sum()))
+
+
+# by name -------------------------------------------------------------------------------------------------------------
+
+
+def task(name: str, *, fashion_at: Path = FASHION, data: Path | None = None) -> Task:
+    """A task; `data` is the folder with ml_datasets/spambase.npz."""
+    if name == "logreg_digits":
+        images, labels = digits()
+        return Task(name, LOGREG, lambda config: logistic_regression(images, labels, 1437, config))
+    if name == "logreg_fashion":
+        pictures, kinds = fashion(fashion_at)
+        rows = np.r_[:20_000, 50_000:60_000]  # the images at the end validate, as in benchmarks/data/fashion_curves
+        flat = pictures[rows].reshape(len(rows), -1).astype(np.float32) / 255.0
+        return Task(name, LOGREG, lambda config: logistic_regression(flat, kinds[rows], 20_000, config))
+    if name == "xgboost_spambase":
+        if data is None:
+            raise SystemExit("xgboost_spambase needs --data FOLDER with ml_datasets/spambase.npz below it")
+        x, y = spambase(data / "ml_datasets" / "spambase.npz")
+        return Task(name, BOOSTING, lambda config: boosted_features(x, y, config))
+    if name in ("swimmer", "swimmer_discounted"):
+        discount = DISCOUNT if name == "swimmer_discounted" else 1.0
+        return Task(name, SWIMMER, lambda config: swimmer(config, discount))
+    raise SystemExit(
+        f"there is no task {name!r}: logreg_digits, logreg_fashion, xgboost_spambase, swimmer, swimmer_discounted"
+    )

@@ -1,0 +1,202 @@
+"""The experiments of benchmarks/bo_bos in miniature: tasks train, tables are recorded, studies are compared."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring.core.space import Space
+from shoestring.runners.tables import Table
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "bo_bos"
+NAMES = [path.stem for path in FOLDER.glob("*.py")]
+
+
+class Scripts:
+    """Modules of the folder by name; `scripts.tasks` is benchmarks/bo_bos/tasks.py."""
+
+    def __getattr__(self, name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Other folders have scripts of the same names, so none of these stays loaded."""
+    monkeypatch.syspath_prepend(FOLDER)
+    for name in NAMES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield Scripts()
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+def blobs(n: int = 120) -> tuple[Any, Any]:
+    """Three classes of points around three corners."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=n)
+    corners = np.eye(3, 4) + 0.15 * np.arange(4)
+    return (corners[labels] + 0.15 * rng.standard_normal((n, 4))).astype(np.float32), labels
+
+
+@pytest.fixture
+def table(tmp_path: Path, scripts: Any) -> Path:
+    """30 decaying curves that differ in where they end."""
+    epochs = np.arange(1, 21)
+    rows = []
+    for number, x in enumerate(np.random.default_rng(0).random(30)):
+        end = 0.1 + 0.5 * abs(x - 0.6)
+        errors = end + 0.3 * np.exp(-epochs / 4.0)
+        rows.append(
+            {"number": number, "config": {"x": x}, "errors": errors.tolist(), "seconds": (2.0 * epochs).tolist()}
+        )
+    scripts.record.write_table("made_up", rows, tmp_path / "made_up.npz")
+    return tmp_path / "made_up.npz"
+
+
+def test_logistic_regression_learns_and_is_revealed_step_by_step(scripts: Any) -> None:
+    tasks = scripts.tasks
+    images, labels = blobs()
+    space = Space(
+        {"learning_rate": tasks.Float(0.01, 1.0), "l2": tasks.Float(0.0, 1.0), "batch_size": tasks.Int(5, 50)}
+    )
+    calls: list[object] = []
+
+    def train(config: Any) -> Any:
+        calls.append(config)
+        return tasks.logistic_regression(images, labels, 90, config, epochs=6)
+
+    config = {"learning_rate": 0.5, "l2": 0.0, "batch_size": 10}
+    source = tasks.Revealed(tasks.Task("blobs", space, train))
+    shown = [source.step(config, step) for step in range(1, 8)]
+    assert len(calls) == 1
+    assert shown[-1] is None
+    assert shown[5].value < 0.1
+    assert sum(outcome.cost.train for outcome in shown[:6]) == pytest.approx(source.curve(config).seconds[-1])
+    assert source.curve(config).score == shown[5].value
+
+
+def test_one_more_feature_an_epoch(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xgboost")
+    monkeypatch.setattr(scripts.tasks, "MAILS_TO_TRAIN", 90)
+    x, labels = blobs()
+    config = {"learning_rate": 0.3, "max_depth": 3, "feature_share": 1.0, "l1": 0.0}
+    curve = scripts.tasks.boosted_features(x, labels, config, epochs=4)
+    assert curve.errors[-1] < curve.errors[0]
+    assert (np.diff(curve.seconds) >= 0.0).all()
+
+
+def test_a_return_of_the_swimmer_lies_in_the_unit_interval_and_never_falls(scripts: Any) -> None:
+    pytest.importorskip("mujoco")
+    tasks = scripts.tasks
+    config = tasks.SWIMMER.from_cube(np.random.default_rng(0).random(16))
+    for discount in (1.0, 0.9):
+        errors = tasks.swimmer(config, discount, epochs=3).errors
+        assert (errors >= 0.0).all()
+        assert (errors <= 1.0).all()
+        assert (np.diff(errors) <= 0.0).all()
+
+
+def test_the_network_is_trained_and_a_run_that_diverges_ends(scripts: Any) -> None:
+    torch = pytest.importorskip("torch")
+    cnn = scripts.cnn
+    torch.manual_seed(0)
+    data = (torch.randn(64, 1, 28, 28), torch.arange(64) % 10, torch.randn(20, 1, 28, 28), torch.arange(20) % 10)
+    config = {**cnn.spread(cnn.SPACE, 1)[0], "learning_rate": 0.01, "filters": 8}
+    errors, seconds = cnn.train(config, data, 2, 0)
+    assert len(errors) == len(seconds) == 2
+    errors, seconds = cnn.train({**config, "learning_rate": 1e12}, data, 5, 0)
+    assert len(errors) == len(seconds) < 5
+    assert errors[-1] == cnn.GUESSING
+
+
+def test_a_recorded_task_is_a_table_and_is_not_trained_twice(scripts: Any, tmp_path: Path) -> None:
+    tasks, record = scripts.tasks, scripts.record
+    images, labels = blobs()
+    calls: list[object] = []
+
+    def train(config: Any) -> Any:
+        calls.append(config)
+        return tasks.logistic_regression(images, labels, 90, config, epochs=3)
+
+    job = tasks.Task("blobs", tasks.LOGREG, train)
+    record.record(job, 3, tmp_path / "blobs.jsonl")
+    record.record(job, 5, tmp_path / "blobs.jsonl")
+    assert len(calls) == 5
+    record.write_table("blobs", record.runs_of(tmp_path / "blobs.jsonl"), tmp_path / "blobs.npz")
+    table = Table.load(tmp_path / "blobs.npz")
+    assert len(table.configs) == 5
+    assert table.max_steps == 3
+    assert table.direction == "min"
+
+
+def test_a_line_cut_short_is_passed_over(scripts: Any, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"a": 1}\n{"a": 2, "b')
+    assert scripts.compare.read(tmp_path / "rows.jsonl") == [{"a": 1}]
+
+
+def test_studies_are_compared_with_gp_ucb(scripts: Any, table: Path) -> None:
+    studies, compare = scripts.studies, scripts.compare
+    studies.METHODS["bo_bos"] = ("bo_bos", {"paths": 2000})
+    problem = studies.recorded(table)
+    rows = [studies.study(problem, method, 0) for method in ("gp_ucb", "bo_bos", "oracle")]
+    reference, bos, oracle = rows
+    assert all(row["epochs"] == 200 for row in rows)
+    assert all(steps == 20 for steps, _ in reference["runs"])
+    assert reference["improved"][0][2] == 2.0
+    assert [lowest for _, lowest in bos["runs"][:6]] == [lowest for _, lowest in reference["runs"][:6]]
+    assert {steps for steps, *_ in oracle["stopped"]} == {studies.warm_up(problem) + 1} == {4}
+    found = compare.summarise(rows)["made_up"]
+    assert found["gp_ucb"]["ratio_of_means"] == 1.0
+    assert found["oracle"]["mistakes"] == found["oracle"]["winners_lost"] == 0.0
+    assert found["gp_ucb"]["epochs"] == {"design": 0.6, "finished": 0.4, "first_steps": 0.0, "hesitation": 0.0}
+    assert sum(found["bo_bos"]["epochs"].values()) == pytest.approx(1.0, abs=0.003)
+    assert found["oracle"]["ratio_of_means"] <= 1.0
+    told, ok = compare.show({"made_up": found})
+    assert json.loads(json.dumps(told))["ok"] is ok
+
+
+def test_what_each_surrogate_is_told(scripts: Any) -> None:
+    best = np.linspace(1.0, 0.1, 50) * np.ones((2, 1))
+    told = scripts.surrogates.observed(best, np.array([50, 12]))
+    assert [seen.loss for seen in told["truth"][0]] == pytest.approx([0.1, 0.1])
+    assert [seen.loss for seen in told["ends"][0]] == pytest.approx([best[0, 49], best[1, 11]])
+    assert [round(50 * seen.share) for seen in told["lengths"][0]] == [1, 10, 20, 30, 40, 50, 1, 10, 12]
+    assert [round(50 * seen.share) for seen in told["lengths, last"][0]] == [50, 12]
+
+
+def test_surrogates_are_measured(scripts: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts.surrogates, "KNOWN", 12)
+    found = scripts.surrogates.measure(Table.load(table), 1)
+    assert found["truth"]["order_of_means"] > 0.8
+
+
+@pytest.mark.parametrize("picture", ["progress", "swimmer", "stopped"])
+def test_pictures_are_drawn(
+    picture: str, scripts: Any, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    studies = scripts.studies
+    studies.METHODS["bo_bos"] = ("bo_bos", {"paths": 2000})
+    rows = [
+        studies.study(studies.recorded(table), method, seed) for method in ("gp_ucb", "hyperband") for seed in (0, 1, 2)
+    ]
+    swims = [
+        {"table": "swimmer", "method": "gp_ucb", "epochs": 400, "scores": [[50 * n, -float(n)] for n in range(1, 9)]},
+        {"table": "swimmer", "method": "bo_bos", "epochs": 400, "scores": [[50 * n, -2.0 * n] for n in range(1, 8)]},
+    ]
+    for folder, kept in (("studies", rows), ("live", swims)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "kept.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    monkeypatch.setattr(scripts.figures, "tables", lambda data: {"made_up": table})
+    command = ["figures.py", picture, "--tables", "made_up", "--table", "made_up", "--kept", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path)])
+    scripts.figures.main()
+    assert (tmp_path / f"{picture}.png").stat().st_size > 5000
