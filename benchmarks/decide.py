@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, cast
 
 import numpy as np
@@ -283,20 +284,24 @@ class Priced:
     """Hartmann's six-dimensional function, at prices that differ by a factor of 150."""
 
     def step(self, config: Config, step: int) -> Outcome:
-        from cost_aware.speed import hartmann6
+        from cost_aware.functions import hartmann6
 
         u = np.array([config[f"x{j}"] for j in range(6)])
         return Outcome(hartmann6(u), Cost(train=float(np.exp(3 * u[0] + 2 * u[5]))))
 
 
 def cost_aware_ei() -> list[Case]:
-    """Around 30, 100 and 200 finished trials in six dimensions; one decision of a scikit-learn GP on as many random points.
+    """Around 30, 100 and 200 finished trials in six dimensions; one decision of each installed peer on as many random points.
 
-    `benchmarks/cost_aware/speed.py` races more peers, on the trials of the study itself.
+    `benchmarks/cost_aware/speed.py` races them on the trials of the study itself, 20 decisions each.
     """
-    from cost_aware.speed import sklearn_gp, space_of
+    from cost_aware.functions import HARTMANN6
+    from cost_aware.peers import Grid, botorch_gp, optuna_gp, sklearn_gp
 
-    space, source, policy = space_of(6), Priced(), policies.make("cost_aware_ei")
+    space, source, policy = HARTMANN6.space, Priced(), policies.make("cost_aware_ei")
+    known = {"scikit-learn GP, EI": (sklearn_gp, "sklearn"), "Optuna GPSampler": (optuna_gp, "torch")}
+    known["BoTorch SingleTaskGP, LogEI"] = (botorch_gp, "botorch")
+    installed = {name: make for name, (make, needs) in known.items() if find_spec(needs)}
 
     def begin(trials: int) -> Callable[[], Ledger]:
         def made() -> Ledger:
@@ -312,15 +317,17 @@ def cost_aware_ei() -> list[Case]:
 
         return made
 
-    def dense(trials: int) -> Callable[[], None]:
+    def peer(make: Callable[[Grid, int], Any], trials: int) -> Callable[[], None]:
         x = np.random.default_rng(0).random((trials, 6))
         y = np.array([cast(float, source.step({f"x{j}": v for j, v in enumerate(row)}, 1).value) for row in x])
-        decide = sklearn_gp(6, 0)
+        decide = make(Grid.box(6), 0)
         decide(x[:-1], y[:-1])  # imports, and an optimum to start from, as a running study has
         return lambda: cast(None, decide(x, y))
 
     return [
-        Case(f"cost_aware_ei_{n}", policy, begin(n), source, target, {"scikit-learn GP, EI": dense(n)})
+        Case(
+            f"cost_aware_ei_{n}", policy, begin(n), source, target, {k: peer(make, n) for k, make in installed.items()}
+        )
         for n, target in ((30, 50.0), (100, 50.0), (200, 150.0))
     ]
 

@@ -11,85 +11,143 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 Lines = list[dict[str, Any]]
+LABELS = {"alpha=0": "EI", "alpha=1": "EI per cost (alpha=1)", "ei_cool": "EI-cool", "carbo": "CArBO"}
+RANKED = ("alpha=0", "alpha=0.1", "alpha=0.2", "alpha=1", "cei=0.2", "cei=0.3", "cei=0.5", "ei_cool", "carbo", "random")
+MARKS = "osD^vPX*<>"
 
 
 def cost_model_error(lines: Lines, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    _bands(axes, lines, "model", "observations", "rmse_log_cost")
-    axes.set(xscale="log", yscale="log", xlabel="observations", ylabel="RMSE of log cost")
-    _save(figure, axes, path)
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    curves = [line for line in lines if "rmse_log_cost" in line]
+    for mark, name in zip(MARKS, dict.fromkeys(line["model"] for line in curves), strict=False):
+        part = sorted((line for line in curves if line["model"] == name), key=lambda line: int(line["observations"]))
+        x = [line["observations"] for line in part]
+        axes.plot(x, [line["rmse_log_cost"] for line in part], mark + "-", ms=4, lw=1, label=name)
+        axes.fill_between(
+            x, [line["rmse_log_cost_low"] for line in part], [line["rmse_log_cost_high"] for line in part], alpha=0.1
+        )
+    ticks = sorted({line["observations"] for line in curves})
+    axes.set(xscale="log", yscale="log", xlabel="observed trials", ylabel="RMSE of log cost")
+    axes.set_xticks(ticks, [str(n) for n in ticks])
+    axes.minorticks_off()
+    axes.set_yticks([0.3, 0.5, 1.0, 1.5], ["0.3", "0.5", "1", "1.5"])
+    axes.legend(fontsize=8, ncols=2, title="cost model")
+    _save(figure, [axes], path)
 
 
 def tradeoff(lines: Lines, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for family, mark in (("alpha", "o-"), ("cei", "s-")):
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for family, mark, label, above in (
+        ("alpha", "o-", "EI / cost^alpha", True),
+        ("cei", "s-", "contextual EI, slack", False),
+    ):
         part = [line for line in lines if line["method"].startswith(family)]
         x, y = [line["time_relative_to_ei"] for line in part], [line["loss_above_ei"] for line in part]
-        below = [v - line["loss_above_ei_low"] for v, line in zip(y, part, strict=True)]
-        above = [line["loss_above_ei_high"] - v for v, line in zip(y, part, strict=True)]
-        axes.errorbar(x, y, yerr=[below, above], fmt=mark, label=family, capsize=2, lw=1)
+        axes.errorbar(
+            x,
+            y,
+            yerr=_bars(part, "loss_above_ei"),
+            xerr=_bars(part, "time_relative_to_ei"),
+            fmt=mark,
+            label=label,
+            lw=1,
+            ms=4,
+            elinewidth=0.6,
+        )
         for a, b, line in zip(x, y, part, strict=True):
+            number = line["method"].partition("=")[2]
+            place = (4, 6) if above else (-4, -12)
             axes.annotate(
-                line["method"].partition("=")[2], (a, b), fontsize=7, xytext=(3, 3), textcoords="offset points"
+                number, (a, b), fontsize=8, xytext=place, textcoords="offset points", color="C0" if above else "C1"
             )
-    axes.set(xlabel="time relative to EI", ylabel="loss above EI (best to median row = 1)")
-    _save(figure, axes, path)
+    axes.axhline(0.0, color="grey", lw=0.6)
+    axes.set(xlabel="total time of N trials, relative to EI", ylabel="loss above EI's (from best to median row = 1)")
+    axes.legend(fontsize=8)
+    _save(figure, [axes], path)
 
 
 def time_allocation(lines: Lines, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    _bands(axes, lines, "method", "multiple", "rank", bands=False)
-    axes.set(xscale="log", xlabel="multiple of the unit budget", ylabel="average rank (1 is best)")
-    _save(figure, axes, path)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
+    ranks = [line for line in lines if "rank" in line]
+    multiples = sorted({line["multiple"] for line in ranks})
+    shown = [name for name in RANKED if any(line["method"] == name for line in ranks)]
+    for mark, name in zip(MARKS, shown, strict=False):
+        part = sorted((line for line in ranks if line["method"] == name), key=lambda line: float(line["multiple"]))
+        heights = [line["rank"] for line in part]
+        style = "-" if name.startswith("cei") else "--"
+        left.plot(multiples, heights, mark + style, ms=4, lw=1, label=LABELS.get(name, name))
+    left.set(xscale="log", xlabel="budget, multiples of the unit budget", ylabel="average rank (1 is best)")
+    pairs = [line for line in lines if "against" in line]
+    names = [(s, r) for r in ("alpha=0", "alpha=1") for s in ("cei=0.1", "cei=0.2", "cei=0.3", "cei=0.5")]
+    for place, (mark, (name, against)) in enumerate(zip("osD^osD^", names, strict=True)):
+        part = [line for line in pairs if line["method"] == name and line["against"] == against]
+        shift = 1.05 ** (place - 3.5)
+        right.errorbar(
+            [line["multiple"] * shift for line in part],
+            [line["rank_less"] for line in part],
+            yerr=_bars(part, "rank_less"),
+            fmt=mark,
+            ms=4,
+            lw=1,
+            color="C0" if against == "alpha=0" else "C1",
+            mfc="white" if place % 4 in (0, 3) else None,
+            label=f"{name} less {LABELS[against].partition(' (')[0]}",
+        )
+    right.axhline(0.0, color="grey", lw=0.6)
+    right.set(
+        xscale="log", xlabel="budget, multiples of the unit budget", ylabel="difference of ranks (below 0: CEI better)"
+    )
+    for axes in (left, right):
+        axes.set_xticks(multiples, [f"{m:g}" for m in multiples])
+        axes.minorticks_off()
+        axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    _save(figure, [left, right], path)
 
 
 def front(lines: Lines, path: Path) -> None:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for line in lines:
-        if "front_ei" in line:
+        if "front_ei" in line and line["trials"] in (6, 10, 20, 40, 100):
             left.plot(line["front_cost_s"], line["front_ei"], ".-", lw=1, label=f"{line['trials']} trials")
-    left.set(xscale="log", yscale="log", xlabel="predicted cost (s)", ylabel="EI (loss)")
+    left.set(xscale="log", yscale="log", xlabel="predicted cost (s)", ylabel="EI (unit of the loss)")
+    left.set_title("the front in one run", fontsize=9)
+    left.legend(fontsize=8, loc="lower right")
     stay = [line for line in lines if "share_staying" in line]
-    right.plot(
-        [line["to"] for line in stay], [line["share_staying"] for line in stay], "o-", label="still on the front"
-    )
-    low, high = ([line[f"share_staying_{side}"] for line in stay] for side in ("low", "high"))
-    right.fill_between([line["to"] for line in stay], low, high, alpha=0.2)
-    right.set(xlabel="trials", ylabel="share of the earlier front", ylim=(0, 1))
-    left.legend(fontsize=7)
-    _save(figure, right, path)
+    x = [f"{line['from']} to {line['to']}" for line in stay]
+    right.errorbar(x, [line["share_staying"] for line in stay], yerr=_bars(stay, "share_staying"), fmt="o", capsize=3)
+    right.set(xlabel="trials, from … to …", ylabel="share of the earlier front still on it", ylim=(0, 1))
+    right.tick_params(axis="x", labelsize=7)
+    right.set_title("mean over all runs", fontsize=9)
+    _save(figure, [left, right], path)
 
 
 def cost_model_effect(lines: Lines, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for rule in dict.fromkeys(line["rule"] for line in lines):
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for shift, rule in zip((-0.1, 0.1), dict.fromkeys(line["rule"] for line in lines), strict=True):
         part = [line for line in lines if line["rule"] == rule]
-        axes.plot([p["time_relative_to_lv3"] for p in part], [p["loss_above_lv3"] for p in part], "o", label=rule)
-        for p in part:
-            axes.annotate(
-                p["model"],
-                (p["time_relative_to_lv3"], p["loss_above_lv3"]),
-                fontsize=7,
-                xytext=(3, 3),
-                textcoords="offset points",
-            )
-    axes.set(xlabel="time relative to LV-3", ylabel="loss above LV-3 (best to median row = 1)")
-    _save(figure, axes, path)
+        x = [place + shift for place in range(len(part))]
+        for one, key in zip(axes, ("time_relative_to_lv3", "loss_above_lv3"), strict=True):
+            label = LABELS.get(rule, rule)
+            one.errorbar(x, [line[key] for line in part], yerr=_bars(part, key), fmt="o", ms=4, capsize=2, label=label)
+            one.set_xticks(range(len(part)), [line["model"] for line in part])
+    axes[0].axhline(1.0, color="grey", lw=0.6)
+    axes[1].axhline(0.0, color="grey", lw=0.6)
+    axes[0].set(xlabel="cost model", ylabel="total time of N trials, relative to LV-3")
+    axes[1].set(xlabel="cost model", ylabel="loss above LV-3's (from best to median row = 1)")
+    axes[0].legend(fontsize=8)
+    _save(figure, list(axes), path)
 
 
-def _bands(axes: Any, lines: Lines, group: str, x: str, y: str, bands: bool = True) -> None:
-    for name in dict.fromkeys(line[group] for line in lines):
-        part = sorted((line for line in lines if line[group] == name), key=lambda line: float(line[x]))
-        across = [line[x] for line in part]
-        axes.plot(across, [line[y] for line in part], "o-", ms=3, lw=1, label=name)
-        if bands:
-            axes.fill_between(
-                across, [line[f"{y}_low"] for line in part], [line[f"{y}_high"] for line in part], alpha=0.12
-            )
+def _bars(lines: Lines, key: str) -> list[list[float]]:
+    """How far the interval reaches below and above the mean."""
+    return [
+        [line[key] - line[f"{key}_low"] for line in lines],
+        [line[f"{key}_high"] - line[key] for line in lines],
+    ]
 
 
-def _save(figure: Any, axes: Any, path: Path) -> None:
-    axes.legend(fontsize=7, ncols=2)
-    axes.grid(alpha=0.2)
-    figure.savefig(path, dpi=130)
+def _save(figure: Any, axes: list[Any], path: Path) -> None:
+    for one in axes:
+        one.grid(alpha=0.2)
+    figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -2,13 +2,14 @@
 
 A folder holds .npz files with `hp` (n, d), `hp_names`, `cost` in seconds, the objective, and `meta`, JSON text with the keys
 objective, direction, fidelity and hp_categories. A second axis is a fidelity (the last, full one is taken) or repeats (their
-mean is).
+mean is). A loss above 0 that spans more than a factor of 100 is replaced by its logarithm.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +48,11 @@ class Problem:
         return CostFeatures(encoding).of(encoding.points(self.configs))
 
     @property
+    def place(self) -> str:
+        """Names the problem among kept runs."""
+        return f"{self.folder}/{self.name}/{len(self.losses)}"
+
+    @property
     def unit_loss(self) -> float:
         """From the best row to the median one: losses are compared in this unit."""
         return float(np.median(self.losses) - self.losses.min()) or 1.0
@@ -57,39 +63,49 @@ class Problem:
         return Outcome(float(self.losses[row]), Cost(train=float(self.seconds[row])))
 
 
-def load(folders: Sequence[Path], rows: int, most: int) -> list[Problem]:
-    """Up to `most` problems of each folder (spread evenly over its files), each cut down to `rows` random rows."""
+def load(
+    folders: Sequence[Path],
+    rows: int,
+    most: Sequence[int],
+    as_problem: Callable[[Path, Problem], Problem] = lambda path, problem: problem,
+) -> list[Problem]:
+    """Up to so many problems of each folder (one number for all or one each; spread evenly), each cut to `rows` random rows."""
+    if len(most) not in (1, len(folders)):
+        raise SystemExit(
+            f"--problems {most} must be one number, or one for each of the {len(folders)} folders of --data"
+        )
     problems = []
-    for folder in folders:
+    for folder, count in zip(folders, list(most) * len(folders) if len(most) == 1 else most, strict=False):
         files = sorted(folder.glob("*.npz"))
         if not files:
             raise SystemExit(f"--data {folder} holds no .npz table: name a folder that does")
-        chosen = sorted({files[round(i)] for i in np.linspace(0, len(files) - 1, min(most, len(files)))})
-        problems += [_problem(path, rows) for path in chosen]
+        chosen = sorted({files[round(i)] for i in np.linspace(0, len(files) - 1, min(count, len(files)))})
+        problems += [as_problem(path, _problem(path, rows)) for path in chosen]
     return problems
 
 
 def _problem(path: Path, rows: int) -> Problem:
-    table = np.load(path)
+    table = dict(np.load(path))  # read once: an open file unpacks its arrays at every access
     meta: dict[str, Any] = json.loads(str(table["meta"]))
     losses, seconds = (_final(table[key], meta) for key in (meta["objective"], "cost"))
     losses = losses if meta["direction"] == "min" else -losses
     usable = np.flatnonzero(np.isfinite(losses) & np.isfinite(seconds) & (seconds > 0))
+    best = float(losses[usable].min())
+    if best > 0 and losses[usable].max() > 100 * best:
+        losses = np.log(losses)
     kept = np.random.default_rng(len(usable)).permutation(usable)[:rows]
-    names, categories = [str(name) for name in table["hp_names"]], meta.get("hp_categories", {})
-    whole = {
-        name: bool(np.all(np.nan_to_num(column) % 1 == 0)) for name, column in zip(names, table["hp"].T, strict=True)
-    }
+    names, categories, values = [str(name) for name in table["hp_names"]], meta.get("hp_categories", {}), table["hp"]
+    whole = {name: bool(np.all(np.nan_to_num(column) % 1 == 0)) for name, column in zip(names, values.T, strict=True)}
     configs: dict[str, tuple[Config, int]] = {}
     for row in kept:
         config: dict[str, Any] = {}
-        for name, value in zip(names, table["hp"][row], strict=True):
-            if np.isnan(value):
+        for name, value in zip(names, values[row].tolist(), strict=True):
+            if math.isnan(value):
                 continue  # does not apply to this config
             if name in categories:
                 config[name] = categories[name][int(value)]
             else:
-                config[name] = int(value) if whole[name] else float(value)
+                config[name] = int(value) if whole[name] else value
         configs.setdefault(json.dumps(config), (config, int(row)))
     found = [row for _, row in configs.values()]
     return Problem(path.parent.name, path.stem, [c for c, _ in configs.values()], losses[found], seconds[found])

@@ -1,35 +1,41 @@
-"""One run of one method on one problem, as a record of what was bought; runs are kept and not made twice."""
+"""One run of one method on one problem, as a record of what was bought; runs are kept, reused, and taken up where they ended.
+
+A method without a budget of its own makes the same choices however long it is let run, so one run serves every experiment:
+its first N trials are the run of N trials, and what it had found by a certain second is what a budget of that many seconds
+buys (the trial that crosses it counts as not finished). EI-cool and CArBO look at the budget and have a run for each.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from problems import Problem
 
 from shoestring import policies
 from shoestring.core.entries import Entry, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
+from shoestring.core.space import Space
 from shoestring.runners.loop import run
-from shoestring.runners.simulated import Simulated
+from shoestring.runners.simulated import Simulated, Source
 
+Array = NDArray[np.float64]
 ALPHAS = (0.0, 0.01, 0.1, 0.2, 0.5, 1.0)
-SLACKS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
+SLACKS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # the paper's end at 0.5
 NO_LIMIT_S = 1e9
 
 
 def method(name: str) -> dict[str, Any]:
-    """Settings of a method by its name: ei, eipu, ei_cool, carbo, random, alpha=0.2, cei=0.2, and cei=0.2/gp."""
+    """Settings of a method by its name: ei_cool, carbo, random, alpha=0.2 (0: EI, 1: EI per cost), cei=0.2, and cei=0.2/gp."""
     name, _, cost_model = name.partition("/")
     kind, _, number = name.partition("=")
     settings: dict[str, Any] = {
-        "ei": {"acquisition": "ei"},
-        "eipu": {"acquisition": "eipu"},
         "ei_cool": {"acquisition": "ei_cool"},
         "carbo": {"acquisition": "ei_cool", "initial_design": "cheap"},
         "alpha": {"acquisition": "ei_alpha", "cost_exponent": float(number or 0)},
@@ -39,13 +45,23 @@ def method(name: str) -> dict[str, Any]:
     return settings | ({"cost_model": cost_model} if cost_model else {})
 
 
-def ledger_of(problem: Problem, name: str, seed: int, evaluations: int, budget_s: float = NO_LIMIT_S) -> Ledger:
-    """Run until `evaluations` trials or `budget_s` seconds are used up."""
+class Searched(Source, Protocol):
+    """What can be searched: a table's problem, or one that trains."""
+
+    @property
+    def space(self) -> Space: ...
+
+
+def opened(problem: Searched, name: str, seed: int, budget_s: float = NO_LIMIT_S) -> Ledger:
+    """An empty ledger for this run."""
     kind = "random_search" if name == "random" else "cost_aware_ei"
-    settings = method(name)
-    policy = policies.make(kind, settings)
-    opened = Opened(space=problem.space, budget=Budget(f"{budget_s}s"), policy=kind, settings=settings, seed=seed)
-    newest = [Ledger([opened])]
+    budget = Budget(f"{budget_s}s")
+    return Ledger([Opened(space=problem.space, budget=budget, policy=kind, settings=method(name), seed=seed)])
+
+
+def go_on(problem: Searched, ledger: Ledger, trials: int, seconds: float = np.inf) -> Ledger:
+    """The run taken further, until `trials` trials are finished, or `seconds` are used up, or nothing can be bought."""
+    newest = [ledger]
 
     def append(ledger: Ledger, *entries: Entry) -> Ledger:
         for entry in entries:
@@ -54,53 +70,101 @@ def ledger_of(problem: Problem, name: str, seed: int, evaluations: int, budget_s
         return ledger
 
     def enough() -> bool:
-        return len(newest[0].trials) >= evaluations and not newest[0].open_orders
+        now = newest[0]
+        return (len(now.trials) >= trials or now.spent >= seconds) and not now.open_orders
 
-    return run(newest[0], policy, Simulated(problem), append, should_stop=enough).ledger
+    policy = policies.make(ledger.opened.policy, ledger.opened.settings)
+    return run(ledger, policy, Simulated(problem), append, should_stop=enough).ledger
 
 
 @dataclass(frozen=True)
 class Trace:
-    seconds: np.ndarray[Any, Any]  # of each finished trial
-    losses: np.ndarray[Any, Any]
-    why: list[Mapping[str, Any]]
+    seconds: Array  # of each finished trial
+    losses: Array
+    implied_alpha: list[float | None]  # of each choice of the rule, None for the initial design
+    alpha_misses_by: list[float | None]
+
+    def first(self, trials: int) -> Trace:
+        return Trace(
+            self.seconds[:trials], self.losses[:trials], self.implied_alpha[:trials], self.alpha_misses_by[:trials]
+        )
 
     def best_after(self, seconds: float) -> float:
         """The best loss among trials finished within that time; inf when there is none."""
-        done = np.cumsum(self.seconds) <= seconds * (1 + 1e-12)
-        return float(np.min(self.losses[done], initial=np.inf))
+        return float(np.min(self.losses[: self.trials_after(seconds)], initial=np.inf))
+
+    def trials_after(self, seconds: float) -> int:
+        return int(np.count_nonzero(np.cumsum(self.seconds) <= seconds * (1 + 1e-12)))
 
 
 class Traces:
-    """Runs kept as JSON lines in one file."""
+    """Runs kept as JSON lines in traces*.jsonl of a folder; of two lines for one run the longer counts.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+    New ones go to a file of this process's own, so several can share the work. The ledgers of the problem and seed last asked
+    about stay in memory, to be continued.
+    """
+
+    def __init__(self, folder: Path, part: str = "") -> None:
+        self.path = folder / f"traces{part}.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
         self._known: dict[str, dict[str, Any]] = {}
-        if path.exists():
+        for path in sorted(folder.glob("traces*.jsonl")):
             for line in path.read_text().splitlines():
                 record = json.loads(line)
-                self._known[record["key"]] = record
+                if len(record["losses"]) >= len(self._known.get(record["key"], {"losses": []})["losses"]):
+                    self._known[record["key"]] = record
+        self._alive: dict[str, Ledger] = {}
+        self._at: tuple[str, int] = ("", -1)
 
-    def of(self, problem: Problem, name: str, seed: int, evaluations: int, budget_s: float = NO_LIMIT_S) -> Trace:
-        key = (
-            f"{problem.folder}/{problem.name}/{len(problem.losses)} {name} seed={seed} n={evaluations} s={budget_s:.6g}"
+    def of(
+        self,
+        problem: Problem,
+        name: str,
+        seed: int,
+        trials: int,
+        *,
+        seconds: float = np.inf,
+        budget_s: float = NO_LIMIT_S,
+    ) -> Trace:
+        """A run of at least so many trials, or one that has used so many seconds, whichever is less."""
+        key = f"{problem.place} {name} seed={seed} s={budget_s:.6g}"
+        record = self._known.get(key)
+        if record is None or not (record["ended"] or _covers(record, trials, seconds)):
+            record = self._known[key] = self._made(key, (problem.place, seed), problem, name, trials, seconds, budget_s)
+        return Trace(
+            np.array(record["seconds"]), np.array(record["losses"]), record["implied_alpha"], record["alpha_misses_by"]
         )
-        if key not in self._known:
-            ledger = ledger_of(problem, name, seed, evaluations, budget_s)
-            done = [t for t in ledger.trials if t.steps == 1]
-            record = {
-                "key": key,
-                "seconds": [t.step_costs[0] for t in done],
-                "losses": [t.losses[0] for t in done],
-                "why": [dict(ledger.orders[t.number].why) for t in done],
-            }
-            with self.path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-            self._known[key] = record
-        record = self._known[key]
-        return Trace(np.array(record["seconds"]), np.array(record["losses"]), record["why"])
+
+    def _made(
+        self,
+        key: str,
+        at: tuple[str, int],
+        problem: Problem,
+        name: str,
+        trials: int,
+        seconds: float,
+        budget_s: float,
+    ) -> dict[str, Any]:
+        if at != self._at:
+            self._alive, self._at = {}, at
+        before = self._alive.get(key) or opened(problem, name, at[1], budget_s)
+        ledger = self._alive[key] = go_on(problem, before, trials, seconds)
+        done = [t for t in ledger.trials if t.steps == 1]
+        record: dict[str, Any] = {
+            "key": key,
+            "seconds": [t.step_costs[0] for t in done],
+            "losses": [t.losses[0] for t in done],
+            "implied_alpha": [ledger.orders[t.number].why.get("implied_alpha") for t in done],
+            "alpha_misses_by": [ledger.orders[t.number].why.get("alpha_misses_by") for t in done],
+        }
+        record["ended"] = not _covers(record, trials, seconds)  # the table, or the budget, is used up
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        return record
+
+
+def _covers(record: dict[str, Any], trials: int, seconds: float) -> bool:
+    return len(record["losses"]) >= trials or sum(record["seconds"]) >= seconds
 
 
 def interval(values: Iterable[float], resamples: int = 1000) -> tuple[float, float, float]:
@@ -110,3 +174,9 @@ def interval(values: Iterable[float], resamples: int = 1000) -> tuple[float, flo
     means = data[rng.integers(data.size, size=(resamples, data.size))].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return float(data.mean()), float(low), float(high)
+
+
+def with_interval(name: str, values: Iterable[float]) -> dict[str, float]:
+    """The three numbers of `interval` as fields of a line."""
+    mean, low, high = interval(values)
+    return {name: mean, f"{name}_low": low, f"{name}_high": high}

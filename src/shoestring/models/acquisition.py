@@ -52,7 +52,7 @@ def expected_improvement(mean: Array, std: Array, f_min: float) -> Array:
 def log_expected_improvement(mean: Array, std: Array, f_min: float) -> Array:
     """log EI, (m,), to about 12 digits for any z; -inf where std is 0 and the mean is no better than f_min."""
     certain, z, sigma = _standardised(mean, std, f_min)
-    log_h, _, _ = _h(z)
+    log_h, _, _ = _h(z, with_ratios=False)
     with np.errstate(divide="ignore"):
         return np.where(certain, np.log(np.maximum(f_min - mean, 0.0)), np.log(sigma) + log_h)
 
@@ -88,28 +88,33 @@ def _standardised(mean: Array, std: Array, f_min: float) -> tuple[NDArray[np.boo
     return certain, np.where(certain, 0.0, gap / sigma), sigma
 
 
-def _h(z: Array) -> tuple[Array, Array, Array]:
-    """log h(z), Phi(z) / h(z), phi(z) / h(z), each with full relative accuracy.
+def _h(z: Array, *, with_ratios: bool = True) -> tuple[Array, Array, Array]:
+    """log h(z), Phi(z) / h(z), phi(z) / h(z), each with full relative accuracy; the ratios empty unless asked for.
 
     z > -1:         as written; phi and z Phi cancel by a factor of 3 at most.
     -30 < z <= -1:  h = phi(z) (1 + z M), M = Phi / phi by the scaled erfc; loses z^2 ulps, under 1e-12.
     z <= -30:       1 + z M = z^-2 (1 - 3 z^-2 + 15 z^-4 - …); seven terms, the next is under 5e-15.
     """
     z = np.asarray(z, dtype=np.float64)
-    near = np.maximum(z, -1.0)
-    pdf, cdf = np.exp(-0.5 * near * near - _LOG_SQRT_2PI), ndtr(near)
-    h = pdf + near * cdf
-    log_h, cdf_ratio, pdf_ratio = np.log(h), cdf / h, pdf / h
-    tail = z <= -1.0
-    if np.any(tail):
-        t = z[tail]
-        mills = erfcx(-t / np.sqrt(2.0)) * _SQRT_HALF_PI
-        far = np.minimum(t, -30.0)
-        bracket = np.where(
-            t <= -30.0, np.polynomial.polynomial.polyval(far**-2.0, _SERIES) * far**-2.0, 1.0 + t * mills
-        )
-        log_h[tail] = -0.5 * t * t - _LOG_SQRT_2PI + np.log(bracket)
-        cdf_ratio[tail], pdf_ratio[tail] = mills / bracket, 1.0 / bracket
+    log_h = np.empty_like(z)
+    cdf_ratio, pdf_ratio = (np.empty_like(z), np.empty_like(z)) if with_ratios else (np.empty(0), np.empty(0))
+    near = z > -1.0
+    t = z[near]
+    pdf, cdf = np.exp(-0.5 * t * t - _LOG_SQRT_2PI), ndtr(t)
+    h = pdf + t * cdf
+    log_h[near] = np.log(h)
+    if with_ratios:
+        cdf_ratio[near], pdf_ratio[near] = cdf / h, pdf / h
+    t = z[~near]
+    mills = erfcx(-t / np.sqrt(2.0)) * _SQRT_HALF_PI
+    bracket = 1.0 + t * mills
+    far = t <= -30.0
+    if np.any(far):
+        inverse = t[far] ** -2.0
+        bracket[far] = np.polynomial.polynomial.polyval(inverse, _SERIES) * inverse
+    log_h[~near] = -0.5 * t * t - _LOG_SQRT_2PI + np.log(bracket)
+    if with_ratios:
+        cdf_ratio[~near], pdf_ratio[~near] = mills / bracket, 1.0 / bracket
     return log_h, cdf_ratio, pdf_ratio
 
 
@@ -155,7 +160,13 @@ def cei_threshold(log_ei_max: float, slack: float) -> float:
 def pareto_front(log_ei: Array, log_cost: Array) -> NDArray[np.intp]:
     """Indices, rising, of the points that no other equals or beats in both cost and EI, beating in one; O(m log m)."""
     _check(log_ei, log_cost)
-    order = np.lexsort((-log_ei, log_cost))  # cheapest first, among equals the largest EI first
+    # The front runs from the cheapest point to that of the largest EI: what lies outside needs no sorting.
+    least = float(log_ei[log_cost == log_cost.min()].max())
+    most = float(log_cost[log_ei == log_ei.max()].min())
+    between = np.flatnonzero((log_ei >= least) & (log_cost <= most))
+    order = between[
+        np.lexsort((-log_ei[between], log_cost[between]))
+    ]  # cheapest first, among equals the largest EI first
     e, c = log_ei[order], log_cost[order]
     first = np.searchsorted(c, c)  # start of each point's group of equal cost
     best = np.maximum.accumulate(e)

@@ -180,6 +180,8 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
 def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     """Each start moved to lower cost along its active continuous dimensions, with log EI kept at or above `threshold`."""
     free = surface.encoding.free(starts)
+    if not free.any():
+        return starts
     at_start, slope = surface.log_cost_gradient(starts)
     free &= np.any(slope * free, axis=1)[:, None]  # a start whose cost is flat stays
     if not free.any():

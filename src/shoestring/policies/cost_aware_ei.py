@@ -76,7 +76,7 @@ class Look:
 class CostAwareEI:
     name: ClassVar[str] = "cost_aware_ei"
     acquisition: Acquisition = "cei"
-    slack: float = 0.2
+    slack: float = 0.5
     cost_exponent: float = 0.2
     cost_model: str = "lv3"
     cost_features: Sequence[str] = ()  # parameters that cost depends on, most important first; (): found out
@@ -93,14 +93,14 @@ class CostAwareEI:
         self._one_of("log_losses", (False, True))
         checking.whole(self, "initial_trials", 1, "a model needs at least one result", "Try 5.")
         checking.whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
-        for setting, high, because in (
-            ("slack", 1.0, "it is the fraction of the best EI that may be given up"),
-            ("cost_exponent", np.inf, "a negative exponent would pay extra for expensive configs"),
+        for setting, high, usual, because in (
+            ("slack", 1.0, 0.5, "it is the fraction of the best EI that may be given up"),
+            ("cost_exponent", np.inf, 0.2, "a negative exponent would pay extra for expensive configs"),
         ):
             value = getattr(self, setting)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value <= high:
                 rule = "from 0 to 1" if high == 1.0 else ">= 0"
-                raise PolicyError(f"CostAwareEI({setting}={value!r}) must be a number {rule}: {because}. Try 0.2.")
+                raise PolicyError(f"CostAwareEI({setting}={value!r}) must be a number {rule}: {because}. Try {usual}.")
         if isinstance(self.cost_features, str):
             raise PolicyError(
                 f"CostAwareEI(cost_features={self.cost_features!r}) must be a list of parameter names, not one text: "
@@ -183,10 +183,9 @@ class CostAwareEI:
         fits = can_be_paid(pool)
         surface = Surface(encoding, gp, f_min, lambda points: costs.predict(points)[0])
         alpha = self._exponent(ledger, table)
-        found = self._search(
-            surface, pool.take(fits), alpha, lambda p: can_be_paid(p) & ~table.is_tried(p), table.rows is None
-        )
-        rows = rows[fits] if table.rows is not None else rows
+        if not fits.all():
+            pool, rows = pool.take(fits), rows[fits] if table.rows is not None else rows
+        found = self._search(surface, pool, alpha, lambda p: can_be_paid(p) & ~table.is_tried(p), table.rows is None)
         config = self._config(table, found.points, rows, found.index)
         return Look(found, config, rows, costs, float(scale.scale), alpha, {**fit_memo, **costs.memo})
 

@@ -41,6 +41,7 @@ class TrialCosts:
         self.model: CostModel | None = None
         self.memo: dict[str, list[float]] = {}  # what the next decision's fit may start from
         self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # budget's unit for each unit of the model
+        self._newest: tuple[Points, tuple[Array, Array]] | None = None  # a whole table is asked about several times
         if name == "transfer":
             self.model = unpacked(transferred)
             return
@@ -65,7 +66,9 @@ class TrialCosts:
         """Mean and std of the log of the seconds (in an epoch budget: epochs) of a whole trial, (m,) each."""
         if self.model is None:
             return np.zeros(len(points)), np.zeros(len(points))
-        return self.model.predict(self.table.cost_features.of(points))
+        if self._newest is None or self._newest[0] is not points:
+            self._newest = points, self.model.predict(self.table.cost_features.of(points))
+        return self._newest[1]
 
     def can_be_paid(self, pool: Points) -> Callable[[Points], Flags]:
         """The test that a point must pass: its cost is within what is left with 90 % probability.

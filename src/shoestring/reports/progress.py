@@ -152,7 +152,8 @@ class LiveView(Quiet):
             Group(money, found, buying, Text(), trial_table(ledger, _ROWS, live=True)),
             title=Text(self._title),
             title_align="left",
-            width=self._console.width - len("^C"),  # which the terminal writes behind it: a line more would spoil the picture
+            width=self._console.width
+            - len("^C"),  # which the terminal writes behind it: a line more would spoil the picture
         )
 
     def _forecast(self, ledger: Ledger) -> str:

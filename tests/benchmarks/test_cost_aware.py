@@ -1,0 +1,226 @@
+"""The experiments of benchmarks/cost_aware in miniature: tables are read, methods race, runs are kept, claims are judged."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "cost_aware"
+NAMES = [path.stem for path in FOLDER.glob("*.py")]
+SMALL = ["--trials", "8", "--seeds", "2", "--problems", "2", "--rows", "50"]
+
+
+class Scripts:
+    """Modules of the folder by name; `scripts.run` is benchmarks/cost_aware/run.py."""
+
+    def __getattr__(self, name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Other folders have scripts of the same names, so none of these stays loaded."""
+    monkeypatch.syspath_prepend(FOLDER)
+    for name in NAMES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield Scripts()
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """Two tables: a loss that spans decades, repeats on a second axis, one category, one value that does not always apply."""
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    for number in range(2):
+        rng = np.random.default_rng(number)
+        rounds, depth, kind = rng.integers(1, 200, 80), rng.integers(1, 9, 80), rng.integers(0, 2, 80)
+        momentum = np.where(kind == 1, rng.random(80), np.nan)
+        loss = 10.0 ** (-3.0 * rng.random(80)) + 1.0 / rounds
+        np.savez(
+            folder / f"table{number}.npz",
+            hp=np.column_stack([rounds, depth, kind, momentum]),
+            hp_names=np.array(["rounds", "depth", "kind", "momentum"]),
+            loss=np.column_stack([loss, loss]),
+            cost=np.column_stack([0.01 * rounds * depth] * 2),
+            meta=np.array(json.dumps({"objective": "loss", "direction": "min", "hp_categories": {"kind": ["a", "b"]}})),
+        )
+    return folder
+
+
+def ran(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code and the JSON lines of a script."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sys, "argv", ["script", *arguments])
+    try:
+        code = script.main()
+    except SystemExit as left:
+        code = left.code
+    return code, [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+
+
+def test_a_table_becomes_a_problem(scripts: Any, tables: Path) -> None:
+    one, other = scripts.problems.load([tables], 60, [2])
+    assert len(one.configs) == len(one.losses) > 55  # a config that is there twice counts once
+    assert one.losses.min() < 0 < one.unit_loss  # a loss over three decades is taken as its logarithm
+    assert {"a", "b"} == {config["kind"] for config in one.configs}
+    assert all(("momentum" in config) == (config["kind"] == "b") for config in one.configs)
+    assert all(isinstance(config["rounds"], int) for config in other.configs)
+    with pytest.raises(SystemExit, match="one number, or one for each"):
+        scripts.problems.load([tables], 60, [1, 2])
+
+
+def test_a_longer_run_begins_with_the_shorter_one_and_is_kept(scripts: Any, tables: Path, tmp_path: Path) -> None:
+    problem = scripts.problems.load([tables], 60, [1])[0]
+    traces = scripts.traces.Traces(tmp_path / "out")
+    short = traces.of(problem, "cei=0.2", 0, 8)
+    long = traces.of(problem, "cei=0.2", 0, 12)
+    assert len(short.losses) == 8
+    assert len(long.losses) == 12
+    np.testing.assert_array_equal(long.losses[:8], short.losses)
+    at_once = scripts.traces.Traces(tmp_path / "other").of(problem, "cei=0.2", 0, 12)
+    np.testing.assert_array_equal(at_once.losses, long.losses)
+    again = scripts.traces.Traces(tmp_path / "out", "_other")  # another process finds them
+    np.testing.assert_array_equal(again.of(problem, "cei=0.2", 0, 12).losses, long.losses)
+    assert not again.path.exists()
+    assert long.best_after(float(long.seconds[0])) == long.losses[0]
+    assert long.best_after(0.5 * float(long.seconds[0])) == np.inf
+
+
+def test_a_run_ends_with_the_table(scripts: Any, tables: Path, tmp_path: Path) -> None:
+    problem = scripts.problems.load([tables], 10, [1])[0]
+    traces = scripts.traces.Traces(tmp_path)
+    assert len(traces.of(problem, "random", 0, 50).losses) == 10
+    assert len(traces.path.read_text().splitlines()) == 1
+    traces.of(problem, "random", 0, 60)
+    assert len(traces.path.read_text().splitlines()) == 1  # nothing more to be had
+
+
+def test_races_share_their_runs(
+    scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    told = [
+        "--data",
+        str(tables),
+        "-o",
+        str(tmp_path / "out"),
+        *SMALL,
+        "--multiples",
+        "0.5",
+        "1",
+        "2",
+        "--deep-seeds",
+        "1",
+    ]
+    assert ran(scripts.run, monkeypatch, capsys, "collect", *told)[0] == 0
+    kept = (tmp_path / "out" / "traces_races_0_of_1.jsonl").read_text()
+    _, lines = ran(scripts.run, monkeypatch, capsys, "tradeoff", *told)
+    by_name = {line["method"]: line for line in lines[:-1]}
+    assert by_name["alpha=0"]["time_relative_to_ei"] == 1.0
+    assert by_name["alpha=0"]["runs"] == 4
+    assert by_name["alpha=1"]["time_relative_to_ei"] < 1.0
+    _, lines = ran(scripts.run, monkeypatch, capsys, "time_allocation", *told)
+    ranks = [line for line in lines if "rank" in line]
+    for multiple, runs in ((0.5, 4), (1.0, 4), (2.0, 2)):  # deep seeds alone above 1
+        part = [line for line in ranks if line["multiple"] == multiple]
+        assert {line["runs"] for line in part} == {runs}
+        assert sum(line["rank"] for line in part) == pytest.approx(len(part) * (len(part) + 1) / 2)
+    assert [path.name for path in (tmp_path / "out").glob("traces*")] == ["traces_races_0_of_1.jsonl"]
+    assert (tmp_path / "out" / "traces_races_0_of_1.jsonl").read_text() == kept
+    assert (tmp_path / "out" / "time_allocation.png").exists()
+    assert set(lines[-1]) == {"name", "measured", "target", "ok"}
+
+
+def test_models_alone_and_inside(
+    scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    told = ["--data", str(tables), "-o", str(tmp_path), *SMALL]
+    _, lines = ran(scripts.run, monkeypatch, capsys, "cost_model_error", *told)
+    error = {(line["model"], line["observations"]): line["rmse_log_cost"] for line in lines if "model" in line}
+    assert error["lv3 named", 20] < 0.2  # cost is a power law here
+    assert error["lv3", 20] < error["lv3", 3]
+    _, lines = ran(scripts.run, monkeypatch, capsys, "front", *told)
+    assert all(0 <= line["share_staying"] <= 1 for line in lines if "share_staying" in line)
+    code, lines = ran(scripts.run, monkeypatch, capsys, "cost_model_effect", *told)
+    assert {line["model"] for line in lines[:-1]} == {"lv1", "lv2", "lv3", "gp", "gp3", "gplv"}
+    assert code == 0 or not lines[-1]["ok"]
+
+
+def test_boosting_is_recorded_once_and_replayed(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    pytest.importorskip("xgboost")
+    told = ["--names", "wine", "--pipelines", "raw", "--configs", "8", "-o", str(tmp_path)]
+    assert ran(scripts.xgboost_problems, monkeypatch, capsys, *told, "--minutes", "0")[0] == 1  # no time, no table
+    assert not (tmp_path / "wine_raw.npz").exists()
+    assert ran(scripts.xgboost_problems, monkeypatch, capsys, *told)[0] == 0
+    kept = (tmp_path / "wine_raw.jsonl").read_text()
+    assert len(kept.splitlines()) == 8
+    assert ran(scripts.xgboost_problems, monkeypatch, capsys, *told)[0] == 0
+    assert (tmp_path / "wine_raw.jsonl").read_text() == kept
+    problem = scripts.problems.load([tmp_path], 100, [1])[0]
+    assert len(problem.configs) == 8
+    assert problem.seconds.min() > 0
+    first = json.loads(kept.splitlines()[0])
+    assert problem.step(first["config"], 1).value == pytest.approx(first["loss"])
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_every_pipeline_trains(scripts: Any, classes: int, tmp_path: Path) -> None:
+    pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.standard_normal((90, 3)), rng.integers(0, 4, 90)])
+    x[::7, 1] = np.nan
+    y = rng.integers(0, classes, 90) if classes else x[:, 0]
+    task = "classification" if classes else "regression"
+    np.savez(
+        tmp_path / "made.npz",
+        X=x,
+        y=y,
+        cat=np.array([False, False, False, True]),
+        meta=np.array(json.dumps({"task": task})),
+    )
+    module = scripts.xgboost_problems
+    config = {"num_round": 3, "learning_rate": 0.3, "gamma": 0.0, "alpha": 0.1, "lambda": 1.0}
+    for problem in module.boostings(["made"], module.PIPELINES, [tmp_path], 2000):
+        outcome = problem.step({**config, "subsample": 0.8, "max_depth": 3}, 1)
+        assert np.isfinite(outcome.value)
+        assert outcome.cost.total >= 0
+
+
+def test_trained_instead_of_replayed(
+    scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    pytest.importorskip("xgboost")
+    made = ["--names", "wine", "--pipelines", "raw", "--configs", "8", "-o", str(tmp_path / "made")]
+    assert ran(scripts.xgboost_problems, monkeypatch, capsys, *made)[0] == 0
+    told = ["--data", str(tmp_path / "made"), "--train", "--seeds", "1", "--trials", "6", "-o", str(tmp_path / "out")]
+    _, lines = ran(scripts.run, monkeypatch, capsys, "tradeoff", *told)
+    assert lines[0]["runs"] == 1
+    kept = [json.loads(line) for line in (tmp_path / "out" / "traces.jsonl").read_text().splitlines()]
+    assert len(kept) == len(scripts.traces.ALPHAS) + len(scripts.traces.SLACKS)
+    assert all(len(run["losses"]) == 6 and min(run["seconds"]) >= 0 for run in kept)
+    code, _ = ran(scripts.run, monkeypatch, capsys, "tradeoff", *told[:2], "--data", str(tables), *told[2:])
+    assert "cannot be trained" in str(code)
+
+
+def test_functions_and_peers(scripts: Any, tmp_path: Path) -> None:
+    functions, speed = scripts.functions, scripts.speed
+    assert functions.branin(np.array([(np.pi + 5) / 15, 2.275 / 15])) == pytest.approx(functions.optimum("branin"))
+    best = np.array([0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573])
+    assert functions.hartmann6(best) == pytest.approx(functions.optimum("hartmann6"), abs=1e-5)
+    grid = scripts.peers.Grid((4, 0), (True, False))
+    point = np.array([0.625, 0.3])
+    np.testing.assert_allclose(grid.decode(grid.code(point[None])[0]), point)
+    np.testing.assert_allclose(grid.centres(grid.cells(point)), point)
+    assert speed.one_regret("cost_aware_ei", "mixed table", 0, 8) >= 0
+    assert speed.one_regret("sklearn GP", "branin", 0, 7) >= 0
