@@ -193,6 +193,9 @@ def _last_words(study: Study, job: Job, store: str, outcome: Outcome) -> Iterato
         and study.ledger.max_steps > 1
         and not retrained
     ):
+        if len({dumps(order.config) for order in study.ledger.orders if order.trial == best.trial}) > 1:
+            yield "its config changed on the way; shoestring.Schedule.of(study.ledger).save(path) keeps all of them"
+            return
         orders = dumps([[0, dict(best.config), best.step]])
         words = ["run", str(job.where), "--study", f"{study.name}-winner", "--budget", f"{best.step} epochs"]
         words += ["--max-steps", str(study.ledger.max_steps), "--policy", "replay_fixed", "--set", f"orders={orders}"]

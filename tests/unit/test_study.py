@@ -502,3 +502,23 @@ def test_amendments_are_checked_by_the_ledger() -> None:
         study.amend(Amended(budget=Budget("3 epochs")))
     study.amend(Amended(budget=Budget("5 epochs")))
     assert study.ledger.left == 1
+
+
+def test_other_training_code_makes_another_study(tmp_path: Path) -> None:
+    def begin(kind: str, where: str | list[str], budget: str = "9 epochs") -> Study:
+        space = {"lr": {"float": [0.1, 1.0]}}
+        target = {"kind": kind, "where": where}
+        return Study.begin(space, budget, store=f"sqlite:///{tmp_path}/s.db", name="s", target=target)
+
+    begin("python", "train.py:train")
+    begin("python", "src/train.py:train", "12 epochs")  # the same file from another folder
+    with pytest.raises(
+        StudyError, match=r"'s' trains train.py:train, not train.py:Model; start another .* --study NAME"
+    ):
+        begin("python", "train.py:Model")
+    with pytest.raises(StudyError, match=r"trains train.py:train, not a command"):
+        begin("command", ["./train.sh"])
+    with pytest.raises(
+        StudyError, match=r"'s' has a budget in epochs, not in seconds: keep the unit, or start another"
+    ):
+        begin("python", "train.py:train", "9s")

@@ -1,7 +1,7 @@
 """What a study may be, and that the same command again continues: what may change, and what makes it another study.
 
-Budget, policy and number of workers may change; that is recorded as an amendment. Another space, direction or length of
-training would make past values incomparable with new ones and is refused.
+Budget, policy and number of workers may change; that is recorded as an amendment. Another space, direction, length of
+training or training function would make past values incomparable with new ones and is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ def amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) ->
     """What `wanted` changes about the study `name`, None if nothing; an error if it is not the same study."""
     was = ledger.opened
     again = "start another study with --study NAME"
+    if (before := _trained(was)) and (now := _trained(wanted)) and before != now:
+        raise StudyError(f"the study {name!r} trains {before}, not {now}; {again}")
+    if wanted.budget.unit != was.budget.unit:
+        raise StudyError(
+            f"the study {name!r} has a budget in {was.budget.unit}, not in {wanted.budget.unit}: keep the unit, or {again}"
+        )
     if wanted.space != was.space:
         raise StudyError(f"the study {name!r} has another space: {_difference(was, wanted)}; {again}")
     if wanted.direction != was.direction:
@@ -46,6 +52,14 @@ def changes(ledger: Ledger, wanted: Opened) -> Amended | None:
         settings=wanted.settings if new_policy else None,
         workers=wanted.workers if wanted.workers != books.workers else None,
     )
+
+
+def _trained(opened: Opened) -> str:
+    """The kind of target, for Python code with file and function, wherever the file lies; empty if it was not recorded."""
+    kind, where = opened.target.get("kind"), opened.target.get("where")
+    if not isinstance(kind, str):
+        return ""
+    return where.rpartition("/")[2] if kind == "python" and isinstance(where, str) else f"a {kind}"
 
 
 def _difference(was: Opened, wanted: Opened) -> str:

@@ -120,17 +120,26 @@ class Database:
             return
         if self.path:
             self._log_ahead()
-        with self.transaction() as connection:
-            if not self.path:
-                # "If not exists" does not help two processes that make a PostgreSQL table at one moment: take turns.
-                connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
-            for table in _METADATA.sorted_tables:
+        # One transaction a table: in SQLite, reading that one is there and then writing another fails beside other writers.
+        for table in _METADATA.sorted_tables:
+            with self.transaction() as connection:
+                if not self.path:
+                    # "If not exists" does not help two processes that make a PostgreSQL table at one moment: take turns.
+                    connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
                 connection.execute(CreateTable(table, if_not_exists=True))
         self._has_entries = self._made_tables = True
 
     def _log_ahead(self) -> None:
-        with self.transaction() as connection:
-            journal = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
+        deadline = time.monotonic() + BUSY_S
+        while True:
+            try:
+                with self.transaction() as connection:
+                    journal = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
+                break
+            except _Busy:  # for this statement SQLite does not wait by itself: somebody else makes the same file now
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
         if journal != "wal":
             self.notices.append(
                 f"{self.path} lies on a disk without write-ahead logging (network disks have none): "
@@ -156,7 +165,12 @@ class Database:
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the upper bits are details
         if code == sqlite3.SQLITE_CORRUPT or said.startswith("Could not decode"):
             return Damaged(f"{self.where} is damaged: {said}: `shoestring repair STUDY -o NEW` copies what is good", -1)
-        return StoreError(f"the store {self.where} failed: {said}: {_REMEDIES.get(code, 'give another --store')}")
+        kind = _Busy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
+        return kind(f"the store {self.where} failed: {said}: {_REMEDIES.get(code, 'give another --store')}")
+
+
+class _Busy(StoreError):
+    """Another program holds the file."""
 
 
 _REMEDIES = {

@@ -9,13 +9,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 from shoestring.core.entries import Note
 from shoestring.core.ledger import Ledger
@@ -417,3 +417,22 @@ def test_the_heart_beats_while_entries_are_appended(file: Path) -> None:
             heart.join()
     assert len(ledger) == appended + 1
     assert told(Sql(f"sqlite:///{file}").load("s")) == told(ledger)
+
+
+def test_a_file_that_others_make_at_this_moment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite does not wait for others while it changes a file's journal: it says "locked" at once, so we try again."""
+    refusals = iter([True, True])
+    transaction = database.Database.transaction
+
+    def refused(self: database.Database) -> AbstractContextManager[Connection]:
+        if next(refusals, False):
+            raise database._Busy("database is locked")
+        return transaction(self)
+
+    monkeypatch.setattr(database.Database, "transaction", refused)
+    database.Database(f"sqlite:///{file}").make_tables()
+    assert next(refusals, None) is None
+    monkeypatch.setattr(database, "BUSY_S", 0.0)
+    monkeypatch.setattr(database.Database, "transaction", lambda self: (_ for _ in ()).throw(database._Busy("locked")))
+    with pytest.raises(StoreError, match="locked"):
+        database.Database(f"sqlite:///{file}").make_tables()
