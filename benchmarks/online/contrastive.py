@@ -21,7 +21,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: the processes share the machine
 
-import argparse
 import json
 import math
 import sys
@@ -39,7 +38,7 @@ from augmentations import NAMES, augment
 from contrastive_report import effects, figure, judge, table
 from fashion import DEBIAN, Fashion, load, pick_device, synchronise
 from networks import Encoder, contrastive_loss, features, logistic_accuracy, ridge_accuracy
-from runs import gather, run_all
+from runs import arguments, gather, run_all
 
 from shoestring import OnlineTuner, Schedule
 
@@ -173,32 +172,20 @@ def round_to(value: float, digits: int = 3) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DEBIAN, help="folder of the four .gz files, or an .npz")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--quick", action="store_true", help="two minutes on one processor")
-    parser.add_argument("--show", action="store_true", help="table and figure of finished runs, nothing is run")
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), help="default: all")
-    parser.add_argument("--seeds", type=int, help="default: 3, quick 1")
-    parser.add_argument("--rounds", type=int, help="default: 120, quick 16")
-    parser.add_argument("--steps", type=int, help="of a round; default: 40, quick 20")
-    parser.add_argument("--workers", type=int, default=1, help="runs at once")
-    parser.add_argument("-o", type=Path, metavar="DIR", help="default: out/online or out/online_quick")
-    asked = parser.parse_args()
-    folder = asked.o or Path("out") / ("online_quick" if asked.quick else "online")
+    plans = {"rounds": "default: 120, quick 16", "steps": "of a round; default: 40, quick 20"}
+    asked = arguments(__doc__ or "", DEBIAN, list(METHODS), plans)
     if asked.show:
-        runs = gather(folder, "contrastive")
+        runs = gather(asked.o, "contrastive")
     else:
         plan = QUICK if asked.quick else Plan()
         plan = replace(plan, **{name: value for name in ("rounds", "steps") if (value := getattr(asked, name))})
         methods = asked.methods or (["baseline", "TV-GP-UCB", "CE@0.8"] if asked.quick else list(METHODS))
         told = (plan, asked.data, pick_device(asked.device))
-        seeds = asked.seeds or (1 if asked.quick else 3)
-        runs = run_all("contrastive", methods, seeds, asdict(plan), run_one, told, folder, asked.workers)
+        runs = run_all("contrastive", methods, asked.seeds, asdict(plan), run_one, told, asked.o, asked.workers)
     print(table(runs))
     if not asked.quick:
         print("", effects(runs), sep="\n")
-    figure(runs, folder / "contrastive.svg")
+    figure(runs, asked.o / "contrastive.svg")
     verdict = judge(runs)
     print(json.dumps(verdict))
     sys.exit(0 if verdict["ok"] or asked.quick else 1)

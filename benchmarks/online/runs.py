@@ -1,4 +1,4 @@
-"""Many runs of one benchmark: several at once, each kept as soon as it is done, none done twice.
+"""Many runs of one benchmark, as the user asks for them: several at once, each kept as soon as it is done, none done twice.
 
 A run is a JSON object with "method", "seed" and "plan". It is written to FOLDER/TASK/METHOD-SEED.json under another name
 first and renamed, so that a file is a whole run; at the end all of them are put into FOLDER/TASK.jsonl, one line a run.
@@ -7,6 +7,7 @@ A run found in either place is not done again. Runs made under another plan may 
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -22,6 +23,25 @@ from typing import Any
 import numpy as np
 
 Run = dict[str, Any]
+
+
+def arguments(about: str, data: Path, methods: Sequence[str], plans: dict[str, str]) -> argparse.Namespace:
+    """What the user asked for; `o` is filled in. `plans` describes the defaults of --rounds and --steps."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=data, help="folder of the four .gz files, or an .npz")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--quick", action="store_true", help="two minutes on one processor")
+    parser.add_argument("--show", action="store_true", help="table and figure of finished runs, nothing is run")
+    parser.add_argument("--methods", nargs="+", choices=methods, help="default: all")
+    parser.add_argument("--seeds", type=int, help="default: 3, quick 1")
+    for name, told in plans.items():
+        parser.add_argument(f"--{name}", type=int, help=told)
+    parser.add_argument("--workers", type=int, default=1, help="runs at once")
+    parser.add_argument("-o", type=Path, metavar="DIR", help="default: out/online or out/online_quick")
+    asked = parser.parse_args()
+    asked.o = asked.o or Path("out") / ("online_quick" if asked.quick else "online")
+    asked.seeds = asked.seeds or (1 if asked.quick else 3)
+    return asked
 
 
 def found(folder: Path, task: str) -> dict[tuple[str, int], Run]:

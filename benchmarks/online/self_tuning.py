@@ -21,7 +21,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: the processes share the machine
 
-import argparse
 import json
 import sys
 import time
@@ -34,7 +33,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fashion import DEBIAN, Fashion, batches, load, pick_device, synchronise
-from runs import gather, run_all
+from runs import arguments, gather, run_all
 from self_tuning_network import HYPER, evaluate, start_model, training_loss, tuning_loss
 from self_tuning_report import figure, judge, table
 
@@ -202,30 +201,18 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DEBIAN, help="folder of the four .gz files, or an .npz")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--quick", action="store_true", help="two minutes on one processor")
-    parser.add_argument("--show", action="store_true", help="table and figure of finished runs, nothing is run")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, help="default: all")
-    parser.add_argument("--seeds", type=int, help="default: 3, quick 1")
-    parser.add_argument("--rounds", type=int, help="default: 240, quick 30")
-    parser.add_argument("--steps", type=int, help="training steps of a round; default: 8")
-    parser.add_argument("--workers", type=int, default=1, help="runs at once")
-    parser.add_argument("-o", type=Path, metavar="DIR", help="default: out/online or out/online_quick")
-    asked = parser.parse_args()
-    folder = asked.o or Path("out") / ("online_quick" if asked.quick else "online")
+    plans = {"rounds": "default: 240, quick 30", "steps": "training steps of a round; default: 8"}
+    asked = arguments(__doc__ or "", DEBIAN, METHODS, plans)
     if asked.show:
-        runs = gather(folder, "self_tuning")
+        runs = gather(asked.o, "self_tuning")
     else:
         plan = QUICK if asked.quick else Plan()
         plan = replace(plan, **{name: value for name in ("rounds", "steps") if (value := getattr(asked, name))})
         methods = asked.methods or (["never", "1:1", "UCB1, Ber(0.2)", "CE@0.8"] if asked.quick else METHODS)
         told = (plan, asked.data, pick_device(asked.device))
-        seeds = asked.seeds or (1 if asked.quick else 3)
-        runs = run_all("self_tuning", methods, seeds, asdict(plan), run_one, told, folder, asked.workers)
+        runs = run_all("self_tuning", methods, asked.seeds, asdict(plan), run_one, told, asked.o, asked.workers)
     print(table(runs))
-    figure(runs, folder / "self_tuning.svg")
+    figure(runs, asked.o / "self_tuning.svg")
     verdict = judge(runs)
     print(json.dumps(verdict))
     sys.exit(0 if verdict["ok"] or asked.quick else 1)

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "bhpt"
-NAMES = [path.stem for path in FOLDER.glob("*.py")]
-
-
-class Scripts:
-    """Modules of the folder by name; `scripts.real` is benchmarks/bhpt/real.py."""
-
-    def __getattr__(self, name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-
-@pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Other folders have scripts of the same names, so none of these stays loaded."""
-    monkeypatch.syspath_prepend(FOLDER)
-    for name in NAMES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    yield Scripts()
-    for name in NAMES:
-        sys.modules.pop(name, None)
 
 
 def verdicts(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> tuple[int, dict[str, Any]]:

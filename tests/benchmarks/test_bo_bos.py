@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,25 +14,6 @@ from shoestring.core.space import Space
 from shoestring.runners.tables import Table
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "bo_bos"
-NAMES = [path.stem for path in FOLDER.glob("*.py")]
-
-
-class Scripts:
-    """Modules of the folder by name; `scripts.tasks` is benchmarks/bo_bos/tasks.py."""
-
-    def __getattr__(self, name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-
-@pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Other folders have scripts of the same names, so none of these stays loaded."""
-    monkeypatch.syspath_prepend(FOLDER)
-    for name in NAMES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    yield Scripts()
-    for name in NAMES:
-        sys.modules.pop(name, None)
 
 
 def blobs(n: int = 120) -> tuple[Any, Any]:

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "cost_aware"
-NAMES = [path.stem for path in FOLDER.glob("*.py")]
 SMALL = ["--trials", "8", "--seeds", "2", "--problems", "2", "--rows", "50"]
-
-
-class Scripts:
-    """Modules of the folder by name; `scripts.run` is benchmarks/cost_aware/run.py."""
-
-    def __getattr__(self, name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-
-@pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Other folders have scripts of the same names, so none of these stays loaded."""
-    monkeypatch.syspath_prepend(FOLDER)
-    for name in NAMES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    yield Scripts()
-    for name in NAMES:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,19 +13,8 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "online"
 
 
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a module of the folder, and forgets it afterwards: other folders have modules of the same names."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(FOLDER)
-    yield importlib.import_module
-    for name in set(sys.modules) - before:
-        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
-
-
-def test_runs_are_kept_and_not_done_twice(load: Any, tmp_path: Path) -> None:
-    runs: ModuleType = load("runs")
+def test_runs_are_kept_and_not_done_twice(scripts: Any, tmp_path: Path) -> None:
+    runs: ModuleType = scripts.runs
     done = []
 
     def do(method: str, seed: int, factor: float) -> dict[str, Any]:
@@ -67,8 +54,8 @@ def contrastive_run(method: str, seed: int, test: float, passes: int) -> dict[st
     return run | {"configs": [[0.5, 0.5], [1.0, 0.0]]}
 
 
-def test_the_share_of_the_gain_that_is_kept(load: Any, tmp_path: Path) -> None:
-    report: ModuleType = load("contrastive_report")
+def test_the_share_of_the_gain_that_is_kept(scripts: Any, tmp_path: Path) -> None:
+    report: ModuleType = scripts.contrastive_report
     runs = [contrastive_run("baseline", seed, 0.80 + 0.01 * seed, 0) for seed in range(2)]
     runs += [contrastive_run("TV-GP-UCB", seed, 0.82 + 0.01 * seed, 100) for seed in range(2)]
     runs += [contrastive_run("CE@0.8", seed, 0.819 + 0.01 * seed, 58) for seed in range(2)]
@@ -84,8 +71,8 @@ def test_the_share_of_the_gain_that_is_kept(load: Any, tmp_path: Path) -> None:
     assert (tmp_path / "figure.svg").stat().st_size > 1000
 
 
-def test_effects_are_found_again(load: Any) -> None:
-    report: ModuleType = load("contrastive_report")
+def test_effects_are_found_again(scripts: Any) -> None:
+    report: ModuleType = scripts.contrastive_report
     rng, level, values, configs = np.random.default_rng(0), 0.8, [], []
     for round in range(1, 201):
         config = rng.random(2)
@@ -99,8 +86,8 @@ def test_effects_are_found_again(load: Any) -> None:
     assert "| explained |  |  |  |  |" in report.effects([{**run, "validated": values[:3]}])
 
 
-def test_time_is_counted_over_dense_tuning(load: Any, tmp_path: Path) -> None:
-    report: ModuleType = load("self_tuning_report")
+def test_time_is_counted_over_dense_tuning(scripts: Any, tmp_path: Path) -> None:
+    report: ModuleType = scripts.self_tuning_report
 
     def run(method: str, loss: float, tuning_steps: int, passes: int) -> dict[str, Any]:
         told = {"method": method, "seed": 0, "validation_loss": loss, "validation": 0.9, "test_loss": loss, "test": 0.9}
@@ -116,8 +103,8 @@ def test_time_is_counted_over_dense_tuning(load: Any, tmp_path: Path) -> None:
     report.figure(runs, tmp_path / "figure.svg")
 
 
-def test_a_cut_table_a1_goes_on(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table_a1: ModuleType = load("table_a1")
+def test_a_cut_table_a1_goes_on(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table_a1: ModuleType = scripts.table_a1
     monkeypatch.setattr(table_a1, "ROUNDS", 40)
     whole = table_a1.simulate(2, tmp_path / "whole")
     table_a1.simulate(1, tmp_path / "cut")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +11,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "online"
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a module of the folder, and forgets it afterwards: other folders have modules of the same names."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(FOLDER)
-    yield importlib.import_module
-    for name in set(sys.modules) - before:
-        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
 
 
 @pytest.fixture
@@ -40,8 +27,8 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images.npz"
 
 
-def test_augmentations(load: Any) -> None:
-    aug = load("augmentations")
+def test_augmentations(scripts: Any) -> None:
+    aug = scripts.augmentations
     x, generator = torch.rand(64, 1, 14, 14), torch.Generator().manual_seed(0)
 
     def only(*names: str) -> Any:
@@ -62,8 +49,8 @@ def test_augmentations(load: Any) -> None:
     assert half.max() <= 1 + 1e-5
 
 
-def test_contrastive_loss_by_hand(load: Any) -> None:
-    networks = load("networks")
+def test_contrastive_loss_by_hand(scripts: Any) -> None:
+    networks = scripts.networks
     z = torch.nn.functional.normalize(torch.randn(6, 4, dtype=torch.float64), dim=1).float()
     rows = []
     for i in range(6):
@@ -72,8 +59,8 @@ def test_contrastive_loss_by_hand(load: Any) -> None:
     assert networks.contrastive_loss(3.0 * z).item() == pytest.approx(torch.stack(rows).mean().item(), rel=1e-5)
 
 
-def test_read_outs_find_what_is_linear(load: Any) -> None:
-    networks = load("networks")
+def test_read_outs_find_what_is_linear(scripts: Any) -> None:
+    networks = scripts.networks
     x = torch.randn(400, 5)
     y = (x[:, 0] + 2 * x[:, 1] > 0).long()
     told = x[:300], y[:300], x[300:], y[300:]
@@ -81,10 +68,10 @@ def test_read_outs_find_what_is_linear(load: Any) -> None:
     assert networks.logistic_accuracy(*told, steps=50) > 0.93
 
 
-def test_each_step_moves_its_own_part(load: Any, images: Path) -> None:
-    self_tuning = load("self_tuning")
+def test_each_step_moves_its_own_part(scripts: Any, images: Path) -> None:
+    self_tuning = scripts.self_tuning
     plan = replace(self_tuning.QUICK, rounds=30, steps=1, batch=16, width=2, n_train=40, n_held_out=40)
-    training = self_tuning.SelfTuning(load("fashion").load(images, "cpu", 14, 40, 40), plan, 0)
+    training = self_tuning.SelfTuning(scripts.fashion.load(images, "cpu", 14, 40, 40), plan, 0)
     model = training.model
 
     def state() -> tuple[list[Any], list[Any]]:
@@ -108,8 +95,8 @@ def test_each_step_moves_its_own_part(load: Any, images: Path) -> None:
     assert torch.allclose(model.values(hyper)[0], torch.sigmoid(hyper[0]) * model.greatest)
 
 
-def test_layers_answer_linearly(load: Any) -> None:
-    network = load("self_tuning_network")
+def test_layers_answer_linearly(scripts: Any) -> None:
+    network = scripts.self_tuning_network
     layer = network.HyperLinear(3, 4)
     x, h = torch.randn(5, 3), torch.randn(5, 8)
     zero, one, two = (layer(x, scale * h) for scale in (0.0, 1.0, 2.0))
@@ -119,8 +106,8 @@ def test_layers_answer_linearly(load: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["CE@0.8", "baseline"])
-def test_a_contrastive_run(load: Any, images: Path, method: str) -> None:
-    contrastive = load("contrastive")
+def test_a_contrastive_run(scripts: Any, images: Path, method: str) -> None:
+    contrastive = scripts.contrastive
     plan = replace(
         contrastive.QUICK, rounds=4, steps=1, batch=8, width=2, n_train=60, n_readout=40, n_held_out=40, watch=2
     )
@@ -134,8 +121,8 @@ def test_a_contrastive_run(load: Any, images: Path, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["CE@0.8", "UCB1, Ber(0.2)", "1:1 > 2:1"])
-def test_a_self_tuning_run(load: Any, images: Path, method: str) -> None:
-    self_tuning = load("self_tuning")
+def test_a_self_tuning_run(scripts: Any, images: Path, method: str) -> None:
+    self_tuning = scripts.self_tuning
     plan = replace(self_tuning.QUICK, rounds=9, steps=2, batch=8, width=2, n_train=40, n_held_out=40, watch=3)
     run = self_tuning.run_one(method, 0, plan, images, "cpu")
     assert len(run["arms"]) == 9
