@@ -193,7 +193,7 @@ class Forgetful:
         return self.policy.name
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Any:
-        from shoestring.policies.bo_bos import stopping_plan
+        from shoestring.policies.stopping.bo_bos import stopping_plan
 
         stopping_plan.cache_clear()
         return self.policy.decide(ledger, rng)
@@ -242,7 +242,7 @@ def bo_bos() -> list[Case]:
     anew = cast(Policy, Forgetful(policy))
 
     def plain_loops() -> None:
-        from shoestring.models.curve_paths import curve_posterior, draw_paths, fit_curve
+        from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, fit_curve
 
         seen = curves[0, :8]
         paths = draw_paths(*curve_posterior(seen, range(9, 51), fit_curve(seen)), 100_000, np.random.default_rng(0))

@@ -25,7 +25,7 @@ from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Config, Space
 from shoestring.runners.simulated import Outcome, Simulated
 from shoestring.stores.memory import Memory
-from shoestring.study import Study
+from shoestring.study.study import Study
 
 SPACE = Space(
     {

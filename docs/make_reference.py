@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from shoestring.cli import cli
+from shoestring.cli.main import cli
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
 

@@ -26,9 +26,9 @@ from real import LEAST_STEPS, OWN
 from scipy.special import ndtri
 from scipy.stats import spearmanr
 
-from shoestring.models.freeze_thaw import Belief
-from shoestring.models.freeze_thaw_curves import Curves
-from shoestring.models.freeze_thaw_fit import LogPosterior, Prior, sample_parameters
+from shoestring.models.freeze_thaw.belief import Belief
+from shoestring.models.freeze_thaw.curves import Curves
+from shoestring.models.freeze_thaw.fit import LogPosterior, Prior, sample_parameters
 from shoestring.models.loss_scaling import scaling
 
 SHOWN = (1, 2, 5, 10, 20)

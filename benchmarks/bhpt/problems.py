@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
-from shoestring.models.freeze_thaw_curves import Parameters
+from shoestring.models.freeze_thaw.curves import Parameters
 from shoestring.runners.simulated import Outcome
 from shoestring.runners.tables import Table as RecordedTable
 

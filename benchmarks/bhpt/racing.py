@@ -18,12 +18,12 @@ from shoestring.core.entries import Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy, fresh_config
-from shoestring.models.acquisition import log_expected_improvement
-from shoestring.models.gp import condition
-from shoestring.models.kernels import Kernel
-from shoestring.runners.loop import run
-from shoestring.runners.recorded import append_in_memory
+from shoestring.models.gp.acquisition import log_expected_improvement
+from shoestring.models.gp.kernels import Kernel
+from shoestring.models.gp.posterior import condition
 from shoestring.runners.simulated import Simulated
+from shoestring.study.loop import run
+from shoestring.study.replay import append_in_memory
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-from shoestring.models.optimal_stopping import StoppingRule
+from shoestring.models.stopping.optimal_stopping import StoppingRule
 from shoestring.runners.tables import Table
 
 HERE = Path(__file__).parent

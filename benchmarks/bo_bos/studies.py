@@ -36,15 +36,15 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
-from shoestring.policies.error_range import incumbent
-from shoestring.policies.gp_ucb import GPUCB
 from shoestring.policies.outcomes import Table as Outcomes
-from shoestring.policies.ucb_runs import GiveUp, GoOn, Run, Runs
-from shoestring.policies.ucb_search import Surrogate, observations, surrogate
-from shoestring.runners.loop import run
-from shoestring.runners.recorded import append_in_memory
+from shoestring.policies.stopping.error_range import incumbent
+from shoestring.policies.stopping.gp_ucb import GPUCB
+from shoestring.policies.stopping.runs import GiveUp, GoOn, Run, Runs
+from shoestring.policies.stopping.search import Surrogate, observations, surrogate
 from shoestring.runners.simulated import Simulated, Source
 from shoestring.runners.tables import Table
+from shoestring.study.loop import run
+from shoestring.study.replay import append_in_memory
 
 Array = NDArray[np.float64]
 BUDGET_RUNS = 40

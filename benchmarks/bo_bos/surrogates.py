@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from shoestring.policies.outcomes import Table as Outcomes
-from shoestring.policies.ucb_search import Observation, multiplier, surrogate
+from shoestring.policies.stopping.search import Observation, multiplier, surrogate
 from shoestring.runners.tables import Table
 
 SUMMARY = HERE / "results" / "surrogates.json"

@@ -21,10 +21,10 @@ import matplotlib
 import numpy as np
 from problems import Problem, found, load
 
-from shoestring.models.augmentation import full_curve, log_condition, most_uncertain, points_allowed, step_grid
-from shoestring.models.gp import condition
-from shoestring.models.iterative_choice import unit_time
-from shoestring.models.iterative_gp import Parameters, product_kernel
+from shoestring.models.boil.augmentation import full_curve, log_condition, most_uncertain, points_allowed, step_grid
+from shoestring.models.boil.choice import unit_time
+from shoestring.models.boil.process import Parameters, product_kernel
+from shoestring.models.gp.posterior import condition
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

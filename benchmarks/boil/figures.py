@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from problems import Problem
 
-from shoestring.models.compression import preference_weights
+from shoestring.models.boil.compression import preference_weights
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]  # by table
 COLOURS = {

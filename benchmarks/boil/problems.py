@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.models.compression import preference_weights
+from shoestring.models.boil.compression import preference_weights
 from shoestring.runners.tables import Table
 
 Floats = NDArray[np.float64]

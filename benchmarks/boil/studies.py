@@ -25,10 +25,10 @@ from shoestring import policies
 from shoestring.core.entries import Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
-from shoestring.runners.loop import run
-from shoestring.runners.recorded import append_in_memory
 from shoestring.runners.simulated import Simulated
 from shoestring.runners.tables import Table
+from shoestring.study.loop import run
+from shoestring.study.replay import append_in_memory
 
 BUDGET_RUNS = 25  # full trainings of average cost, or a third of the configs if that is less
 FULL = {"lengths": "full", "augmentation": "none"}

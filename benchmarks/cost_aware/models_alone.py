@@ -10,10 +10,10 @@ import numpy as np
 from problems import Problem
 from traces import Traces, go_on, method, opened, with_interval
 
-from shoestring.models.acquisition import pareto_front
-from shoestring.models.cost import COST_MODELS, fit_cost_model, fit_transfer, log_costs
-from shoestring.models.cost_linear import choose_columns
-from shoestring.policies.cost_aware_ei import CostAwareEI
+from shoestring.models.cost_aware.cost_models import COST_MODELS, fit_cost_model, fit_transfer, log_costs
+from shoestring.models.cost_aware.linear import choose_columns
+from shoestring.models.gp.acquisition import pareto_front
+from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 
 Line = dict[str, Any]
 OBSERVATIONS = (3, 5, 8, 10, 15, 20, 50, 100)

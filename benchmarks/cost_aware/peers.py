@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from shoestring.models.acquisition import log_expected_improvement
+from shoestring.models.gp.acquisition import log_expected_improvement
 
 Array = NDArray[np.float64]
 Decide = Callable[[Array, Array], Array]  # past (n, d) and (n,) -> next point of the cube, (d,)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
-from shoestring.models.cost_features import CostFeatures
-from shoestring.models.encoding import Encoding
+from shoestring.models.cost_aware.features import CostFeatures
+from shoestring.models.gp.encoding import Encoding
 from shoestring.runners.simulated import Outcome
 
 Array = NDArray[np.float64]

@@ -17,8 +17,8 @@ import numpy as np
 from problems import Problem
 from traces import ALPHAS, Trace, Traces, interval, with_interval
 
-from shoestring.models.cost import COST_MODELS
-from shoestring.policies.cost_aware_ei import CostAwareEI
+from shoestring.models.cost_aware.cost_models import COST_MODELS
+from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 
 Line = dict[str, Any]
 COOLED = ("ei_cool", "carbo")  # depend on the budget: one run for each

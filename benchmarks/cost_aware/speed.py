@@ -31,7 +31,7 @@ from shoestring.core.decision import Train
 from shoestring.core.entries import Cost, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
-from shoestring.policies.cost_aware_ei import CostAwareEI
+from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.runners.blas import OneThread
 from shoestring.runners.runner import receipt
 

@@ -22,8 +22,8 @@ from shoestring.core.entries import Entry, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
-from shoestring.runners.loop import run
 from shoestring.runners.simulated import Simulated, Source
+from shoestring.study.loop import run
 
 Array = NDArray[np.float64]
 ALPHAS = (0.0, 0.01, 0.1, 0.2, 0.5, 1.0)

@@ -28,9 +28,9 @@ from shoestring.core.entries import Cost, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
-from shoestring.models import query_rules
-from shoestring.models.kernels import Kernel
-from shoestring.models.time_varying import TimeVaryingGP
+from shoestring.models.gp.kernels import Kernel
+from shoestring.models.online import query_rules
+from shoestring.models.online.time_varying import TimeVaryingGP
 from shoestring.runners.runner import receipt
 
 POINTS, ROUNDS, LAST = 1000, 500, 20

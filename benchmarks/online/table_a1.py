@@ -39,7 +39,7 @@ from shoestring.core.money import Budget
 from shoestring.core.parameters import Choice
 from shoestring.core.policy import Policy
 from shoestring.core.space import Space
-from shoestring.models.query_rules import (
+from shoestring.models.online.query_rules import (
     beta_schedule,
     other_arms,
     probability_better,

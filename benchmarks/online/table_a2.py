@@ -32,7 +32,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy
 from shoestring.core.space import Space
-from shoestring.models.kernels import Kernel
+from shoestring.models.gp.kernels import Kernel
 from shoestring.runners.runner import receipt
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from shoestring.core.entries import Order
 from shoestring.reports.progress import LiveView
-from shoestring.study import Study
+from shoestring.study.study import Study
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 118

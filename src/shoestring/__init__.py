@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from shoestring.core.parameters import Choice, Constant, Float, Int
     from shoestring.core.space import Space
     from shoestring.errors import ShoestringError
-    from shoestring.online import OnlineTuner, Schedule
     from shoestring.runners.training import Context, Report
-    from shoestring.study import Best, Study
-    from shoestring.tuning import tune
+    from shoestring.study.online import OnlineTuner, Schedule
+    from shoestring.study.study import Best, Study
+    from shoestring.study.tune import tune
 
 _WHERE = {
     "core.money": ("Budget", "Prices"),
     "core.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space": ("Space",),
     "errors": ("ShoestringError",),
-    "online": ("OnlineTuner", "Schedule"),
+    "study.online": ("OnlineTuner", "Schedule"),
     "runners.training": ("Context", "Report"),
-    "study": ("Best", "Study"),
-    "tuning": ("tune",),
+    "study.study": ("Best", "Study"),
+    "study.tune": ("tune",),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
 

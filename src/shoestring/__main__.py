@@ -1,5 +1,5 @@
 """`python -m shoestring` is the command line."""
 
-from shoestring.cli import main
+from shoestring.cli.main import main
 
 main()

@@ -14,10 +14,10 @@ from shoestring import policies
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.models.action_value import action_value, choose, plan
-from shoestring.models.freeze_thaw import Belief
-from shoestring.models.freeze_thaw_curves import Curves, Parameters
-from shoestring.models.freeze_thaw_sums import log_marginal_likelihood
+from shoestring.models.freeze_thaw.action_value import action_value, choose, plan
+from shoestring.models.freeze_thaw.belief import Belief
+from shoestring.models.freeze_thaw.curves import Curves, Parameters
+from shoestring.models.freeze_thaw.sums import log_marginal_likelihood
 from shoestring.runners.simulated import Outcome
 from shoestring.testing.policies import opened, simulate
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.models.curve_paths import CurveFit, curve_posterior, fit_curve, log_marginal_likelihood
-from shoestring.models.optimal_stopping import (
+from shoestring.models.stopping.curve_paths import CurveFit, curve_posterior, fit_curve, log_marginal_likelihood
+from shoestring.models.stopping.optimal_stopping import (
     backward_induction,
     k1_schedule,
     noise_correction,

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.models.acquisition import expected_improvement
-from shoestring.models.augmentation import log_condition, most_uncertain
-from shoestring.models.compression import CurveMatrix, compress, preference_weights, standardise
-from shoestring.models.gp import condition
-from shoestring.models.iterative_choice import LinearCost, log_ratio
-from shoestring.models.iterative_gp import JointLikelihood, Parameters, product_kernel
+from shoestring.models.boil.augmentation import log_condition, most_uncertain
+from shoestring.models.boil.choice import LinearCost, log_ratio
+from shoestring.models.boil.compression import CurveMatrix, compress, preference_weights, standardise
+from shoestring.models.boil.process import JointLikelihood, Parameters, product_kernel
+from shoestring.models.gp.acquisition import expected_improvement
+from shoestring.models.gp.posterior import condition
 
 
 @pytest.mark.golden("boil", "compression")

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
-from shoestring.models import query_rules
-from shoestring.models.time_varying import TimeVaryingGP
-from shoestring.models.time_varying_continuous import ContinuousTimeVaryingGP
+from shoestring.models.online import query_rules
+from shoestring.models.online.time_varying import TimeVaryingGP
+from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from shoestring.core.entries import Cost, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
-from shoestring.policies.ce_gp_ucb import CEGPUCB
+from shoestring.policies.online.ce_gp_ucb import CEGPUCB
 from shoestring.runners.runner import receipt
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.models.acquisition import (
+from shoestring.models.cost_aware.cost_models import log_costs
+from shoestring.models.cost_aware.linear import fit_linear
+from shoestring.models.gp.acquisition import (
     choose_cei,
     choose_ei,
     choose_ei_alpha,
@@ -18,8 +20,6 @@ from shoestring.models.acquisition import (
     log_expected_improvement,
     pareto_front,
 )
-from shoestring.models.cost import log_costs
-from shoestring.models.cost_linear import fit_linear
 
 
 @pytest.mark.golden("cost_aware_ei", "ei")

@@ -13,7 +13,7 @@ import pytest
 
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
-from shoestring.policies.cost_aware_ei import CostAwareEI
+from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.runners.simulated import Outcome
 from shoestring.testing.policies import opened, simulate
 

@@ -18,7 +18,7 @@ import pytest
 from shoestring.core.ledger import Ledger
 from shoestring.core.strict_json import dumps
 from shoestring.stores.sql import Sql
-from shoestring.study import Study
+from shoestring.study.study import Study
 
 KILLS = 22
 COMMAND = [sys.executable, "-m", "shoestring", "run"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shoestring import Schedule
-from shoestring.study import Study
+from shoestring.study.study import Study
 
 ROUNDS = 40
 JOB = f"""

@@ -21,7 +21,7 @@ from shoestring.errors import Leased, StudyError
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import Local
 from shoestring.stores.sql import Sql
-from shoestring.study import Study, checkpoint_root
+from shoestring.study.study import Study, checkpoint_root
 
 SPACE = Space({"lr": Float(1e-3, 1.0, log=True)})
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shoestring.models.gp import condition
-from shoestring.models.gp_fit import log_marginal_likelihood
-from shoestring.models.kernels import Family, Kernel
+from shoestring.models.gp.fit import log_marginal_likelihood
+from shoestring.models.gp.kernels import Family, Kernel
+from shoestring.models.gp.posterior import condition
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what other libraries say while being imported is not ours to mend

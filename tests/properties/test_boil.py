@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Space
-from shoestring.policies.boil import BOIL
+from shoestring.policies.boil.boil import BOIL
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
 from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summary, watched
 

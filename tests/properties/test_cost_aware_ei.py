@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shoestring.core.entries import Opened
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Space
-from shoestring.policies.cost_aware_ei import CostAwareEI
+from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.testing.policies import ROUGH, Watched, opened, orders_of, seams, simulate, summary
 
 CONDITIONAL = Space(

@@ -16,11 +16,11 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
-from shoestring.online import OnlineTuner
-from shoestring.runners.loop import Outcome as LoopOutcome
-from shoestring.runners.loop import run
 from shoestring.runners.simulated import Outcome, Simulated
 from shoestring.stores.memory import Memory
+from shoestring.study.loop import Outcome as LoopOutcome
+from shoestring.study.loop import run
+from shoestring.study.online import OnlineTuner
 
 ONLINE = ["ce_gp_ucb", "tv_gp_ucb", "r_gp_ucb", "gp_ucb_bandit", "exp3s", "epsilon_greedy", "softmax", "ucb1"]
 SPACES = [

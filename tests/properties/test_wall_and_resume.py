@@ -20,9 +20,9 @@ from shoestring.core.policy import Policy, fresh_config
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
-from shoestring.runners.loop import Outcome as LoopOutcome
-from shoestring.runners.loop import run
 from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.study.loop import Outcome as LoopOutcome
+from shoestring.study.loop import run
 
 SPACE = Space({"x": Float(0, 1), "n": Int(1, 50), "c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})})
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoestring.core.decision import Memo
-from shoestring.models.gp import GP, condition
-from shoestring.models.gp_fit import fit_gp
-from shoestring.models.kernels import Kernel
+from shoestring.models.gp.fit import fit_gp
+from shoestring.models.gp.kernels import Kernel
+from shoestring.models.gp.posterior import GP, condition
 
 Array = NDArray[np.float64]
 PARAMETERS = ("log_signal_variance", "log_lengthscales", "log_noise_variance")  # in the order of theta

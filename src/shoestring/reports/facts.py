@@ -8,7 +8,7 @@ from typing import Any
 from shoestring.core.books import Trial
 from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
-from shoestring.study import Study
+from shoestring.study.study import Study
 
 _BARS = "▁▂▃▄▅▆▇█"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.reports.facts import best_first, curve, say_config, say_why, state_of
-from shoestring.runners.loop import Outcome
-from shoestring.study import Study
+from shoestring.study.loop import Outcome
+from shoestring.study.study import Study
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -28,9 +28,9 @@ from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps, loads
-from shoestring.runners.loop import Outcome, run
 from shoestring.runners.simulated import Simulated, Source
 from shoestring.stores.memory import Memory
+from shoestring.study.loop import Outcome, run
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Negated, Noisy
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4), "optimizer": Choice(["sgd", "adam"])})

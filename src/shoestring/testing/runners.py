@@ -22,9 +22,9 @@ from shoestring.core.entries import Cost, Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Config, Space
-from shoestring.runners.loop import run
 from shoestring.runners.runner import Runner
 from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.study.loop import run
 
 MakeRunner = Callable[[Path], Runner]
 SPACE = Space({"rate": {"float": [0.05, 0.9]}, "kind": {"choice": ["good", "bad"]}})

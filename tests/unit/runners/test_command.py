@@ -27,7 +27,7 @@ from shoestring.errors import RunnerError
 from shoestring.runners.command import Commands
 from shoestring.runners.command_line import fill_in, read_line
 from shoestring.runners.command_state import State, started_at
-from shoestring.study import Study
+from shoestring.study.study import Study
 
 SPACE = Space(
     {

@@ -15,12 +15,12 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
 from shoestring.core.space import Space
-from shoestring.policies.random_search import RandomSearch
+from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import LIVE_WITHOUT_SAVING, Local
-from shoestring.runners.loop import run
-from shoestring.runners.recorded import append_in_memory
 from shoestring.runners.training import Context, Report
+from shoestring.study.loop import run
+from shoestring.study.replay import append_in_memory
 
 
 def begun(budget: str = "20 epochs", **more: Any) -> Ledger:

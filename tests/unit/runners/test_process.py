@@ -41,7 +41,7 @@ from shoestring.runners.command_state import started_at
 from shoestring.runners.process import Processes
 from shoestring.runners.targets import Target
 from shoestring.runners.worker import Patience
-from shoestring.study import Study
+from shoestring.study.study import Study
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 CONFIG = {"x": 0.5}

@@ -1,0 +1,196 @@
+"""Choosing a Gaussian process's parameters: the mode of likelihood times weak priors, by L-BFGS-B from several starts.
+
+Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, eqs. (5.8)-(5.9); Guinet, Perrone and
+Archambeau, arXiv:2011.11456, appendix A, maximise the likelihood alone.
+
+    symbol   here                 meaning                                            unit
+    A        —                    K + s_n^2 I of the n observations                  standardised output squared
+    alpha    weights              A^-1 (y~ - m)                                      —
+    W        —                    alpha alpha' - A^-1; dL/dtheta = tr(W dA) / 2      —
+    theta    theta                see `gp`                                           log
+
+Departs from the paper: normal priors on the logs, since the likelihood of two to five points has no useful maximum (noise
+explains everything, or length-scales run to a bound). In units of standardised outputs and unit-cube inputs they are
+
+    log l_j    ~ N(log 0.5 + log(d) / 2, 1.2^2)    the distance of random points grows like sqrt d; so do the length-scales
+    log s^2    ~ N(0, 1)
+    log s_n^2  ~ N(log 3e-3, 2^2)                  noise of about 5 % of the spread, anything from 0.1 % to 100 % believable
+
+and a hundred observations overrule them. The constant mean is profiled out: at its own optimum its derivative vanishes, so
+the gradient in theta needs no term for it. Starts are a low-discrepancy sequence, not random: one data set, one fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+
+from shoestring.models.gp.kernels import Kernel, Pairs
+from shoestring.models.gp.posterior import GP, JITTERS, Mean, checked, condition, mean_and_weights, standardisation
+
+Array = NDArray[np.float64]
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """A normal prior on the log of a parameter, with bounds; `lower == upper` fixes it."""
+
+    median: float
+    log_std: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """`lengthscale=None` takes the median 0.5 sqrt(d) of the module docstring."""
+
+    signal_variance: Prior = Prior(1.0, 1.0, 1e-3, 1e3)
+    noise_variance: Prior = Prior(3e-3, 2.0, 1e-8, 10.0)
+    lengthscale: Prior | None = None
+
+    def each(self, kernel: Kernel) -> list[Prior]:
+        """One prior for each entry of theta."""
+        lengthscale = self.lengthscale or Prior(0.5 * kernel.n_dims**0.5, 1.2, 5e-3, 200.0)
+        return [self.signal_variance, *[lengthscale] * (kernel.n_parameters - 1), self.noise_variance]
+
+
+def fit_gp(
+    kernel: Kernel,
+    x: Array,
+    y: Array,
+    *,
+    memo: Mapping[str, Sequence[float]] | None = None,
+    n_starts: int = 2,
+    mean: Mean = "constant",
+    standardise: bool = True,
+    priors: Priors | None = None,
+    max_iterations: int = 60,
+) -> GP:
+    """The posterior of x, (n, d), and y, (n,), at its most probable parameters.
+
+    The search starts from `memo` (what `GP.memo()` gave earlier; without one, the priors' medians) and from the best
+    `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is the quick way.
+    """
+    x, y = checked(x, y, kernel)
+    shift, scale = standardisation(y) if standardise else (0.0, 1.0)
+    each = (priors or Priors()).each(kernel)
+    medians, log_stds, lower, upper = (
+        np.array(column)
+        for column in zip(*[(np.log(p.median), p.log_std, np.log(p.lower), np.log(p.upper)) for p in each], strict=True)
+    )
+    likelihood = _likelihood(kernel, kernel.pairs(x), (y - shift) / scale, mean)
+
+    def negative_log_posterior(theta: Array) -> tuple[float, Array]:
+        value, gradient = likelihood(theta)
+        away = (theta - medians) / log_stds
+        return 0.5 * float(away @ away) - value, away / log_stds - gradient
+
+    spread = 1.5 * log_stds * (2.0 * _spaced(4 * n_starts, medians.size) - 1.0)  # (4 n_starts, p + 1)
+    scattered = np.clip(medians + spread, lower, upper)
+    ranked = sorted(scattered, key=lambda theta: negative_log_posterior(theta)[0])
+    first = medians if memo is None else _from_memo(memo, kernel)
+    best, best_value = np.clip(first, lower, upper), np.inf
+    for start in [best, *ranked[:n_starts]]:
+        found = minimize(
+            negative_log_posterior,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.column_stack([lower, upper]),
+            options={"maxiter": max_iterations, "ftol": 1e-7, "gtol": 1e-4},
+        )
+        if found.fun < best_value:
+            best, best_value = found.x, found.fun
+    return condition(kernel, best, x, y, mean=mean, standardise=standardise)
+
+
+def log_marginal_likelihood(gp: GP) -> tuple[float, Array]:
+    """Log likelihood of the standardised outputs of `gp`, with its constant mean plugged in, and d/dtheta, (p + 1,).
+
+    In the units of y it is smaller by n log(scale). With a constant mean the value carries the mean's prior, log N(m; 0, 1).
+    """
+    y = (gp.y - gp.shift) / gp.scale
+    return _likelihood(gp.kernel, gp.kernel.pairs(gp.x), y, gp.mean)(gp.theta)
+
+
+def _likelihood(kernel: Kernel, pairs: Pairs, y: Array, mean: Mean) -> Callable[[Array], tuple[float, Array]]:
+    """theta -> (log likelihood, gradient); what does not depend on theta is done once, here.
+
+    Only the lower triangle is ever filled, factored and read, so kernels and gradients cost n^2 / 2.
+    """
+    n = y.size
+    below = pairs.cols * n + pairs.rows  # entry (row, col), row > col, of a Fortran-ordered matrix
+
+    def factored(k: Array, diagonal: float) -> Array:
+        for relative in JITTERS:  # the rule of gp.factorise, without its copies
+            flat = np.empty(n * n)
+            flat[below] = k
+            flat[:: n + 1] = diagonal * (1.0 + relative)
+            factor, info = lapack.dpotrf(flat.reshape(n, n).T, lower=1, clean=0, overwrite_a=1)
+            if info == 0:
+                return np.asarray(factor)
+        raise ValueError(f"the covariance of {n} points is not positive definite: the parameters are not finite.")
+
+    def evaluate(theta: Array) -> tuple[float, Array]:
+        k, pullback = kernel.pair_values(theta[:-1], pairs)  # (m,)
+        signal, noise = float(np.exp(theta[0])), float(np.exp(theta[-1]))
+        factor = factored(k, signal + noise)
+        m, weights = mean_and_weights(factor, y, mean)
+        log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
+        value = -0.5 * (float((y - m) @ weights) + log_determinant + n * LOG_2PI)
+        if mean == "constant":
+            value -= 0.5 * (m * m + LOG_2PI)
+        inverse = _inverse_below(factor)
+        w = weights[pairs.rows] * weights[pairs.cols] - inverse.T.ravel()[below]  # (m,)
+        w_trace = float(weights @ weights - inverse.trace())
+        gradient = np.empty(theta.size)
+        gradient[:-1] = pullback(w)  # each pair stands for two entries, which cancels the 1/2
+        gradient[0] += 0.5 * signal * w_trace
+        gradient[-1] = 0.5 * noise * w_trace
+        return value, gradient
+
+    return evaluate
+
+
+def _inverse_below(factor: Array) -> Array:
+    """Lower triangle of A^-1 = L^-T L^-1, (n, n) in Fortran order; the trace in the gradient needs each of its entries.
+
+    LAPACK's potri would do this in one call, but OpenBLAS wakes all its threads for it even at n = 10, and waits for them:
+    several times slower than one thread on a machine that is busy training. Products of under 2^18 multiplications stay
+    in the calling thread.
+    """
+    n = factor.shape[0]
+    root, _ = lapack.dtrtri(factor, lower=1)
+    root = np.tril(root)
+    inverse = np.empty((n, n), order="F")
+    width = max(16, 2**18 // (n * n) - 1)
+    for j in range(0, n, width):
+        inverse[j:, j : j + width] = root[j:, j:].T @ root[j:, j : j + width]
+    return inverse
+
+
+def _from_memo(memo: Mapping[str, Sequence[float]], kernel: Kernel) -> Array:
+    names = ("log_signal_variance", "log_lengthscales", "log_noise_variance")
+    theta = np.array([value for name in names for value in memo.get(name, ())], dtype=np.float64)
+    if theta.size != kernel.n_parameters + 1 or not np.all(np.isfinite(theta)):
+        raise ValueError(
+            f"memo {dict(memo)} does not fit this kernel, which has 1 signal variance, {kernel.n_parameters - 1} "
+            "length-scales and 1 noise variance, all finite: drop the memo when the space changes."
+        )
+    return theta
+
+
+def _spaced(n: int, dims: int) -> Array:
+    """n well-spread points of the unit cube, (n, dims): multiples of powers of the root of g^(dims + 1) = g + 1, mod 1."""
+    g = 2.0
+    for _ in range(40):  # a contraction: 40 rounds reach machine precision
+        g = (1.0 + g) ** (1.0 / (dims + 1))
+    steps = g ** -np.arange(1.0, dims + 1)
+    return (0.5 + np.arange(1.0, n + 1)[:, None] * steps) % 1.0

@@ -1,0 +1,232 @@
+"""Exact Gaussian-process regression with fixed parameters: one Cholesky factor answers everything.
+
+Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, algorithm 2.1 and eqs. (2.23)-(2.24). It
+is the surrogate of Guinet, Perrone and Archambeau, arXiv:2011.11456, section 2. `gp_fit.fit_gp` chooses the parameters.
+
+    symbol   here                 meaning                                                    unit
+    X, y     x, y                 observed inputs (n, d) and outputs (n,)                    unit cube, output
+    s_n^2    exp(theta[-1])       noise variance of the standardised outputs                 —
+    A        —                    K(X, X) + (s_n^2 + jitter) I                               —
+    L        factor               lower Cholesky factor of A                                 —
+    m        constant             constant mean of the standardised outputs                  —
+    alpha    weights              A^-1 (y~ - m), y~ = (y - shift) / scale                    —
+    theta    theta                (log s^2, log length-scales, log s_n^2), see `kernels`     log
+
+"Latent" predictions are of the noise-free function, "noisy" ones of a new observation. All are in the units of y.
+
+Departs from the textbook:
+- The constant mean is the most probable value under m ~ N(0, 1) on standardised outputs, m = 1'A^-1 y~ / (1 + 1'A^-1 1),
+  plugged in; its own uncertainty is not added to the predictions.
+- Outputs are standardised anew whenever one is appended, so `append` and a fresh `condition` agree and the result does not
+  depend on the way that led to it. The factor does not depend on y, so this costs O(n^2).
+- A is factored as it is; only if that fails is a jitter added to its diagonal, 1e-10 of the mean diagonal at first and ten
+  times more at each failure up to 1e-4. Rounding makes A indefinite by about n * 1e-16 of its size when points coincide and
+  the noise is 0, so the first step nearly always suffices; the last bounds what a pathological kernel can cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from shoestring.models.gp.kernels import Kernel
+
+Array = NDArray[np.float64]
+Mean = Literal["zero", "constant"]
+
+JITTERS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # relative to the mean diagonal
+VARIANCE_FLOOR = 1e-13  # relative to s^2: s^2 - |L^-1 k|^2 carries no information below its own rounding
+CHUNK = 16_000  # covariances at a time: 125 KiB, small enough for allocators to reuse instead of asking for fresh pages
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GP:
+    """A posterior; made by `condition` or `fit_gp`, extended by `append`, never changed."""
+
+    kernel: Kernel
+    theta: Array  # (kernel.n_parameters + 1,)
+    x: Array  # (n, d)
+    y: Array  # (n,)
+    mean: Mean
+    standardise: bool
+    factor: Array  # (n, n), lower, Fortran order
+    jitter: float
+    shift: float
+    scale: float
+    constant: float
+    weights: Array  # (n,)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of an observation about the latent function, in squared units of y."""
+        return float(np.exp(self.theta[-1])) * self.scale**2
+
+    def memo(self) -> dict[str, list[float]]:
+        """The parameters as named lists of floats, from which `fit_gp` can start again."""
+        return {
+            "log_signal_variance": [float(self.theta[0])],
+            "log_lengthscales": [float(v) for v in self.theta[1:-1]],
+            "log_noise_variance": [float(self.theta[-1])],
+        }
+
+    def fitted(self) -> Array:
+        """Latent posterior mean at the observed inputs, (n,); O(n), since K alpha = A alpha - (s_n^2 + jitter) alpha."""
+        nugget = float(np.exp(self.theta[-1])) + self.jitter
+        return self.y - self.scale * nugget * self.weights
+
+    def predict(self, x_new: Array, *, noisy: bool = False) -> tuple[Array, Array]:
+        """Mean (m,) and variance (m,) at the points x_new, (m, d)."""
+        mean, explained = np.empty(x_new.shape[0]), np.empty(x_new.shape[0])
+        step = max(1, CHUNK // self.y.size)
+        for start in range(0, x_new.shape[0], step):
+            part = slice(start, start + step)
+            k = self.kernel.matrix(self.theta[:-1], x_new[part], self.x)  # (step, n)
+            mean[part] = self.shift + self.scale * (self.constant + k @ self.weights)
+            v = _solve_lower(self.factor, k.T).T  # (step, n)
+            explained[part] = np.einsum("mn,mn->m", v, v)
+        variance = self._variance(explained)
+        return mean, variance + self.noise_variance if noisy else variance
+
+    def predict_joint(self, x_new: Array, *, noisy: bool = False) -> tuple[Array, Array]:
+        """Mean (m,) and covariance (m, m) at the points x_new, (m, d)."""
+        k = self.kernel.matrix(self.theta[:-1], x_new, self.x)  # (m, n)
+        mean = self.shift + self.scale * (self.constant + k @ self.weights)
+        v = _solve_lower(self.factor, k.T)  # (n, m)
+        covariance = self.scale**2 * (self.kernel.matrix(self.theta[:-1], x_new, x_new) - v.T @ v)
+        np.fill_diagonal(
+            covariance, self._variance(np.einsum("nm,nm->m", v, v)) + (self.noise_variance if noisy else 0)
+        )
+        return mean, covariance
+
+    def predict_with_gradient(self, x_new: Array) -> tuple[Array, Array, Array, Array]:
+        """Latent mean (m,), variance (m,), and their derivatives with respect to x_new, (m, d) each."""
+        k, dk = self.kernel.matrix_with_gradient(self.theta[:-1], x_new, self.x)  # (m, n), (m, n, d)
+        mean = self.shift + self.scale * (self.constant + k @ self.weights)
+        d_mean = self.scale * np.einsum("mnd,n->md", dk, self.weights)
+        v = _solve_lower(self.factor, k.T)  # (n, m)
+        explained = np.einsum("nm,nm->m", v, v)
+        variance = self._variance(explained)
+        d_variance = -2.0 * self.scale**2 * np.einsum("mnd,nm->md", dk, _solve_lower(self.factor, v, transposed=True))
+        d_variance[explained >= (1.0 - VARIANCE_FLOOR) * np.exp(self.theta[0])] = 0.0  # flat where the floor holds
+        return mean, variance, d_mean, d_variance
+
+    def sample(self, x_new: Array, n_samples: int, rng: np.random.Generator, *, noisy: bool = False) -> Array:
+        """Joint draws at the points x_new, (n_samples, m)."""
+        mean, covariance = self.predict_joint(x_new, noisy=noisy)
+        root, _ = factorise(covariance, typical=float(np.exp(self.theta[0])) * self.scale**2)
+        return mean + rng.standard_normal((n_samples, mean.size)) @ root.T
+
+    def append(self, x_new: Array, y_new: float) -> GP:
+        """The posterior after one more observation at x_new, (d,), same parameters: a new row of the factor, O(n^2)."""
+        x_new, _ = checked(np.atleast_2d(x_new), np.array([y_new], dtype=np.float64), self.kernel)
+        x = np.vstack([self.x, x_new])  # (n + 1, d)
+        y = np.append(self.y, y_new)
+        n = self.y.size
+        row = _solve_lower(self.factor, self.kernel.matrix(self.theta[:-1], self.x, x_new))[:, 0]  # (n,)
+        diagonal = float(np.exp(self.theta[0]) + np.exp(self.theta[-1])) + self.jitter
+        pivot = diagonal - float(row @ row)
+        if pivot <= 1e-14 * n * diagonal:  # nothing but rounding is left: let the jitter rule decide for all rows
+            return condition(self.kernel, self.theta, x, y, mean=self.mean, standardise=self.standardise)
+        factor = np.zeros((n + 1, n + 1), order="F")
+        factor[:n, :n] = self.factor
+        factor[n, :n] = row
+        factor[n, n] = np.sqrt(pivot)
+        return _posterior(self.kernel, self.theta, x, y, self.mean, self.standardise, factor, self.jitter)
+
+    def _variance(self, explained: Array) -> Array:
+        signal = float(np.exp(self.theta[0]))
+        return self.scale**2 * np.maximum(signal - explained, VARIANCE_FLOOR * signal)
+
+
+def condition(
+    kernel: Kernel, theta: Array, x: Array, y: Array, *, mean: Mean = "constant", standardise: bool = True
+) -> GP:
+    """The posterior given x, (n, d), and y, (n,), at the parameters theta; n >= 1.
+
+    `standardise=False` takes y as it is, for callers who bring outputs of mean about 0 and variance about 1.
+    """
+    x, y = checked(x, y, kernel)
+    theta = np.asarray(theta, dtype=np.float64)
+    if theta.shape != (kernel.n_parameters + 1,) or not np.all(np.isfinite(theta)):
+        raise ValueError(
+            f"theta={theta} must be {kernel.n_parameters + 1} finite numbers: log signal variance, "
+            f"{kernel.n_parameters - 1} log length-scales, log noise variance."
+        )
+    a = kernel.matrix(theta[:-1], x, x)
+    a[np.diag_indices_from(a)] = float(np.exp(theta[0]) + np.exp(theta[-1]))
+    factor, jitter = factorise(a, typical=float(a[0, 0]))
+    return _posterior(kernel, theta, x, y, mean, standardise, factor, jitter)
+
+
+def _posterior(
+    kernel: Kernel, theta: Array, x: Array, y: Array, mean: Mean, standardise: bool, factor: Array, jitter: float
+) -> GP:
+    shift, scale = standardisation(y) if standardise else (0.0, 1.0)
+    constant, weights = mean_and_weights(factor, (y - shift) / scale, mean)
+    return GP(kernel, theta, x, y, mean, standardise, factor, jitter, shift, scale, constant, weights)
+
+
+def standardisation(y: Array) -> tuple[float, float]:
+    """Mean and population standard deviation of y; for constant outputs the scale is their size, or 1 if they are 0."""
+    size = float(np.max(np.abs(y)))
+    if size == 0.0:
+        return 0.0, 1.0
+    relative = y / size  # so that squares neither overflow nor underflow, whatever the unit
+    spread = float(np.std(relative))
+    return float(np.mean(relative)) * size, (spread if spread > 1e-12 else 1.0) * size
+
+
+def mean_and_weights(factor: Array, y: Array, mean: Mean) -> tuple[float, Array]:
+    """The constant m and alpha = A^-1 (y - m) for standardised y, (n,)."""
+    if mean == "zero":
+        return 0.0, _solve_both(factor, y)
+    both = _solve_both(factor, np.column_stack([y, np.ones_like(y)]))  # (n, 2): A^-1 y, A^-1 1
+    m = float(both[:, 0].sum() / (1.0 + both[:, 1].sum()))
+    return m, both[:, 0] - m * both[:, 1]
+
+
+def factorise(a: Array, *, typical: float) -> tuple[Array, float]:
+    """Lower Cholesky factor of a, (n, n), and the jitter added to its diagonal, whose usual size is `typical`."""
+    for relative in JITTERS:
+        jitter = relative * typical
+        trial = np.array(a, order="F")
+        trial[np.diag_indices_from(trial)] += jitter
+        factor, info = lapack.dpotrf(trial, lower=1, clean=1, overwrite_a=1)
+        if info == 0:
+            return factor, jitter
+    raise ValueError(
+        f"a covariance matrix of {a.shape[0]} points is not positive definite even with {JITTERS[-1]:g} of its diagonal "
+        "added: it holds non-finite numbers, or its kernel is not a covariance function."
+    )
+
+
+def checked(x: Array, y: Array, kernel: Kernel) -> tuple[Array, Array]:
+    """Both as contiguous float arrays, (n, d) and (n,), n >= 1, of usable numbers; or an error that says what to do."""
+    x = np.ascontiguousarray(x, dtype=np.float64)
+    y = np.ascontiguousarray(y, dtype=np.float64)
+    if x.ndim != 2 or x.shape[1] != kernel.n_dims or y.shape != (x.shape[0],) or y.size == 0:
+        raise ValueError(
+            f"x of shape {x.shape} and y of shape {y.shape} must be (n, {kernel.n_dims}) and (n,) with n >= 1: "
+            "one row and one output for each observation."
+        )
+    if not np.all(np.isfinite(x)) or not np.all(np.abs(y) <= 1e150):  # larger ones have no square
+        raise ValueError(
+            "x or y holds NaN, infinity or outputs beyond 1e150: leave diverged observations out, or give them a value."
+        )
+    return x, y
+
+
+def _solve_lower(factor: Array, b: Array, *, transposed: bool = False) -> Array:
+    """L^-1 b, or L^-T b, for b (n, m); LAPACK directly, since a wrapper's checks cost more than the solve at n = 100."""
+    solution, _ = lapack.dtrtrs(factor, b, lower=1, trans=int(transposed))
+    return np.asarray(solution)
+
+
+def _solve_both(factor: Array, b: Array) -> Array:
+    """A^-1 b through the factor."""
+    solution, _ = lapack.dpotrs(factor, b, lower=1)
+    return np.asarray(solution)

@@ -1,0 +1,237 @@
+"""The drifting Gaussian process on the continuous unit cube, and the separate humps of its upper confidence bound.
+
+Wang, Ren, Bogunovic, Xiong, Urtasun, "Cost-Efficient Online Hyperparameter Optimization", arXiv:2101.06590: posterior
+of Sect. 3.1, search for local optima of Appendix C.3 (50 random starts, L-BFGS, then mean shift with bandwidth 0.2).
+Mean shift: Cheng, "Mean Shift, Mode Seeking, and Clustering", IEEE PAMI 17, 1995.
+
+    paper      here               meaning                                                     unit
+    D          [0, 1]^d           the domain                                                  —
+    t          round              the round that is predicted                                 rounds
+    h(i)       _rounds            round of the i-th observation                               rounds
+    eps        forgetting_rate    share of the function replaced in one round                 —
+    sigma^2    noise_variance     variance of an observation's noise                          value^2
+    k          kernel             covariance in one round, with its gradient in x             value^2
+    d          decay              (1-eps)^((t-h(i))/2)                                        —
+    L          _factor            Cholesky factor of K~ + sigma^2 I                           value
+    beta_t     beta               exploration: u = mu + sqrt(beta) sigma                      —
+    x_t        Modes.points[0]    argmax of u                                                 unit cube
+
+Lags between observations never change, so a round without one leaves L alone and only decays k~; an observation appends
+one row to L, O(n^2). Values must have their prior mean subtracted.
+
+Departs from the paper: a merged mode is represented by its member of greatest u, not by the mean of its members, which
+need not be near any optimum; so the first mode is x_t, and all others are its competitors. d has one entry an
+observation (the paper prints 1..t). Old observations are dropped as on a finite domain. Where u is flat (the prior, far
+from any data) every start is an optimum of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.optimize import minimize
+
+from shoestring.models.online.time_varying import (
+    FORGET_BELOW,
+    VARIANCE_FLOOR,
+    check_model,
+    factorise,
+    lifetime_rounds,
+    memory,
+)
+
+Floats = NDArray[np.float64]
+# x (m, d), z (n, d) -> k (m, n), dk/dx (m, n, d)
+KernelWithGradient = Callable[[Floats, Floats], tuple[Floats, Floats]]
+
+_MEAN_SHIFTS = 100  # a few suffice: a flat kernel has finitely many means; rounding must not make it run in circles
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Humps of the upper confidence bound, highest first: the first is where to act, the others are its competitors."""
+
+    points: Floats  # (m, d)
+    mean: Floats  # (m,)
+    variance: Floats  # (m,)
+    ucb: Floats  # (m,)
+
+
+class ContinuousTimeVaryingGP:
+    """Posterior of the coming round on [0, 1]^d. One round: `modes`, perhaps `observe`, then `advance`.
+
+    `kernel(x, z)` gives the covariances of x (m, d) with z (n, d), (m, n), and their derivatives in x, (m, n, d);
+    `variance` is k(x, x), the same everywhere.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelWithGradient,
+        *,
+        n_dims: int,
+        variance: float,
+        forgetting_rate: float,
+        noise_variance: float,
+        forget_below: float = FORGET_BELOW,
+    ) -> None:
+        check_model(forgetting_rate, noise_variance, forget_below)
+        if n_dims < 1:
+            raise ValueError(f"n_dims={n_dims} must be at least 1.")
+        if not (variance > 0.0 and math.isfinite(variance)):
+            raise ValueError(f"variance={variance} must be positive and finite: it is the kernel's k(x, x).")
+        self.n_dims = n_dims
+        self.variance = variance
+        self.forgetting_rate = forgetting_rate
+        self.noise_variance = noise_variance
+        self.round = 1
+        self._kernel = kernel
+        self._lifetime_rounds = lifetime_rounds(forgetting_rate, forget_below)
+        self._points: Floats  # (n, d)
+        self._rounds: list[int]
+        self._values: list[float]
+        self._decay: Floats  # (n,): from each observation to this round
+        self._factor: Floats  # (n, n), lower
+        self._weights: Floats  # (n,): (K~ + sigma^2 I)^-1 y
+        self.reset()
+
+    @property
+    def n_observations(self) -> int:
+        """Observations the posterior rests on; dropped ones are not counted."""
+        return len(self._rounds)
+
+    def observe(self, point: Floats, value: float) -> None:
+        """Take in a noisy value of this round's function at `point` (d,)."""
+        x = np.array(point, dtype=np.float64)
+        if x.shape != (self.n_dims,) or not np.all((x >= 0.0) & (x <= 1.0)):
+            raise ValueError(f"point={point} must be {self.n_dims} coordinates in [0, 1].")
+        if not math.isfinite(value):
+            raise ValueError(f"value={value} at {point} must be finite: clip or skip a diverged reward.")
+        n = self.n_observations
+        grown = np.zeros((n + 1, n + 1))
+        grown[:n, :n] = self._factor
+        decayed = self._decayed(x[None])[0]  # (n,)
+        row = solve_triangular(self._factor, decayed, lower=True, check_finite=False) if n else decayed
+        grown[n, :n] = row
+        # The posterior variance cannot be negative: rounding aside, the new pivot is at least the noise.
+        grown[n, n] = math.sqrt(max(self.variance - row @ row, 0.0) + self.noise_variance)
+        self._factor = grown
+        self._points = np.vstack([self._points, x])
+        self._rounds.append(self.round)
+        self._values.append(value)
+        self._decay = np.append(self._decay, 1.0)
+        self._weights = cho_solve((grown, True), np.array(self._values), check_finite=False)
+
+    def advance(self, rounds: int = 1) -> None:
+        """Move the posterior `rounds` rounds on, with no observation in between."""
+        if rounds < 1:
+            raise ValueError(f"rounds={rounds} must be at least 1: the posterior only moves forward.")
+        self.round += rounds
+        n_stale = bisect_left(self._rounds, self.round - self._lifetime_rounds)
+        if n_stale >= self.n_observations - n_stale:  # half of all, as on a finite domain
+            self._drop(n_stale)
+        else:
+            self._decay = self._decay * memory(self.forgetting_rate, rounds)
+
+    def reset(self) -> None:
+        """Drop every observation and return to the prior; the round keeps counting."""
+        self._points = np.empty((0, self.n_dims))
+        self._rounds = []
+        self._values = []
+        self._decay = np.empty(0)
+        self._factor = np.empty((0, 0))
+        self._weights = np.empty(0)
+
+    def predict(self, points: Floats) -> tuple[Floats, Floats]:
+        """Posterior mean and variance (without noise) of this round's function at `points` (m, d): (m,), (m,)."""
+        if not self.n_observations:
+            return np.zeros(len(points)), np.full(len(points), self.variance)
+        decayed = self._decayed(points)  # (m, n)
+        white = solve_triangular(self._factor, decayed.T, lower=True, check_finite=False)  # (n, m)
+        explained = np.einsum("ij,ij->j", white, white)
+        return decayed @ self._weights, np.maximum(self.variance - explained, VARIANCE_FLOOR * self.variance)
+
+    def covariance(self, a: Floats, b: Floats) -> Floats:
+        """Posterior covariances (m, p) of this round's function between `a` (m, d) and `b` (p, d)."""
+        prior = self._kernel(a, b)[0]
+        if not self.n_observations:
+            return prior
+        solved = cho_solve((self._factor, True), self._decayed(b).T, check_finite=False)  # (n, p)
+        return np.asarray(prior - self._decayed(a) @ solved)
+
+    def ucb_and_gradient(self, point: Floats, beta: float) -> tuple[float, Floats]:
+        """u = mu + sqrt(beta) sigma at `point` (d,), and its gradient (d,)."""
+        if not self.n_observations:
+            return math.sqrt(beta * self.variance), np.zeros(self.n_dims)
+        prior, slope = self._kernel(point[None], self._points)  # (1, n), (1, n, d)
+        decayed = prior[0] * self._decay
+        solved = cho_solve((self._factor, True), decayed, check_finite=False)  # (n,)
+        variance = self.variance - decayed @ solved
+        floor = VARIANCE_FLOOR * self.variance
+        sigma = math.sqrt(max(variance, floor))
+        pull = self._weights  # d mu = (d o weights)' dk;  d sigma = -(d o solved)' dk / sigma
+        if variance > floor:  # on the floor sigma is constant
+            pull = pull - math.sqrt(beta) / sigma * solved
+        return float(decayed @ self._weights) + math.sqrt(beta) * sigma, (self._decay * pull) @ slope[0]
+
+    def modes(self, beta: float, rng: np.random.Generator, *, n_starts: int = 50, bandwidth: float = 0.2) -> Modes:
+        """Local maxima of the upper confidence bound, those nearer than `bandwidth` merged, highest first."""
+        if beta < 0.0:
+            raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
+        if n_starts < 1:
+            raise ValueError(f"n_starts={n_starts} must be at least 1: the paper takes 50.")
+
+        def descent(x: Floats) -> tuple[float, Floats]:
+            u, gradient = self.ucb_and_gradient(x, beta)
+            return -u, -gradient
+
+        starts = rng.random((n_starts, self.n_dims))
+        cube = [(0.0, 1.0)] * self.n_dims
+        optima = np.array([minimize(descent, x, jac=True, method="L-BFGS-B", bounds=cube).x for x in starts])
+        mean, variance = self.predict(optima)
+        ucb = mean + math.sqrt(beta) * np.sqrt(variance)
+        kept = merge_modes(optima, ucb, bandwidth)
+        return Modes(optima[kept], mean[kept], variance[kept], ucb[kept])
+
+    def _decayed(self, points: Floats) -> Floats:
+        """k~ between `points` (m, d) in this round and the observations in theirs, (m, n)."""
+        return np.asarray(self._kernel(points, self._points)[0] * self._decay)
+
+    def _drop(self, n_stale: int) -> None:
+        """Forget the first `n_stale` observations and factorise the others afresh."""
+        points, rounds, values = self._points[n_stale:], self._rounds[n_stale:], self._values[n_stale:]
+        self.reset()
+        if not rounds:
+            return
+        self._points, self._rounds, self._values = points, rounds, values
+        self._decay = memory(self.forgetting_rate, self.round - np.array(rounds))
+        prior = self._kernel(points, points)[0]
+        self._factor = factorise(prior, np.array(rounds), self.forgetting_rate, self.noise_variance)
+        self._weights = cho_solve((self._factor, True), np.array(values), check_finite=False)
+
+
+def merge_modes(points: Floats, heights: Floats, bandwidth: float) -> NDArray[np.intp]:
+    """Indices, highest first, of the highest of each group of `points` (n, d) that mean shift brings together.
+
+    Every point moves to the mean of all points within `bandwidth` of it until nothing moves (flat kernel); points
+    that end within `bandwidth` of where a higher mode ended are that mode.
+    """
+    if not bandwidth > 0.0:
+        raise ValueError(f"bandwidth={bandwidth} must be positive: the paper takes 0.2 in the unit cube.")
+    centres = points
+    for _ in range(_MEAN_SHIFTS):
+        near = ((centres[:, None, :] - points[None, :, :]) ** 2).sum(axis=2) <= bandwidth**2  # (n, n)
+        shifted = near @ points / near.sum(axis=1, keepdims=True)
+        if np.allclose(shifted, centres, rtol=0.0, atol=1e-9):
+            break
+        centres = shifted
+    modes: list[int] = []
+    for i in np.argsort(-heights, kind="stable"):
+        if all(((centres[i] - centres[j]) ** 2).sum() > bandwidth**2 for j in modes):
+            modes.append(int(i))
+    return np.array(modes, dtype=np.intp)

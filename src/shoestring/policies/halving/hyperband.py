@@ -1,0 +1,59 @@
+"""Hyperband: brackets of successive halving from many short trials to few long ones, over and over.
+
+Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR 18, 2018, Algorithm 1.
+
+    paper   here               meaning                                     unit
+    R       max_steps          full training                               steps
+    eta     reduction_factor   one in eta is kept                          —
+    —       min_steps          one unit of R: the least a trial is bought  steps
+    s       halvings           bracket s begins with R * eta**-s steps     —
+    n       arms               ceil((s_max + 1) / (s + 1) * eta**s)        —
+
+With R = 81 and eta = 3 the brackets hold 81/27/9/3/1, 34/11/3/1, 15/5/1, 8/2 and 5 arms.
+
+Departs from the paper: arms are resumed and pay only the increment; brackets are repeated until the budget is gone, and
+the last one stops in the middle, at the wall. Configs are quasi-random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core import checking
+from shoestring.core.decision import Decision
+from shoestring.core.ledger import Ledger
+from shoestring.policies.halving.brackets import Rung, decide_in_brackets, most_halvings, rungs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hyperband:
+    reduction_factor: int = 3
+    min_steps: int = 1
+    name: ClassVar[str] = "hyperband"
+
+    def __post_init__(self) -> None:
+        checking.halving(self)
+        checking.whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
+
+    @classmethod
+    def small(cls) -> Hyperband:
+        return cls(reduction_factor=2)
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        def plan(number: int) -> tuple[Rung, ...]:
+            table = brackets(ledger.max_steps, self.min_steps, self.reduction_factor)
+            return table[number % len(table)]
+
+        return decide_in_brackets(ledger, plan, self.reduction_factor)
+
+
+@lru_cache(maxsize=64)
+def brackets(max_steps: int, min_steps: int, reduction_factor: int) -> tuple[tuple[Rung, ...], ...]:
+    """The rungs of each bracket, s = s_max … 0."""
+    s_max = most_halvings(max_steps, min_steps, reduction_factor)
+    arms = [-(-(s_max + 1) * reduction_factor**s // (s + 1)) for s in range(s_max + 1)]  # exact ceil of integers
+    return tuple(tuple(rungs(arms[s], s, max_steps, reduction_factor)) for s in reversed(range(s_max + 1)))

@@ -1,0 +1,248 @@
+"""Sequential halving that is told the budget: all of it is planned from the start, and none is left at the end.
+
+Karnin, Koren and Somekh, "Almost Optimal Exploration in Multi-Armed Bandits", ICML 2013, Algorithm 1; for training
+curves Jamieson and Talwalkar, AISTATS 2016, arXiv:1502.07943.
+
+    paper   here               meaning                                                        unit
+    T       budget             all that may be spent                                          budget's
+    n       arms               newcomers; None: round(arms_per_curve * budget in full curves)  —
+    2       reduction_factor   one in eta is kept after each round                            —
+    R       rounds             ceil(log_eta n)                                                —
+
+Round r spends 1 / (R - r) of what is left, which brings all arms still in to a common step; then the best one in eta by
+newest loss stay, rounded down: 12 arms go on as 6, 3 and 1. The last arm takes the rest, what it cannot use goes to the
+next best, and when no trial can be trained further another race begins with what is left.
+
+Departs from the paper: arms are resumed, so a round adds to what was trained before, and under a budget of time a state
+that was lost counts as work to do again. The number of arms follows from the budget, at most one for every two steps that
+it buys. Where a round's share does not buy one more step for all arms that would stay, only the best of them do.
+
+A budget of time or money is converted at the mean price of the steps so far: newcomers are opened one by one, as many as
+this price says by then, and every round is planned anew with what is really left. A raised budget opens the arms that are
+missing from what it would have opened, and the arms still in go on with them. Trials of one step are quasi-random search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from shoestring.core import checking
+from shoestring.core.books import Trial
+from shoestring.core.decision import NO_MEMO, Decision, Memo, Train, Wait
+from shoestring.core.ledger import Ledger
+from shoestring.core.policy import fresh_config
+from shoestring.policies.halving.rounds import (
+    ROUNDS,
+    Round,
+    begins,
+    best_first,
+    best_unfinished,
+    can_train,
+    further,
+    next_arm,
+    nothing_to_buy,
+)
+
+_STEPS_PER_ARM = 2  # the budget buys at least so many for each newcomer: one to look at it, one for a favourite
+_ROUNDING = 1e-12  # of a share that is spent to the last bit
+_LAST = -1  # the round in which the best takes the rest
+
+
+class Facts(NamedTuple):
+    """What a round's memo remembers. A race is all rounds from its newcomers to its winner."""
+
+    round: int = 0
+    until: int = 0  # the common step of this round; in round 0 it follows from the price so far
+    total: float = 0.0  # the budget that the race was planned for
+    purse: float = 0.0  # what was left when the race began
+    worth: float = 0.0  # the money that its number of arms is for: the whole budget, or the purse of a later race
+    counted: int = 0  # trials there already that count among these arms
+    rounds: int = 0  # R, known when all newcomers are there
+
+
+class Load(NamedTuple):
+    """Arms that stand at the same step: what one more step of all of them costs."""
+
+    steps: int
+    limit: int
+    price: float
+    held: int  # steps that need not be paid again: fewer than `steps` where a state was lost and time is money
+
+    def cost(self, step: int) -> float:
+        """Of going on to that step."""
+        step = min(step, self.limit)
+        return self.price * (step - self.held) if step > self.steps else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialHalving:
+    reduction_factor: int = 2
+    arms_per_curve: float = 12.5  # newcomers for each full training that the budget buys
+    arms: int | None = None  # overrides it
+    name: ClassVar[str] = "sequential_halving"
+
+    def __post_init__(self) -> None:
+        checking.halving(self)
+        because = "it is how many trials are opened for each full training that the budget buys"
+        checking.between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
+        if self.arms is not None:
+            checking.whole(self, "arms", 2, "there must be something to choose from", "Leave it out.")
+
+    @classmethod
+    def small(cls) -> SequentialHalving:
+        return cls(arms_per_curve=4.0)
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if ledger.max_steps == 1:
+            return self._newcomer(ledger, 1, NO_MEMO) or nothing_to_buy(ledger)
+        now = ledger.view(ROUNDS)
+        if not now.facts:
+            return self._race(ledger, range(len(ledger.trials)), ledger.budget.total, len(ledger.trials))
+        facts = _facts(now)
+        if ledger.budget.total > facts.total:
+            return self._race(ledger, now.arms, ledger.budget.total, len(ledger.trials))
+        return self._go_on(ledger, now, facts, NO_MEMO)
+
+    # one race ----------------------------------------------------------------------------------------------------------
+
+    def _race(self, ledger: Ledger, arms: Iterable[int], worth: float, counted: int) -> Decision:
+        """Begin a race with these arms and with newcomers; `counted` of its arms are there already."""
+        joined = [number for number in arms if not ledger.trials[number].is_stuck]
+        facts = Facts(total=ledger.budget.total, purse=ledger.left, worth=worth, counted=counted)
+        now = Round(tuple(facts), joined, len(joined), 0, {n: i for i, n in enumerate(joined)}, len(ledger.trials))
+        return self._go_on(ledger, now, facts, begins(facts, joined))
+
+    def _go_on(self, ledger: Ledger, now: Round, facts: Facts, memo: Memo) -> Decision:
+        """The next order of this round; of the next one when it is through."""
+        if facts.round == _LAST:
+            return self._last(ledger, now.arms, memo)
+        until = facts.until if facts.round else self._first_look(ledger, now, facts)
+        wanted = facts.round == 0 and now.newcomers < self._newcomers(ledger, facts)
+        if (ledger.queue or wanted) and (newcomer := self._newcomer(ledger, until, memo, facts.round, len(now.arms))):
+            return newcomer
+        if trial := next_arm(ledger, now, until):
+            rank = now.place.get(trial.number, -1)
+            return further(trial, until, memo, round=facts.round, rank=rank, arms=len(now.arms))
+        if ledger.open_orders:
+            return Wait()
+        return self._next_round(ledger, now, facts)
+
+    def _next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision:
+        ranked = best_first(ledger, now.arms)
+        rounds = facts.rounds or rounds_of(len(ranked), self.reduction_factor)
+        round = facts.round + 1
+        share = ledger.left / max(1, rounds - round)
+        kept = self._affordable(ledger, ranked[: max(1, len(ranked) // self.reduction_factor)], share)
+        going = [number for number in kept if can_train(ledger.trials[number])]
+        if len(kept) <= 1 or not going:
+            return self._last(ledger, kept, begins(facts._replace(round=_LAST), kept))
+        until = common_step(share, [_load(ledger, ledger.trials[number]) for number in going])
+        facts = facts._replace(round=round, until=until, rounds=rounds)
+        first = next(number for number in going if ledger.trials[number].steps < until)
+        return further(
+            ledger.trials[first],
+            until,
+            begins(facts, kept),
+            round=round,
+            rounds=rounds,
+            rank=kept.index(first),
+            arms=len(kept),
+            of=len(ranked),
+            share=share,
+        )
+
+    def _affordable(self, ledger: Ledger, ranked: Sequence[int], share: float) -> Sequence[int]:
+        """As many of the best as `share` buys one more step each; those at their end cost nothing."""
+        cost = 0.0
+        for kept, number in enumerate(ranked):
+            trial = ledger.trials[number]
+            if can_train(trial):
+                cost += _load(ledger, trial).cost(trial.steps + 1)
+            if cost > share * (1 + _ROUNDING):
+                return ranked[: max(1, kept)]
+        return ranked
+
+    def _last(self, ledger: Ledger, arms: Sequence[int], memo: Memo) -> Decision:
+        """The last arm takes the rest; what it cannot use goes to the next best, and then to another race."""
+        if ledger.left <= 0 and ledger.open_orders:
+            return Wait()
+        if ledger.queue and (newcomer := self._newcomer(ledger, ledger.max_steps, memo, _LAST, len(arms))):
+            return newcomer
+        going = (ledger.trials[number] for number in best_first(ledger, arms))
+        if best := next(filter(can_train, going), None) or best_unfinished(ledger):
+            return further(best, best.limit, memo, stage="the best takes the rest", loss=best.last_loss)
+        if ledger.open_orders or fresh_config(ledger) is None:
+            return nothing_to_buy(ledger)
+        return self._race(ledger, (), worth=ledger.left, counted=0)
+
+    # its newcomers -----------------------------------------------------------------------------------------------------
+
+    def _newcomer(self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0) -> Train | None:
+        config = fresh_config(ledger)
+        if config is None:
+            return None
+        why = {"round": round, "arm": arm, "until": until}
+        return Train(trial=len(ledger.trials), config=config, until=until, why=why, memo=memo)
+
+    def _newcomers(self, ledger: Ledger, facts: Facts) -> float:
+        """How many newcomers the race has, at the price so far; no end of them before one is known."""
+        price = ledger.step_price()
+        if math.isnan(price):
+            return math.inf
+        return max(0, self.arms_for(facts.worth / price, ledger.max_steps) - facts.counted)
+
+    def arms_for(self, steps: float, max_steps: int) -> int:
+        """The number of arms for a budget that buys so many steps."""
+        if self.arms is not None:
+            return self.arms
+        return max(2, min(round(self.arms_per_curve * steps / max_steps), int(steps / _STEPS_PER_ARM)))
+
+    def _first_look(self, ledger: Ledger, now: Round, facts: Facts) -> int:
+        """The common step of round 0: an equal share of the purse, spread over the arms that joined and the newcomers."""
+        price = ledger.step_price()
+        if math.isnan(price):
+            return 1
+        newcomers = max(now.newcomers, int(self._newcomers(ledger, facts)))
+        arms = now.listed + newcomers
+        if arms <= 1:
+            return 1
+        joined = (ledger.trials[number] for number in now.arms[: now.listed])
+        loads = [_load(ledger, trial) for trial in joined if not trial.is_stuck]
+        if newcomers:
+            loads.append(Load(0, ledger.max_steps, newcomers * price, held=0))
+        return common_step(facts.purse / rounds_of(arms, self.reduction_factor), loads) if loads else 1
+
+
+def rounds_of(arms: int, reduction_factor: int) -> int:
+    """ceil(log_eta arms), in whole numbers."""
+    rounds = 0
+    while reduction_factor**rounds < arms:
+        rounds += 1
+    return rounds
+
+
+def _load(ledger: Ledger, trial: Trial) -> Load:
+    held = (
+        trial.steps if ledger.budget.unit == "epochs" else trial.held
+    )  # an epoch is charged once, time whenever it is spent
+    return Load(trial.steps, trial.limit, ledger.step_price(trial.number), held)
+
+
+def common_step(share: float, loads: Sequence[Load]) -> int:
+    """The furthest step to which `share` brings all arms; at least one more than the least trained has."""
+    low, high = min(load.steps for load in loads) + 1, max(load.limit for load in loads)
+    while low < high:
+        middle = (low + high + 1) // 2
+        cost = sum(load.cost(middle) for load in loads)
+        low, high = (middle, high) if cost <= share * (1 + _ROUNDING) else (low, middle - 1)
+    return low
+
+
+def _facts(now: Round) -> Facts:
+    round, until, total, purse, worth, counted, rounds = now.facts
+    return Facts(int(round), int(until), total, purse, worth, int(counted), int(rounds))

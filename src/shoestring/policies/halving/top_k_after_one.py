@@ -1,0 +1,63 @@
+"""One step each for as many trials as half the budget buys, then everything to the best, and to the next best after it.
+
+The simplest rule that knows its budget. It is strong when the first step already tells good from bad, and poor when
+curves cross later.
+
+When a trial is at its end the next best goes on; when all are at their end, new ones are opened. With a larger budget
+the share for first steps grows too, so more trials are opened.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core import checking
+from shoestring.core.decision import NO_MEMO, Decision, Train, Wait, Why
+from shoestring.core.ledger import Ledger
+from shoestring.core.policy import fresh_config
+from shoestring.core.space import Config
+from shoestring.policies.halving.rounds import best_unfinished, further, nothing_to_buy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopKAfterOne:
+    first_share: float = 0.5  # of the budget, for first steps
+    name: ClassVar[str] = "top_k_after_one"
+
+    def __post_init__(self) -> None:
+        because = "it is the share of the budget that buys first steps, and the rest trains the best"
+        checking.between(self, "first_share", 0.0, 1.0, because, "Try 0.5.")
+
+    @classmethod
+    def small(cls) -> TopKAfterOne:
+        return cls()
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if ledger.queue or not ledger.trials or self._buys_first_steps(ledger):
+            config = fresh_config(ledger)
+            if config is not None:
+                return self._open(ledger, config)
+        trials = ledger.trials
+        if any(trials[opened.order.trial].steps == 0 for opened in ledger.open_orders.values()):
+            return Wait()  # the best is not known before all have shown their first loss
+        best = best_unfinished(ledger) if ledger.max_steps > 1 else None
+        if best is not None:
+            return further(best, best.limit, NO_MEMO, stage="the best goes on", loss=best.last_loss)
+        config = fresh_config(ledger)
+        return nothing_to_buy(ledger) if config is None else self._open(ledger, config)
+
+    def _open(self, ledger: Ledger, config: Config) -> Train:
+        why: Why = {"stage": "first steps", "arm": len(ledger.trials)}
+        return Train(trial=len(ledger.trials), config=config, until=1, why=why)
+
+    def _buys_first_steps(self, ledger: Ledger) -> bool:
+        share = self.first_share * ledger.budget.total
+        committed = ledger.spent + ledger.reserved
+        if committed >= share:
+            return False
+        price = ledger.step_price()
+        return math.isnan(price) or committed + price <= share

@@ -1,0 +1,44 @@
+"""Softmax: an arm with probability proportional to exp(mean reward / temperature).
+
+Kuleshov, Precup, "Algorithms for Multi-Armed Bandit Problems", arXiv:1402.6028, Sect. 2.2.
+
+    paper   here           meaning                                     unit
+    tau     temperature    how much worse an arm may be and be pulled  reward
+
+Departs from the paper: arms never observed go first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core.parameters import Scalar
+from shoestring.errors import PolicyError
+from shoestring.models.online.bandits import draw, softmax
+from shoestring.policies.online.bandit import ArmsState, OnlineBandit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Softmax(OnlineBandit):
+    name: ClassVar[str] = "softmax"
+    temperature: float = 0.1
+
+    @classmethod
+    def small(cls) -> Softmax:
+        return cls(most_arms=4)
+
+    def __post_init__(self) -> None:
+        OnlineBandit.__post_init__(self)
+        if not 0.0 < self.temperature < math.inf:
+            raise PolicyError(
+                f"Softmax(temperature={self.temperature!r}) must be positive: at 0 nothing but the leader is pulled. Try 0.1."
+            )
+
+    def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
+        probabilities = softmax(state.counts, state.sums, self.temperature)
+        arm = draw(probabilities, rng)
+        return arm, {"probability": float(probabilities[arm])}

@@ -1,0 +1,29 @@
+"""UCB1: the arm of greatest mean reward plus sqrt(2 ln t / n), each arm once before that.
+
+Auer, Cesa-Bianchi, Fischer, "Finite-time Analysis of the Multiarmed Bandit Problem", Machine Learning 47, 2002, Fig. 1.
+Departs from the paper: the round t counts rounds without validation too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core.parameters import Scalar
+from shoestring.models.online.bandits import ucb1
+from shoestring.policies.online.bandit import ArmsState, OnlineBandit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UCB1(OnlineBandit):
+    name: ClassVar[str] = "ucb1"
+
+    @classmethod
+    def small(cls) -> UCB1:
+        return cls(most_arms=4)
+
+    def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
+        arm = ucb1(state.counts, state.sums, round)
+        return arm, {"observed": int(state.counts[arm]), "sum": float(state.sums[arm])}

@@ -1,0 +1,82 @@
+"""Grid search: all combinations, in a fixed order, each trained to its end.
+
+Numbers take `levels` values spread over their range (evenly on their own scale, both ends included; fewer if an integer
+has fewer), choices all their options; a listed space is gone through row by row. The last parameter varies fastest. The
+user's queued configs come first. What the wall cut short is finished first when the budget is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core import checking
+from shoestring.core.decision import NO_MEMO, Decision, Train, Why
+from shoestring.core.entries import Entry, Opened, Order
+from shoestring.core.ledger import Ledger
+from shoestring.core.space import Config
+from shoestring.core.strict_json import dumps
+from shoestring.policies.halving.rounds import cut_short, further, nothing_to_buy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    levels: int = 5  # values of every number
+    name: ClassVar[str] = "grid"
+
+    def __post_init__(self) -> None:
+        checking.whole(self, "levels", 1, "every number needs a value", "Try 5.")
+
+    @classmethod
+    def small(cls) -> Grid:
+        return cls(levels=2)
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if not ledger.queue and (trial := cut_short(ledger, (ledger.max_steps,))):
+            return further(trial, trial.limit, NO_MEMO, was="cut short", at=trial.steps)
+        point = ledger.view(Combinations(self.levels))
+        config = ledger.queue[0] if ledger.queue else point.next
+        if config is None:
+            return nothing_to_buy(ledger)
+        why: Why = {"from": "queue"} if ledger.queue else {"from": "grid", "point": point.number}
+        return Train(trial=len(ledger.trials), config=config, until=ledger.max_steps, why=why)
+
+
+@dataclass(slots=True)
+class Point:
+    """The next combination that was not tried, and its number."""
+
+    coming: Iterator[Config]
+    next: Config | None = None
+    number: int = -1
+    tried: set[str] = field(default_factory=set)
+
+    def move_on(self) -> None:
+        for config in self.coming:
+            self.number += 1
+            if dumps(config) not in self.tried:
+                self.next = config
+                return
+        self.next = None
+
+
+@dataclass(frozen=True, slots=True)
+class Combinations:
+    """Walks the grid as its points are ordered; a grid of millions is never written down."""
+
+    levels: int
+
+    def start(self, opened: Opened) -> Point:
+        point = Point(opened.space.grid(self.levels))
+        point.move_on()
+        return point
+
+    def absorb(self, state: Point, entry: Entry) -> Point:
+        if isinstance(entry, Order) and (key := dumps(entry.config)) not in state.tried:
+            state.tried.add(key)
+            if state.next is not None and dumps(state.next) == key:
+                state.move_on()
+        return state

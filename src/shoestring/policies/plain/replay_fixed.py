@@ -1,0 +1,105 @@
+"""A given list of orders, one after the other: to compare policies on the same purchases, to reproduce, to test runners.
+
+    orders = [[0, {"lr": 0.1}, 3], [1, {"lr": 0.01}, 3], [1, null, 9]]
+
+Each line is trial, config, until: trial numbers count the trials of the list, a trial's first line opens it, and a config
+of null is a new one for a new trial and the same as before for an old one. Lines of a trial that has failed, diverged,
+ended or is trained that far already are left out. Configs that the user queued come before the next line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shoestring.core.decision import Decision, Finish, Train, Wait
+from shoestring.core.entries import Amended, Entry, Opened, Order
+from shoestring.core.ledger import Ledger
+from shoestring.core.policy import fresh_config
+from shoestring.errors import PolicyError
+from shoestring.policies.halving.rounds import nothing_to_buy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayFixed:
+    orders: Sequence[Sequence[Any]] = ()
+    name: ClassVar[str] = "replay_fixed"
+
+    def __post_init__(self) -> None:
+        opened = 0
+        for number, line in enumerate(self.orders):
+            problem = _problem(line, opened)
+            if problem:
+                raise PolicyError(
+                    f"ReplayFixed(orders) has line {number}, {line!r}: {problem}. Write [trial, config or null, until]."
+                )
+            opened = max(opened, line[0] + 1)
+
+    @classmethod
+    def small(cls) -> ReplayFixed:
+        return cls(orders=((0, None, 1), (1, None, 2), (0, None, 3), (2, None, 1), (1, None, 3)))
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        done = ledger.view(Replayed())
+        if ledger.queue:
+            why = {"from": "queue"}
+            return Train(trial=len(ledger.trials), config=ledger.queue[0], until=ledger.max_steps, why=why)
+        for number in range(done.lines, len(self.orders)):
+            listed, config, until = self.orders[number]
+            until = min(until, ledger.max_steps)
+            memo = {"line": [float(number), float(listed)]}
+            if listed not in done.trials:
+                config = fresh_config(ledger) if config is None else config
+                if config is None:
+                    return nothing_to_buy(ledger)
+                return Train(trial=len(ledger.trials), config=config, until=until, why={"line": number}, memo=memo)
+            trial = ledger.trials[done.trials[listed]]
+            if trial.open_order is not None:
+                return Wait()
+            if trial.is_stuck or trial.steps >= until:
+                continue
+            config = trial.config if config is None else config
+            until = min(until, trial.limit)
+            return Train(trial=trial.number, config=config, until=until, why={"line": number}, memo=memo)
+        return Wait() if ledger.open_orders else Finish("all orders of the list were given")
+
+
+@dataclass(slots=True)
+class Done:
+    lines: int = 0  # of the list, up to the last one that was ordered
+    trials: dict[int, int] = field(default_factory=dict)  # number in the list -> number in the ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    def start(self, opened: Opened) -> Done:
+        return Done()
+
+    def absorb(self, state: Done, entry: Entry) -> Done:
+        if isinstance(entry, Order) and "line" in entry.memo:
+            number, listed = entry.memo["line"]
+            state.lines = int(number) + 1
+            state.trials.setdefault(int(listed), entry.trial)
+        elif isinstance(entry, Amended) and entry.policy is not None:
+            state = Done()
+        return state
+
+
+def _problem(line: Any, opened: int) -> str:
+    if isinstance(line, str) or not isinstance(line, Sequence) or len(line) != 3:
+        return "it must have three items"
+    trial, config, until = line
+    if not _is_whole(trial) or not 0 <= trial <= opened:
+        return f"trial {trial!r} must be a whole number from 0 to {opened}, the next new one"
+    if config is not None and not isinstance(config, Mapping):
+        return f"config {config!r} must be a dict of parameters or null"
+    if not _is_whole(until) or until < 1:
+        return f"until {until!r} must be a whole number, 1 or more"
+    return ""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

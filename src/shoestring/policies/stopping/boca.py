@@ -1,0 +1,129 @@
+"""BOCA: choose a config by its bound at full training, then the shortest training that still tells something about it.
+
+Kandasamy, Dasarathy, Schneider and Póczos, "Multi-fidelity Bayesian Optimisation with Continuous Approximations",
+arXiv:1703.06240, in the practical form of its authors' package; a baseline of BO-BOS. Squared-exponential surrogate on configs
+and length of training, `ucb_search`; the runs are kept by `ucb_runs`.
+
+    paper      here          meaning                                                                    unit
+    z          step / N      length, a share of a full training                                         —
+    lambda(z)  step          cost of a length                                                           steps
+    phi        —             correlation of a length with the full one, by the kernel                   —
+    xi(z)      gap           sqrt(1 - phi(z)^2): what a length cannot tell                              —
+    kappa0     coefficient   of the threshold; starts at `threshold`                                    —
+    tau        std           deviation of the surrogate at (z, x), in units of its amplitude            —
+
+A length qualifies when std > coefficient (range of y) sqrt(step / N) gap. The shortest that does is bought; full training if
+none does or if it costs more than 0.9 of full. The coefficient grows by a tenth when less than a quarter of the last 20 queries
+were full trainings, and shrinks as much when more than three quarters were. `why`: the config's bound, and std, gap and threshold
+at the length bought.
+
+Departs from the paper: the initial design is trained in full. A trial that was trained for a while competes with new configs;
+when it is chosen, it goes on from where it is, and only longer trainings are looked at. The shares of a quarter and three
+quarters are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core import checking
+from shoestring.core.decision import Decision
+from shoestring.core.ledger import Ledger
+from shoestring.policies.outcomes import Table
+from shoestring.policies.stopping.runs import GoOn, Run, Runs, Scalars, UcbRuns, end, new_run, order_of, told
+from shoestring.policies.stopping.search import Chosen, Surrogate, length_place, observations, surrogate
+
+_NEARLY_FULL = 0.9
+_REMEMBERED = 20  # queries
+_FEW, _MANY = 0.25, 0.75  # share of full trainings among them
+_CHANGE = 1.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BOCA(UcbRuns):
+    name: ClassVar[str] = "boca"
+    threshold: float = 0.01
+
+    def __post_init__(self) -> None:
+        UcbRuns.__post_init__(self)
+        checking.between(
+            self, "threshold", 0.0, math.inf, "at 0 no run would ever be longer than one step", "Try 0.01."
+        )
+
+    @classmethod
+    def small(cls) -> BOCA:
+        return cls(initial_trials=2, candidates=40)
+
+    def extra_memo(self) -> tuple[str, ...]:
+        return ("coefficient", "recent")
+
+    def model(self, ledger: Ledger, table: Table, runs: Runs) -> Surrogate | None:
+        seen = observations(ledger, intermediate=False, whole_only=False)
+        return surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every, family="se") if seen else None
+
+    def weight(self, ledger: Ledger, table: Table, iteration: int) -> float:
+        if self.exploration == "theory":
+            return UcbRuns.weight(self, ledger, table, iteration)
+        d = max(1, ledger.space.dims)
+        return math.sqrt(0.5 * d * math.log(2.0 * d * iteration + 1.0))
+
+    def begin_run(
+        self, ledger: Ledger, rng: np.random.Generator, table: Table, belief: Surrogate, runs: Runs, why: Scalars
+    ) -> Decision:
+        under_way = {run.trial for run in runs.under_way}
+        going = tuple(
+            trial.number
+            for trial in ledger.trials
+            if trial.open_order is None and not trial.is_stuck and trial.steps and trial.number not in under_way
+        )
+        chosen, weight = self.search(ledger, rng, table, belief, runs, going)
+        if chosen is None:
+            return end(ledger)
+        trial = None if chosen.trial is None else ledger.trials[chosen.trial]
+        done, limit = (trial.steps, trial.limit) if trial is not None else (0, ledger.max_steps)
+        coefficient = runs.extra.get("coefficient", [self.threshold])[0]
+        goal, lengths = _length(belief, chosen, coefficient, done, limit, ledger.max_steps)
+        recent = [*runs.extra.get("recent", []), 1.0 if goal == limit else 0.0][-_REMEMBERED:]
+        runs.extra |= {"coefficient": [_adapted(coefficient, recent)], "recent": recent}
+        number = len(ledger.trials) if trial is None else trial.number
+        runs.under_way.append(Run(number, runs.begun, len(ledger.orders), goal))
+        runs.begun += 1
+        why = {**why, **told(ledger, belief, chosen, weight), "coefficient": coefficient, **lengths}
+        memo = runs.memo(dict(belief.memo))
+        if trial is None:
+            return new_run(ledger, chosen.config, goal, why, memo)
+        return order_of(trial, GoOn(goal, why), memo)
+
+
+def _length(
+    belief: Surrogate, chosen: Chosen, coefficient: float, done: int, limit: int, max_steps: int
+) -> tuple[int, Scalars]:
+    """The shortest training beyond `done` steps that tells enough, and the numbers that say so."""
+    steps = np.arange(done + 1, limit + 1)
+    share = steps / max_steps
+    _, std = belief.predict(chosen.point.take(np.zeros(steps.size, dtype=np.intp)), share)
+    gp = belief.gp
+    std = std / (
+        gp.scale * math.exp(0.5 * gp.theta[0])
+    )  # theta: log signal variance, log length-scales, log noise variance
+    apart = (1.0 - length_place(share, max_steps)) / math.exp(gp.theta[-2])  # the length is the last column
+    gap = np.sqrt(-np.expm1(-np.square(apart)))  # 1 - phi^2, phi = exp(-apart^2 / 2)
+    least = coefficient * float(np.ptp(gp.y)) / gp.scale * np.sqrt(share) * gap
+    qualified = np.flatnonzero((std > least) & (steps <= _NEARLY_FULL * limit))
+    at = int(qualified[0]) if qualified.size else steps.size - 1
+    return int(steps[at]), {
+        "length_std": float(std[at]),
+        "length_gap": float(gap[at]),
+        "length_least": float(least[at]),
+    }
+
+
+def _adapted(coefficient: float, recent: list[float]) -> float:
+    share = sum(recent) / _REMEMBERED
+    if len(recent) < _REMEMBERED or _FEW <= share <= _MANY:
+        return coefficient
+    return coefficient * _CHANGE if share < _FEW else coefficient / _CHANGE

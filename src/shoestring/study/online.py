@@ -1,0 +1,264 @@
+"""Online tuning for people who own their training loop: one run that changes its config from round to round.
+
+    tuner = OnlineTuner(space, rounds=100, direction="max", store="run.db", validate_at_most="20%")
+    while (config := tuner.next()) is not None:
+        train_one_round(model, config)
+        if tuner.should_validate:
+            tuner.tell(accuracy(model))
+
+Everything is kept in a study's ledger: a round is one order of trial 0, its receipt carries what it took and, where a
+validation pass was bought, the value. A job that was killed begins again with the rounds that its checkpoint holds,
+`OnlineTuner(…, done_rounds=40)`: recorded rounds after those are handed out again with the configs they had and without
+validation, and then the run goes on as if it had never been cut. Save a checkpoint after `tell`, never before it.
+
+What a round took is measured: training ends where `should_validate` is read last, validation where `tell` is called.
+The schedule that was found can be exported and replayed on another run, which needs no validation at all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from shoestring import policies
+from shoestring.core.decision import Train
+from shoestring.core.entries import Cost, Direction, Entry, Lost, Order
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget, Prices
+from shoestring.core.space import Config, Space
+from shoestring.core.strict_json import dumps, loads
+from shoestring.errors import Conflict, StudyError
+from shoestring.policies.online.rounds import RUN, Rounds
+from shoestring.runners.runner import receipt
+from shoestring.stores.store import Store
+from shoestring.study.study import Study
+
+_ROUNDS = Rounds()
+
+
+class OnlineTuner:
+    """Asks the policy before each round, records what the round gave. `next` returns None when the run is over."""
+
+    def __init__(
+        self,
+        space: Space | Mapping[str, Any],
+        rounds: int,
+        *,
+        policy: str = "ce_gp_ucb",
+        settings: Mapping[str, Any] | None = None,
+        direction: Direction = "min",
+        store: str | Store | None = "sqlite:///shoestring.db",
+        name: str = "online",
+        done_rounds: int = 0,
+        budget: str | Budget | None = None,
+        validate_at_most: str | None = None,
+        prices: Prices | None = None,
+        initial: Sequence[Config] = (),
+        seed: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`budget` (None: as many epochs as rounds) is that of a study; `initial` are configs to act with first."""
+        capped = {} if validate_at_most is None else {"validate_at_most": validate_at_most}
+        passes = (prices or Prices()).validate_epochs
+        self._study = Study.begin(
+            space,
+            budget if budget is not None else f"{math.ceil(rounds * (1 + passes))} epochs",
+            name=name,
+            store=store,
+            max_steps=rounds,
+            direction=direction,
+            policy=policy,
+            settings={**(settings or {}), **capped},
+            seed=seed,
+            prices=prices,
+            initial=initial,
+        )
+        self._ledger = self._study.ledger
+        self._policy = policies.make(self._ledger.books.policy, self._ledger.books.settings)
+        self._clock = clock
+        self._zero = clock() - self._ledger.books.clock
+        self._done = done_rounds  # rounds that the caller's model has behind it
+        self._is_out = False  # a round was handed out and is not recorded yet
+        self._setup_s = 0.0  # from the end of the round before to the hand-out of this one
+        self._ended = self._began = self._asked = clock()  # the last round, this one, its training
+        self._take_up(done_rounds)
+
+    # the loop ----------------------------------------------------------------------------------------------------------
+
+    def next(self) -> dict[str, Any] | None:
+        """The config to train the coming round with; None when the run or its budget is at its end.
+
+        Calling it says that the round before is over.
+        """
+        if self._is_out:
+            if self._owes_value():
+                raise StudyError(
+                    f"round {self.round} was handed out with should_validate=True, but no value was told: "
+                    "call tell(value) before next()"
+                )
+            self._record(None, self._clock() - self._began, 0.0)
+        self._setup_s = self._clock() - self._ended
+        order = self._open_order() or self._decide()
+        recorded = self._ledger.view(_ROUNDS).configs
+        if self._done < len(recorded):
+            config: Config = recorded[self._done]
+        elif order is not None:
+            config = order.config
+        else:
+            return None
+        self._is_out = True
+        self._began = self._asked = self._clock()
+        return dict(config)
+
+    @property
+    def round(self) -> int:
+        """The round being trained, from 1; between rounds, the last one."""
+        return self._done + self._is_out
+
+    @property
+    def should_validate(self) -> bool:
+        """Whether a validation pass of this round is worth its price. Read it when the round's training is done."""
+        self._asked = self._clock()
+        return self._owes_value()
+
+    def tell(self, value: float, *, validate_s: float | None = None) -> None:
+        """The value of this round's validation, and its seconds unless they were measured (see the module's text)."""
+        if not self._owes_value():
+            raise StudyError(
+                f"round {self.round} buys no validation: call tell(value) only when should_validate is true, "
+                "once, after training the round"
+            )
+        now = self._clock()
+        if validate_s is None:
+            validate_s = now - self._asked
+        self._record(value, max(0.0, now - self._began - validate_s), validate_s)
+
+    # what it knows -------------------------------------------------------------------------------------------------------
+
+    @property
+    def study(self) -> Study:
+        """The study that holds the run, for reports."""
+        return Study(self._study.store, self._study.name, self._ledger)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the round being trained was recorded before, by the job that was killed."""
+        return self._is_out and self._done < self._steps
+
+    @property
+    def why(self) -> Mapping[str, Any]:
+        """The numbers behind the newest decision."""
+        orders = self._ledger.orders
+        return orders[-1].why if orders else {}
+
+    def schedule(self) -> Schedule:
+        """The configs of all rounds trained so far."""
+        return Schedule.of(self._ledger)
+
+    # the ledger ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _steps(self) -> int:
+        return self._ledger.trials[RUN].steps if self._ledger.trials else 0
+
+    def _open_order(self) -> Order | None:
+        number = self._ledger.trials[RUN].open_order if self._ledger.trials else None
+        return None if number is None else self._ledger.open_orders[number].order
+
+    def _owes_value(self) -> bool:
+        order = self._open_order()
+        return self._is_out and order is not None and self._done == self._steps and order.validates(self._done + 1)
+
+    def _take_up(self, done: int) -> None:
+        """Go on from a checkpoint that holds `done` rounds."""
+        order = self._open_order()
+        furthest = self._steps + (order is not None)
+        if not (isinstance(done, int) and 0 <= done <= furthest):
+            raise StudyError(
+                f"done_rounds={done!r}: the study {self._study.name!r} knows rounds 1 to {furthest}; "
+                "load the checkpoint of this run, or give the new run another name"
+            )
+        if not self._ledger.trials:
+            return
+        held = min(done, self._steps)
+        if held != self._ledger.trials[RUN].held:
+            self._append(Lost(trial=RUN, held=held, why=f"the run was taken up again after round {held}"))
+        if done > self._steps:  # trained and saved, but cut off before it was recorded
+            self._done, self._is_out = done - 1, True
+
+    def _decide(self) -> Order | None:
+        """Record what the next round buys; None when there is none."""
+        began = self._clock()
+        decision = self._policy.decide(self._ledger, self._ledger.decision_rng())
+        if not isinstance(decision, Train):
+            return None
+        now = self._clock()
+        order = self._ledger.accept(decision, at=now - self._zero, thinking_s=max(0.0, now - began))
+        if order is not None:
+            self._append(order)
+        return order
+
+    def _record(self, value: float | None, train_s: float, validate_s: float) -> None:
+        order, step = self._open_order(), self._done + 1
+        if order is not None:  # a recorded round of a run that is over has none, and is no news
+            cost, at = Cost(setup=self._setup_s, train=train_s, validate=validate_s), self._clock() - self._zero
+            self._append(receipt(order, step, value, cost, at=at, saved=step))  # the state is the caller's: it survives
+        self._done, self._is_out, self._ended = step, False, self._clock()
+
+    def _append(self, entry: Entry) -> None:
+        try:
+            self._ledger = self._study.store.append(self._study.name, self._ledger, entry)
+        except Conflict:
+            raise StudyError(
+                f"another job is at work on the run {self._study.name!r}: stop one of them, or give each a name"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A config for each round: found once, replayed as often as you like.
+
+    for config in Schedule.load("schedule.json"):
+        train_one_round(model, config)
+    """
+
+    configs: tuple[Config, ...]
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Schedule:
+        """The schedule of the run in this ledger, as far as it was trained."""
+        return cls(tuple(ledger.view(_ROUNDS).configs))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (dict(config) for config in self.configs)
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    def config(self, round: int) -> dict[str, Any]:
+        """The config of a round, from 1; a run that goes on longer keeps the last one."""
+        if round < 1 or not self.configs:
+            raise StudyError(f"round {round} of a schedule of {len(self)} rounds: rounds are counted from 1")
+        return dict(self.configs[min(round, len(self)) - 1])
+
+    def save(self, path: str | Path) -> None:
+        """As JSON, one entry for each stretch of rounds with one config."""
+        spans = [(key, len(list(same))) for key, same in groupby(map(dumps, self.configs))]
+        body = {"shoestring_schedule": 1, "spans": [{"rounds": n, "config": json.loads(key)} for key, n in spans]}
+        Path(path).write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schedule:
+        try:
+            body = loads(Path(path).read_text(encoding="utf-8"))
+            if body["shoestring_schedule"] != 1:
+                raise ValueError(f"its version is {body['shoestring_schedule']!r}, not 1")
+            return cls(tuple(span["config"] for span in body["spans"] for _ in range(span["rounds"])))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise StudyError(f"{str(path)!r} is no schedule: {error}; write one with Schedule.save(path)") from None

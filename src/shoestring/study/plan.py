@@ -1,0 +1,47 @@
+"""What a budget buys, spending nothing: the policy is run on made-up curves and its purchases are counted.
+
+The curves fall at random speeds to random levels, so the plan shows the policy's shape (how many trials, how far each),
+not its success. A budget of time or money needs the price of a step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from shoestring.core.entries import Cost, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config
+from shoestring.core.streams import stream
+from shoestring.core.strict_json import dumps
+from shoestring.errors import BudgetError
+from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.study.loop import run
+from shoestring.study.replay import append_in_memory
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    seed: int
+    step_s: float
+
+    def step(self, config: Config, step: int) -> Outcome:
+        start, end, speed = stream(self.seed, dumps(config)).random(3)
+        return Outcome(float(end + (1 + start) / (1 + speed * step)), Cost(train=self.step_s))
+
+
+@dataclass(frozen=True)
+class Plan:
+    ledger: Ledger
+    trials_by_steps: dict[int, int]  # {steps trained: number of trials}, most trained first
+
+
+def plan(opened: Opened, policy: Policy, step_s: float) -> Plan:
+    if opened.budget.unit != "epochs" and not 0 < step_s < math.inf:
+        raise BudgetError(f"a plan for {opened.budget} needs the seconds of a step, above 0, not {step_s!r}")
+    runner = Simulated(MadeUp(opened.seed, step_s), opened.workers)
+    ledger = run(Ledger([opened]), policy, runner, append_in_memory).ledger
+    counts = Counter(trial.steps for trial in ledger.trials)
+    return Plan(ledger, dict(sorted(counts.items(), reverse=True)))

@@ -1,0 +1,102 @@
+"""What another policy would have done with the same curves: a study's own receipts as a source for simulation.
+
+A curve is known only as far as it was bought. Beyond that the replayed trial comes to its end, and its config is the
+only one that can be tried again: the space of a replay is the list of configs that were really trained. A step costs what
+it did the first time, setup included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shoestring.core.books import Trial
+from shoestring.core.entries import Cost, Entry, Opened, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.core.strict_json import dumps
+from shoestring.errors import StudyError
+from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.study.loop import run
+
+
+class Recorded:
+    def __init__(self, ledger: Ledger) -> None:
+        self._trials = {dumps(trial.config): trial for trial in reversed(ledger.trials)}
+        self._costs: dict[tuple[int, int], Cost] = {}  # by trial and step
+        self._cost_of_failure: dict[int, Cost] = {}  # by trial
+        for entry in ledger.entries():
+            if isinstance(entry, Receipt) and entry.status in ("ok", "diverged"):
+                self._costs.setdefault((entry.trial, entry.step), entry.cost)
+            elif isinstance(entry, Receipt) and entry.status == "failed":
+                self._cost_of_failure[entry.trial] = entry.cost
+
+    def step(self, config: Config, step: int) -> Outcome | None:
+        trial = self._trials[dumps(config)]
+        if step <= trial.steps:
+            return Outcome(trial.values[step - 1], self._costs[trial.number, step])
+        if not trial.failure:
+            return None
+        return Outcome(None, self._cost_of_failure.get(trial.number, Cost()), failure=trial.failure)
+
+
+@dataclass(frozen=True)
+class Replay:
+    ledger: Ledger
+    winner: Trial  # of the real study
+    winner_steps: int  # how far the replayed policy trained that config
+    winner_frozen: bool  # whether it stopped short of the winning step
+    price: float | None  # of all steps until it was as good as the real study; None: it never was
+    real_price: float  # the same for the study itself
+
+
+def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Budget | None = None) -> Replay:
+    winner = ledger.best
+    if winner is None:
+        raise StudyError("there is nothing to replay: no step of this study was validated")
+    for trial in ledger.trials:
+        if None in trial.losses:
+            raise StudyError(
+                f"step {trial.losses.index(None) + 1} of trial {trial.number} was not validated, so a replay cannot know its "
+                "value: replay studies that validate every step"
+            )
+    known = [trial for trial in ledger.trials if trial.steps or trial.failure]
+    configs = list({dumps(trial.config): trial.config for trial in known}.values())
+    opened: Opened = replace(
+        ledger.opened,
+        space=Space.listed(configs),
+        budget=budget or ledger.budget,
+        policy=policy.name,
+        settings=settings,
+    )
+    runner = Simulated(Recorded(ledger), ledger.workers)
+    outcome = run(Ledger([opened]), policy, runner, append_in_memory)
+    again = next((t for t in outcome.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
+    steps = again.steps if again else 0
+    price, real_price = (price_of(books, winner.best_loss) for books in (outcome.ledger, ledger))
+    assert real_price is not None
+    return Replay(outcome.ledger, winner, steps, steps < winner.best_step, price, real_price)
+
+
+def price_of(ledger: Ledger, loss: float) -> float | None:
+    """What the steps bought until one was as good as `loss` cost, each of them once; None if none was."""
+    price, seen = 0.0, [0] * len(ledger.trials)
+    for entry in ledger.entries():
+        if not isinstance(entry, Receipt) or entry.step <= seen[entry.trial]:
+            continue
+        in_epochs = ledger.budget.unit == "epochs"
+        price += ledger.step_price() if in_epochs else entry.cost.total * ledger.budget.per_second(ledger.workers)
+        if entry.status in ("ok", "diverged"):
+            seen[entry.trial] = entry.step
+            told = ledger.trials[entry.trial].losses[entry.step - 1]
+            if told is not None and told <= loss:
+                return price
+    return None
+
+
+def append_in_memory(ledger: Ledger, *entries: Entry) -> Ledger:
+    for entry in entries:
+        ledger = ledger.append(entry)
+    return ledger

@@ -1,0 +1,207 @@
+"""Augmentation: incremental choices against a reference that solves the whole system at every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from shoestring.models.boil.augmentation import (
+    full_curve,
+    log_condition,
+    most_uncertain,
+    points_allowed,
+    prefix_cost,
+    random_times,
+    step_grid,
+)
+from shoestring.models.boil.process import Parameters, product_kernel
+from shoestring.models.gp.posterior import GP, condition
+
+Array = NDArray[np.float64]
+GRID = np.linspace(0.0, 1.0, 21)
+quick = settings(deadline=None, max_examples=40)
+
+
+def model(z: Array, **settings: float) -> GP:
+    dims = z.shape[1] - 1
+    theta = Parameters(**settings).theta(dims)
+    return condition(product_kernel(dims), theta, z, np.zeros(len(z)), mean="zero")
+
+
+def at(x: Array, times: Array) -> Array:
+    return np.column_stack([np.tile(x, (len(times), 1)), times])
+
+
+def covariance(gp: GP, z: Array) -> Array:
+    return np.asarray(gp.kernel.matrix(gp.theta[:-1], z, z) + np.exp(gp.theta[-1]) * np.eye(len(z)))
+
+
+def plain_state(gp: GP, x: Array, picked: list[int]) -> tuple[float, Array]:
+    """ln cond(A) and the variances over the grid after some choices, everything anew."""
+    z = np.concatenate([gp.x, at(x, GRID[picked])])
+    a = covariance(gp, z)
+    eigenvalues = np.linalg.eigvalsh(a)
+    k = gp.kernel.matrix(gp.theta[:-1], at(x, GRID), z)
+    variances = 1.0 - np.einsum("qn,nq->q", k, np.linalg.solve(a, k.T))
+    return float(np.log(eigenvalues[-1] / eigenvalues[0])), variances
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 8),
+    st.integers(0, 10),
+    st.floats(1.0, 12.0),
+    st.floats(0.1, 0.8),
+    st.sampled_from([1e-2, 5e-4, 1e-5]),
+)
+@quick
+def test_choices_are_those_of_the_plain_rule(
+    seed: int, n: int, limit: int, delta: float, scale: float, noise: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    z, x, floor = rng.random((n, 3)), rng.random(2), noise + 1e-3
+    gp = model(z, lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
+    found = most_uncertain(gp, x, GRID, max_points=limit, max_log_condition=delta)
+    picked = found.picked.tolist()
+    for i, j in enumerate(picked):
+        log_cond, variances = plain_state(gp, x, picked[:i])
+        assert log_cond <= delta
+        assert variances[j] >= max(floor, variances.max() - 1e-9)  # times far from all data may tie
+        assert found.variances[i] == pytest.approx(variances[j], rel=1e-6)
+    assert len(set(picked)) == len(picked) <= limit
+    log_cond, variances = plain_state(gp, x, picked)
+    match found.stop:
+        case "count":
+            assert len(picked) == limit
+        case "condition":
+            assert log_cond > delta
+        case "variance":
+            assert log_cond <= delta
+            assert variances.max() < floor
+        case "repeat":
+            assert variances[picked].max() >= variances.max() - 1e-9
+    np.testing.assert_array_equal(found.times, GRID[picked])
+
+
+@given(st.integers(0, 10**6), st.integers(1, 30), st.floats(0.05, 1.0), st.floats(-6.0, -2.0))
+@quick
+def test_condition_number_and_its_bound(seed: int, n: int, scale: float, exponent: float) -> None:
+    rng = np.random.default_rng(seed)
+    z, noise = rng.random((n, 3)), 10.0**exponent
+    gp = model(z, lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
+    exact = log_condition(gp, z[:0])
+    assert exact == pytest.approx(np.log(np.linalg.cond(covariance(gp, z))), rel=1e-6, abs=1e-9)
+    assert exact <= np.log1p(n / noise) + 1e-9  # what spares the eigenvalues
+    more = log_condition(gp, rng.random((1, 3)))
+    assert more >= exact - 1e-9  # a further point never improves it, so to stop once is to stop for good
+
+
+def test_the_limit_on_the_condition_is_exact() -> None:
+    """Copies of one point reach the bound, cond(A) = 1 + n / noise; points apart stay far below it."""
+    x, noise = np.array([0.9, 0.9]), 1e-3
+    copies = model(np.tile([0.1, 0.1, 0.0], (6, 1)), noise_variance=noise)
+    spread = model(np.random.default_rng(0).random((6, 3)), noise_variance=noise)
+    for gp, limit in ((copies, np.log1p(6 / noise)), (spread, log_condition(spread, np.empty((0, 3))))):
+        assert most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit - 1e-6).stop == "condition"
+        assert most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit + 1e-6).stop == "count"
+
+
+def test_each_reason_to_stop() -> None:
+    z, x = np.array([[0.2, 0.5, 1.0], [0.8, 0.3, 0.4]]), np.array([0.5, 0.5])
+    gp = model(z, lengthscale_x=0.3, lengthscale_t=0.2)
+    assert most_uncertain(gp, x, GRID, max_points=0).stop == "count"
+    assert most_uncertain(gp, x, GRID, max_points=4).stop == "count"
+    assert most_uncertain(gp, x, GRID, max_points=15).stop == "variance"
+    assert most_uncertain(gp, x, GRID, max_points=15, max_log_condition=1.0).stop == "condition"
+    # Many observations at time 0, none at 1: once 1 is added it is still the less certain of the two.
+    crowd = model(np.tile([0.5, 0.5, 0.0], (20, 1)), lengthscale_t=0.05, noise_variance=1e-2)
+    found = most_uncertain(crowd, x, np.array([0.0, 1.0]), max_points=2, variance_floor=0.0)
+    assert (found.picked.tolist(), found.stop) == ([1], "repeat")
+
+
+def test_variances_agree_with_the_model_that_was_given_the_points() -> None:
+    rng = np.random.default_rng(0)
+    z, x = rng.random((6, 3)), rng.random(2)
+    gp = model(z)
+    found = most_uncertain(gp, x, GRID, max_points=6)
+    for time, variance in zip(found.times, found.variances, strict=True):
+        _, left = gp.predict(at(x, np.array([time])))
+        assert variance == pytest.approx(left[0], rel=1e-7)
+        gp = gp.append(np.append(x, time), 0.0)
+
+
+def test_a_run_that_is_stored_already_adds_little() -> None:
+    rng = np.random.default_rng(1)
+    z, x = rng.random((4, 3)), rng.random(2)
+    gp = model(np.concatenate([z, at(x, GRID)]))
+    assert most_uncertain(gp, x, GRID, max_points=15).stop == "variance"
+    assert most_uncertain(gp, x, GRID, max_points=15).picked.size == 0
+
+
+def test_random_times_are_distinct_and_of_the_generator() -> None:
+    z, x = np.array([[0.2, 0.5, 1.0]]), np.array([0.5, 0.5])
+    gp = model(z)
+    first = random_times(gp, x, GRID, np.random.default_rng(3), max_points=8)
+    again = random_times(gp, x, GRID, np.random.default_rng(3), max_points=8)
+    other = random_times(gp, x, GRID, np.random.default_rng(4), max_points=8)
+    assert first.picked.tolist() == again.picked.tolist() != other.picked.tolist()
+    assert len(set(first.picked.tolist())) == 8
+    assert random_times(gp, x, GRID, np.random.default_rng(3), max_points=99).picked.size == len(GRID)
+    limited = random_times(gp, x, GRID, np.random.default_rng(3), max_points=8, max_log_condition=2.0)
+    assert limited.stop == "condition"
+    assert limited.picked.tolist() == first.picked[: limited.picked.size].tolist()
+
+
+def test_the_whole_curve_is_ill_conditioned() -> None:
+    rng = np.random.default_rng(0)
+    gp = model(rng.random((10, 3)), noise_variance=1e-10)
+    x = rng.random(2)
+    whole = full_curve(gp, x, GRID)
+    assert whole.picked.tolist() == list(range(len(GRID)))
+    assert log_condition(gp, at(x, whole.times)) > 25.0
+    few = most_uncertain(gp, x, GRID, max_points=15)
+    assert log_condition(gp, at(x, few.times)) < 20.0
+
+
+@pytest.mark.parametrize("augment", [most_uncertain, random_times])
+def test_nothing_to_choose_from(augment: Any) -> None:
+    gp = model(np.array([[0.2, 0.5, 1.0]]))
+    arguments = [np.random.default_rng(0)] if augment is random_times else []
+    found = augment(gp, np.array([0.5, 0.5]), np.array([]), *arguments, max_points=5)
+    assert (found.picked.size, found.times.size, found.stop) == (0, 0, "count")
+
+
+def test_duplicate_points_and_duplicate_times() -> None:
+    gp = model(np.tile([0.4, 0.6, 0.5], (5, 1)))
+    found = most_uncertain(gp, np.array([0.4, 0.6]), np.array([0.0, 0.0, 1.0, 1.0]), max_points=4)
+    assert sorted(found.times.tolist()) == [0.0, 1.0]
+    assert found.stop == "variance"
+
+
+@given(st.integers(1, 200), st.integers(0, 300), st.integers(1, 60))
+@quick
+def test_prefixes_are_whole_steps_short_of_the_run(min_steps: int, extra: int, size: int) -> None:
+    trained = min_steps + extra
+    grid = step_grid(min_steps, trained, size)
+    assert np.all(np.diff(grid) > 0)
+    assert np.all((grid >= min_steps) & (grid < trained))
+    assert grid.size <= size
+    assert extra == 0 or grid[0] == min_steps
+
+
+def test_number_of_points_falls_with_the_length_of_the_run() -> None:
+    assert [points_allowed(t) for t in (0.0, 0.05, 0.5, 0.99, 1.0)] == [0, 0, 7, 14, 15]
+    assert [points_allowed(k / 100, 100) for k in range(101)] == list(range(101))
+
+
+def test_cost_of_a_prefix() -> None:
+    assert prefix_cost(30.0, 5, 20) == 7.5
+    assert prefix_cost(30.0, 20, 20) == 30.0
+    for steps in (0, 21):
+        with pytest.raises(ValueError, match=f"a prefix of {steps} steps"):
+            prefix_cost(30.0, steps, 20)

@@ -1,0 +1,127 @@
+"""Configs as rows of numbers: what is one config is one row, what differs differs, and kernels on rows are covariances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoestring.core.parameters import Choice, Constant, Float, Int
+from shoestring.core.space import Space
+from shoestring.models.gp.encoding import NO_OPTION, Encoding
+
+MIXED = Space(
+    {
+        "lr": Float(1e-5, 1.0, log=True),
+        "dropout": Float(0.0, 0.9),
+        "units": Int(8, 512, log=True),
+        "layers": Int(1, 4),
+        "fixed": Constant("yes"),
+        "optimizer": Choice(["sgd", "adam", "lamb"]),
+        "momentum": Float(0.0, 0.99, when={"optimizer": ["sgd", "lamb"]}),
+        "schedule": Choice(["step", "cosine"], when={"optimizer": "sgd"}),
+        "period": Int(1, 20, when={"schedule": "cosine", "fixed": "yes"}),
+        "wide": Float(1.0, 2.0, when={"layers": [3, 4]}),
+    }
+)
+cubes = st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=MIXED.dims, max_size=MIXED.dims)
+
+
+def the_features(space: Space, configs: list[Any]) -> np.ndarray[Any, Any]:
+    encoding = Encoding(space)
+    return encoding.features(encoding.points(configs))
+
+
+@settings(max_examples=200, deadline=None)
+@given(cubes)
+def test_a_point_and_the_config_that_it_stands_for_are_one_row(cube: list[float]) -> None:
+    encoding = Encoding(MIXED)
+    snapped = encoding.snap(np.array([cube]))
+    config = encoding.config(snapped, 0)
+    assert config == MIXED.from_cube(np.array(cube)) == MIXED.from_cube(snapped.cube[0])
+    again = encoding.points([config])
+    np.testing.assert_allclose(again.cube, snapped.cube, atol=1e-9)
+    np.testing.assert_array_equal(again.active, snapped.active)
+    np.testing.assert_allclose(encoding.features(again), encoding.features(snapped), atol=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cubes, cubes)
+def test_inactive_values_make_no_difference(one: list[float], other: list[float]) -> None:
+    encoding = Encoding(MIXED)
+    first = encoding.snap(np.array([one]))
+    mixed = np.array([one])
+    inactive = ~MIXED.activity(MIXED.from_cube(np.array(one)))
+    mixed[0, inactive] = np.array(other)[inactive]
+    second = encoding.snap(mixed)
+    np.testing.assert_array_equal(encoding.features(first), encoding.features(second))
+    np.testing.assert_array_equal(first.cube[0, inactive], 0.5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**31), st.integers(2, 25))
+def test_the_kernel_is_positive_definite_on_distinct_configs(seed: int, n: int) -> None:
+    encoding = Encoding(MIXED)
+    points = encoding.snap(np.random.default_rng(seed).random((n, MIXED.dims)))
+    x = np.unique(encoding.features(points), axis=0)
+    kernel = encoding.kernel()
+    theta = np.full(kernel.n_parameters, np.log(0.3))
+    k = kernel.matrix(theta, x, x)
+    np.testing.assert_array_equal(k, k.T)
+    assert np.linalg.eigvalsh(k).min() > 1e-9
+
+
+def test_columns() -> None:
+    space = Space({"c": Choice(["a", "b"]), "n": Int(1, 4), "x": Float(0, 1, when={"c": "b"})})
+    rows = the_features(space, [{"c": "a", "n": 1}, {"c": "b", "n": 4, "x": 0.25}])
+    np.testing.assert_allclose(rows, [[0.125, 0.5, 0.0, 0.0], [0.875, 0.25, 1.0, 1.0]])
+    assert [(b.family, b.dims) for b in Encoding(space).kernel().blocks] == [("matern52", (0, 1, 2)), ("hamming", (3,))]
+
+
+def test_an_inactive_choice_equals_itself_and_no_option() -> None:
+    space = Space({"a": Choice(["x", "y"]), "b": Choice(["u", "v"], when={"a": "y"})})
+    rows = the_features(space, [{"a": "x"}, {"a": "y", "b": "u"}, {"a": "y", "b": "v"}])
+    assert rows[:, -1].tolist() == [NO_OPTION, 0.0, 1.0]
+
+
+def test_a_listed_parameter_that_some_row_lacks_is_conditional() -> None:
+    space = Space.listed([{"a": 1, "b": 5}, {"a": 2}, {"a": 1}, {"a": 2, "b": 9}])
+    rows = the_features(space, list(space.rows or ()))
+    assert len(np.unique(rows, axis=0)) == 4
+    only_presence = Space.listed([{"a": 1, "b": 5}, {"a": 1}])
+    rows = the_features(only_presence, list(only_presence.rows or ()))
+    assert rows.tolist() == [[1.0], [0.0]]
+    assert Encoding(only_presence).kernel().n_dims == 1
+
+
+def test_a_space_where_nothing_varies_still_has_a_kernel() -> None:
+    space = Space({"only": Constant(3)})
+    rows = the_features(space, [{"only": 3}])
+    assert rows.tolist() == [[0.0]]
+    assert Encoding(space).kernel().n_dims == Encoding(space).n_columns == 1
+
+
+def test_choices_alone_have_no_matern_block() -> None:
+    assert [b.family for b in Encoding(Space({"c": Choice(["a", "b"])})).kernel().blocks] == ["hamming"]
+
+
+def test_only_active_floats_may_move() -> None:
+    encoding = Encoding(MIXED)
+    sgd, adam = np.full(MIXED.dims, 0.1), np.full(MIXED.dims, 0.1)
+    adam[list(MIXED.cube_names).index("optimizer")] = 0.5
+    free = encoding.free(encoding.snap(np.array([sgd, adam])))
+    moving = [{name for name, f in zip(MIXED.cube_names, row, strict=True) if f} for row in free]
+    assert moving == [{"lr", "dropout", "momentum"}, {"lr", "dropout"}]
+
+
+@pytest.mark.parametrize("parameter", [Int(1, 7), Int(1, 256, log=True), Int(-3, 3)])
+def test_integers_sit_at_the_centre_of_their_cell(parameter: Int) -> None:
+    space = Space({"n": parameter})
+    u = np.linspace(0.0, 1.0, 501)[:, None]
+    snapped = Encoding(space).snap(u)
+    values = [parameter.from_unit(float(v)) for v in u[:, 0]]
+    np.testing.assert_allclose(snapped.cube[:, 0], [parameter.to_unit(v) for v in values], atol=1e-12)
+    np.testing.assert_array_equal(Encoding(space).values(0, snapped.cube[:, 0]), values)

@@ -1,0 +1,544 @@
+"""The drifting GP, finite and continuous, against a dense solve written out here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from scipy.stats import multivariate_normal
+
+from shoestring.models.online.query_rules import (
+    beta_schedule,
+    choose,
+    other_arms,
+    probability_better,
+    query_by_confidence,
+    upper_confidence,
+)
+from shoestring.models.online.time_varying import (
+    TimeVaryingGP,
+    fit_forgetting_rate,
+    forgetting_bounds,
+    lifetime_rounds,
+    log_likelihood,
+    memory,
+)
+from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP, merge_modes
+
+Floats = NDArray[np.float64]
+NOISE = 0.01
+DOMAIN = np.linspace(0.0, 1.0, 9)[:, None]
+
+quick = settings(deadline=None, max_examples=60)
+rates = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(1e-4, 0.999))
+# What happens in one round: the points observed in it, then the number of rounds to move on.
+happenings = st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=3), st.integers(1, 6)), max_size=25)
+
+
+def matern52(x: Floats, z: Floats) -> tuple[Floats, Floats]:
+    """Covariance (m, n) and its gradient in x, (m, n, d); length-scale 0.3, variance 2."""
+    a = np.sqrt(5.0) * cdist(x, z) / 0.3
+    value = 2.0 * (1.0 + a + a**2 / 3.0) * np.exp(-a)
+    slope = -2.0 * 5.0 / 3.0 / 0.3**2 * (1.0 + a) * np.exp(-a)
+    return value, slope[:, :, None] * (x[:, None] - z[None])
+
+
+KERNEL = matern52(DOMAIN, DOMAIN)[0]
+
+
+def dense(
+    kernel: Floats, history: list[tuple[int, int, float]], now: int, rate: float, noise: float = NOISE
+) -> tuple[Floats, Floats]:
+    """Mean (N,) and covariance (N, N) of round `now` from (point, round, value) triples, by the formula."""
+    x = np.array([point for point, _, _ in history], dtype=int)
+    h = np.array([seen for _, seen, _ in history])
+    y = np.array([value for _, _, value in history])
+    if not history:
+        return np.zeros(len(kernel)), kernel
+    gram = kernel[np.ix_(x, x)] * np.sqrt(1.0 - rate) ** np.abs(h[:, None] - h[None, :])
+    cross = kernel[x] * (np.sqrt(1.0 - rate) ** (now - h))[:, None]
+    solved = np.linalg.solve(gram + noise * np.eye(len(x)), np.column_stack([y, cross]))
+    return cross.T @ solved[:, 0], kernel - cross.T @ solved[:, 1:]
+
+
+def play(gp: TimeVaryingGP, happened: list[tuple[list[int], int]], seed: int = 0) -> list[tuple[int, int, float]]:
+    rng = np.random.default_rng(seed)
+    history = []
+    for points, rounds in happened:
+        for point in points:
+            value = float(rng.normal(0.0, 1.5))
+            gp.observe(point, value)
+            history.append((point, gp.round, value))
+        gp.advance(rounds)
+    return history
+
+
+def agrees(gp: TimeVaryingGP, mean: Floats, covariance: Floats) -> None:
+    np.testing.assert_allclose(gp.mean, mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(gp.variance, np.diag(covariance), rtol=0, atol=1e-9)
+    np.testing.assert_allclose([gp.covariance(i) for i in range(gp.n_points)], covariance, rtol=0, atol=1e-9)
+
+
+class TestFiniteDomain:
+    @quick
+    @given(rates, happenings)
+    def test_recursion_is_the_dense_posterior(self, rate: float, happened: list[tuple[list[int], int]]) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=1e-30)
+        history = play(gp, happened)
+        agrees(gp, *dense(KERNEL, history, gp.round, rate))
+
+    @quick
+    @given(st.floats(0.05, 0.999), happenings)
+    def test_dropping_leaves_the_posterior_of_the_rest(
+        self, rate: float, happened: list[tuple[list[int], int]]
+    ) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=0.01)
+        history = play(gp, happened)
+        in_force = [entry for entry in history if gp.round - entry[1] <= lifetime_rounds(rate, 0.01)]
+        assert len(in_force) <= gp.n_observations <= 2 * len(in_force)
+        agrees(gp, *dense(KERNEL, history[len(history) - gp.n_observations :], gp.round, rate))
+
+    def test_dropping_at_the_default_threshold_is_hardly_felt(self) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=0.3, noise_variance=NOISE)
+        history = play(gp, [([t % 7], 1) for t in range(200)])
+        assert gp.n_observations < 100
+        mean, covariance = dense(KERNEL, history, gp.round, 0.3)
+        np.testing.assert_allclose(gp.mean, mean, rtol=0, atol=1e-3)  # sqrt(forget_below) of values of order 1
+        np.testing.assert_allclose(gp.variance, np.diag(covariance), rtol=0, atol=2e-6)  # forget_below * k(x, x)
+
+    @quick
+    @given(rates, happenings)
+    def test_a_skipped_round_shrinks_mean_and_restores_variance(
+        self, rate: float, happened: list[tuple[list[int], int]]
+    ) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=1e-30)
+        play(gp, happened)
+        mean, variance, covariance = gp.mean, gp.variance, gp.covariance(3)
+        gp.advance()
+        np.testing.assert_allclose(gp.mean, np.sqrt(1.0 - rate) * mean, atol=1e-10)
+        np.testing.assert_allclose(gp.variance, (1.0 - rate) * variance + rate * np.diag(KERNEL), atol=1e-10)
+        np.testing.assert_allclose(gp.covariance(3), (1.0 - rate) * covariance + rate * KERNEL[3], atol=1e-10)
+
+    @quick
+    @given(rates, happenings, st.integers(1, 50))
+    def test_many_rounds_at_once_are_as_many_single_ones(
+        self, rate: float, happened: list[tuple[list[int], int]], rounds: int
+    ) -> None:
+        one, other = (TimeVaryingGP(KERNEL, forgetting_rate=rate, noise_variance=NOISE) for _ in range(2))
+        play(one, happened)
+        play(other, happened)
+        one.advance(rounds)
+        for _ in range(rounds):
+            other.advance()
+        np.testing.assert_allclose(one.mean, other.mean, atol=1e-10)
+        np.testing.assert_allclose(one.variance, other.variance, atol=1e-10)
+
+    def test_without_forgetting_time_changes_nothing(self) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=0.0, noise_variance=NOISE)
+        gp.observe(2, 1.0)
+        before = gp.mean, gp.variance
+        gp.advance(10**6)
+        assert gp.n_observations == 1
+        np.testing.assert_array_equal(gp.mean, before[0])
+        np.testing.assert_array_equal(gp.variance, before[1])
+
+    def test_full_forgetting_returns_to_the_prior_every_round(self) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=1.0, noise_variance=NOISE)
+        for _ in range(3):
+            agrees(gp, np.zeros(9), KERNEL)
+            gp.observe(4, 1.0)
+            assert gp.mean[4] == pytest.approx(2.0 / 2.01)
+            gp.advance()
+
+    @pytest.mark.parametrize("silent_rounds", [1, 10**5])
+    def test_a_long_silence_does_no_harm(self, silent_rounds: int) -> None:
+        """The decay of 10^5 rounds underflows; the first observation after them must not divide by it."""
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=0.4, noise_variance=NOISE)
+        gp.observe(1, 5.0)
+        for _ in range(silent_rounds // 100):
+            gp.advance(100)
+        gp.advance()
+        gp.observe(6, -1.0)
+        history = [(1, 1, 5.0), (6, gp.round, -1.0)]
+        agrees(gp, *dense(KERNEL, history, gp.round, 0.4))
+
+    def test_reset_is_the_prior_and_time_runs_on(self) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=0.0, noise_variance=NOISE)
+        play(gp, [([0, 3], 1), ([5], 4)])
+        gp.reset()
+        assert (gp.round, gp.n_observations) == (6, 0)
+        agrees(gp, np.zeros(9), KERNEL)
+        gp.observe(2, 0.7)
+        agrees(gp, *dense(KERNEL, [(2, 6, 0.7)], 6, 0.0))
+
+    @quick
+    @given(rates, happenings)
+    def test_rows_from_a_function_equal_the_matrix(self, rate: float, happened: list[tuple[list[int], int]]) -> None:
+        def rows(points: NDArray[np.intp]) -> Floats:
+            return matern52(DOMAIN[points], DOMAIN)[0]
+
+        by_matrix = TimeVaryingGP(KERNEL, forgetting_rate=rate, noise_variance=NOISE)
+        by_rows = TimeVaryingGP(rows, diagonal=np.full(9, 2.0), forgetting_rate=rate, noise_variance=NOISE)
+        play(by_matrix, happened)
+        play(by_rows, happened)
+        np.testing.assert_array_equal(by_rows.mean, by_matrix.mean)
+        np.testing.assert_array_equal(by_rows.variance, by_matrix.variance)
+
+    @quick
+    @given(happenings, st.sampled_from([1e-8, 1e-3, 1e6, 1e9]))
+    def test_units_do_not_matter(self, happened: list[tuple[list[int], int]], unit: float) -> None:
+        plain = TimeVaryingGP(KERNEL, forgetting_rate=0.1, noise_variance=NOISE)
+        scaled = TimeVaryingGP(KERNEL * unit**2, forgetting_rate=0.1, noise_variance=NOISE * unit**2)
+        for point, seen, value in play(plain, happened):
+            if seen > scaled.round:
+                scaled.advance(seen - scaled.round)
+            scaled.observe(point, value * unit)
+        if plain.round > scaled.round:
+            scaled.advance(plain.round - scaled.round)
+        np.testing.assert_allclose(scaled.mean / unit, plain.mean, atol=1e-9)
+        np.testing.assert_allclose(scaled.variance / unit**2, plain.variance, atol=1e-9)
+
+    def test_the_same_point_again_and_again_keeps_a_positive_variance(self) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=0.0, noise_variance=1e-14)
+        for _ in range(200):
+            gp.observe(4, 3.0)
+        assert np.all(gp.variance > 0.0)
+        assert gp.mean[4] == pytest.approx(3.0, abs=1e-9)
+
+    def test_one_point(self) -> None:
+        gp = TimeVaryingGP(np.array([[2.0]]), forgetting_rate=0.5, noise_variance=2.0)
+        gp.observe(0, 1.0)
+        assert (gp.mean[0], gp.variance[0]) == (pytest.approx(0.5), pytest.approx(1.0))
+        gp.advance(2)
+        assert (gp.mean[0], gp.variance[0]) == (pytest.approx(0.25), pytest.approx(1.75))
+
+    def test_unrelated_arms_tell_nothing_of_each_other(self) -> None:
+        gp = TimeVaryingGP(0.25 * np.eye(3), forgetting_rate=0.1, noise_variance=NOISE)
+        gp.observe(1, 0.4)
+        assert gp.mean[[0, 2]].tolist() == [0.0, 0.0]
+        assert gp.variance[[0, 2]].tolist() == [0.25, 0.25]
+        assert gp.variance[1] < 0.25
+
+    def test_arrays_handed_out_stay_as_they_were(self) -> None:
+        gp = TimeVaryingGP(KERNEL, forgetting_rate=0.1, noise_variance=NOISE)
+        gp.observe(0, 1.0)
+        mean, variance = gp.mean, gp.variance
+        copies = mean.copy(), variance.copy()
+        gp.advance()
+        gp.observe(5, -2.0)
+        np.testing.assert_array_equal(mean, copies[0])
+        np.testing.assert_array_equal(variance, copies[1])
+        with pytest.raises(ValueError, match="read-only"):
+            mean[0] = 1.0
+
+    @pytest.mark.parametrize(
+        ("settings_", "message"),
+        [
+            ({"forgetting_rate": -0.1}, r"forgetting_rate=-0.1 must lie in \[0, 1\]"),
+            ({"forgetting_rate": math.nan}, r"forgetting_rate=nan must lie in \[0, 1\]"),
+            ({"noise_variance": 0.0}, "noise_variance=0.0 must be positive"),
+            ({"forget_below": 1.0}, r"forget_below=1.0 must lie in \(0, 1\)"),
+            ({"kernel": np.ones((2, 3))}, "symmetric square"),
+            ({"kernel": np.array([[1.0, 0.5], [0.1, 1.0]])}, "symmetric square"),
+            ({"kernel": np.zeros((2, 2))}, "positive, finite prior variances"),
+            ({"kernel": np.empty((0, 0))}, "positive, finite prior variances"),
+            ({"kernel": lambda points: KERNEL[points]}, "diagonal=None"),
+            ({"diagonal": np.ones(9)}, "leave it out"),
+        ],
+    )
+    def test_settings_are_checked(self, settings_: dict[str, Any], message: str) -> None:
+        arguments: dict[str, Any] = {"kernel": KERNEL, "forgetting_rate": 0.1, "noise_variance": NOISE} | settings_
+        with pytest.raises(ValueError, match=message):
+            TimeVaryingGP(**arguments)
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda gp: gp.observe(9, 0.0), r"point=9 must be an index in 0..8"),
+            (lambda gp: gp.observe(-1, 0.0), r"point=-1 must be an index"),
+            (lambda gp: gp.observe(0, math.inf), "value=inf at point 0 must be finite"),
+            (lambda gp: gp.covariance(9), "point=9"),
+            (lambda gp: gp.advance(0), "rounds=0 must be at least 1"),
+        ],
+    )
+    def test_calls_are_checked(self, call: Callable[[TimeVaryingGP], object], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            call(TimeVaryingGP(KERNEL, forgetting_rate=0.1, noise_variance=NOISE))
+
+
+class TestForgettingRate:
+    def draw(self, rate: float, n: int, seed: int) -> tuple[Floats, NDArray[np.int_], Floats]:
+        """Kernel between n random points, their rounds 1..n, and values drawn from the model."""
+        rng = np.random.default_rng(seed)
+        x = rng.random((n, 1))
+        rounds = np.arange(1, n + 1)
+        prior = matern52(x, x)[0]
+        full = prior * np.sqrt(1.0 - rate) ** np.abs(rounds[:, None] - rounds) + NOISE * np.eye(n)
+        return prior, rounds, np.linalg.cholesky(full) @ rng.standard_normal(n)
+
+    @quick
+    @given(st.floats(0.0, 1.0), st.integers(1, 12), st.integers(0, 1000))
+    def test_likelihood_is_that_of_the_normal(self, rate: float, n: int, seed: int) -> None:
+        prior, rounds, values = self.draw(0.05, n, seed)
+        lags = np.abs(rounds[:, None] - rounds)
+        full = prior * np.sqrt(1.0 - rate) ** lags + NOISE * np.eye(n)
+        want = multivariate_normal(np.zeros(n), full).logpdf(values)
+        got = log_likelihood(prior, rounds, values, forgetting_rate=rate, noise_variance=NOISE)
+        assert got == pytest.approx(want, rel=1e-8, abs=1e-8)
+
+    @settings(deadline=None, max_examples=15)
+    @given(st.sampled_from([0.003, 0.02, 0.1, 0.4]), st.integers(2, 30), st.integers(0, 1000))
+    def test_no_rate_on_a_fine_grid_is_likelier(self, rate: float, n: int, seed: int) -> None:
+        prior, rounds, values = self.draw(rate, n, seed)
+        bounds = forgetting_bounds(500)
+
+        def likelihood(r: float) -> float:
+            return log_likelihood(prior, rounds, values, forgetting_rate=r, noise_variance=NOISE)
+
+        found = fit_forgetting_rate(prior, rounds, values, noise_variance=NOISE, bounds=bounds)
+        assert bounds[0] <= found <= bounds[1]
+        assert likelihood(found) >= max(likelihood(r) for r in np.geomspace(*bounds, 150)) - 1e-4
+
+    def test_a_known_rate_is_found_again(self) -> None:
+        found = [
+            fit_forgetting_rate(*self.draw(0.05, 200, seed), noise_variance=NOISE, bounds=(1e-3, 0.5))
+            for seed in range(5)
+        ]
+        assert all(0.025 < rate < 0.1 for rate in found)
+
+    def test_a_still_function_gets_the_lower_bound_and_no_less(self) -> None:
+        prior, rounds, values = self.draw(0.0, 60, 3)
+        bounds = forgetting_bounds(500)
+        found = fit_forgetting_rate(prior, rounds, values, noise_variance=NOISE, bounds=bounds)
+        assert found == pytest.approx(bounds[0], rel=1e-3)
+        assert found >= bounds[0]
+
+    @pytest.mark.parametrize("horizon", [1, 8, 20, 500, 2000])
+    def test_bounds_forget_within_an_eighth_of_the_horizon(self, horizon: int) -> None:
+        low, high = forgetting_bounds(horizon)
+        assert 0.0 < low <= high < 1.0
+        assert float(memory(low, horizon / 8)) == pytest.approx(math.exp(-0.5)) or low == high
+
+    @pytest.mark.parametrize("bounded", [True, False])
+    def test_without_its_lower_bound_a_cost_saving_agent_falls_silent(self, bounded: bool) -> None:
+        """Three unrelated arms whose rewards are shifted sines; the rate is learned anew every tenth query."""
+        horizon = 600
+        t = np.arange(horizon)[:, None]
+        truth = 0.5 * np.sin(4.0 * np.pi * t / horizon + 2.0 * np.pi * np.arange(3) / 3.0)  # (horizon, 3)
+        prior, rng = 0.25 * np.eye(3), np.random.default_rng(0)
+        bounds = forgetting_bounds(horizon) if bounded else (1e-6, 0.5)
+        gp = TimeVaryingGP(prior, forgetting_rate=0.02, noise_variance=NOISE)
+        seen: list[tuple[int, int, float]] = []
+        regret = 0.0
+        for f in truth:
+            mean, variance, now = gp.mean, gp.variance, gp.round
+            arm = choose(upper_confidence(mean, variance, beta_schedule(now)))
+            regret += (f.max() - f[arm]) / horizon
+            if query_by_confidence(probability_better(mean, variance, arm, other_arms(3, arm)), 0.95):
+                seen.append((arm, now, float(f[arm] + rng.normal(0.0, 0.1))))
+                gp.observe(arm, seen[-1][2])
+                if len(seen) % 10 == 0:
+                    arms, rounds, values = (np.array(column) for column in zip(*seen, strict=True))
+                    rate = fit_forgetting_rate(
+                        prior[np.ix_(arms, arms)], rounds, values, noise_variance=NOISE, bounds=bounds
+                    )
+                    gp = TimeVaryingGP(prior, forgetting_rate=rate, noise_variance=NOISE)
+                    for past, round_seen, value in seen:
+                        if round_seen > gp.round:
+                            gp.advance(round_seen - gp.round)
+                        gp.observe(past, value)
+            gp.advance()
+        silence = np.diff([round_seen for _, round_seen, _ in seen] + [horizon + 1]).max()
+        assert (silence <= horizon / 8) == bounded
+        assert regret < 0.06 if bounded else regret > 0.3  # playing at random costs about 0.41
+
+    def test_equal_bounds_leave_no_choice(self) -> None:
+        prior, rounds, values = self.draw(0.1, 5, 0)
+        assert fit_forgetting_rate(prior, rounds, values, noise_variance=NOISE, bounds=(0.2, 0.2)) == 0.2
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"bounds": (0.0, 0.5)}, "0 < low <= high < 1"),
+            ({"bounds": (0.5, 0.1)}, "0 < low <= high < 1"),
+            ({"rounds": [4, 4]}, "at least two rounds"),
+            ({"values": [1.0, math.nan]}, "n finite numbers"),
+            ({"values": [1.0]}, "n finite numbers"),
+            ({"covariance": -np.eye(2)}, "not positive definite"),
+        ],
+    )
+    def test_inputs_are_checked(self, changes: dict[str, Any], message: str) -> None:
+        arguments: dict[str, Any] = {
+            "covariance": np.eye(2),
+            "rounds": [1, 2],
+            "values": [0.1, 0.2],
+            "noise_variance": NOISE,
+            "bounds": (0.1, 0.5),
+        }
+        with pytest.raises(ValueError, match=message):
+            fit_forgetting_rate(**(arguments | changes))
+
+    def test_horizon_is_checked(self) -> None:
+        with pytest.raises(ValueError, match="horizon_rounds=0"):
+            forgetting_bounds(0)
+
+
+def continuous(rate: float, *, n_dims: int = 1, forget_below: float = 1e-6) -> ContinuousTimeVaryingGP:
+    return ContinuousTimeVaryingGP(
+        matern52, n_dims=n_dims, variance=2.0, forgetting_rate=rate, noise_variance=NOISE, forget_below=forget_below
+    )
+
+
+def scattered(rate: float, n_dims: int, n: int, seed: int) -> ContinuousTimeVaryingGP:
+    gp = continuous(rate, n_dims=n_dims)
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        gp.observe(rng.random(n_dims), float(rng.normal()))
+        gp.advance(int(rng.integers(1, 4)))
+    return gp
+
+
+class TestContinuousDomain:
+    @quick
+    @given(rates, happenings, st.sampled_from([1e-30, 0.01]))
+    def test_posterior_is_that_of_the_finite_domain(
+        self, rate: float, happened: list[tuple[list[int], int]], forget_below: float
+    ) -> None:
+        finite = TimeVaryingGP(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=forget_below)
+        cube = continuous(rate, forget_below=forget_below)
+        history = play(finite, happened)
+        for point, seen, value in history:
+            while seen > cube.round:
+                cube.advance()
+            cube.observe(DOMAIN[point], value)
+        while finite.round > cube.round:
+            cube.advance()
+        assert cube.round == finite.round
+        kept = history[len(history) - cube.n_observations :]
+        mean, covariance = dense(KERNEL, kept, cube.round, rate)
+        got_mean, got_variance = cube.predict(DOMAIN)
+        np.testing.assert_allclose(got_mean, mean, atol=1e-9)
+        np.testing.assert_allclose(got_variance, np.diag(covariance), atol=1e-9)
+        np.testing.assert_allclose(cube.covariance(DOMAIN[:4], DOMAIN), covariance[:4], atol=1e-9)
+
+    @quick
+    @given(st.integers(1, 4), st.integers(0, 12), st.floats(0.0, 6.0), st.integers(0, 1000))
+    def test_gradient_is_that_of_differences(self, n_dims: int, n: int, beta: float, seed: int) -> None:
+        gp = scattered(0.05, n_dims, n, seed)
+        x = np.random.default_rng(seed + 1).random(n_dims)
+        value, gradient = gp.ucb_and_gradient(x, beta)
+        mean, variance = gp.predict(x[None])
+        assert value == pytest.approx(mean[0] + math.sqrt(beta * variance[0]), abs=1e-12)
+        step = 1e-6 * np.eye(n_dims)
+        differences = [(gp.ucb_and_gradient(x + h, beta)[0] - gp.ucb_and_gradient(x - h, beta)[0]) / 2e-6 for h in step]
+        np.testing.assert_allclose(gradient, differences, atol=1e-6)
+
+    @settings(deadline=None, max_examples=10)
+    @given(st.integers(1, 15), st.integers(0, 1000))
+    def test_modes_on_a_line_are_its_local_maxima(self, n: int, seed: int) -> None:
+        gp = scattered(0.02, 1, n, seed)
+        modes = gp.modes(2.0, np.random.default_rng(seed + 1))  # no start on an observation, where u has a dip
+        line = np.linspace(0.0, 1.0, 2001)[:, None]
+        mean, variance = gp.predict(line)
+        u = mean + math.sqrt(2.0) * np.sqrt(variance)
+        assert modes.ucb[0] >= u.max() - 1e-5  # the highest hump is found
+        assert np.all(np.diff(modes.ucb) <= 0.0)
+        for x, height in zip(modes.points[:, 0], modes.ucb, strict=True):
+            beside = np.clip([x - 1e-3, x + 1e-3], 0.0, 1.0)[:, None]
+            near_mean, near_variance = gp.predict(beside)
+            assert height >= (near_mean + math.sqrt(2.0) * np.sqrt(near_variance)).max() - 1e-6
+        np.testing.assert_allclose(modes.ucb, modes.mean + math.sqrt(2.0) * np.sqrt(modes.variance))
+
+    def test_two_humps_are_two_modes_and_their_like_is_merged(self) -> None:
+        gp = continuous(0.0, n_dims=2)
+        for x, y in (([0.1, 0.1], 2.0), ([0.9, 0.9], 3.0), ([0.5, 0.5], -3.0), ([0.1, 0.9], -3.0), ([0.9, 0.1], -3.0)):
+            gp.observe(np.array(x), y)
+        modes = gp.modes(0.01, np.random.default_rng(0))
+        np.testing.assert_allclose(modes.points[:2], [[0.9, 0.9], [0.1, 0.1]], atol=0.1)
+        assert np.all(modes.ucb[2:] < 0.0)  # shallow humps in the corners where little was seen
+        gaps = cdist(modes.points, modes.points)[np.triu_indices(len(modes.points), 1)]
+        assert gaps.min() > 0.2
+
+    def test_one_start_gives_one_mode_within_the_cube(self) -> None:
+        modes = scattered(0.01, 3, 6, 0).modes(1.0, np.random.default_rng(1), n_starts=1)
+        assert modes.points.shape == (1, 3)
+        assert np.all((modes.points >= 0.0) & (modes.points <= 1.0))
+
+    def test_the_prior_is_flat(self) -> None:
+        modes = continuous(0.1, n_dims=2).modes(4.0, np.random.default_rng(0))
+        np.testing.assert_allclose(modes.ucb, 2.0 * math.sqrt(2.0))
+        assert not modes.mean.any()
+
+    def test_reset_is_the_prior(self) -> None:
+        gp = scattered(0.01, 2, 5, 0)
+        now = gp.round
+        gp.reset()
+        mean, variance = gp.predict(np.array([[0.2, 0.3]]))
+        assert (mean[0], variance[0], gp.round, gp.n_observations) == (0.0, 2.0, now, 0)
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda gp: gp.observe(np.array([0.5, 0.5]), 0.0), r"must be 1 coordinates in \[0, 1\]"),
+            (lambda gp: gp.observe(np.array([1.5]), 0.0), r"must be 1 coordinates in \[0, 1\]"),
+            (lambda gp: gp.observe(np.array([0.5]), math.nan), "value=nan"),
+            (lambda gp: gp.advance(0), "rounds=0"),
+            (lambda gp: gp.modes(-1.0, np.random.default_rng(0)), "beta=-1.0"),
+            (lambda gp: gp.modes(1.0, np.random.default_rng(0), n_starts=0), "n_starts=0"),
+            (lambda gp: gp.modes(1.0, np.random.default_rng(0), bandwidth=0.0), "bandwidth=0.0"),
+        ],
+    )
+    def test_calls_are_checked(self, call: Callable[[ContinuousTimeVaryingGP], object], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            call(continuous(0.1))
+
+    @pytest.mark.parametrize(("name", "value"), [("n_dims", 0), ("variance", 0.0), ("noise_variance", -1.0)])
+    def test_settings_are_checked(self, name: str, value: float) -> None:
+        arguments: dict[str, Any] = {"n_dims": 1, "variance": 2.0, "forgetting_rate": 0.1, "noise_variance": NOISE}
+        with pytest.raises(ValueError, match=f"{name}={value}"):
+            ContinuousTimeVaryingGP(matern52, **(arguments | {name: value}))
+
+
+def shifted(start: Floats, points: Floats, bandwidth: float) -> Floats:
+    """Where mean shift takes one point, one step at a time."""
+    centre = start
+    while True:
+        near = [p for p in points if math.dist(p, centre) <= bandwidth]
+        mean = np.asarray(sum(near[1:], near[0]) / len(near))
+        if math.dist(mean, centre) < 1e-9:
+            return mean
+        centre = mean
+
+
+class TestMergeModes:
+    @quick
+    @given(st.integers(1, 40), st.integers(1, 3), st.integers(0, 10**6))
+    def test_every_point_ends_in_one_mode(self, n: int, n_dims: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        points, heights = rng.random((n, n_dims)), rng.normal(size=n)
+        kept = merge_modes(points, heights, 0.2)
+        assert kept[0] == np.argmax(heights)
+        assert np.all(np.diff(heights[kept]) < 0.0)
+        gaps = cdist(*[[shifted(p, points, 0.2) for p in points]] * 2)  # (n, n)
+        assert gaps[:, kept].min(axis=1).max() <= 0.2 + 1e-6
+        assert np.all(gaps[np.ix_(kept, kept)][np.triu_indices(len(kept), 1)] > 0.2 - 1e-6)
+        for i in range(n):  # no member of a mode is higher than the one that stands for it
+            assert heights[kept][gaps[i, kept] <= 0.2 + 1e-6].max() >= heights[i]
+
+    @quick
+    @given(st.permutations(range(12)))
+    def test_points_far_from_each_other_stay_apart(self, order: list[int]) -> None:
+        points = np.column_stack([np.array(order) * 0.3, np.zeros(12)])
+        kept = merge_modes(points, np.arange(12.0), 0.2)
+        assert kept.tolist() == list(range(11, -1, -1))
+
+    def test_duplicates_and_near_duplicates_are_one(self) -> None:
+        points = np.array([[0.5, 0.5], [0.5, 0.5], [0.52, 0.5], [0.9, 0.1]])
+        assert merge_modes(points, np.array([1.0, 1.0, 2.0, 0.0]), 0.2).tolist() == [2, 3]

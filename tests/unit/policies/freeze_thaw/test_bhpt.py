@@ -1,0 +1,303 @@
+"""BHPT: arms, horizons, commitment, refreshes by receipts, and what it says about itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoestring import policies
+from shoestring.core.decision import Train
+from shoestring.core.entries import Cost, Note, Opened, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.space import Space
+from shoestring.errors import PolicyError
+from shoestring.policies.freeze_thaw.arms import ArmsView, choices
+from shoestring.policies.freeze_thaw.bhpt import BHPT
+from shoestring.testing.curves import Recorded
+from shoestring.testing.policies import opened, simulate
+
+GIVEN = [1.0, 5.0, 1.0, 0.01, 1.0, 0.0]
+SETTLING = [1.0, 1.0, 1.0, 1e-4, 1.0, 0.0]
+FALLING = {"a": [0.9, 0.7, 0.6, 0.55, 0.52], "b": [0.8, 0.75, 0.73, 0.72, 0.71], "c": [0.95, 0.8, 0.5, 0.35, 0.28]}
+NAMED = Space.listed([{"name": name} for name in FALLING])
+
+
+def bought(ledger: Ledger, trial: int, losses: Sequence[float], seconds: float = 1.0) -> Ledger:
+    """The ledger after buying these losses of a trial."""
+    config = NAMED.rows[trial] if NAMED.rows else {}
+    order = ledger.accept(Train(trial=trial, config=config, until=len(losses)))
+    assert order is not None
+    ledger = ledger.append(order)
+    for step, loss in enumerate(losses, start=1):
+        told = Receipt(order=order.number, trial=trial, step=step, value=loss, cost=Cost(train=seconds))
+        ledger = ledger.append(told)
+    return ledger
+
+
+def decided(policy: BHPT, ledger: Ledger) -> Train:
+    decision = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(decision, Train)
+    return decision
+
+
+def begun(policy: BHPT, **study: Any) -> Ledger:
+    return Ledger([opened(policy, space=NAMED, max_steps=5, **study)])
+
+
+# arms ----------------------------------------------------------------------------------------------------------------
+
+
+def arms_of(space: Space, count: int | None, seed: int = 0) -> list[str]:
+    start: Opened = opened(BHPT(), space=space, seed=seed)
+    return [space.key(config) for config in Ledger([start]).view(ArmsView(count)).configs]
+
+
+def test_arms_are_the_rows_of_a_listed_space_in_their_order() -> None:
+    assert arms_of(NAMED, None) == [NAMED.key(row) for row in NAMED.rows or ()]
+    assert len(arms_of(NAMED, 2)) == 2
+
+
+def test_arms_are_drawn_once_and_differ_between_studies() -> None:
+    space = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4)})
+    first = arms_of(space, None)
+    assert len(set(first)) == len(first) == 100
+    assert arms_of(space, None) == first != arms_of(space, None, seed=1)
+
+
+def test_a_small_space_is_listed_whole() -> None:
+    space = Space({"layers": Int(1, 3), "optimizer": Choice(["sgd", "adam"])})
+    assert len(set(arms_of(space, None))) == 6
+
+
+def test_a_config_of_the_user_becomes_an_arm() -> None:
+    space = Space({"lr": Float(0.0, 1.0)})
+    policy = BHPT(arms=3, parameters=GIVEN)
+    mine = Note(topic="enqueue", facts={"config": {"lr": 0.123}})
+    ledger = Ledger([opened(policy, space=space, budget="8 epochs", max_steps=2), mine])
+    first = decided(policy, ledger)
+    assert first.config == {"lr": 0.123}
+    assert first.why["queued"] is True
+    order = ledger.accept(first)
+    assert order is not None
+    ledger = ledger.append(order).append(Receipt(order=0, trial=0, step=1, value=0.1, cost=Cost(train=1.0)))
+    arms = ledger.view(ArmsView(3))
+    assert len(arms.configs) == 4
+    assert arms.losses[3, 0] == 0.1
+
+
+def test_kernel_tells_options_and_switches_apart() -> None:
+    space = Space(
+        {
+            "opt": Choice(["sgd", "adam", "lion"]),
+            "momentum": Float(0.0, 1.0, when={"opt": "sgd"}),
+            "lr": Float(0.0, 1.0),
+        }
+    )
+    arms = Ledger([opened(BHPT(), space=space)]).view(ArmsView(0))
+    arms.configs += [
+        {"opt": "sgd", "momentum": 0.5, "lr": 0.5},
+        {"opt": "adam", "lr": 0.5},
+        {"opt": "lion", "lr": 0.5},
+        {"opt": "lion", "lr": 1.0},
+    ]
+    squared = -2.0 * np.log(arms.kernel(1.0))
+    assert squared[0, 1] == pytest.approx(2.0)  # another option, and a parameter switched off
+    assert squared[1, 2] == pytest.approx(1.0)  # however far apart the options are listed
+    assert squared[2, 3] == pytest.approx(0.25)
+
+
+# horizons ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_horizon_in_epochs_counts_the_step_being_decided() -> None:
+    policy = BHPT(parameters=GIVEN)
+    ledger = bought(begun(policy, budget="10 epochs"), 0, [0.9, 0.7])
+    now = choices(ledger, ledger.view(ArmsView(None)))
+    assert now.buys.tolist() == [8, 8, 8]
+    assert now.room.tolist() == [3, 5, 5]
+
+
+def test_the_horizon_in_seconds_is_what_the_arms_own_price_buys() -> None:
+    policy = BHPT(parameters=GIVEN)
+    ledger = begun(policy, budget="20s")
+    assert choices(ledger, ledger.view(ArmsView(None))).room.tolist() == [5, 5, 5]  # no price is known yet
+    ledger = bought(bought(ledger, 0, [0.9, 0.7], seconds=1.0), 1, [0.8], seconds=3.0)
+    now = choices(ledger, ledger.view(ArmsView(None)))
+    assert now.buys.tolist() == [6, 5, 6]  # 15 s are left; a new arm costs 2 s a step: more than any curve is long
+    ledger = bought(begun(policy, budget="12s"), 0, [0.9], seconds=5.0)
+    assert choices(ledger, ledger.view(ArmsView(None))).room.tolist() == [1, 1, 1]
+
+
+def test_busy_diverged_and_failed_arms_are_out() -> None:
+    policy = BHPT(parameters=GIVEN)
+    ledger = begun(policy, budget="30 epochs", workers=3)
+    for trial, status in ((0, "diverged"), (1, "failed")):
+        order = ledger.accept(Train(trial=trial, config=NAMED.rows[trial], until=1))  # type: ignore[index]
+        assert order is not None
+        told = Receipt(order=order.number, trial=trial, step=1, status=status, text="boom")  # type: ignore[arg-type]
+        ledger = ledger.append(order).append(told)
+    order = ledger.accept(decided(policy, ledger))
+    assert order is not None
+    assert order.config == {"name": "c"}
+    ledger = ledger.append(order)
+    assert not choices(ledger, ledger.view(ArmsView(None))).room.any()
+
+
+# decisions -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_commits_to_the_best_arm_when_money_runs_short() -> None:
+    policy = BHPT(parameters=SETTLING, scale="none", start=2.0)
+    rich, poor = (
+        bought(bought(bought(begun(policy, budget=budget), 0, [0.9, 0.7]), 1, [0.8]), 2, [0.95])
+        for budget in ("60 epochs", "6 epochs")
+    )
+    assert decided(policy, rich).why["committed"] is False
+    last = decided(policy, poor)
+    assert last.why["committed"] is True
+    assert last.why["arm"] == last.why["c_hat"]
+    assert decided(replace(policy, commit=False), poor).why["committed"] is False
+
+
+def test_greedy_always_takes_the_arm_expected_to_be_best() -> None:
+    policy = BHPT(parameters=GIVEN, eps=1.0)
+    ledger = simulate(policy, Recorded(FALLING), opened(policy, space=NAMED, budget="12 epochs", max_steps=5)).ledger
+    assert all(order.why["arm"] == order.why["c_hat"] for order in ledger.orders)
+
+
+def test_tolerance_delays_the_commitment() -> None:
+    strict, loose = (
+        decided(policy, bought(begun(policy, budget="6 epochs"), 0, [0.9, 0.7])).why
+        for tolerance in (0.0, 0.9)
+        for policy in [BHPT(parameters=SETTLING, scale="none", start=2.0, tolerance=tolerance)]
+    )
+    assert strict["tau_star"] > loose["tau_star"]  # type: ignore[operator]
+
+
+def test_past_best_counts_only_what_would_be_lower() -> None:
+    policy = BHPT(parameters=GIVEN, scale="none")
+    ledger = bought(bought(begun(policy, budget="30 epochs"), 0, [-5.0, 3.0, 3.0]), 1, [2.5])
+    printed, against = decided(policy, ledger).why, decided(replace(policy, past_best=True), ledger).why
+    assert printed["VoI"] > 0.0  # type: ignore[operator]
+    assert float(against["Q"]) <= -5.0 < float(printed["Q"])  # type: ignore[arg-type]
+
+
+@settings(deadline=None, max_examples=20)
+@given(order=st.permutations(range(5)), seed=st.integers(0, 100), correlated=st.booleans())
+def test_permuting_the_arms_permutes_the_answer(order: list[int], seed: int, correlated: bool) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.random(5)
+    table = rng.random((5, 5))
+    policy = BHPT(parameters=GIVEN, lengthscale=0.5 if correlated else None)
+
+    def answer(rows: list[int]) -> float:
+        space = Space.listed([{"x": float(x[row])} for row in rows])
+        ledger = Ledger([opened(policy, space=space, budget="30 epochs", max_steps=9)])
+        for trial, row in enumerate(rows):  # unequally far: arms that are equally sure tie, and the first is taken
+            bought_one = ledger.accept(Train(trial=trial, config={"x": float(x[row])}, until=row + 1))
+            assert bought_one is not None
+            ledger = ledger.append(bought_one)
+            for step in range(1, row + 2):
+                told = Receipt(order=trial, trial=trial, step=step, value=float(table[row, step - 1]))
+                ledger = ledger.append(told)
+        decision = policy.decide(ledger, np.random.default_rng(0))
+        assert isinstance(decision, Train)
+        return float(decision.config["x"])
+
+    assert answer(order) == answer(list(range(5)))
+
+
+def test_why_is_in_the_units_of_the_values() -> None:
+    up = {name: [-v for v in curve] for name, curve in FALLING.items()}
+    policy = BHPT(parameters=GIVEN)
+    study: dict[str, Any] = {"space": NAMED, "budget": "9 epochs", "max_steps": 5}
+    down = simulate(policy, Recorded(FALLING), opened(policy, **study)).ledger.orders
+    mirrored = simulate(policy, Recorded(up), opened(policy, direction="max", **study)).ledger.orders
+    for a, b in zip(down, mirrored, strict=True):
+        assert a.why["mu"] == pytest.approx(-b.why["mu"])  # type: ignore[operator]
+        assert a.why["sigma"] == pytest.approx(b.why["sigma"])
+    assert 0.2 < down[-1].why["mu"] < 0.9  # type: ignore[operator]
+
+
+def test_a_diverged_loss_does_not_wreck_the_scale() -> None:
+    curves = {**FALLING, "b": [0.8, math.nan]}
+    policy = BHPT(samples=2)
+    ledger = simulate(policy, Recorded(curves), opened(policy, space=NAMED, budget="12 epochs", max_steps=5)).ledger
+    assert any(trial.diverged for trial in ledger.trials)
+    assert all(math.isfinite(float(o.why["mu"])) and abs(float(o.why["mu"])) < 5.0 for o in ledger.orders)  # type: ignore[arg-type]
+
+
+# refreshes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"parameters": "sampled"}, {"parameters": "most_probable"}, {"parameters": "sampled", "falling": True}],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_parameters_are_refreshed_by_receipts(settings: dict[str, Any]) -> None:
+    policy = policies.make("bhpt", {"samples": 2, **settings})
+    curves = {f"arm {i}": [1.0 / (i + s) for s in range(1, 21)] for i in range(4)}
+    space = Space.listed([{"name": name} for name in curves])
+    start = opened(policy, space=space, budget="70 epochs", max_steps=20, workers=2)
+    ledger = simulate(policy, Recorded(curves), start).ledger
+    due = [order.memo["receipts"][0] for order in ledger.orders]
+    assert due == sorted(due)
+    assert set(np.arange(1.0, 50.0)) <= {*due, 1.0}
+    assert {d for d in due if d >= 50} <= {50.0, 55.0, 60.0, 65.0, 70.0}
+    theta = {d: {tuple(o.memo["theta"]) for o, at in zip(ledger.orders, due, strict=True) if at == d} for d in due}
+    assert all(len(found) == 1 for found in theta.values())  # one refresh, however often it was asked
+    assert len({next(iter(found)) for found in theta.values()}) == len(theta)
+
+
+# falling curves ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_fell_once_is_expected_to_fall_on() -> None:
+    expected = {}
+    for falling in (False, True):
+        policy = BHPT(falling=falling)
+        ledger = bought(bought(begun(policy, budget="9 epochs"), 0, [0.9, 0.7]), 1, [0.8, 0.65])
+        why = decided(policy, ledger).why
+        expected[falling] = float(why["mu"])  # type: ignore[arg-type]
+        assert len(decided(policy, ledger).memo["theta"]) == policy.samples * (7 if falling else 6)
+    assert expected[True] < expected[False]
+
+
+def test_a_given_fall_is_the_seventh_number() -> None:
+    at = [BHPT(parameters=[*GIVEN, fall], scale="none") for fall in (0.0, 1.0)]
+    flat, falls = (decided(policy, begun(policy, budget="4 epochs")) for policy in at)
+    assert (flat.why["tau"], flat.why["committed"]) == (1, False)
+    assert (falls.why["tau"], falls.why["committed"]) == (4, True)
+    assert decided(BHPT(parameters=GIVEN, scale="none"), begun(at[0], budget="4 epochs")).why == flat.why
+
+
+# settings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ({"eps": 1.5}, "probability"),
+        ({"tolerance": 1.0}, "share of the progress"),
+        ({"arms": 0}, "nothing to choose among"),
+        ({"samples": 0}, "needs parameters"),
+        ({"parameters": "guessed"}, "six numbers"),
+        ({"parameters": [1.0, 2.0]}, "six numbers"),
+        ({"parameters": [-1.0, 5.0, 1.0, 0.01, 1.0, 0.0]}, "alpha"),
+        ({"scale": "cube"}, "standard"),
+        ({"lengthscale": 0.0}, "above 0"),
+        ({"epochs_per_step": 0.0}, "above 0"),
+    ],
+)
+def test_settings_out_of_range_say_so(setting: dict[str, Any], text: str) -> None:
+    with pytest.raises(PolicyError, match=text):
+        BHPT(**setting)

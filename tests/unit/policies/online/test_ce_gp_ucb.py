@@ -1,0 +1,248 @@
+"""CE-GP-UCB and its relatives as policies: what they ask for, when, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring import policies
+from shoestring.core.decision import Train, Validate
+from shoestring.core.entries import Cost, Note, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Choice, Float
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.core.strict_json import dumps
+from shoestring.errors import PolicyError
+from shoestring.models.online.time_varying import forgetting_bounds
+from shoestring.policies.online.ce_gp_ucb import CEGPUCB
+from shoestring.policies.online.gp_ucb_bandit import GPUCBBandit
+from shoestring.policies.online.r_gp_ucb import RGPUCB
+from shoestring.policies.online.tv_gp_ucb import TVGPUCB
+from shoestring.runners.runner import receipt
+
+GRID = Space.listed([{"x": float(x)} for x in np.linspace(0.0, 1.0, 41)])
+VALUES: dict[str, Any] = {"reward": "value", "clip": None}
+
+
+def begin(policy: Policy, space: Space = GRID, rounds: int = 60) -> Ledger:
+    opened = Opened(
+        space=space,
+        budget=Budget(f"{rounds} epochs"),
+        policy=policy.name,
+        settings=policies.settings_of(policy),
+        seed=3,
+        direction="max",
+        max_steps=rounds,
+    )
+    return Ledger([opened])
+
+
+def play(policy: Policy, value: Callable[[Config, int], float], ledger: Ledger, rounds: int) -> Ledger:
+    for _ in range(rounds):
+        decision = policy.decide(ledger, ledger.decision_rng())
+        assert isinstance(decision, Train)
+        order = ledger.accept(decision)
+        assert order is not None
+        told = value(order.config, order.until) if order.validate == "last" else None
+        ledger = ledger.append(order).append(receipt(order, order.until, told, Cost(), at=0.0, saved=order.until))
+    return ledger
+
+
+def peak(config: Config, round: int) -> float:
+    """A hill at 0.7, a lower one at 0.2, and a plain around them."""
+    x = float(config["x"])
+    return max(2.0 - 8.0 * abs(x - 0.7), 1.0 - 8.0 * abs(x - 0.2), -1.0)
+
+
+def queries(ledger: Ledger) -> list[bool]:
+    return [order.validate == "last" for order in ledger.orders]
+
+
+def test_always_asks_always_and_kappa_asks_less_but_finds_the_same_hill() -> None:
+    always = play(TVGPUCB(**VALUES), peak, begin(TVGPUCB()), 60)
+    sparing = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 60)
+    assert all(queries(always))
+    assert sum(queries(sparing)) <= 40
+    for ledger in (always, sparing):
+        assert abs(np.median([order.config["x"] for order in ledger.orders[-20:]]) - 0.7) <= 0.1
+
+
+def test_the_surer_one_must_be_the_more_is_asked() -> None:
+    asked = [sum(queries(play(CEGPUCB(kappa=k, **VALUES), peak, begin(CEGPUCB()), 60))) for k in (0.6, 0.9, 1.0)]
+    assert asked[0] < asked[1] < asked[2]
+
+
+def test_bernoulli_asks_at_its_rate_and_at_first() -> None:
+    policy = TVGPUCB(query="bernoulli", query_probability=0.3, **VALUES)
+    asked = queries(play(policy, peak, begin(policy, rounds=400), 400))
+    assert asked[0]
+    assert 90 <= sum(asked) <= 150
+    never = TVGPUCB(query="bernoulli", query_probability=0.0, **VALUES)
+    assert queries(play(never, peak, begin(never), 10)) == [True] + [False] * 9
+
+
+def test_rewards_that_are_gains_need_two_validations_before_anything_is_known() -> None:
+    policy = CEGPUCB(kappa=0.6)
+    ledger = play(policy, lambda config, round: float(round), begin(policy), 3)
+    assert queries(ledger)[:2] == [True, True]
+    assert [order.why["query"] for order in ledger.orders[:2]] == ["first", "first"]
+
+
+def test_exact_covariance_changes_the_probability_only() -> None:
+    ledger = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 25)
+    plain = CEGPUCB(kappa=0.8, **VALUES).decide(ledger, ledger.decision_rng())
+    exact = CEGPUCB(kappa=0.8, exact_covariance=True, **VALUES).decide(ledger, ledger.decision_rng())
+    assert isinstance(plain, Train)
+    assert isinstance(exact, Train)
+    assert plain.config == exact.config
+    assert plain.why["competitors"] == exact.why["competitors"]
+    assert plain.why["pr_better"] != exact.why["pr_better"]
+
+
+def test_a_reset_forgets_and_asks_again() -> None:
+    policy = RGPUCB(block=5, query="bernoulli", query_probability=0.0, **VALUES)
+    asked = queries(play(policy, peak, begin(policy), 16))
+    assert [round for round, query in enumerate(asked, start=1) if query] == [1, 6, 11, 16]
+
+
+def test_a_model_that_forgets_goes_on_looking_where_one_at_rest_has_settled() -> None:
+    still = play(GPUCBBandit(**VALUES), peak, begin(GPUCBBandit(), rounds=120), 120)
+    drifting = play(TVGPUCB(forgetting_rate=0.2, **VALUES), peak, begin(TVGPUCB(), rounds=120), 120)
+    visited = [len({order.config["x"] for order in ledger.orders[-40:]}) for ledger in (still, drifting)]
+    assert visited[0] < visited[1]
+
+
+@pytest.mark.parametrize(("acquisition", "height"), [("pi", 0.5), ("ei", 1.5)])
+def test_other_acquisitions_climb_a_hill_and_only_ei_looks_for_a_higher_one(acquisition: str, height: float) -> None:
+    policy = TVGPUCB(acquisition=acquisition, **VALUES)
+    grid = play(policy, peak, begin(policy), 60)
+    best = max(peak(order.config, 0) for order in grid.orders)
+    assert best > height
+    cube = play(policy, peak, begin(policy, Space({"x": Float(0, 1)})), 12)
+    assert len({order.config["x"] for order in cube.orders}) > 3
+
+
+def test_a_continuous_space_with_options_and_conditions() -> None:
+    space = Space({"x": Float(0, 1), "kind": Choice(["a", "b"]), "m": Float(0, 1, when={"kind": "a"})})
+    policy = CEGPUCB(n_starts=3, lengthscale=0.4, **VALUES)
+    value = lambda config, round: peak(config, round) + (config["kind"] == "b")  # noqa: E731
+    ledger = play(policy, value, begin(policy, space, rounds=30), 30)
+    late = [order.config for order in ledger.orders[-10:]]
+    assert sum(config["kind"] == "b" for config in late) >= 6
+    assert np.median([abs(config["x"] - 0.7) for config in late]) <= 0.15
+
+
+def test_queued_configs_come_first_in_the_middle_too_and_are_validated() -> None:
+    policy = CEGPUCB(kappa=0.6, **VALUES)
+    ledger = begin(policy)
+    for x in (0.25, 0.75):
+        ledger = ledger.append(Note(topic="enqueue", facts={"config": {"x": x}}))
+    ledger = play(policy, peak, ledger, 12)
+    assert [order.config["x"] for order in ledger.orders[:2]] == [0.25, 0.75]
+    ledger = play(policy, peak, ledger.append(Note(topic="enqueue", facts={"config": {"x": 0.5}})), 2)
+    assert ledger.orders[12].config["x"] == 0.5
+    assert ledger.orders[12].validate == "last"
+    assert ledger.orders[13].why["query"] != "queued"
+
+
+def test_a_learned_rate_stays_in_its_bounds_and_does_not_depend_on_the_memo() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=200)
+    policy = TVGPUCB(forgetting_rate=None, **VALUES)
+    ledger = play(policy, lambda config, round: float(noise[round]), begin(policy, rounds=80), 40)
+    low, high = forgetting_bounds(80)
+    rates = [float(str(order.why["forgetting_rate"])) for order in ledger.orders]
+    assert rates[0] == low
+    assert all(low <= rate <= high for rate in rates)
+    assert len(set(rates[8:16])) == len(set(rates[16:32])) == 1
+    assert rates[-1] > 0.2  # noise has no memory
+    assert list(ledger.orders[-1].memo["fitted_at"]) == [32.0]
+    forgetful = Ledger([entry for entry in ledger.entries() if not isinstance(entry, Note)])
+    without_memo = policy._belief(_with_empty_memo(forgetful))[0]
+    assert without_memo.forgetting_rate == rates[-1]
+
+
+def _with_empty_memo(ledger: Ledger) -> Ledger:
+    from dataclasses import replace
+
+    from shoestring.core.entries import Order
+
+    return Ledger([replace(entry, memo={}) if isinstance(entry, Order) else entry for entry in ledger.entries()])
+
+
+def test_where_no_pass_may_be_bought_the_round_takes_the_best_known_config() -> None:
+    policy = TVGPUCB(validate_at_most="12 passes", **VALUES)
+    ledger = play(policy, peak, begin(policy, rounds=20), 20)
+    assert queries(ledger) == [True] * 12 + [False] * 8
+    assert {order.why["query"] for order in ledger.orders[12:]} == {"cap"}
+    looked = max(ledger.orders[:12], key=lambda order: peak(order.config, 0)).config["x"]
+    assert all(abs(order.config["x"] - looked) <= 0.05 for order in ledger.orders[12:])
+
+
+def test_without_any_reward_and_without_a_pass_the_config_stays() -> None:
+    policy = TVGPUCB(validate_at_most="1 passes", query="always")
+    ledger = play(policy, peak, begin(policy, Space({"x": Float(0, 1)}), rounds=6), 6)
+    assert queries(ledger) == [True] + [False] * 5
+    assert len({order.config["x"] for order in ledger.orders}) == 1
+
+
+def test_a_gain_over_several_rounds_is_credited_less_what_the_others_were_expected_to_give() -> None:
+    """Against the dense formula: observe the sum of three rounds' rewards, of which only the last config is asked about."""
+    space = Space({"mode": Choice(["a", "b"])})
+    policy = TVGPUCB(unit=1.0, clip=None, forgetting_rate=0.1, noise_variance=0.05)
+    ledger = begin(policy, space)
+    rounds = [("a", 0.0), ("a", 0.9), ("b", 1.3), ("a", None), ("a", None), ("b", 4.0)]
+    for step, (mode, value) in enumerate(rounds, start=1):
+        validate: Validate = "none" if value is None else "last"
+        order = ledger.accept(Train(trial=0, config={"mode": mode}, until=step, validate=validate))
+        assert order is not None
+        ledger = ledger.append(order).append(receipt(order, step, value, Cost(), at=0.0, saved=step))
+    belief = ledger.view(policy._belief(ledger)[0]).belief
+    # Arms are unrelated, so b's process is scalar: seen 0.4 in round 3; then 2.7 = a_4 + a_5 + b_6 in round 6.
+    keep, noise = 0.9, 0.05
+    mean_a, var_a = 0.9 / 1.05, 0.05 / 1.05  # after round 2
+    skipped_mean = skipped_var = 0.0
+    for lag in (2, 3):
+        skipped_mean += keep ** (lag / 2) * mean_a
+        skipped_var += keep**lag * var_a + 1 - keep**lag
+    mean_b, var_b = keep**1.5 * 0.4 / 1.05, keep**3 * 0.05 / 1.05 + 1 - keep**3
+    mean_b += var_b / (var_b + noise + skipped_var) * (2.7 - skipped_mean - mean_b)
+    found = belief.expect({"mode": "b"}, space)[0]
+    np.testing.assert_allclose(found, keep**0.5 * mean_b, rtol=1e-4)  # arms are unrelated to about 1e-6
+
+
+def test_the_why_of_a_decision_tells_its_numbers() -> None:
+    ledger = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 20)
+    why = ledger.orders[-1].why
+    assert {"round", "query", "competitors", "mean", "std", "beta", "kappa", "forgetting_rate"} <= set(why)
+    assert why["round"] == 20
+    dumps(why)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (CEGPUCB, {"kappa": 0.0}, r"CEGPUCB\(kappa=0.0\) must lie in \(0, 1\]"),
+        (CEGPUCB, {"query": "sometimes"}, "must be one of 'always', 'bernoulli', 'kappa', 'lcb_ucb'"),
+        (TVGPUCB, {"query_probability": 1.5}, r"TVGPUCB\(query_probability=1.5\)"),
+        (CEGPUCB, {"forgetting_rate": -0.1}, "0 for a function that stands still"),
+        (CEGPUCB, {"reward": "loss"}, "must be 'gain'"),
+        (CEGPUCB, {"unit": 0.0}, "unit"),
+        (CEGPUCB, {"clip": -1.0}, "clip"),
+        (CEGPUCB, {"acquisition": "lcb"}, "'ucb', 'pi' or 'ei'"),
+        (CEGPUCB, {"kernel": "hamming"}, "matern32"),
+        (CEGPUCB, {"beta": -1.0}, "0.8 ln 4t"),
+        (CEGPUCB, {"n_starts": 0}, "n_starts"),
+        (CEGPUCB, {"validate_at_most": "a lot"}, "'20%', '30 passes' or '10m'"),
+        (RGPUCB, {"block": 0}, "block"),
+        (RGPUCB, {"forgetting_rate": None}, "has no drift to learn"),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind: type[CEGPUCB], settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        kind(**settings)

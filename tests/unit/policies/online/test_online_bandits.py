@@ -1,0 +1,113 @@
+"""Bandits on the rounds of one run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring import policies
+from shoestring.core.decision import Train
+from shoestring.core.entries import Cost, Note, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Choice, Float
+from shoestring.core.policy import Policy
+from shoestring.core.space import Space
+from shoestring.errors import PolicyError
+from shoestring.models.online.bandits import exp3s_weights, tally
+from shoestring.policies.online.exp3s import EXP3S
+from shoestring.policies.online.ucb1 import UCB1
+from shoestring.runners.runner import receipt
+
+ARMS = Space({"mode": Choice(["a", "b", "c"])})
+MEANS = {"a": 0.2, "b": 0.8, "c": 0.5}
+NAMES = ["exp3s", "epsilon_greedy", "softmax", "ucb1"]
+VALUES: dict[str, Any] = {"reward": "value", "clip": None}
+
+
+def begin(policy: Policy, space: Space = ARMS, rounds: int = 400) -> Ledger:
+    opened = Opened(
+        space=space,
+        budget=Budget(f"{rounds} epochs"),
+        policy=policy.name,
+        settings={},
+        seed=5,
+        direction="max",
+        max_steps=rounds,
+    )
+    return Ledger([opened])
+
+
+def play(policy: Policy, ledger: Ledger, rounds: int) -> Ledger:
+    rng = np.random.default_rng(1)
+    for _ in range(rounds):
+        decision = policy.decide(ledger, ledger.decision_rng())
+        assert isinstance(decision, Train)
+        order = ledger.accept(decision)
+        assert order is not None
+        value = MEANS.get(order.config.get("mode", ""), 0.0) + 0.1 * rng.normal()
+        told = value if order.validate == "last" else None
+        ledger = ledger.append(order).append(receipt(order, order.until, told, Cost(), at=0.0, saved=order.until))
+    return ledger
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_best_arm_is_pulled_most(name: str) -> None:
+    policy = policies.make(name, VALUES | ({"mixing": 0.3} if name == "exp3s" else {}))
+    pulls = [order.config["mode"] for order in play(policy, begin(policy), 400).orders[-200:]]
+    assert max(set(pulls), key=pulls.count) == "b"
+    assert pulls.count("b") > 100
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rounds_without_validation_teach_nothing(name: str) -> None:
+    policy = policies.make(name, VALUES | {"query": "bernoulli", "query_probability": 0.0})
+    ledger = play(policy, begin(policy), 30)
+    assert [order.validate for order in ledger.orders] == ["last"] + ["none"] * 29
+    state = ledger.view(policy._view())  # type: ignore[attr-defined]
+    assert state.counts.sum() == 1
+
+
+def test_the_fold_is_the_tally_of_all_observed_rounds() -> None:
+    policy = EXP3S(query="bernoulli", query_probability=0.5, mixing=0.2, **VALUES)
+    ledger = play(policy, begin(policy), 60)
+    state = ledger.view(policy._view())
+    seen = [(c, r) for c, r in zip(state.rounds.configs, state.rounds.rewards, strict=True) if r is not None]
+    arms = [["a", "b", "c"].index(config["mode"]) for config, _ in seen]
+    counts, sums = tally(arms, [reward for _, reward in seen], 3)
+    np.testing.assert_array_equal(state.counts, counts)
+    np.testing.assert_allclose(state.sums, sums, rtol=1e-12)
+    expected = exp3s_weights(arms, [reward for _, reward in seen], 3, mixing=0.2, sharing=1 / 400)
+    np.testing.assert_allclose(state.weights, expected, rtol=1e-12)
+
+
+def test_a_continuous_space_gives_as_many_arms_as_allowed() -> None:
+    policy = UCB1(most_arms=5, **VALUES)
+    ledger = play(policy, begin(policy, Space({"x": Float(0, 1)})), 20)
+    assert len({order.config["x"] for order in ledger.orders}) == 5
+
+
+def test_a_queued_config_that_is_no_arm_is_acted_with_once() -> None:
+    policy = UCB1(most_arms=2, **VALUES)
+    ledger = begin(policy, Space({"x": Float(0, 1)})).append(Note(topic="enqueue", facts={"config": {"x": 0.123}}))
+    ledger = play(policy, ledger, 10)
+    assert [order.config["x"] == 0.123 for order in ledger.orders] == [True] + [False] * 9
+    assert ledger.view(policy._view()).counts.sum() == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("exp3s", {"mixing": 0.0}, r"EXP3S\(mixing=0.0\)"),
+        ("exp3s", {"sharing": 2.0}, "sharing"),
+        ("softmax", {"temperature": 0.0}, "temperature"),
+        ("epsilon_greedy", {"exploration": 1.5}, "exploration"),
+        ("ucb1", {"query": "kappa"}, "must be one of 'always', 'bernoulli'"),
+        ("ucb1", {"most_arms": 0}, "most_arms"),
+    ],
+)
+def test_settings_out_of_range_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        policies.make(name, settings)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from shoestring.core.entries import Cost
+from shoestring.core.parameters import Float
+from shoestring.core.space import Config, Space
+from shoestring.errors import PolicyError
+from shoestring.policies.stopping.boca import BOCA
+from shoestring.runners.simulated import Outcome
+from shoestring.testing.policies import opened, simulate, watched
+
+SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
+
+
+class Bowl:
+    def step(self, config: Config, step: int) -> Outcome:
+        far = (config["x"] - 0.3) ** 2 + (config["y"] - 0.7) ** 2
+        return Outcome(0.1 + far + 0.5 / step, Cost(train=1.0))
+
+
+def test_lengths_follow_the_threshold() -> None:
+    """A query is shorter than full only where its deviation exceeds the threshold; the coefficient adapts by tenths."""
+    policy = BOCA(initial_trials=3)
+    ledger = simulate(watched(policy), Bowl(), opened(policy, space=SQUARE, budget="150 epochs", max_steps=10)).ledger
+    queries = [order for order in ledger.orders if "coefficient" in order.why]
+    assert {order.until for order in queries} - {10}, "no query was short"
+    recent: list[float] = []
+    coefficient = policy.threshold
+    for order in queries[:-1]:  # the last is cut short at the wall
+        assert order.why["coefficient"] == pytest.approx(coefficient)
+        short = order.until < 10
+        assert (float(order.why["length_std"]) > float(order.why["length_least"])) or not short  # type: ignore[arg-type]
+        recent = [*recent, 0.0 if short else 1.0][-20:]
+        share = float(np.mean(recent))
+        if len(recent) == 20 and share < 0.25:
+            coefficient *= 1.1
+        elif len(recent) == 20 and share > 0.75:
+            coefficient /= 1.1
+        assert order.memo["coefficient"] == pytest.approx([coefficient])
+        assert order.memo["recent"] == recent
+
+
+def test_a_high_threshold_trains_in_full_and_a_trial_can_go_on() -> None:
+    full = BOCA(initial_trials=3, threshold=1e6)
+    ledger = simulate(full, Bowl(), opened(full, space=SQUARE, budget="80 epochs", max_steps=10)).ledger
+    assert all(order.until == 10 for order in ledger.orders)
+    rows = Space.listed([{"x": x / 4, "y": y / 4} for x in range(5) for y in range(5)])
+    short = BOCA(initial_trials=3, threshold=1e-9)
+    start = opened(short, space=rows, budget="120 epochs", max_steps=10)
+    ledger = simulate(watched(short), Bowl(), start).ledger
+    firsts = {order.trial: order.number for order in reversed(ledger.orders)}
+    assert any(firsts[order.trial] < order.number for order in ledger.orders), "no trial was gone on with"
+
+
+def test_the_multiplier_is_the_packages() -> None:
+    policy = BOCA(initial_trials=2)
+    ledger = simulate(policy, Bowl(), opened(policy, space=SQUARE, budget="40 epochs", max_steps=5)).ledger
+    queries = [order for order in ledger.orders if "multiplier" in order.why]
+    assert queries[0].why["multiplier"] == pytest.approx(math.sqrt(0.5 * 2 * math.log(5)))
+
+
+def test_settings_out_of_range() -> None:
+    with pytest.raises(PolicyError, match="threshold"):
+        BOCA(threshold=0.0)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring.core.entries import Order, Receipt
+from shoestring.core.space import Space
+from shoestring.errors import PolicyError
+from shoestring.models.stopping.curve_families import forecast_by_process
+from shoestring.policies.stopping.lc_prediction import LCPrediction
+from shoestring.testing.curves import Recorded
+from shoestring.testing.policies import opened, simulate, summary, watched
+
+STEPS = 12
+POLICY = LCPrediction(initial_trials=2, n0=4, every=2, forecast="process")
+CURVES = {
+    f"c{i:02d}": [float(e + (0.9 - e) / n) for n in range(1, STEPS + 1)]
+    for i, e in enumerate(np.linspace(0.1, 0.8, 12))
+}
+ROWS = Space.listed([{"name": name, "x": i} for i, name in enumerate(CURVES)])
+
+
+def test_runs_are_given_up_exactly_when_the_forecast_says_so() -> None:
+    start = opened(POLICY, space=ROWS, budget="140 epochs", max_steps=STEPS)
+    ledger = simulate(watched(POLICY), Recorded(CURVES, by="name"), start).ledger
+    losses: dict[int, list[float]] = {}
+    stops = 0
+    for entry in ledger.entries():
+        if isinstance(entry, Receipt):
+            assert entry.value is not None
+            losses.setdefault(entry.trial, []).append(entry.value)
+        elif isinstance(entry, Order) and (entry.why.get("phase") == "judged" or "gave_up" in entry.why):
+            is_stop = "gave_up" in entry.why
+            trial = int(entry.why["gave_up"]) if is_stop else entry.trial  # type: ignore[arg-type]
+            best = min(min(seen) for number, seen in losses.items() if number != trial)
+            found = forecast_by_process(losses[trial], STEPS, best)
+            assert (found.prob_better < 0.05) == is_stop
+            assert entry.why["gave_up_prob_better" if is_stop else "prob_better"] == found.prob_better
+            assert (len(losses[trial]) - 4) % 2 == 0
+            if is_stop:
+                stops += 1
+                told = dict(zip(entry.memo["given_up"], entry.memo["predicted"], strict=True))
+                assert told[trial] == pytest.approx(found.mean_error)
+    assert stops
+    firsts = {order.trial: order.until for order in reversed(ledger.orders)}
+    assert [firsts[trial] for trial in (0, 1, 2)] == [STEPS, STEPS, 4]
+
+
+def test_the_families_are_asked_with_a_stream_of_the_run_and_step() -> None:
+    policy = replace(POLICY, forecast="families", every=4)
+    start = opened(policy, space=ROWS, budget="34 epochs", max_steps=STEPS)
+    whole = simulate(policy, Recorded(CURVES, by="name"), start).ledger
+    assert any("prob_better" in order.why for order in whole.orders)
+    resumed = simulate(policy, Recorded(CURVES, by="name"), *whole.entries()[: len(whole) - 3]).ledger
+    assert summary(resumed) == summary(whole)
+
+
+@pytest.mark.parametrize("settings", [{"n0": 0}, {"every": 0}, {"threshold": 1.0}, {"forecast": "mcmc"}, {"high": 1.0}])
+def test_settings_out_of_range(settings: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError, match=next(iter(settings))):
+        LCPrediction(**settings)

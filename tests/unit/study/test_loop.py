@@ -1,0 +1,267 @@
+"""The loop: recorded first, bought second; how a study ends; what a crash cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from shoestring.core.decision import Decision, Finish, Train, Wait
+from shoestring.core.entries import Cost, Entry, Lost, Opened, Order
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Float
+from shoestring.core.policy import Policy, fresh_config
+from shoestring.core.space import Config, Space
+from shoestring.errors import DecisionError
+from shoestring.policies.plain.random_search import RandomSearch
+from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.study.loop import run
+from shoestring.study.replay import append_in_memory
+
+
+def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
+    told = {"max_steps": 4, "seed": 0, "policy": "random_search", "settings": {}, **more}
+    return Ledger([Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **told)])
+
+
+@dataclass(frozen=True)
+class Curves:
+    outcome: Callable[[Config, int], Outcome | None] = lambda config, step: Outcome(config["x"] / step, Cost(train=1.0))
+
+    def step(self, config: Config, step: int) -> Outcome | None:
+        return self.outcome(config, step)
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Decides as told, by number of calls."""
+
+    decide_as: Callable[[Ledger], Decision]
+    name: ClassVar[str] = "scripted"
+    asked: list[int] = field(default_factory=list)
+
+    @classmethod
+    def small(cls) -> Policy:
+        raise NotImplementedError
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        self.asked.append(len(ledger))
+        return self.decide_as(ledger)
+
+
+def test_the_budget_is_spent_to_the_last_epoch() -> None:
+    outcome = run(begun("10 epochs"), RandomSearch(), Simulated(Curves()), append_in_memory)
+    assert (outcome.reason, outcome.ledger.spent, outcome.ledger.left) == ("budget", 10, 0)
+    assert [trial.steps for trial in outcome.ledger.trials] == [4, 4, 2]
+
+
+def test_every_order_is_recorded_before_it_is_bought() -> None:
+    recorded: list[str] = []
+
+    class Watching(Simulated):
+        def submit(self, order: Order, held: int) -> None:
+            assert recorded[-1] == f"order {order.number}"
+            super().submit(order, held)
+
+    def append(ledger: Ledger, *entries: Entry) -> Ledger:
+        recorded.extend(f"{e.kind} {e.number}" if isinstance(e, Order) else e.kind for e in entries)
+        return append_in_memory(ledger, *entries)
+
+    run(begun(), RandomSearch(), Watching(Curves(), 3), append)
+    assert recorded.count("receipt") == 20
+
+
+def test_a_policy_that_finishes_says_why_and_open_orders_are_awaited() -> None:
+    def decide(ledger: Ledger) -> Decision:
+        if len(ledger.trials) < 2:
+            return Train(trial=len(ledger.trials), config={"x": 0.5}, until=3)
+        return Finish("enough")
+
+    outcome = run(begun(), Scripted(decide), Simulated(Curves(), 4), append_in_memory)
+    assert (outcome.reason, outcome.text) == ("policy", "enough")
+    assert [trial.steps for trial in outcome.ledger.trials] == [3, 3]
+
+
+def test_waiting_for_nothing_is_a_mistake_of_the_policy() -> None:
+    with pytest.raises(DecisionError, match="scripted waits, but no order is open"):
+        run(begun(), Scripted(lambda ledger: Wait()), Simulated(Curves()), append_in_memory)
+
+
+def test_a_policy_is_asked_again_only_after_news() -> None:
+    """A real runner is looked at several times a second; thinking the same thought again would cost money."""
+    policy = Scripted(lambda ledger: Wait() if ledger.open_orders else _first_then_finish(ledger))
+
+    class Slow(Simulated):
+        simulated = False
+        looks = 0
+
+        def wait(self, until: float) -> Any:
+            self.looks += 1
+            return super().wait(math.inf) if self.looks % 5 == 0 else []
+
+    runner = Slow(Curves(), workers=2)
+    run(begun(), policy, runner, append_in_memory)
+    assert runner.looks == 20
+    assert policy.asked == [1, 2, 3, 4, 5, 6]  # entries: opened, order, and four receipts one by one
+
+
+def _first_then_finish(ledger: Ledger) -> Decision:
+    return Finish("done") if ledger.trials else Train(trial=0, config={"x": 0.5}, until=4)
+
+
+def test_an_order_that_does_not_fit_ends_the_study_once_nothing_is_open() -> None:
+    outcome = run(begun("6 epochs"), RandomSearch(), Simulated(Curves(), 3), append_in_memory)
+    assert (outcome.reason, outcome.ledger.spent) == ("budget", 6)
+
+
+def test_the_deadline_cuts_off_and_buys_no_more() -> None:
+    outcome = run(begun("99 epochs"), RandomSearch(), Simulated(Curves(), 2), append_in_memory, deadline_at=5.5)
+    assert outcome.reason == "deadline"
+    assert outcome.ledger.books.clock == 5.5
+    assert not outcome.ledger.open_orders
+    assert outcome.ledger.spent == 10 + 2  # five steps each, and the two cut off
+
+
+def test_a_stop_leaves_orders_open_for_the_next_start() -> None:
+    stops = iter([False] * 4 + [True] * 9)
+    outcome = run(begun(), RandomSearch(), Simulated(Curves()), append_in_memory, should_stop=lambda: next(stops))
+    assert outcome.reason == "stopped"
+    assert list(outcome.ledger.open_orders) == [0]
+    again = run(outcome.ledger, RandomSearch(), Simulated(Curves()), append_in_memory)
+    whole = run(begun(), RandomSearch(), Simulated(Curves()), append_in_memory)
+    assert again.ledger.entries() == whole.ledger.entries()
+
+
+# trouble -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
+def test_diverged_losses_do_not_stop_a_study(value: float | None) -> None:
+    def one_in_two(config: Config, step: int) -> Outcome:
+        return Outcome(value if config["x"] > 0.5 else config["x"], Cost(train=1.0))
+
+    outcome = run(begun("40 epochs"), RandomSearch(), Simulated(Curves(one_in_two)), append_in_memory)
+    assert outcome.reason == "budget"
+    assert outcome.ledger.spent == 40
+    assert {trial.diverged for trial in outcome.ledger.trials} == {True, False}
+    assert outcome.ledger.best is not None
+    assert outcome.ledger.best.best_loss <= 0.5
+
+
+def failing(texts: Callable[[int], str]) -> Curves:
+    known: dict[float, int] = {}
+
+    def outcome(config: Config, step: int) -> Outcome:
+        number = known.setdefault(config["x"], len(known))
+        text = texts(number)
+        return Outcome(None, Cost(train=1.0), failure=text) if text else Outcome(0.5, Cost(train=1.0))
+
+    return Curves(outcome)
+
+
+def test_failures_are_charged_and_the_study_goes_on() -> None:
+    some = failing(lambda number: "" if number % 2 else f"Traceback\nError: no {number}")
+    outcome = run(begun(), RandomSearch(), Simulated(some), append_in_memory)
+    assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
+    assert outcome.ledger.trials[0].failure == "Traceback\nError: no 0"
+    assert [trial.failures for trial in outcome.ledger.trials] == [1, 0, 1, 0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_the_same_failure_from_the_first_three_trials_stops_the_study(workers: int) -> None:
+    same = failing(lambda number: f"Traceback, line {number}\nModuleNotFoundError: torch")
+    outcome = run(begun("1000 epochs"), RandomSearch(), Simulated(same, workers), append_in_memory)
+    assert outcome.reason == "failing"
+    assert "ModuleNotFoundError: torch" in outcome.text
+    assert outcome.ledger.spent <= 2 + workers
+    again = run(outcome.ledger, RandomSearch(), Simulated(failing(lambda number: ""), workers), append_in_memory)
+    assert again.reason == "budget", "code that was repaired is given another chance"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        lambda number: f"Error: {number}",  # three different ones
+        lambda number: "boom" if number != 1 and number % 9 else "",  # now and then one that worked
+        lambda number: "boom" if number < 2 else "" if number % 8 == 2 else "boom",
+    ],
+)
+def test_other_failures_do_not(texts: Callable[[int], str]) -> None:
+    outcome = run(begun(), RandomSearch(), Simulated(failing(texts)), append_in_memory)
+    assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
+
+
+def test_code_that_never_reports_a_step_stops_the_study_too() -> None:
+    never = Curves(lambda config, step: None)
+    outcome = run(begun("1000 epochs"), RandomSearch(), Simulated(never), append_in_memory)
+    assert outcome.reason == "failing"
+    assert "before its first step" in outcome.text
+    assert outcome.ledger.spent == 3
+
+
+# time ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("workers", "budget"), [(1, "10s"), (3, "10s"), (4, "$10 at 3600/h")])
+def test_the_wall_of_time_is_met_exactly(workers: int, budget: str) -> None:
+    slow = Curves(lambda config, step: Outcome(0.5, Cost(train=3.0)))
+    outcome = run(begun(budget, workers=workers), RandomSearch(), Simulated(slow, workers), append_in_memory)
+    assert outcome.reason == "budget"
+    assert outcome.ledger.spent == pytest.approx(10.0, abs=1e-9)
+
+
+def test_thinking_is_charged_to_time() -> None:
+    class Real(Simulated):
+        simulated = False
+
+    def decide(ledger: Ledger) -> Decision:
+        config = fresh_config(ledger)
+        assert config is not None
+        return Train(trial=len(ledger.trials), config=config, until=1) if len(ledger.trials) < 3 else Finish()
+
+    outcome = run(begun("10s"), Scripted(decide), Real(Curves()), append_in_memory)
+    assert all(order.thinking_s > 0 for order in outcome.ledger.orders)
+    assert outcome.ledger.books.by_kind["thinking"] == sum(order.thinking_s for order in outcome.ledger.orders)
+    assert outcome.ledger.spent == pytest.approx(3.0 + outcome.ledger.books.by_kind["thinking"])
+
+
+# after a crash -------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_crash_took_is_written_down_and_charged() -> None:
+    stops = iter([False] * 3 + [True])
+    cut = run(
+        begun("20s"), RandomSearch(), Simulated(Curves()), append_in_memory, should_stop=lambda: next(stops)
+    ).ledger
+    assert (cut.trials[0].held, list(cut.open_orders)) == (2, [0])
+
+    class Amnesiac(Simulated):
+        def start(self, ledger: Ledger) -> Mapping[int, int]:
+            super().start(ledger)
+            return {}
+
+    seen: list[Entry | None] = []
+    outcome = run(
+        cut,
+        RandomSearch(),
+        Amnesiac(Curves()),
+        append_in_memory,
+        cut_off={0: 2.0},
+        observe=lambda ledger, entry: seen.append(entry),
+    )
+    lost = [entry for entry in outcome.ledger.entries() if isinstance(entry, Lost)]
+    assert [(entry.trial, entry.held) for entry in lost] == [(0, 0)]
+    assert seen[0] == lost[0]
+    assert outcome.ledger.books.by_kind["lost"] == 2.0
+    assert outcome.ledger.books.by_kind["repeated"] == 2.0
+    assert outcome.ledger.spent == pytest.approx(20.0)
+
+
+def test_nothing_lost_nothing_written() -> None:
+    whole = run(begun("4 epochs"), RandomSearch(), Simulated(Curves()), append_in_memory).ledger
+    assert run(whole, RandomSearch(), Simulated(Curves()), append_in_memory).ledger.entries() == whole.entries()

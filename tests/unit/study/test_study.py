@@ -1,0 +1,524 @@
+"""Studies from Python: tune, go on, ask and tell, look back. What is wrong is said in one line, and nothing is written."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shoestring import Choice, Float, Int, Prices, Report, ShoestringError, Space, Study, policies, tune
+from shoestring.core.decision import Decision, Finish, Train
+from shoestring.core.entries import Amended, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.policy import fresh_config
+from shoestring.errors import Leased, StudyError
+from shoestring.runners.simulated import Simulated
+from shoestring.stores.memory import Memory
+from shoestring.stores.sql import Sql
+from shoestring.testing.curves import Decaying
+
+SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "n": Int(1, 9)})
+
+
+def loss(config: Any) -> float:
+    return float((math.log10(config["lr"]) + 2) ** 2 + config["n"])
+
+
+def curve(config: Any) -> Iterator[float]:
+    step = 0
+    while True:
+        step += 1
+        yield loss(config) / step
+
+
+class Trainer:
+    def __init__(self, config: Any) -> None:
+        self.config, self.steps = config, 0
+
+    def step(self) -> float:
+        self.steps += 1
+        return loss(self.config) + abs(self.steps - 2)  # best at step 2
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.steps))
+
+    def load(self, path: Path) -> None:
+        self.steps = int(path.read_text())
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
+    """Opens one and the same store, as another process would."""
+    if request.param == "memory":
+        store = Memory()
+        return lambda: store
+    return lambda: Sql(f"sqlite:///{tmp_path}/store.db")
+
+
+# tune ----------------------------------------------------------------------------------------------------------------
+
+
+def test_tune_a_function() -> None:
+    study = tune(loss, SPACE, "30 epochs", seed=1)
+    assert study.spent == 30
+    assert len(study.trials) == 30
+    assert study.best is not None
+    assert study.best.value == min(trial.best_loss for trial in study.trials) == loss(study.best.config)
+    assert (study.best.step, study.best.checkpoint) == (1, None)
+    assert study.outcome is not None
+    assert study.outcome.reason == "budget"
+
+
+def test_tune_a_generator_from_a_plain_dict() -> None:
+    space = {"lr": {"float": [1e-4, 1.0], "log": True}, "n": {"int": [1, 9]}}
+    study = tune(curve, space, "20 epochs", max_steps=4, policy="random_search", seed=0)
+    assert [trial.steps for trial in study.trials] == [4] * 5
+    assert study.best is not None
+    assert study.best.step == 4
+
+
+def test_larger_is_better_if_told_so() -> None:
+    study = tune(loss, SPACE, "20 epochs", direction="max", policy="random_search")
+    assert study.best is not None
+    assert study.best.value == max(value for trial in study.trials for value in trial.values if value is not None)
+
+
+def test_the_best_checkpoint_is_of_exactly_the_best_step(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/s.db"
+    study = tune(Trainer, SPACE, "12 epochs", max_steps=4, policy="random_search", store=store, seed=3)
+    assert study.best is not None
+    assert study.best.step == 2
+    assert study.best.checkpoint is not None
+    assert study.best.checkpoint.read_text() == "2"
+    assert study.best.checkpoint.parent.name == f"trial-{study.best.trial:04d}"
+    assert Study.open(store=store).best == study.best
+
+
+def test_two_studies_in_memory_do_not_mix_their_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = tune(Trainer, SPACE, "8 epochs", max_steps=4, policy="random_search", seed=1)
+    second = tune(Trainer, SPACE, "8 epochs", max_steps=4, policy="random_search", seed=2)
+    assert first.best is not None
+    assert second.best is not None
+    assert first.best.checkpoint is not None
+    assert second.best.checkpoint is not None
+    assert first.best.checkpoint != second.best.checkpoint
+    assert Study.open(store=first.store).checkpoints == first.checkpoints
+
+
+def test_initial_configs_come_first() -> None:
+    mine = [{"lr": 0.5, "n": 9}, {"lr": 0.25, "n": 8}]
+    study = tune(loss, SPACE, "5 epochs", initial=mine)
+    assert [trial.config for trial in study.trials[:2]] == mine
+
+
+def test_observers_see_every_entry() -> None:
+    kinds: list[str] = []
+    tune(
+        loss,
+        SPACE,
+        "3 epochs",
+        policy="random_search",
+        observe=lambda ledger, entry: kinds.append(entry.kind if entry else "-"),
+    )
+    assert [kind for kind in kinds if kind != "-"] == ["order", "receipt"] * 3
+
+
+@dataclass(frozen=True)
+class Unregistered:
+    """A policy that is in no registry: its object is all there is."""
+
+    stop_after: int = 2
+    name: ClassVar[str] = "unregistered"
+
+    @classmethod
+    def small(cls) -> Unregistered:
+        return cls()
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        config = fresh_config(ledger)
+        if config is None or len(ledger.trials) >= self.stop_after:
+            return Finish("enough")
+        return Train(trial=len(ledger.trials), config=config, until=1, why={"score": 0.5})
+
+
+def test_a_policy_object_is_used_as_it_is() -> None:
+    study = tune(loss, SPACE, "9 epochs", policy=Unregistered(stop_after=4))
+    assert len(study.trials) == 4
+    assert study.ledger.books.settings == {"stop_after": 4}
+    asked = Study.begin(SPACE, "9 epochs", policy=Unregistered(stop_after=1))
+    assert asked.ask() is not None
+
+
+def test_configs_of_a_run_tuned_as_it_goes_are_told_apart() -> None:
+    study = Study.begin(SPACE, "9 epochs", max_steps=3, policy=Unregistered())
+    for number, (lr, value) in enumerate([(0.1, 1.0), (0.2, 5.0)]):
+        order = Order(number=number, trial=0, config={"lr": lr, "n": 1}, until=number + 1)
+        paid = Receipt(order=number, trial=0, step=number + 1, value=value, saved=number + 1)
+        study._append(lambda ledger, entries=(order, paid): entries)
+    assert study.best is not None
+    assert study.best.config == {"lr": 0.1, "n": 1}
+
+
+# what is wrong is said, and nothing is written -----------------------------------------------------------------------
+
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    ({"budget": "lots"}, ["'lots'", "400 epochs"]),
+    ({"budget": "1 epoch", "prices": Prices(1.0)}, ["1 epoch buys nothing", "costs 2", "raise it"]),
+    ({"space": {}}, ["empty", "at least one parameter"]),
+    ({"space": None}, ["dict of parameters"]),
+    ({"space": {"lr": {"flaot": [0, 1]}}}, ["lr", "Did you mean 'float'?"]),
+    ({"policy": "sequental_halving"}, ["'sequental_halving'", "Did you mean 'sequential_halving'?"]),
+    ({"policy": 5}, ["policy"]),
+    ({"policy": "asha", "settings": {"reduction": 3}}, ["asha has no setting 'reduction'", "reduction_factor"]),
+    ({"policy": "asha", "settings": {"reduction_factor": 1}}, ["reduction_factor=1", "Try 3"]),
+    ({"policy": Unregistered(), "settings": {"stop_after": 3}}, ["give them to the policy itself"]),
+    ({"direction": "down"}, ["'down'", "'min' or 'max'"]),
+    ({"max_steps": 0}, ["max_steps=0", "1 or more"]),
+    ({"workers": 0}, ["workers=0", "1 or more"]),
+    ({"seed": -1}, ["seed=-1", "0 or more"]),
+    ({"initial": [{"lr": 7.0, "n": 1}]}, ["lr = 7.0", "from 0.0001 to 1.0"]),
+    ({"initial": [{"lr": 0.1}]}, ["n is missing"]),
+    ({"runner": "locl"}, ["'locl'", "Did you mean 'local'?"]),
+    ({"runner": "local", "workers": 2}, ["one worker, not 2", "process runner"]),
+    ({"live": 0}, ["live=0", "1 or more"]),
+    ({"checkpoints_at_most": "much"}, ["'much'", "500MB"]),
+    ({"deadline": "soon"}, ["deadline", "'soon'"]),
+    ({"train": 5}, ["5 is no training code"]),
+    ({"train": lambda: 1.0}, ["(config) or (config, context)"]),
+    ({"train": loss, "max_steps": 7}, ["max_steps=7", "a plain function is one step"]),
+    ({"max_steps": None}, ["max_steps"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), WRONG, ids=[f"{i}-{next(iter(change))}" for i, (change, _) in enumerate(WRONG)]
+)
+def test_mistakes_are_told_in_one_line_and_nothing_is_written(
+    change: dict[str, Any], said: list[str], tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path}/s.db"
+    words = {"train": curve, "space": SPACE, "budget": "9 epochs", "max_steps": 3, "store": store, **change}
+    with pytest.raises(ShoestringError) as caught:
+        tune(words.pop("train"), words.pop("space"), words.pop("budget"), **words)
+    assert "\n" not in str(caught.value)
+    for part in said:
+        assert part in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+junk = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(), st.text(max_size=3)),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=2), inner, max_size=2)),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.one_of(junk, st.sampled_from(sorted(policies.REGISTRY))), junk, junk)
+def test_only_our_own_errors_come_out_of_policies(name: Any, names: Any, value: Any) -> None:
+    tries: list[Any] = [names, {"x": value}]
+    if isinstance(name, str) and name in policies.REGISTRY:
+        tries += [{setting: value} for setting in policies.defaults_of(name)]
+    for settings_tried in tries:
+        with contextlib.suppress(ShoestringError):
+            policies.make(name, settings_tried)
+
+
+# going on ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_call_again_continues(reopen: Callable[[], Any]) -> None:
+    def again(budget: str, **more: Any) -> Study:
+        return tune(loss, SPACE, budget, store=reopen(), policy="random_search", **more)
+
+    first = again("5 epochs", seed=4)
+    assert again("5 epochs").ledger.entries() == first.ledger.entries()  # spent: nothing to do, nothing to write
+    second = again("9 epochs")
+    assert (second.spent, second.ledger.opened.seed) == (9, 4)
+    whole = tune(loss, SPACE, "9 epochs", policy="random_search", seed=4)
+    assert [trial.config for trial in second.trials] == [trial.config for trial in whole.trials]
+    for change, said in (
+        ({"seed": 5}, "seed 4, not 5"),
+        ({"direction": "max"}, "direction"),
+        ({"prices": Prices(1.0)}, "validation pass"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            again("9 epochs", **change)
+    with pytest.raises(StudyError, match="below the 9 epochs that the study has spent"):
+        again("8 epochs")
+    with pytest.raises(StudyError, match="keep the unit"):
+        again("8h")
+    with pytest.raises(StudyError, match=r"lr was .*--study NAME"):
+        tune(loss, Space({"lr": Float(0, 1), "n": Int(1, 9)}), "9 epochs", store=reopen())
+    assert reopen().load("study").entries() == second.ledger.entries()
+
+
+def test_another_policy_is_amended(reopen: Callable[[], Any]) -> None:
+    tune(loss, SPACE, "5 epochs", store=reopen(), policy="random_search")
+    study = tune(loss, SPACE, "9 epochs", store=reopen(), policy="asha", settings={"reduction_factor": 2})
+    assert (study.ledger.books.policy, study.ledger.books.settings["reduction_factor"]) == ("asha", 2)
+    assert sum(isinstance(entry, Amended) for entry in study.ledger.entries()) == 1
+
+
+def test_new_initial_configs_are_queued_when_a_study_goes_on_known_ones_are_not(reopen: Callable[[], Any]) -> None:
+    mine = [{"lr": 0.5, "n": 9}, {"lr": 0.25, "n": 8}, {"lr": 0.125, "n": 7}]
+    tune(loss, SPACE, "1 epochs", store=reopen(), initial=mine[:2])
+    study = tune(loss, SPACE, "4 epochs", store=reopen(), initial=mine)
+    assert [trial.config for trial in study.trials[:3]] == mine
+    assert len({tuple(sorted(trial.config.items())) for trial in study.trials}) == 4
+
+
+def test_open_by_name_or_the_only_one(reopen: Callable[[], Any]) -> None:
+    with pytest.raises(StudyError, match="it holds none"):
+        Study.open(store=_with_tables(reopen))
+    Study.begin(SPACE, "5 epochs", name="one", store=reopen())
+    assert Study.open(store=reopen()).name == "one"
+    Study.begin(SPACE, "5 epochs", name="two", store=reopen())
+    with pytest.raises(StudyError, match=r"it holds 2: one, two; name one with --study"):
+        Study.open(store=reopen())
+    assert Study.open("two", store=reopen()).name == "two"
+    with pytest.raises(StudyError, match=r"no study 'tow'.*Did you mean 'two'\?"):
+        Study.open("tow", store=reopen())
+
+
+def _with_tables(reopen: Callable[[], Any]) -> Any:
+    store = reopen()
+    if isinstance(store, Sql):
+        store.database.make_tables()
+    return store
+
+
+def test_only_one_may_run_a_study_at_a_time(reopen: Callable[[], Any]) -> None:
+    study = Study.begin(SPACE, "5 epochs", store=reopen(), policy="random_search")
+    with reopen().lease("study"), pytest.raises(Leased, match="'study' is being run"):
+        study.run(Simulated(Decaying()))
+    assert study.run(Simulated(Decaying())).reason == "budget"
+
+
+def test_a_runner_is_closed_whatever_happens() -> None:
+    class Fragile(Simulated):
+        closed = False
+
+        def wait(self, until: float) -> Any:
+            raise RuntimeError("out of paper")
+
+        def close(self, freeze: bool = True) -> None:
+            self.closed = True
+
+    runner = Fragile(Decaying())
+    study = Study.begin(SPACE, "5 epochs", policy="random_search")
+    with pytest.raises(RuntimeError, match="out of paper"):
+        study.run(runner)
+    assert runner.closed
+    assert list(study.ledger.open_orders) == [0]  # a bill that was recorded, to be continued
+    assert study.run(Simulated(Decaying())).ledger.spent == 5
+
+
+def test_enqueue_is_tried_next(reopen: Callable[[], Any]) -> None:
+    study = Study.begin(SPACE, "9 epochs", store=reopen(), policy="random_search")
+    assert study.ask() is not None
+    Study.open(store=reopen()).enqueue({"lr": 0.5, "n": 3})
+    order = study.ask()
+    assert order is not None
+    assert order.config == {"lr": 0.5, "n": 3}
+    with pytest.raises(ShoestringError, match="n = 30"):
+        study.enqueue({"lr": 0.5, "n": 30})
+
+
+# ask and tell --------------------------------------------------------------------------------------------------------
+
+
+def test_ask_and_tell_until_the_money_is_gone() -> None:
+    study = Study.begin(SPACE, "12 epochs", max_steps=3, policy="random_search")
+    while (order := study.ask()) is not None:
+        for _ in range(study.trials[order.trial].held, order.until):
+            study.tell(order, loss(order.config), cost_s=2.0)
+    assert study.spent == 12
+    assert study.ledger.books.by_kind["train"] == 24.0
+    assert study.best is not None
+    assert study.ask() is None
+
+
+def test_what_may_be_told() -> None:
+    study = Study.begin(SPACE, "12 epochs", max_steps=3, policy="random_search")
+    order = study.ask()
+    assert order is not None
+    for value, cost_s, said in (
+        ("good", None, "value='good'.*report a number"),
+        (1.0, -1.0, "cost_s=-1.0 must be seconds, 0 or more"),
+        (1.0, math.nan, "cost_s=nan"),
+        (1.0, math.inf, "cost_s=inf"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            study.tell(order, value, cost_s)  # type: ignore[arg-type]
+    assert study.spent == 0
+    study.tell(order, np.float32(0.5))  # type: ignore[arg-type]
+    study.tell(order, failed="out of memory")
+    trial = study.trials[order.trial]
+    assert (trial.values, trial.failure, trial.held, study.spent) == ([0.5], "out of memory", 1, 2)
+    with pytest.raises(StudyError, match="order 0 is not open"):
+        study.tell(order, 1.0)
+    other = study.ask()
+    assert other is not None
+    study.tell(other, math.nan)
+    assert study.trials[other.trial].diverged
+    third = study.ask()
+    assert third is not None
+    study.tell(third)  # no value though one was ordered
+    assert study.trials[third.trial].diverged
+
+
+def test_the_clock_never_gives_money_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([1000.0, 400.0, 300.0, 200.0, 100.0])
+    monkeypatch.setattr("shoestring.study.ask.time.time", lambda: next(clock))
+    study = Study.begin(SPACE, "100s", max_steps=3, policy="random_search")
+    order = study.ask()
+    assert order is not None
+    study.tell(order, 1.0)
+    study.tell(order, failed="boom")
+    assert study.spent == study.ledger.books.by_kind["thinking"]
+
+
+def test_an_order_never_told_about_is_released(reopen: Callable[[], Any]) -> None:
+    study = Study.begin(SPACE, "2 epochs", max_steps=2, policy="random_search", store=reopen())
+    lost = study.ask()
+    assert lost is not None
+    other = Study.open(store=reopen())
+    assert other.ask() is None
+    assert other.ask(give_up_after="1h") is None
+    again = other.ask(give_up_after=-1.0)
+    assert again is not None
+    assert again.trial in (0, 1)
+    with pytest.raises(StudyError, match="order 0 is not open"):
+        study.tell(lost, 1.0)
+    other.tell(again, 1.0)
+    other.tell(again, 1.0)
+    assert Study.open(store=reopen()).spent == 2
+
+
+def test_several_askers_never_spend_more_than_there_is(reopen: Callable[[], Any]) -> None:
+    Study.begin(SPACE, "40 epochs", max_steps=5, policy="random_search", store=reopen(), seed=1)
+    askers = [Study.open(store=reopen()) for _ in range(4)]
+    open_orders: list[tuple[Study, Order]] = []
+    rng = np.random.default_rng(0)
+    told = 0
+    while True:
+        asker = askers[rng.integers(4)]
+        if rng.random() < 0.4 and (order := asker.ask()) is not None:
+            open_orders.append((asker, order))
+        elif open_orders:
+            asker, order = open_orders[rng.integers(len(open_orders))]
+            asker.tell(order, loss(order.config))
+            told += 1
+            if order.number not in asker.ledger.open_orders:
+                open_orders.remove((asker, order))
+        elif asker.ask() is None:
+            break
+        now = Study.open(store=reopen()).ledger
+        assert now.spent + now.reserved <= 40
+    assert told == 40
+    final = Study.open(store=reopen())
+    assert final.spent == 40
+    assert [order.number for order in final.ledger.orders] == list(range(len(final.ledger.orders)))
+
+
+def test_askers_in_threads_share_one_database(tmp_path: Path) -> None:
+    """Compare-and-swap under real contention: every conflict is asked anew, and the budget holds."""
+    address = f"sqlite:///{tmp_path}/store.db"
+    started = threading.Barrier(4)
+    errors: list[BaseException] = []
+
+    def ask_and_tell() -> None:
+        try:
+            started.wait(timeout=60)
+            study = Study.begin(SPACE, "24 epochs", max_steps=3, policy="random_search", store=address)
+            while (order := study.ask()) is not None:
+                while order.number in study.ledger.open_orders:
+                    study.tell(order, loss(order.config))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask_and_tell) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert errors == []
+    ledger = Study.open(store=address).ledger
+    assert (ledger.spent, ledger.reserved) == (24, 0)
+    assert all(None not in trial.values for trial in ledger.trials)
+
+
+# looking back --------------------------------------------------------------------------------------------------------
+
+
+def test_explain() -> None:
+    study = Study.begin(SPACE, "9 epochs", policy=Unregistered(stop_after=9))
+    with pytest.raises(StudyError, match="no order 0: the study 'study' has no orders yet"):
+        study.explain(0)
+    study.run(Simulated(Decaying()))
+    assert study.explain(3).why == {"score": 0.5}
+    assert study.explain(3).trial == 3
+    with pytest.raises(StudyError, match="no order 9: the study 'study' has orders 0 to 8"):
+        study.explain(9)
+
+
+def test_to_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    space = Space({"o": Choice(["a", "b"]), "m": Float(0, 1, when={"o": "a"})})
+    study = tune(lambda config: 0.5, space, "6 epochs", policy="random_search", seed=0)
+    frame = study.to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert len(frame) == 6
+    assert frame["value"].tolist() == [0.5] * 6
+    assert frame["config.m"].isna().sum() == 1  # inactive where o is b
+    assert set(frame["status"]) == {"ok"}
+
+
+def test_best_is_none_before_the_first_value() -> None:
+    study = Study.begin(SPACE, "9 epochs")
+    assert study.best is None
+    failing = tune(lambda config: Report(None), SPACE, "40 epochs")
+    assert failing.best is None
+    assert failing.spent == 3  # code that never reports a value will not begin to
+    assert failing.outcome is not None
+    assert (failing.outcome.reason, failing.outcome.text) == ("failing", "no value was reported")
+
+
+def test_amendments_are_checked_by_the_ledger() -> None:
+    study = tune(loss, SPACE, "4 epochs", policy="random_search")
+    with pytest.raises(StudyError, match="below the 4 epochs"):
+        study.amend(Amended(budget=Budget("3 epochs")))
+    study.amend(Amended(budget=Budget("5 epochs")))
+    assert study.ledger.left == 1
+
+
+def test_other_training_code_makes_another_study(tmp_path: Path) -> None:
+    def begin(kind: str, where: str | list[str], budget: str = "9 epochs") -> Study:
+        space = {"lr": {"float": [0.1, 1.0]}}
+        target = {"kind": kind, "where": where}
+        return Study.begin(space, budget, store=f"sqlite:///{tmp_path}/s.db", name="s", target=target)
+
+    begin("python", "train.py:train")
+    begin("python", "src/train.py:train", "12 epochs")  # the same file from another folder
+    with pytest.raises(
+        StudyError, match=r"'s' trains train.py:train, not train.py:Model; start another .* --study NAME"
+    ):
+        begin("python", "train.py:Model")
+    with pytest.raises(StudyError, match=r"trains train.py:train, not a command"):
+        begin("command", ["./train.sh"])
+    with pytest.raises(
+        StudyError, match=r"'s' has a budget in epochs, not in seconds: keep the unit, or start another"
+    ):
+        begin("python", "train.py:train", "9s")
