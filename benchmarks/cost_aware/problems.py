@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shoestring.core.encoding import Encoding
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
 from shoestring.models.cost_aware.features import CostFeatures
-from shoestring.models.gp.encoding import Encoding
 from shoestring.runners.simulated import Outcome
 
 Array = NDArray[np.float64]

@@ -6,6 +6,7 @@ import pytest
 
 from shoestring import policies
 from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, Check
+from shoestring.testing.small import small
 
 DEAF = {"random_search", "grid", "replay_fixed"}  # choose without looking at values, by design
 QUICK = {*DEAF, "asha", "hyperband", "sequential_halving", "successive_halving", "top_k_after_one"}  # have no model
@@ -14,13 +15,13 @@ QUICK = {*DEAF, "asha", "hyperband", "sequential_halving", "successive_halving",
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(policies.REGISTRY))
 def test_every_policy(name: str, check: Check) -> None:
-    check(policies.policy_class(name).small(), light=name not in QUICK)
+    check(small(name), light=name not in QUICK)
 
 
 @pytest.mark.parametrize("check", LEARNING_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(set(policies.REGISTRY) - DEAF))
 def test_policies_that_learn(name: str, check: Check) -> None:
-    check(policies.policy_class(name).small(), light=name not in QUICK)
+    check(small(name), light=name not in QUICK)
 
 
 @pytest.mark.parametrize("name", sorted(QUICK))

@@ -40,7 +40,7 @@ def curious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize("check", [*CHECKS, *LEARNING_CHECKS], ids=lambda check: check.__name__)
 def test_the_policy_of_the_page_keeps_the_contract(curious: ModuleType, check: Check) -> None:
-    check(curious.Curious.small())
+    check(curious.Curious(curiosity=0.5))
 
 
 def test_it_can_be_used_by_name(curious: ModuleType) -> None:

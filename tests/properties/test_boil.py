@@ -30,7 +30,7 @@ def test_wall_resume_and_end(data: st.DataObject) -> None:
     lengths: Literal["chosen", "full"] = data.draw(st.sampled_from(["chosen", "chosen", "full"]), label="lengths")
     ways = ["selected", "random", "full", "none"] if lengths == "chosen" else ["none"]
     policy = replace(
-        BOIL.small(),
+        BOIL(initial_trials=2, candidates=40, max_points=4),
         lengths=lengths,
         augmentation=data.draw(st.sampled_from(ways), label="augmentation"),
         score=data.draw(st.sampled_from(["compressed", "tail_mean", "log", "average", "last_mean"]), label="score"),

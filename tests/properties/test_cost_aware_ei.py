@@ -30,7 +30,7 @@ FINITE = Space({"n": Int(1, 4), "c": Choice(["a", "b", "c"])})
 @st.composite
 def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dollars")) -> tuple[CostAwareEI, Opened]:
     policy = replace(
-        CostAwareEI.small(),
+        CostAwareEI(initial_trials=2, candidates=40),
         acquisition=draw(st.sampled_from(["ei", "eipu", "ei_cool", "ei_alpha", "cei"])),
         slack=draw(st.sampled_from([0.0, 0.2, 1.0])),
         cost_model=draw(st.sampled_from(["lv1", "lv3", "gp3", "gplv"])),

@@ -12,6 +12,7 @@ from shoestring.core.policy import Policy
 from shoestring.runners.simulated import Source
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
 from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summary, watched
+from shoestring.testing.small import small
 
 MODEL_FREE = (
     "asha",
@@ -42,7 +43,7 @@ def any_policy(draw: st.DrawFn, name: str) -> Policy:
         },
         "top_k_after_one": {"first_share": draw(st.floats(0.01, 0.99))},
         "grid": {"levels": draw(st.integers(1, 4))},
-        "replay_fixed": policies.settings_of(kind.small()),
+        "replay_fixed": policies.settings_of(small("replay_fixed")),
     }.get(name, {})  # type: ignore[assignment]
     return kind(**told)
 

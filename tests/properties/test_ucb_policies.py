@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shoestring import policies
 from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Space
 from shoestring.policies.stopping.bo_bos import BOBOS
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
 from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summary, watched
+from shoestring.testing.small import small
 
 CONDITIONAL = Space(
     {
@@ -28,7 +28,7 @@ CONDITIONAL = Space(
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
-    policy = policies.policy_class(name).small()
+    policy = small(name)
     if isinstance(policy, BOBOS):
         flags = st.booleans()
         policy = replace(

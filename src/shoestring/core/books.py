@@ -45,6 +45,8 @@ class Trial:
     failures: int = 0
     failure: str = ""  # text of the last one
     open_order: int | None = None
+    last_order: int = 0  # its newest, open or not
+    seconds: float = 0.0  # charged for it, steps that failed or were cut off included, steps run again left out
 
     @property
     def last_loss(self) -> float:
@@ -57,6 +59,11 @@ class Trial:
     def is_stuck(self) -> bool:
         """Whether buying more of it is pointless: it diverged, failed, or is at its end."""
         return self.diverged or bool(self.failure) or self.steps >= self.limit
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether more of it can be bought now: it is not being trained, and not stuck."""
+        return self.open_order is None and not self.is_stuck
 
 
 @dataclass(slots=True)
@@ -175,7 +182,7 @@ def _order(books: State, order: Order) -> None:
     books.orders.append(order)
     books.steps_due += steps
     books.validations_due += validations
-    trial.open_order = order.number
+    trial.open_order = trial.last_order = order.number
     books.clock = max(books.clock, order.at)
     _charge(books, "thinking", order.thinking_s)
 
@@ -196,6 +203,7 @@ def _receipt(books: State, receipt: Receipt) -> None:
         books.steps += 1
         books.steps_due -= 1
         opened.steps_due -= 1
+        trial.seconds += receipt.cost.total
     if finished and not repeated and opened.order.validates(receipt.step):
         books.validations += 1
         books.validations_due -= 1

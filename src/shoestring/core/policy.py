@@ -1,18 +1,20 @@
-"""The one question that a policy answers, and what every policy may be asked for.
+"""The one question that a policy answers, and the words in which it answers.
 
-A policy holds settings, never memory: all it knows is in the ledger, so a study that was cut off goes on as if nothing
-had happened. `decide` must not change the ledger, and the same ledger must give the same decision.
+A policy is anything with a `name` and a `decide`. It holds settings, never memory: all it knows is in the ledger, so a study
+that was cut off goes on as if nothing had happened. `decide` must not change the ledger, and the same ledger must give the
+same decision. Settings are kept in the ledger if the policy is a dataclass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from shoestring.core.decision import Decision
+from shoestring.core.books import Trial
+from shoestring.core.decision import NO_MEMO, NO_WHY, Decision, Finish, Memo, Train, Wait, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.quasi_random import point
 from shoestring.core.space import Config, Space
@@ -24,14 +26,31 @@ _STRIDE = 1_000_003  # from one try to the next in the sequence: prime, so that 
 
 @runtime_checkable
 class Policy(Protocol):
-    name: ClassVar[str]
+    @property
+    def name(self) -> str: ...
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision: ...
 
-    @classmethod
-    def small(cls) -> Policy:
-        """The same policy with settings that suit tiny budgets: tests run it hundreds of times."""
-        ...
+
+# what a policy may answer --------------------------------------------------------------------------------------------
+
+
+def train_new(ledger: Ledger, config: Config, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
+    """Open a trial with this config."""
+    return Train(trial=len(ledger.trials), config=config, until=until, why=why, memo=memo)
+
+
+def train_further(trial: Trial, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
+    """Go on with a trial that exists, never beyond its end."""
+    return Train(trial=trial.number, config=trial.config, until=min(until, trial.limit), why=why, memo=memo)
+
+
+def nothing_to_buy(ledger: Ledger, why: str = "every config was tried and every trial is at its end") -> Wait | Finish:
+    """No config is left and no trial can go on; an order that is open may still change that."""
+    return Wait() if ledger.open_orders else Finish(why)
+
+
+# configs to choose from ----------------------------------------------------------------------------------------------
 
 
 def fresh_config(ledger: Ledger) -> Config | None:

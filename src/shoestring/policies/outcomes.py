@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoestring.core.books import Trial
+from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Amended, Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config, Space
 from shoestring.models.cost_aware.features import CostFeatures
-from shoestring.models.gp.encoding import Encoding, Points
 
 Array = NDArray[np.float64]
 _ENUMERABLE = 10_000  # configs: a finite space up to this size is scored as a whole

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shoestring.core.encoding import Encoding, Points
 from shoestring.core.parameters import Choice, Constant
 from shoestring.models.cost_aware.linear import Limits, LinearCost, TransferCost
-from shoestring.models.gp.encoding import Encoding, Points
 
 Array = NDArray[np.float64]
 

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from shoestring.core.encoding import Encoding, Points
 from shoestring.core.quasi_random import points as quasi_random
 from shoestring.models.gp.acquisition import (
     cei_threshold,
@@ -35,7 +36,6 @@ from shoestring.models.gp.acquisition import (
     log_expected_improvement,
     log_expected_improvement_gradient,
 )
-from shoestring.models.gp.encoding import Encoding, Points
 from shoestring.models.gp.posterior import GP
 
 Array = NDArray[np.float64]

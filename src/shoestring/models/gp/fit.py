@@ -30,8 +30,19 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
+from shoestring.core.decision import Memo
+from shoestring.core.memo import Fit, Lists
 from shoestring.models.gp.kernels import Kernel, Pairs
-from shoestring.models.gp.posterior import GP, JITTERS, Mean, checked, condition, mean_and_weights, standardisation
+from shoestring.models.gp.posterior import (
+    GP,
+    GP_MEMO,
+    JITTERS,
+    Mean,
+    checked,
+    condition,
+    mean_and_weights,
+    standardisation,
+)
 
 Array = NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -111,6 +122,23 @@ def fit_gp(
     return condition(kernel, best, x, y, mean=mean, standardise=standardise)
 
 
+def carry_gp(
+    kernel: Kernel, x: Array, y: Array, memo: Memo, fit: Fit, *, n_starts: int = 0, prefix: str = ""
+) -> tuple[GP, Lists]:
+    """The posterior at the parameters that the memo carries, fitted again if that is due; and the next memo.
+
+    Between two fits the posterior is conditioned on all observations at the parameters it has, which is exact. A fit goes
+    from the last optimum and `n_starts` other places, one afresh from two. `prefix` begins the names in the memo, for a
+    policy that has two processes.
+    """
+    past = {name: memo[prefix + name] for name in GP_MEMO if prefix + name in memo}
+    if fit.is_due or not past:
+        gp = fit_gp(kernel, x, y, memo=past or None, n_starts=2 if fit.is_afresh or not past else n_starts)
+    else:
+        gp = condition(kernel, _from_memo(past, kernel), x, y)
+    return gp, {prefix + name: numbers for name, numbers in gp.memo().items()} | fit.marks
+
+
 def log_marginal_likelihood(gp: GP) -> tuple[float, Array]:
     """Log likelihood of the standardised outputs of `gp`, with its constant mean plugged in, and d/dtheta, (p + 1,).
 
@@ -177,8 +205,7 @@ def _inverse_below(factor: Array) -> Array:
 
 
 def _from_memo(memo: Mapping[str, Sequence[float]], kernel: Kernel) -> Array:
-    names = ("log_signal_variance", "log_lengthscales", "log_noise_variance")
-    theta = np.array([value for name in names for value in memo.get(name, ())], dtype=np.float64)
+    theta = np.array([value for name in GP_MEMO for value in memo.get(name, ())], dtype=np.float64)
     if theta.size != kernel.n_parameters + 1 or not np.all(np.isfinite(theta)):
         raise ValueError(
             f"memo {dict(memo)} does not fit this kernel, which has 1 signal variance, {kernel.n_parameters - 1} "

@@ -38,6 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from shoestring.core.encoding import Encoding
+
 Array = NDArray[np.float64]
 Family = Literal["se", "matern32", "matern52", "hamming"]
 FAMILIES: tuple[Family, ...] = ("se", "matern32", "matern52", "hamming")
@@ -179,6 +181,18 @@ class Kernel:
         assert k is not None
         k *= np.exp(theta[0])
         return k, slopes
+
+
+def kernel_for(encoding: Encoding, family: Family = "matern52", *, tied: bool = False) -> Kernel:
+    """A kernel for the columns of `encoding.features`: `family` on numbers, Hamming on options; positive definite on configs.
+
+    Each column has its own length-scale and activities count as numbers; or, `tied`, all numbers share one length-scale, and
+    all options and activities another.
+    """
+    numbers, switches, options = encoding.number_columns, encoding.activity_columns, encoding.option_columns
+    numbers, options = (numbers, (*switches, *options)) if tied else ((*numbers, *switches), options)
+    blocks = (Block(family, numbers, tied=tied), Block("hamming", options, tied=tied))
+    return Kernel(tuple(block for block in blocks if block.dims))
 
 
 def _columns(squared: Array, dims: tuple[int, ...]) -> Array:

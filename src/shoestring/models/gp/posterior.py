@@ -38,6 +38,7 @@ from shoestring.models.gp.kernels import Kernel
 Array = NDArray[np.float64]
 Mean = Literal["zero", "constant"]
 
+GP_MEMO = ("log_signal_variance", "log_lengthscales", "log_noise_variance")  # how theta travels, in its order
 JITTERS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # relative to the mean diagonal
 VARIANCE_FLOOR = 1e-13  # relative to s^2: s^2 - |L^-1 k|^2 carries no information below its own rounding
 CHUNK = 16_000  # covariances at a time: 125 KiB, small enough for allocators to reuse instead of asking for fresh pages
@@ -67,11 +68,8 @@ class GP:
 
     def memo(self) -> dict[str, list[float]]:
         """The parameters as named lists of floats, from which `fit_gp` can start again."""
-        return {
-            "log_signal_variance": [float(self.theta[0])],
-            "log_lengthscales": [float(v) for v in self.theta[1:-1]],
-            "log_noise_variance": [float(self.theta[-1])],
-        }
+        parts = (self.theta[:1], self.theta[1:-1], self.theta[-1:])
+        return {name: [float(v) for v in part] for name, part in zip(GP_MEMO, parts, strict=True)}
 
     def fitted(self) -> Array:
         """Latent posterior mean at the observed inputs, (n,); O(n), since K alpha = A alpha - (s_n^2 + jitter) alpha."""

@@ -42,11 +42,11 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Train, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
+from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.core.space import Config
 from shoestring.errors import PolicyError
 from shoestring.models.boil.augmentation import log_condition
@@ -57,7 +57,7 @@ from shoestring.policies.boil.belief import Augmented, Belief, Recipe, Score, be
 from shoestring.policies.boil.runs import inputs
 from shoestring.policies.boil.search import Search
 from shoestring.policies.outcomes import Outcomes, Table
-from shoestring.policies.stopping.runs import end, one_of
+from shoestring.policies.stopping.runs import end
 
 DESIGN = "initial design"
 _SHORTEST = 5  # a run is no shorter than this fraction of a full training, as 30 of the paper's 150 epochs
@@ -83,36 +83,32 @@ class BOIL:
     candidates: int = 2000
 
     def __post_init__(self) -> None:
-        one_of(self, "score", get_args(Score))
-        one_of(self, "augmentation", get_args(Augmented))
-        one_of(self, "lengths", ("chosen", "full"))
-        one_of(self, "time_kernel", get_args(TimeKernel))
-        checking.whole(self, "initial_trials", 1, "a model needs at least one run", "Try 3.")
-        checking.whole(self, "last_steps", 1, "it is a number of values to average", "Try 10.")
-        checking.whole(self, "max_points", 0, "it is a number of points", "Try 15.")
-        checking.whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
+        require_one_of(self, "score", get_args(Score))
+        require_one_of(self, "augmentation", get_args(Augmented))
+        require_one_of(self, "lengths", ("chosen", "full"))
+        require_one_of(self, "time_kernel", get_args(TimeKernel))
+        require_whole(self, "initial_trials", 1, "a model needs at least one run", "Try 3.")
+        require_whole(self, "last_steps", 1, "it is a number of values to average", "Try 10.")
+        require_whole(self, "max_points", 0, "it is a number of points", "Try 15.")
+        require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
         if self.min_steps is not None:
-            checking.whole(self, "min_steps", 1, "a run has a step", "Leave it out for a fifth of a full training.")
+            require_whole(self, "min_steps", 1, "a run has a step", "Leave it out for a fifth of a full training.")
         if self.refit_every is not None:
-            checking.whole(self, "refit_every", 1, "a fit can follow each run at most", "Leave it out for 3 d.")
-        checking.between(self, "max_log_condition", 0.0, math.inf, "a condition number is at least 1", "Try 20.")
-        checking.between(self, "noise_variance", 1e-12, 1.0, "scores have variance 1 and some noise", "Try 0.0005.")
+            require_whole(self, "refit_every", 1, "a fit can follow each run at most", "Leave it out for 3 d.")
+        require_between(self, "max_log_condition", 0.0, math.inf, "a condition number is at least 1", "Try 20.")
+        require_between(self, "noise_variance", 1e-12, 1.0, "scores have variance 1 and some noise", "Try 0.0005.")
         for switch in ("learn_noise", "continue_runs"):
             if not isinstance(getattr(self, switch), bool):
                 raise PolicyError(
                     f"BOIL({switch}={getattr(self, switch)!r}) must be true or false: it is a switch. Try false."
                 )
         if self.worst_value is not None:
-            checking.between(self, "worst_value", -math.inf, math.inf, "rewards count from there", "Or leave it out.")
+            require_between(self, "worst_value", -math.inf, math.inf, "rewards count from there", "Or leave it out.")
         if self.lengths == "full" and self.augmentation != "none":
             raise PolicyError(
                 f"BOIL(lengths='full', augmentation={self.augmentation!r}) cannot learn from shorter prefixes: with one "
                 "length there is no time to model. Set augmentation='none'."
             )
-
-    @classmethod
-    def small(cls) -> BOIL:
-        return cls(initial_trials=2, candidates=40, max_points=4)
 
     # deciding --------------------------------------------------------------------------------------------------------
 

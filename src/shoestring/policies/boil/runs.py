@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoestring.core.books import Trial
+from shoestring.core.encoding import Encoding, Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice
-from shoestring.models.gp.encoding import Encoding, Points
 from shoestring.policies.outcomes import Table
 
 Array = NDArray[np.float64]

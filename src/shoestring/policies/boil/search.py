@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoestring.core.books import Trial
+from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config
 from shoestring.models.boil.choice import Choice, LinearCost, choose, largest_mean, log_ratio
 from shoestring.models.cost_aware.search import candidates
 from shoestring.models.gp.acquisition import log_expected_improvement
-from shoestring.models.gp.encoding import Points
 from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.belief import Belief, Recipe
 from shoestring.policies.boil.runs import inputs

@@ -34,17 +34,18 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core import checking
 from shoestring.core.decision import Decision, Finish, Memo, Train, Why
+from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
+from shoestring.core.settings import require_one_of, require_whole, require_within
 from shoestring.core.space import Config
-from shoestring.errors import PolicyError, did_you_mean
+from shoestring.errors import PolicyError
 from shoestring.models.cost_aware.cost_models import COST_MODELS
 from shoestring.models.cost_aware.initial_design import cheap_and_far
 from shoestring.models.cost_aware.search import Found, Surface, candidates, find_cei, find_ei_alpha
 from shoestring.models.gp.acquisition import cooling_exponent, implied_alpha, pareto_front
-from shoestring.models.gp.encoding import Points
+from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.loss_scaling import scaling
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
 from shoestring.policies.outcomes import Outcomes, Table, results, unfinished
@@ -87,20 +88,15 @@ class CostAwareEI:
     log_losses: bool = False
 
     def __post_init__(self) -> None:
-        self._one_of("acquisition", get_args(Acquisition))
-        self._one_of("cost_model", (*COST_MODELS, "transfer"))
-        self._one_of("initial_design", ("fixed", "cheap"))
-        self._one_of("log_losses", (False, True))
-        checking.whole(self, "initial_trials", 1, "a model needs at least one result", "Try 5.")
-        checking.whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
-        for setting, high, usual, because in (
-            ("slack", 1.0, 0.5, "it is the fraction of the best EI that may be given up"),
-            ("cost_exponent", np.inf, 0.2, "a negative exponent would pay extra for expensive configs"),
-        ):
-            value = getattr(self, setting)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value <= high:
-                rule = "from 0 to 1" if high == 1.0 else ">= 0"
-                raise PolicyError(f"CostAwareEI({setting}={value!r}) must be a number {rule}: {because}. Try {usual}.")
+        require_one_of(self, "acquisition", get_args(Acquisition))
+        require_one_of(self, "cost_model", (*COST_MODELS, "transfer"))
+        require_one_of(self, "initial_design", ("fixed", "cheap"))
+        require_one_of(self, "log_losses", (False, True))
+        require_whole(self, "initial_trials", 1, "a model needs at least one result", "Try 5.")
+        require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
+        require_within(self, "slack", 0.0, 1.0, "it is the fraction of the best EI that may be given up", "Try 0.5.")
+        because = "a negative exponent would pay extra for expensive configs"
+        require_within(self, "cost_exponent", 0.0, np.inf, because, "Try 0.2.")
         if isinstance(self.cost_features, str):
             raise PolicyError(
                 f"CostAwareEI(cost_features={self.cost_features!r}) must be a list of parameter names, not one text: "
@@ -111,16 +107,6 @@ class CostAwareEI:
                 f"CostAwareEI(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "
                 "is fitted with `shoestring.policies.cost_aware.trial_costs.transferred`. Give both or neither."
             )
-
-    def _one_of(self, setting: str, known: Sequence[object]) -> None:
-        value = getattr(self, setting)
-        if not any(value is option or (isinstance(value, str) and value == option) for option in known):
-            hint = did_you_mean(str(value), [str(option) for option in known])
-            raise PolicyError(f"CostAwareEI({setting}={value!r}) is unknown. {hint}")
-
-    @classmethod
-    def small(cls) -> CostAwareEI:
-        return cls(initial_trials=2, candidates=40)
 
     # deciding --------------------------------------------------------------------------------------------------------
 
@@ -171,7 +157,7 @@ class CostAwareEI:
         scale = scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool), self.log_losses)
         y = scale.apply(losses)
         seen = table.stacked(numbers)
-        gp, fit_memo = posterior(encoding.kernel(), encoding.features(seen), y, ledger.memo)
+        gp, fit_memo = posterior(kernel_for(encoding), encoding.features(seen), y, ledger.memo)
         f_min = float(gp.fitted().min())
         for trial in ledger.trials:
             if trial.open_order is not None:

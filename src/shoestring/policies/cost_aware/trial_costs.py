@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.models.cost_aware.cost_models import (
@@ -26,7 +27,6 @@ from shoestring.models.cost_aware.cost_models import (
 )
 from shoestring.models.cost_aware.features import CostFeatures, packed, unpacked
 from shoestring.models.cost_aware.linear import choose_columns
-from shoestring.models.gp.encoding import Points
 from shoestring.policies.outcomes import Outcomes, Table, whole_costs
 
 Array = NDArray[np.float64]

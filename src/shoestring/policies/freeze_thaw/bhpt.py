@@ -61,10 +61,6 @@ class BHPT(CurveBelief):
                 f"BHPT(tolerance={self.tolerance}) is a share of the progress to come, below 1. Try 0.05."
             )
 
-    @classmethod
-    def small(cls) -> BHPT:
-        return cls(arms=6, samples=1)
-
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms, now = self.now(ledger)
         if (answer := forced(ledger, arms, now)) is not None:

@@ -23,10 +23,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import Decision, Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice
+from shoestring.core.settings import require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.fit import fit_gp
@@ -50,18 +50,14 @@ class FabolasEpochs:
 
     def __post_init__(self) -> None:
         if self.arms is not None:
-            checking.whole(self, "arms", 1, "there is nothing to choose among", "Try 100.")
+            require_whole(self, "arms", 1, "there is nothing to choose among", "Try 100.")
         if not self.lengths or not all(0.0 < share <= 1.0 for share in self.lengths):
             raise PolicyError(
                 f"FabolasEpochs(lengths={list(self.lengths)}) must be shares of a full training, above 0 and up to 1. "
                 "Try 0.125, 0.25, 0.5, 1."
             )
-        checking.whole(self, "representatives", 1, "there is nothing to tell apart", "Try 20.")
-        checking.whole(self, "fantasies", 1, "a gain is an expectation over imagined losses", "Try 5.")
-
-    @classmethod
-    def small(cls) -> FabolasEpochs:
-        return cls(arms=6, representatives=4)
+        require_whole(self, "representatives", 1, "there is nothing to tell apart", "Try 20.")
+        require_whole(self, "fantasies", 1, "a gain is an expectation over imagined losses", "Try 5.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms = ledger.view(ArmsView(self.arms))

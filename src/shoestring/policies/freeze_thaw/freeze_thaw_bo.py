@@ -21,14 +21,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import Decision
 from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_whole
 from shoestring.models.freeze_thaw.belief import Belief
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.information_gain import information_gain
 from shoestring.policies.freeze_thaw.arms import Floats, Integers, forced, step_of
-from shoestring.policies.freeze_thaw.curve_belief import SOME_PARAMETERS, CurveBelief
+from shoestring.policies.freeze_thaw.curve_belief import CurveBelief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,9 @@ class FreezeThawBO(CurveBelief):
 
     def __post_init__(self) -> None:
         CurveBelief.__post_init__(self)
-        checking.whole(self, "old", 1, "a run that has begun must be able to go on", "Try 10.")
-        checking.whole(self, "new", 1, "otherwise no run ever begins", "Try 3.")
-        checking.whole(self, "fantasies", 1, "a gain is an expectation over imagined losses", "Try 5.")
-
-    @classmethod
-    def small(cls) -> FreezeThawBO:
-        return cls(arms=6, parameters=SOME_PARAMETERS, old=3, new=2)
+        require_whole(self, "old", 1, "a run that has begun must be able to go on", "Try 10.")
+        require_whole(self, "new", 1, "otherwise no run ever begins", "Try 3.")
+        require_whole(self, "fantasies", 1, "a gain is an expectation over imagined losses", "Try 5.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms, now = self.now(ledger)

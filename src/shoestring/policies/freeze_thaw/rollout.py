@@ -21,14 +21,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import Decision
 from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_whole
 from shoestring.models.freeze_thaw.belief import Belief
 from shoestring.models.freeze_thaw.rollout_value import rollout_values
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.policies.freeze_thaw.arms import Flags, Floats, Integers, forced, step_of
-from shoestring.policies.freeze_thaw.curve_belief import SOME_PARAMETERS, CurveBelief, Outlooks
+from shoestring.policies.freeze_thaw.curve_belief import CurveBelief, Outlooks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,9 @@ class Rollout(CurveBelief):
 
     def __post_init__(self) -> None:
         CurveBelief.__post_init__(self)
-        checking.whole(self, "horizon", 0, "it is the number of stages looked at after the next step", "Try 3.")
-        checking.whole(self, "nodes", 1, "an expectation needs a node", "Try 3.")
-        checking.whole(self, "shortlist", 1, "there is nothing to choose among", "Try 16.")
-
-    @classmethod
-    def small(cls) -> Rollout:
-        return cls(arms=6, parameters=SOME_PARAMETERS, horizon=1)
+        require_whole(self, "horizon", 0, "it is the number of stages looked at after the next step", "Try 3.")
+        require_whole(self, "nodes", 1, "an expectation needs a node", "Try 3.")
+        require_whole(self, "shortlist", 1, "there is nothing to choose among", "Try 16.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms, now = self.now(ledger)

@@ -23,11 +23,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import NO_MEMO, Decision, Train, Wait
 from shoestring.core.entries import Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
+from shoestring.core.settings import require_reduction_factor, require_whole
 from shoestring.policies.halving.rounds import best_unfinished, can_train, cut_short, further, nothing_to_buy
 
 
@@ -38,12 +38,8 @@ class ASHA:
     name: ClassVar[str] = "asha"
 
     def __post_init__(self) -> None:
-        checking.halving(self)
-        checking.whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
-
-    @classmethod
-    def small(cls) -> ASHA:
-        return cls(reduction_factor=2)
+        require_reduction_factor(self)
+        require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         rungs = rung_steps(ledger.max_steps, self.min_steps, self.reduction_factor)

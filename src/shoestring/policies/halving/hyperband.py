@@ -23,9 +23,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import Decision
 from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_reduction_factor, require_whole
 from shoestring.policies.halving.brackets import Rung, decide_in_brackets, most_halvings, rungs
 
 
@@ -36,12 +36,8 @@ class Hyperband:
     name: ClassVar[str] = "hyperband"
 
     def __post_init__(self) -> None:
-        checking.halving(self)
-        checking.whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
-
-    @classmethod
-    def small(cls) -> Hyperband:
-        return cls(reduction_factor=2)
+        require_reduction_factor(self)
+        require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         def plan(number: int) -> tuple[Rung, ...]:

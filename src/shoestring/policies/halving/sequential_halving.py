@@ -31,11 +31,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.books import Trial
 from shoestring.core.decision import NO_MEMO, Decision, Memo, Train, Wait
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
+from shoestring.core.settings import require_between, require_reduction_factor, require_whole
 from shoestring.policies.halving.rounds import (
     ROUNDS,
     Round,
@@ -87,15 +87,11 @@ class SequentialHalving:
     name: ClassVar[str] = "sequential_halving"
 
     def __post_init__(self) -> None:
-        checking.halving(self)
+        require_reduction_factor(self)
         because = "it is how many trials are opened for each full training that the budget buys"
-        checking.between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
+        require_between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
         if self.arms is not None:
-            checking.whole(self, "arms", 2, "there must be something to choose from", "Leave it out.")
-
-    @classmethod
-    def small(cls) -> SequentialHalving:
-        return cls(arms_per_curve=4.0)
+            require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.max_steps == 1:

@@ -19,9 +19,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import Decision
 from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_reduction_factor, require_whole
 from shoestring.policies.halving.brackets import decide_in_brackets, most_halvings, rungs
 
 
@@ -33,14 +33,10 @@ class SuccessiveHalving:
     name: ClassVar[str] = "successive_halving"
 
     def __post_init__(self) -> None:
-        checking.halving(self)
-        checking.whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
+        require_reduction_factor(self)
+        require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
         if self.arms is not None:
-            checking.whole(self, "arms", 1, "a bracket without arms trains nothing", "Leave it out.")
-
-    @classmethod
-    def small(cls) -> SuccessiveHalving:
-        return cls(reduction_factor=2, arms=4)
+            require_whole(self, "arms", 1, "a bracket without arms trains nothing", "Leave it out.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         halvings = most_halvings(ledger.max_steps, self.min_steps, self.reduction_factor)

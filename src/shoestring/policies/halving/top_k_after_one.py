@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import NO_MEMO, Decision, Train, Wait, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
+from shoestring.core.settings import require_between
 from shoestring.core.space import Config
 from shoestring.policies.halving.rounds import best_unfinished, further, nothing_to_buy
 
@@ -30,11 +30,7 @@ class TopKAfterOne:
 
     def __post_init__(self) -> None:
         because = "it is the share of the budget that buys first steps, and the rest trains the best"
-        checking.between(self, "first_share", 0.0, 1.0, because, "Try 0.5.")
-
-    @classmethod
-    def small(cls) -> TopKAfterOne:
-        return cls()
+        require_between(self, "first_share", 0.0, 1.0, because, "Try 0.5.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.queue or not ledger.trials or self._buys_first_steps(ledger):

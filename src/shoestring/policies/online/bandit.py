@@ -15,12 +15,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.checking import whole
 from shoestring.core.decision import Decision
 from shoestring.core.entries import Entry, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
 from shoestring.core.quasi_random import point
+from shoestring.core.settings import require_whole
 from shoestring.core.space import Config
 from shoestring.models.online.bandits import exp3s_update
 from shoestring.models.online.query_rules import query_by_chance
@@ -113,7 +113,7 @@ class OnlineBandit:
         check_rewards(self, self.reward, self.unit, self.clip)
         check_query(self, self.query, self.query_probability, ("always", "bernoulli"))
         check_cap(self, self.validate_at_most)
-        whole(self, "most_arms", 1, "an arm is needed to pull", "Try 100.")
+        require_whole(self, "most_arms", 1, "an arm is needed to pull", "Try 100.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if (over := waiting_or_over(ledger)) is not None:

@@ -32,10 +32,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.checking import between, whole
 from shoestring.core.decision import NO_MEMO, Decision, Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
+from shoestring.core.settings import require_between, require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.gp.kernels import Family
 from shoestring.models.online.query_rules import (
@@ -83,20 +83,16 @@ class CEGPUCB:
     n_starts: int = 50
     bandwidth: float = 0.2
 
-    @classmethod
-    def small(cls) -> CEGPUCB:
-        return cls(n_starts=4)
-
     def __post_init__(self) -> None:
         check_rewards(self, self.reward, self.unit, self.clip)
         check_query(self, self.query, self.query_probability, ("always", "bernoulli", "kappa", "lcb_ucb"))
         check_cap(self, self.validate_at_most)
-        whole(self, "n_starts", 1, "the search for humps begins there", "Try 50.")
-        between(self, "lengthscale", 0.0, math.inf, "the cube has side 1", "Try 0.2.")
-        between(self, "variance", 0.0, math.inf, "it is the variance of rewards", "Try 1.")
-        between(self, "noise_variance", 0.0, math.inf, "no reward is exact", "Try 0.01.")
-        between(self, "bandwidth", 0.0, math.inf, "humps closer than it are one", "Try 0.2.")
-        between(self, "prior_mean", -math.inf, math.inf, "it is the reward expected of a new config", "Try 0.")
+        require_whole(self, "n_starts", 1, "the search for humps begins there", "Try 50.")
+        require_between(self, "lengthscale", 0.0, math.inf, "the cube has side 1", "Try 0.2.")
+        require_between(self, "variance", 0.0, math.inf, "it is the variance of rewards", "Try 1.")
+        require_between(self, "noise_variance", 0.0, math.inf, "no reward is exact", "Try 0.01.")
+        require_between(self, "bandwidth", 0.0, math.inf, "humps closer than it are one", "Try 0.2.")
+        require_between(self, "prior_mean", -math.inf, math.inf, "it is the reward expected of a new config", "Try 0.")
         rate, beta = self.forgetting_rate, self.beta
         rules = (
             ("kappa", 0.0 < self.kappa <= 1.0, "must lie in (0, 1]: it is a probability. Try 0.9."),
@@ -205,9 +201,9 @@ def check_rewards(owner: object, reward: str, unit: float | None, clip: float | 
             f"{type(owner).__name__}(reward={reward!r}) must be 'gain' (since the last validation) or 'value'."
         )
     if unit is not None:
-        between(owner, "unit", 0.0, math.inf, "rewards are counted in it", "Try 0.01 for accuracies, or None.")
+        require_between(owner, "unit", 0.0, math.inf, "rewards are counted in it", "Try 0.01 for accuracies, or None.")
     if clip is not None:
-        between(owner, "clip", 0.0, math.inf, "rewards end there", "Try 2, or None for no clipping.")
+        require_between(owner, "clip", 0.0, math.inf, "rewards end there", "Try 2, or None for no clipping.")
 
 
 def check_query(owner: object, query: str, probability: float, known: tuple[str, ...]) -> None:

@@ -26,10 +26,6 @@ class EpsilonGreedy(OnlineBandit):
     name: ClassVar[str] = "epsilon_greedy"
     exploration: float = 0.1
 
-    @classmethod
-    def small(cls) -> EpsilonGreedy:
-        return cls(most_arms=4)
-
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)
         if not 0.0 <= self.exploration <= 1.0:

@@ -29,10 +29,6 @@ class EXP3S(OnlineBandit):
     mixing: float = 0.1
     sharing: float | None = None
 
-    @classmethod
-    def small(cls) -> EXP3S:
-        return cls(most_arms=8, mixing=0.5)  # a few rounds are enough to see it learn
-
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)
         if not 0.0 < self.mixing <= 1.0:

@@ -27,10 +27,6 @@ class Softmax(OnlineBandit):
     name: ClassVar[str] = "softmax"
     temperature: float = 0.1
 
-    @classmethod
-    def small(cls) -> Softmax:
-        return cls(most_arms=4)
-
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)
         if not 0.0 < self.temperature < math.inf:

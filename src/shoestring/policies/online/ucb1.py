@@ -20,10 +20,6 @@ from shoestring.policies.online.bandit import ArmsState, OnlineBandit
 class UCB1(OnlineBandit):
     name: ClassVar[str] = "ucb1"
 
-    @classmethod
-    def small(cls) -> UCB1:
-        return cls(most_arms=4)
-
     def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
         arm = ucb1(state.counts, state.sums, round)
         return arm, {"observed": int(state.counts[arm]), "sum": float(state.sums[arm])}

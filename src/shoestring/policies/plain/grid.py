@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import NO_MEMO, Decision, Train, Why
 from shoestring.core.entries import Entry, Opened, Order
 from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_whole
 from shoestring.core.space import Config
 from shoestring.core.strict_json import dumps
 from shoestring.policies.halving.rounds import cut_short, further, nothing_to_buy
@@ -28,11 +28,7 @@ class Grid:
     name: ClassVar[str] = "grid"
 
     def __post_init__(self) -> None:
-        checking.whole(self, "levels", 1, "every number needs a value", "Try 5.")
-
-    @classmethod
-    def small(cls) -> Grid:
-        return cls(levels=2)
+        require_whole(self, "levels", 1, "every number needs a value", "Try 5.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if not ledger.queue and (trial := cut_short(ledger, (ledger.max_steps,))):

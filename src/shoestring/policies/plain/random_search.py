@@ -22,10 +22,6 @@ from shoestring.core.policy import fresh_config
 class RandomSearch:
     name: ClassVar[str] = "random_search"
 
-    @classmethod
-    def small(cls) -> RandomSearch:
-        return cls()
-
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         config = fresh_config(ledger)
         if config is None:

@@ -38,10 +38,6 @@ class ReplayFixed:
                 )
             opened = max(opened, line[0] + 1)
 
-    @classmethod
-    def small(cls) -> ReplayFixed:
-        return cls(orders=((0, None, 1), (1, None, 2), (0, None, 3), (2, None, 1), (1, None, 3)))
-
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         done = ledger.view(Replayed())
         if ledger.queue:

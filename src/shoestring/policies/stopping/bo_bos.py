@@ -46,10 +46,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.books import Trial
 from shoestring.core.decision import Memo
 from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.core.streams import stream
 from shoestring.errors import PolicyError
 from shoestring.models.stopping.optimal_stopping import (
@@ -70,7 +70,6 @@ from shoestring.policies.stopping.runs import (
     Runs,
     Scalars,
     UcbRuns,
-    one_of,
 )
 from shoestring.policies.stopping.search import KERNEL_MEMO, Chosen, Surrogate, observations, surrogate
 
@@ -102,24 +101,24 @@ class BOBOS(UcbRuns):
 
     def __post_init__(self) -> None:
         UcbRuns.__post_init__(self)
-        checking.whole(self, "n0", 1, "the curve model needs a beginning", "Try 8.")
-        checking.whole(self, "paths", 1, "the rule looks at simulated futures", "Try 100000.")
+        require_whole(self, "n0", 1, "the curve model needs a beginning", "Try 8.")
+        require_whole(self, "paths", 1, "the rule looks at simulated futures", "Try 100000.")
         if self.replan_every is not None:
-            checking.whole(self, "replan_every", 1, "a run is judged after each step", "Try 8; None: plan once.")
-        checking.whole(self, "cells", 1, "the statistic falls into a cell", "Try 100.")
+            require_whole(self, "replan_every", 1, "a run is judged after each step", "Try 8; None: plan once.")
+        require_whole(self, "cells", 1, "the statistic falls into a cell", "Try 100.")
         for setting, low, because, remedy in (
             ("k1", 0.0, "it is the loss of giving up a winner", "Try 100."),
             ("k2", 0.0, "it is the loss of trusting a loser", "Try 99."),
             ("step_cost", 0.0, "a free step would always be bought", "Try 1."),
             ("curve_noise_variance", 1e-10, "the kernel matrix would be singular", "Try 0.001."),
         ):
-            checking.between(self, setting, low, math.inf, because, remedy)
+            require_between(self, setting, low, math.inf, because, remedy)
         if not isinstance(self.kappa, int | float) or not self.kappa >= 1.0:
             raise PolicyError(
                 f"BOBOS(kappa={self.kappa!r}) must be a number >= 1, or C2 would fail at full training. Try 2; inf: no C2."
             )
-        one_of(self, "statistic", ("after_n0", "all"))
-        one_of(self, "search_by", ("ends", "lengths"))
+        require_one_of(self, "statistic", ("after_n0", "all"))
+        require_one_of(self, "search_by", ("ends", "lengths"))
         growth = K1_GROWTH.get(self.k1_growth) if isinstance(self.k1_growth, str) else self.k1_growth
         if not isinstance(growth, int | float) or not 0.0 < growth <= 1.0:
             raise PolicyError(
@@ -127,10 +126,6 @@ class BOBOS(UcbRuns):
                 "by which k1 is divided at each run. Try 'normal'."
             )
         given_bounds(self, self.low, self.high)
-
-    @classmethod
-    def small(cls) -> BOBOS:
-        return cls(initial_trials=2, candidates=40, n0=3, paths=2000, cells=20)
 
     # the runs --------------------------------------------------------------------------------------------------------
 

@@ -30,9 +30,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.decision import Decision
 from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_between
 from shoestring.policies.outcomes import Table
 from shoestring.policies.stopping.runs import GoOn, Run, Runs, Scalars, UcbRuns, end, new_run, order_of, told
 from shoestring.policies.stopping.search import Chosen, Surrogate, length_place, observations, surrogate
@@ -50,13 +50,7 @@ class BOCA(UcbRuns):
 
     def __post_init__(self) -> None:
         UcbRuns.__post_init__(self)
-        checking.between(
-            self, "threshold", 0.0, math.inf, "at 0 no run would ever be longer than one step", "Try 0.01."
-        )
-
-    @classmethod
-    def small(cls) -> BOCA:
-        return cls(initial_trials=2, candidates=40)
+        require_between(self, "threshold", 0.0, math.inf, "at 0 no run would ever be longer than one step", "Try 0.01.")
 
     def extra_memo(self) -> tuple[str, ...]:
         return ("coefficient", "recent")

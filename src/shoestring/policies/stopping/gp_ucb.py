@@ -19,7 +19,3 @@ from shoestring.policies.stopping.runs import UcbRuns
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUCB(UcbRuns):
     name: ClassVar[str] = "gp_ucb"
-
-    @classmethod
-    def small(cls) -> GPUCB:
-        return cls(initial_trials=2, candidates=40)

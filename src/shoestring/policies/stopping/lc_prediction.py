@@ -28,8 +28,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.models.stopping.curve_families import FinalForecast, forecast_by_families, forecast_by_process
 from shoestring.policies.stopping.error_range import error_bounds, given_bounds, incumbent
 from shoestring.policies.stopping.runs import (
@@ -39,7 +39,6 @@ from shoestring.policies.stopping.runs import (
     Runs,
     Scalars,
     UcbRuns,
-    one_of,
 )
 
 
@@ -55,15 +54,11 @@ class LCPrediction(UcbRuns):
 
     def __post_init__(self) -> None:
         UcbRuns.__post_init__(self)
-        checking.whole(self, "n0", 1, "a forecast needs a beginning", "Try 8.")
-        checking.whole(self, "every", 1, "a run can be judged after each step at most", "Try 2.")
-        checking.between(self, "threshold", 0.0, 1.0, "it is a probability", "Try 0.05.")
-        one_of(self, "forecast", ("families", "process"))
+        require_whole(self, "n0", 1, "a forecast needs a beginning", "Try 8.")
+        require_whole(self, "every", 1, "a run can be judged after each step at most", "Try 2.")
+        require_between(self, "threshold", 0.0, 1.0, "it is a probability", "Try 0.05.")
+        require_one_of(self, "forecast", ("families", "process"))
         given_bounds(self, self.low, self.high)
-
-    @classmethod
-    def small(cls) -> LCPrediction:
-        return cls(initial_trials=2, candidates=40, n0=3, forecast="process")
 
     def first_goal(self, ledger: Ledger) -> int:
         return min(self.n0, ledger.max_steps)

@@ -22,13 +22,12 @@ from typing import Literal
 
 import numpy as np
 
-from shoestring.core import checking
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Finish, Memo, Train, Wait
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
+from shoestring.core.settings import require_one_of, require_whole
 from shoestring.core.space import Config
-from shoestring.errors import PolicyError
 from shoestring.policies.outcomes import Outcomes, Table
 from shoestring.policies.stopping.error_range import error_bounds
 from shoestring.policies.stopping.search import Chosen, Surrogate, choose, kept, multiplier, observations, surrogate
@@ -120,10 +119,10 @@ class UcbRuns:
     refit_every: int = 3
 
     def __post_init__(self) -> None:
-        checking.whole(self, "initial_trials", 1, "a model needs at least one result", "Try 6.")
-        checking.whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
-        checking.whole(self, "refit_every", 1, "a fit can follow each trial at most", "Try 3.")
-        one_of(self, "exploration", ("practical", "theory"))
+        require_whole(self, "initial_trials", 1, "a model needs at least one result", "Try 6.")
+        require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
+        require_whole(self, "refit_every", 1, "a fit can follow each trial at most", "Try 3.")
+        require_one_of(self, "exploration", ("practical", "theory"))
 
     # what a policy adds ----------------------------------------------------------------------------------------------
 
@@ -245,13 +244,6 @@ def told(ledger: Ledger, belief: Surrogate, chosen: Chosen, weight: float) -> Sc
     bound = sign * float(scale.undo(np.array(chosen.mean - weight * chosen.std)))
     phase = "queued" if ledger.queue else "chosen"
     return {"phase": phase, "mean": value, "std": chosen.std * scale.scale, "bound": bound, "multiplier": weight}
-
-
-def one_of(owner: object, setting: str, options: tuple[str, ...]) -> None:
-    value = getattr(owner, setting)
-    if value not in options:
-        known = ", ".join(map(repr, options))
-        raise PolicyError(f"{type(owner).__name__}({setting}={value!r}) is unknown: it must be one of {known}.")
 
 
 def end(ledger: Ledger) -> Decision:

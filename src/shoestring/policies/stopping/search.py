@@ -34,14 +34,14 @@ from scipy.optimize import minimize
 
 from shoestring.core.books import Trial
 from shoestring.core.decision import Memo
+from shoestring.core.encoding import Encoding, Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config
 from shoestring.models.cost_aware.search import STARTS, candidates
 from shoestring.models.gp.acquisition import ucb
-from shoestring.models.gp.encoding import Encoding, Points
 from shoestring.models.gp.fit import fit_gp
-from shoestring.models.gp.kernels import Block, Family, Kernel
+from shoestring.models.gp.kernels import Block, Family, Kernel, kernel_for
 from shoestring.models.gp.posterior import GP, condition
 from shoestring.models.loss_scaling import Scaling, scaling
 from shoestring.policies.outcomes import Table
@@ -143,7 +143,7 @@ def surrogate(
     max_steps = ledger.max_steps if lengths else 0
     x = _inputs(encoding, table.stacked([o.trial for o in seen]), np.array([o.share for o in seen]), max_steps)
     y = scale.apply(losses)
-    kernel = encoding.kernel(family)
+    kernel = kernel_for(encoding, family)
     if lengths:
         kernel = Kernel((*kernel.blocks, Block(family, (encoding.n_columns,))))
     known = len({o.trial for o in seen})

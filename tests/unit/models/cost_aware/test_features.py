@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shoestring.core.encoding import Encoding
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Space
 from shoestring.models.cost_aware.features import CostFeatures, packed, unpacked
 from shoestring.models.cost_aware.linear import fit_transfer
-from shoestring.models.gp.encoding import Encoding
 
 SPACE = Space(
     {

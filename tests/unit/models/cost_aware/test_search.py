@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoestring.core.encoding import Encoding, Points
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Space
 from shoestring.models.cost_aware.search import (
@@ -22,7 +23,7 @@ from shoestring.models.cost_aware.search import (
     slide,
 )
 from shoestring.models.gp.acquisition import cei_threshold, choose_cei, pareto_front
-from shoestring.models.gp.encoding import Encoding, Points
+from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import condition
 
 SPACE = Space(
@@ -41,7 +42,7 @@ def surface(seed: int, scale: float = 1.0) -> Surface:
     encoding = Encoding(SPACE)
     rng = np.random.default_rng(seed)
     x = encoding.features(encoding.snap(rng.random((8, SPACE.dims))))
-    kernel = encoding.kernel()
+    kernel = kernel_for(encoding)
     theta = np.concatenate([[0.0], np.log(rng.uniform(0.3, 1.5, kernel.n_parameters - 1)), [np.log(1e-3)]])
     gp = condition(kernel, theta, x, rng.normal(size=8))
     weights = rng.normal(size=SPACE.dims)
@@ -129,7 +130,7 @@ def test_sliding_finds_the_cheap_edge_of_a_wide_peak() -> None:
     space = Space({"x": Float(0, 1), "z": Float(0, 1)})
     encoding = Encoding(space)
     gp = condition(
-        encoding.kernel("se"),
+        kernel_for(encoding, "se"),
         np.log([1.0, 0.5, 0.5, 1e-6]),
         np.array([[0.5, 0.5], [0.0, 0.0]]),
         np.array([-1.0, 1.0]),

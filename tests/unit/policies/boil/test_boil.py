@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from shoestring import policies
+from shoestring.core.encoding import Encoding
 from shoestring.core.entries import Amended, Cost, Note
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
@@ -16,7 +17,6 @@ from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.models.boil.compression import CurveMatrix, compress
-from shoestring.models.gp.encoding import Encoding
 from shoestring.policies.boil.belief import Belief, believe
 from shoestring.policies.boil.boil import BOIL, DESIGN
 from shoestring.policies.boil.runs import finished_runs, inputs
@@ -232,7 +232,7 @@ def test_the_time_kernel_of_freeze_thaw() -> None:
 
 
 def test_unvalidated_steps_take_the_value_before_them() -> None:
-    policy = BOIL.small()
+    policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     ledger = studied(policy, budget="20 epochs")
     ledger.trials[0].losses[0:2] = [None, None]
     ledger.trials[0].losses[9] = None
@@ -251,7 +251,7 @@ def test_fits_are_due_by_runs() -> None:
 
 
 def test_a_run_that_the_wall_cut_short_is_finished_first() -> None:
-    policy = BOIL.small()
+    policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     ledger = studied(policy, budget="30 epochs")
     more = simulate(watched(policy), Hill(), *ledger.entries(), Amended(budget=Budget("60 epochs"))).ledger
     order = more.orders[len(ledger.orders)]
@@ -259,7 +259,7 @@ def test_a_run_that_the_wall_cut_short_is_finished_first() -> None:
 
 
 def test_queued_configs_are_trained_in_full() -> None:
-    policy = BOIL.small()
+    policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     mine = {"x": 0.5, "y": 0.25}
     start = opened(policy, space=SQUARE, budget="40 epochs", max_steps=20, direction="max")
     ledger = simulate(policy, Hill(), start, Note(topic="enqueue", facts={"config": mine})).ledger

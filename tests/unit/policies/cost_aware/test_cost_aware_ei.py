@@ -28,7 +28,7 @@ from shoestring.runners.simulated import Outcome
 from shoestring.testing.policies import opened, simulate
 
 SPACE = Space({"x": Float(0.0, 1.0), "rounds": Int(1, 256, log=True), "kind": Choice(["a", "b"])})
-SMALL = CostAwareEI.small()
+SMALL = CostAwareEI(initial_trials=2, candidates=40)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoestring.core.encoding import NO_OPTION, Encoding
 from shoestring.core.parameters import Choice, Constant, Float, Int
 from shoestring.core.space import Space
-from shoestring.models.gp.encoding import NO_OPTION, Encoding
+from shoestring.models.gp.kernels import kernel_for
 
 MIXED = Space(
     {
@@ -67,7 +68,7 @@ def test_the_kernel_is_positive_definite_on_distinct_configs(seed: int, n: int) 
     encoding = Encoding(MIXED)
     points = encoding.snap(np.random.default_rng(seed).random((n, MIXED.dims)))
     x = np.unique(encoding.features(points), axis=0)
-    kernel = encoding.kernel()
+    kernel = kernel_for(encoding)
     theta = np.full(kernel.n_parameters, np.log(0.3))
     k = kernel.matrix(theta, x, x)
     np.testing.assert_array_equal(k, k.T)
@@ -78,7 +79,10 @@ def test_columns() -> None:
     space = Space({"c": Choice(["a", "b"]), "n": Int(1, 4), "x": Float(0, 1, when={"c": "b"})})
     rows = the_features(space, [{"c": "a", "n": 1}, {"c": "b", "n": 4, "x": 0.25}])
     np.testing.assert_allclose(rows, [[0.125, 0.5, 0.0, 0.0], [0.875, 0.25, 1.0, 1.0]])
-    assert [(b.family, b.dims) for b in Encoding(space).kernel().blocks] == [("matern52", (0, 1, 2)), ("hamming", (3,))]
+    assert [(b.family, b.dims) for b in kernel_for(Encoding(space)).blocks] == [
+        ("matern52", (0, 1, 2)),
+        ("hamming", (3,)),
+    ]
 
 
 def test_an_inactive_choice_equals_itself_and_no_option() -> None:
@@ -94,18 +98,18 @@ def test_a_listed_parameter_that_some_row_lacks_is_conditional() -> None:
     only_presence = Space.listed([{"a": 1, "b": 5}, {"a": 1}])
     rows = the_features(only_presence, list(only_presence.rows or ()))
     assert rows.tolist() == [[1.0], [0.0]]
-    assert Encoding(only_presence).kernel().n_dims == 1
+    assert kernel_for(Encoding(only_presence)).n_dims == 1
 
 
 def test_a_space_where_nothing_varies_still_has_a_kernel() -> None:
     space = Space({"only": Constant(3)})
     rows = the_features(space, [{"only": 3}])
     assert rows.tolist() == [[0.0]]
-    assert Encoding(space).kernel().n_dims == Encoding(space).n_columns == 1
+    assert kernel_for(Encoding(space)).n_dims == Encoding(space).n_columns == 1
 
 
 def test_choices_alone_have_no_matern_block() -> None:
-    assert [b.family for b in Encoding(Space({"c": Choice(["a", "b"])})).kernel().blocks] == ["hamming"]
+    assert [b.family for b in kernel_for(Encoding(Space({"c": Choice(["a", "b"])}))).blocks] == ["hamming"]
 
 
 def test_only_active_floats_may_move() -> None:

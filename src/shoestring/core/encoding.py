@@ -1,22 +1,21 @@
-"""Configs as rows of numbers that a kernel can compare, and the kernel that fits a space.
+"""Configs as rows of numbers that a model can compare: the one way in which every policy looks at a space.
 
 Every parameter that can vary owns a column; so do two facts that a plain unit cube would hide.
 
-    parameter       column                                                             kernel
-    float, int      its place on the unit interval; an integer at the centre of its cell   Matérn, own length-scale
-    choice          the number of its option                                           Hamming, own length-scale
-    conditional     a further column: 1 active, 0 inactive (its value then reads 0.5)  Matérn, own length-scale
+    parameter       column
+    float, int      its place on the unit interval; an integer at the centre of its cell
+    choice          the number of its option
+    conditional     a further column: 1 active, 0 inactive (its value then reads 0.5)
 
-So configs that differ only in inactive values are one row, and rounding happens before a model sees a point, not after: an
-acquisition function is constant within the cell of an integer. In a listed space a parameter that some row lacks is
-conditional. Columns lie in the order numbers, activities, options.
-
-The kernel is a product of a Matérn kernel on the numbers and a Hamming kernel on the options. Both are positive definite
-on distinct rows, and distinct configs have distinct rows.
+So configs that differ only in inactive values are one row, distinct configs have distinct rows, and rounding happens before
+a model sees a point, not after: an acquisition function is constant within the cell of an integer. In a listed space a
+parameter that some row lacks is conditional. Columns lie in the order numbers, activities, options; `on_simplex` spreads
+each option column into corners of a simplex, for kernels that know distances only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,6 @@ from numpy.typing import NDArray
 
 from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter, listed, same
 from shoestring.core.space import Config, Space
-from shoestring.models.gp.kernels import Block, Family, Kernel
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -68,6 +66,10 @@ class Encoding:
         self.numbers = np.flatnonzero(~self._is_choice)  # cube dimensions whose column is their place in the cube
         self._first_option = self.numbers.size + len(self.optional)
         self.n_columns = max(1, self._first_option + self._options.size)  # nothing varies: one column of zeros
+        varies = self._first_option + self._options.size > 0
+        self.number_columns = tuple(range(self.numbers.size)) if varies else (0,)
+        self.activity_columns = tuple(range(self.numbers.size, self._first_option))
+        self.option_columns = tuple(range(self._first_option, self._first_option + self._options.size))
 
     def _can_be_absent(self, name: str, parameter: Parameter) -> bool:
         if self.space.rows is not None:
@@ -127,7 +129,7 @@ class Encoding:
         place = self.space.cube_names.index(parent)
         return np.isin(_values(parameter, snapped[:, place]), numbers)
 
-    # what a kernel sees ----------------------------------------------------------------------------------------------
+    # what a model sees -----------------------------------------------------------------------------------------------
 
     def features(self, points: Points) -> Array:
         """(m, n_columns)."""
@@ -144,12 +146,14 @@ class Encoding:
                     features[~points.active[:, k], column] = NO_OPTION
         return features
 
-    def kernel(self, family: Family = "matern52") -> Kernel:
-        """A kernel for `features`, one length-scale a column."""
-        numbers = tuple(range(self._first_option)) or ((0,) if not self._options.size else ())
-        options = tuple(range(self._first_option, self._first_option + self._options.size))
-        blocks = [Block(family, numbers)] if numbers else []
-        return Kernel((*blocks, *([Block("hamming", options)] if options else [])))
+    def on_simplex(self, points: Points) -> Array:
+        """(m, columns): two options of a choice are as far apart as the two ends of a number's range."""
+        features = self.features(points)
+        corners = [
+            (features[:, [column]] == np.arange(size)) * math.sqrt(0.5)
+            for column, size in zip(self.option_columns, self._options, strict=True)
+        ]
+        return np.hstack([features[:, : self.n_columns - self._options.size], *corners])
 
 
 def _values(parameter: Parameter, u: Array) -> Array:

@@ -1,0 +1,74 @@
+"""Settings of policies that are out of range say so in one line: name and value, the rule and its reason, a remedy.
+
+    require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.")
+    PolicyError: SequentialHalving(arms=1) must be an integer >= 2: there must be something to choose from. Leave it out.
+
+`optional=True` lets None pass: a setting that is left to the policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from shoestring.errors import PolicyError, did_you_mean
+
+
+def require_whole(
+    owner: object, setting: str, least: int, because: str, remedy: str, *, optional: bool = False
+) -> None:
+    """The setting must be a whole number, `least` or more."""
+    value = getattr(owner, setting)
+    if optional and value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise PolicyError(f"{_name(owner, setting)} must be an integer >= {least}: {because}. {remedy}")
+
+
+def require_between(
+    owner: object, setting: str, low: float, high: float, because: str, remedy: str, *, optional: bool = False
+) -> None:
+    """The setting must be a number strictly between `low` and `high`."""
+    value = getattr(owner, setting)
+    if optional and value is None:
+        return
+    if not _is_number(value) or not low < value < high:
+        rule = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
+        raise PolicyError(f"{_name(owner, setting)} must be a number {rule}: {because}. {remedy}")
+
+
+def require_within(
+    owner: object, setting: str, low: float, high: float, because: str, remedy: str, *, optional: bool = False
+) -> None:
+    """The setting must be a number from `low` to `high`, both included; an infinite `high` has no upper end."""
+    value = getattr(owner, setting)
+    if optional and value is None:
+        return
+    if not _is_number(value) or not low <= value <= high:
+        rule = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+        raise PolicyError(f"{_name(owner, setting)} must be a number {rule}: {because}. {remedy}")
+
+
+def require_one_of(owner: object, setting: str, options: Sequence[object]) -> None:
+    """The setting must be one of these words (or of True and False, which are not the numbers 1 and 0)."""
+    value = getattr(owner, setting)
+    if not any(value is option or (isinstance(value, str) and value == option) for option in options):
+        known = ", ".join(map(repr, options))
+        words = [option for option in options if isinstance(option, str)]
+        hint = did_you_mean(str(value), words) if words else ""
+        hint = f" {hint}" if hint.startswith("Did") else ""
+        raise PolicyError(f"{_name(owner, setting)} is unknown: it must be one of {known}.{hint}")
+
+
+def require_reduction_factor(owner: object) -> None:
+    """The rule of every `reduction_factor`."""
+    require_whole(owner, "reduction_factor", 2, "with 1 nobody is ever dropped", "Try 3.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _name(owner: object, setting: str) -> str:
+    return f"{type(owner).__name__}({setting}={getattr(owner, setting)!r})"
