@@ -22,8 +22,7 @@ from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.gp.posterior import condition
 from shoestring.runners.simulated import Simulated
-from shoestring.study.loop import run
-from shoestring.study.replay import append_in_memory
+from shoestring.study.loop import run_in_memory
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs"
         max_steps=table.losses.shape[1],
     )
     began = time.perf_counter()
-    ledger = run(Ledger([opened]), policy, Simulated(table), append_in_memory).ledger
+    ledger = run_in_memory(Ledger([opened]), policy, Simulated(table)).ledger
     wall_s = time.perf_counter() - began
     winner = ledger.best
     assert winner is not None

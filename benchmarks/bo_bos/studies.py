@@ -43,8 +43,7 @@ from shoestring.policies.stopping.runs import GiveUp, GoOn, Run, Runs
 from shoestring.policies.stopping.search import Surrogate, observations, surrogate
 from shoestring.runners.simulated import Simulated, Source
 from shoestring.runners.tables import Table
-from shoestring.study.loop import run
-from shoestring.study.replay import append_in_memory
+from shoestring.study.loop import run_in_memory
 
 Array = NDArray[np.float64]
 BUDGET_RUNS = 40
@@ -121,7 +120,7 @@ def study(problem: Problem, method: str, seed: int, with_configs: bool = False) 
         max_steps=problem.max_steps,
     )
     began = time.process_time()
-    ledger = run(Ledger([opened]), policy, Simulated(problem.source), append_in_memory).ledger
+    ledger = run_in_memory(Ledger([opened]), policy, Simulated(problem.source)).ledger
     seconds = time.process_time() - began
     sign, best, spent_s, improved = ledger.books.sign, np.inf, 0.0, []
     receipts = [entry for entry in ledger.entries() if isinstance(entry, Receipt)]

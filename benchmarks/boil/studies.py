@@ -27,8 +27,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.runners.simulated import Simulated
 from shoestring.runners.tables import Table
-from shoestring.study.loop import run
-from shoestring.study.replay import append_in_memory
+from shoestring.study.loop import run_in_memory
 
 BUDGET_RUNS = 25  # full trainings of average cost, or a third of the configs if that is less
 FULL = {"lengths": "full", "augmentation": "none"}
@@ -74,7 +73,7 @@ def study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
     )
     began = time.process_time()
     source = scored(table) if name == "hyperband" else table
-    ledger = run(Ledger([opened]), policy, Simulated(source), append_in_memory).ledger
+    ledger = run_in_memory(Ledger([opened]), policy, Simulated(source)).ledger
     decide_s = time.process_time() - began
     rows = [table.space().row_number(trial.config) for trial in ledger.trials]
     chosen = [order for order in ledger.orders if order.why.get("phase") in ("chosen", "continued")]

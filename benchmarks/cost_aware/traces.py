@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from problems import Problem
 
 from shoestring import policies
-from shoestring.core.entries import Entry, Opened
+from shoestring.core.entries import Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.runners.simulated import Simulated, Source
-from shoestring.study.loop import run
+from shoestring.study.journal import Journal
+from shoestring.study.loop import Loop
 
 Array = NDArray[np.float64]
 ALPHAS = (0.0, 0.01, 0.1, 0.2, 0.5, 1.0)
@@ -61,20 +62,15 @@ def opened(problem: Searched, name: str, seed: int, budget_s: float = NO_LIMIT_S
 
 def go_on(problem: Searched, ledger: Ledger, trials: int, seconds: float = np.inf) -> Ledger:
     """The run taken further, until `trials` trials are finished, or `seconds` are used up, or nothing can be bought."""
-    newest = [ledger]
-
-    def append(ledger: Ledger, *entries: Entry) -> Ledger:
-        for entry in entries:
-            ledger = ledger.append(entry)
-        newest[0] = ledger
-        return ledger
+    journal = Journal.in_memory(ledger)
 
     def enough() -> bool:
-        now = newest[0]
+        now = journal.ledger
         return (len(now.trials) >= trials or now.spent >= seconds) and not now.open_orders
 
     policy = policies.make(ledger.opened.policy, ledger.opened.settings)
-    return run(ledger, policy, Simulated(problem), append, should_stop=enough).ledger
+    with journal.store.lease(journal.name) as lease:
+        return Loop(journal, lease, policy, Simulated(problem), should_stop=enough).run().ledger
 
 
 @dataclass(frozen=True)

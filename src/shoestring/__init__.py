@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from shoestring.core.space import Space
     from shoestring.errors import ShoestringError
     from shoestring.runners.training import Context, Report
-    from shoestring.study.online import OnlineTuner, Schedule
+    from shoestring.study.online import OnlineTuner
+    from shoestring.study.schedule import Schedule
     from shoestring.study.study import Best, Study
     from shoestring.study.tune import tune
 
@@ -38,7 +39,8 @@ _WHERE = {
     "core.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space": ("Space",),
     "errors": ("ShoestringError",),
-    "study.online": ("OnlineTuner", "Schedule"),
+    "study.online": ("OnlineTuner",),
+    "study.schedule": ("Schedule",),
     "runners.training": ("Context", "Report"),
     "study.study": ("Best", "Study"),
     "study.tune": ("tune",),

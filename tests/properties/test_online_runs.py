@@ -18,8 +18,7 @@ from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
 from shoestring.runners.simulated import Outcome, Simulated
 from shoestring.stores.memory import Memory
-from shoestring.study.loop import Outcome as LoopOutcome
-from shoestring.study.loop import run
+from shoestring.study.loop import Ending, run_in_memory
 from shoestring.study.online import OnlineTuner
 
 ONLINE = ["ce_gp_ucb", "tv_gp_ucb", "r_gp_ucb", "gp_ucb_bandit", "exp3s", "epsilon_greedy", "softmax", "ucb1"]
@@ -81,20 +80,23 @@ def studies(draw: st.DrawFn) -> tuple[Opened, Policy, Any]:
     return opened, policy, made_up(draw(st.integers(0, 10**6)), draw(st.sampled_from([0.0, 0.03])))
 
 
-def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = None) -> LoopOutcome:
+def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = None) -> Ending:
     exact = ledger.budget.unit == "epochs"
 
-    def append(ledger: Ledger, *news: Entry) -> Ledger:
-        for entry in news:
-            ledger = ledger.append(entry)
-            assert len(ledger) < 200
-            if exact:
-                assert ledger.spent + ledger.reserved <= ledger.budget.total
-        if cuts is not None:
-            cuts.append(len(ledger))
-        return ledger
+    class Checked(Memory):
+        def append(self, study: str, ledger: Ledger | None, *news: Entry) -> Ledger:
+            for entry in news:
+                ledger = Ledger([entry]) if ledger is None else ledger.append(entry)
+                assert len(ledger) < 200
+                if exact:
+                    assert ledger.spent + ledger.reserved <= ledger.budget.total
+            assert ledger is not None
+            if cuts is not None:
+                cuts.append(len(ledger))
+            self._ledgers[study] = ledger
+            return ledger
 
-    return run(ledger, policy, Simulated(curves, ledger.workers), append)
+    return run_in_memory(ledger, policy, Simulated(curves, ledger.workers), store=Checked())
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

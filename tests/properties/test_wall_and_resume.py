@@ -21,8 +21,8 @@ from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
 from shoestring.runners.simulated import Outcome, Simulated
-from shoestring.study.loop import Outcome as LoopOutcome
-from shoestring.study.loop import run
+from shoestring.stores.memory import Memory
+from shoestring.study.loop import Ending, run_in_memory
 
 SPACE = Space({"x": Float(0, 1), "n": Int(1, 50), "c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})})
 
@@ -33,10 +33,6 @@ class Hostile:
 
     name: ClassVar[str] = "hostile"
     boldness: float = 0.5
-
-    @classmethod
-    def small(cls) -> Hostile:
-        return cls()
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.open_orders and rng.random() < 0.1:
@@ -111,25 +107,28 @@ def studies(draw: st.DrawFn, unit: str | None = None) -> tuple[Opened, Hostile, 
     )
 
 
-def spend(ledger: Ledger, policy: Policy, runner: Simulated, cuts: list[int] | None = None) -> LoopOutcome:
+def spend(ledger: Ledger, policy: Policy, runner: Simulated, cuts: list[int] | None = None) -> Ending:
     """Run in memory; every entry is checked against the wall as it comes.
 
     `cuts` collects the lengths that a killed process can leave behind: a store appends what comes together or not at all.
     """
     exact = ledger.budget.unit == "epochs"
 
-    def append(ledger: Ledger, *news: Entry) -> Ledger:
-        for entry in news:
-            ledger = ledger.append(entry)
-            assert ledger.spent >= 0
-            assert ledger.reserved >= 0
-            if exact:
-                assert ledger.spent + ledger.reserved <= ledger.budget.total
-        if cuts is not None:
-            cuts.append(len(ledger))
-        return ledger
+    class Checked(Memory):
+        def append(self, study: str, ledger: Ledger | None, *news: Entry) -> Ledger:
+            for entry in news:
+                ledger = Ledger([entry]) if ledger is None else ledger.append(entry)
+                assert ledger.spent >= 0
+                assert ledger.reserved >= 0
+                if exact:
+                    assert ledger.spent + ledger.reserved <= ledger.budget.total
+            assert ledger is not None
+            if cuts is not None:
+                cuts.append(len(ledger))
+            self._ledgers[study] = ledger
+            return ledger
 
-    return run(ledger, policy, runner, append)
+    return run_in_memory(ledger, policy, runner, store=Checked())
 
 
 def told(ledger: Ledger) -> Any:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoestring import policies
+from shoestring.core.ledger import Ledger
 from shoestring.core.money import duration_s
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
-from shoestring.runners.making import check_runner, make_runner, steps_of
+from shoestring.runners.make import check_runner, make_runner, steps_of
 from shoestring.runners.runner import Runner
-from shoestring.study.study import Study
 
 if TYPE_CHECKING:
     from shoestring.runners.tables import Table
@@ -41,20 +41,20 @@ class Job:
     fingerprint: str = ""  # of the training code
 
     @classmethod
-    def of(cls, target: str | None, command: list[str], table: str | None, **how: Any) -> Job:
+    def from_words(cls, target: str | None, command: list[str], table: str | None, **how: Any) -> Job:
         given = [name for name, it in (("TARGET", target), ("-- COMMAND", command), ("--table", table)) if it]
         if len(given) != 1:
-            told = f"not {' and '.join(given)}" if given else "for example: shoestring run train.py:train"
-            raise StudyError(f"give exactly one of TARGET (file.py:train), -- COMMAND …, or --table FILE: {told}")
+            instead = f"not {' and '.join(given)}" if given else "for example: shoestring run train.py:train"
+            raise StudyError(f"give exactly one of TARGET (file.py:train), -- COMMAND …, or --table FILE: {instead}")
         if target:
-            return cls("python", target, **how).fresh()
+            return cls("python", target, **how).with_fingerprint()
         for option in ("runner", "live", "checkpoints_at_most"):
             if how.get(option) is not None:
                 word = option.replace("_", "-")
                 raise StudyError(f"--{word} is for Python code: leave it out with {given[0]}")
         if table:
-            return cls("table", table, **how).fresh()
-        return cls("command", command, **how).fresh()
+            return cls("table", table, **how).with_fingerprint()
+        return cls("command", command, **how).with_fingerprint()
 
     @classmethod
     def from_target(cls, target: Mapping[str, Any]) -> Job:
@@ -68,8 +68,8 @@ class Job:
     def to_target(self) -> dict[str, Any]:
         return asdict(self)
 
-    def fresh(self) -> Job:
-        """The same job with the fingerprint of its code as it is now."""
+    def with_fingerprint(self) -> Job:
+        """The same job, with the fingerprint that its code has now."""
         if isinstance(self.where, list):
             return replace(self, fingerprint=_fingerprint(self.where))
         file = self.where.rpartition(":")[0] if self.kind == "python" else self.where
@@ -114,18 +114,18 @@ class Job:
             check_arguments(list(self.where), space)
         check_runner(self.runner, workers, self.live, self.checkpoints_at_most)
 
-    def runner_for(self, study: Study, workers: int) -> Runner:
+    def runner_for(self, ledger: Ledger, checkpoints: Path) -> Runner:
         hung_after_s = None if self.hung_after is None else duration_s(self.hung_after, "time to hang")
         if self.kind == "table":
             from shoestring.runners.simulated import Simulated
 
-            return Simulated(self._table(), workers)
+            return Simulated(self._table(), ledger.workers)
         if self.kind == "command":
             from shoestring.runners.command import Commands
 
-            return Commands(list(self.where), study.ledger.space, study.checkpoints, workers, hung_after_s)
+            return Commands(list(self.where), ledger.space, checkpoints, ledger.workers, hung_after_s)
         limits = (self.live, self.checkpoints_at_most, hung_after_s)
-        return make_runner(self.runner, self._callable(), study.checkpoints, workers, *limits)
+        return make_runner(self.runner, self._callable(), checkpoints, ledger.workers, *limits)
 
     def _callable(self) -> Any:
         from shoestring.runners.targets import resolve
@@ -140,25 +140,25 @@ class Job:
 
 def read_space(file: str | None, parameters: Iterable[str]) -> Space:
     """A space from a TOML file, from words like `lr={float=[1e-4,1],log=true}`, or both (words win)."""
-    told: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     if file:
-        told |= _toml_file(file)
+        described |= _toml_file(file)
     for word in parameters:
-        told |= _toml(word, f"--param {word!r}")
-    if not told:
+        described |= _toml(word, f"--param {word!r}")
+    if not described:
         raise SpaceError("no space is given: --space FILE.toml, or --param 'lr={float=[1e-4,1.0],log=true}' for each")
-    return Space.from_dict(told)
+    return Space.from_dict(described)
 
 
 def parameter_words(space: Space) -> list[str]:
     """A space as words for `--param`, the other way round."""
-    return [f"{name}={_inline(told)}" for name, told in space.to_dict().items()] if space.rows is None else []
+    return [f"{name}={_inline(parameter)}" for name, parameter in space.to_dict().items()] if space.rows is None else []
 
 
 def _inline(value: Any) -> str:
     """A value as TOML on one line; what JSON writes for lists, text, numbers and booleans is TOML too."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{name}={_inline(told)}" for name, told in value.items()) + "}"
+        return "{" + ",".join(f"{name}={_inline(part)}" for name, part in value.items()) + "}"
     return json.dumps(value)
 
 
@@ -187,13 +187,13 @@ def with_validation_cap(policy: str, settings: Mapping[str, Any], at_most: str |
             "choose one with --policy ce_gp_ucb, or leave the option out"
         )
     if "validate_at_most" in settings:
-        told = settings["validate_at_most"]
-        raise PolicyError(f"{word} and --set validate_at_most={told} say the same thing twice: leave one of them out")
+        also = settings["validate_at_most"]
+        raise PolicyError(f"{word} and --set validate_at_most={also} say the same thing twice: leave one of them out")
     return {**settings, "validate_at_most": at_most}
 
 
 def read_configs(file: str | None) -> list[dict[str, Any]]:
-    """Configs to try first: a JSON list, or one JSON object a line."""
+    """Configs to try first: a JSON list, or one JSON object per line."""
     if file is None:
         return []
     try:
@@ -206,7 +206,7 @@ def read_configs(file: str | None) -> list[dict[str, Any]]:
     except OSError as error:
         raise SpaceError(f"the configs in {file!r} cannot be read: {error.strerror or error}") from None
     except json.JSONDecodeError as error:
-        raise SpaceError(f"the configs in {file!r} are no JSON: {error}") from None
+        raise SpaceError(f"the configs in {file!r} are not JSON: {error}") from None
     return list(rows)
 
 
@@ -216,14 +216,14 @@ def _toml_file(file: str) -> dict[str, Any]:
     except OSError as error:
         raise SpaceError(f"the space file {file!r} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise SpaceError(f"the space file {file!r} is no text in UTF-8") from None
+        raise SpaceError(f"the space file {file!r} is not text in UTF-8") from None
 
 
 def _toml(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SpaceError(f"{where} is no TOML: {error}; write lr = {{ float = [1e-4, 1.0], log = true }}") from None
+        raise SpaceError(f"{where} is not TOML: {error}; write lr = {{ float = [1e-4, 1.0], log = true }}") from None
 
 
 def _fingerprint(words: Iterable[str]) -> str:

@@ -13,8 +13,7 @@ import click
 
 from shoestring import __version__, policies
 from shoestring.errors import ShoestringError, StoreError, did_you_mean
-
-STORE = "sqlite:///shoestring.db"
+from shoestring.stores.opening import DEFAULT_STORE
 
 
 class Group(click.Group):
@@ -48,7 +47,7 @@ def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option("--study", "name", metavar="NAME", help="Name of the study.")(function)
     return click.option(
         "--store",
-        default=STORE,
+        default=DEFAULT_STORE,
         show_default=True,
         envvar="SHOESTRING_STORE",
         help="SQLite file or postgresql:// address.",
@@ -110,9 +109,9 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     shoestring run train.py:train --space space.toml --budget 30m --max-steps 50
     shoestring run --budget "60 epochs" -p 'lr={float=[1e-4,1],log=true}' -- ./train.sh --lr {lr}
     """
-    from shoestring.cli.run import run_words
+    from shoestring.cli.run import run_study
 
-    ctx.exit(run_words(target, ctx.meta["shoestring.command"], **options))
+    ctx.exit(run_study(target, ctx.meta["shoestring.command"], **options))
 
 
 @cli.command()
@@ -124,9 +123,9 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> None:
     """Go on with a study that was stopped, killed, or given more budget."""
-    from shoestring.cli.run import resume_words
+    from shoestring.cli.run import resume_study
 
-    ctx.exit(resume_words(**options))
+    ctx.exit(resume_study(**options))
 
 
 @cli.command()
@@ -180,13 +179,13 @@ def replay(**options: Any) -> None:
 @cli.command()
 @click.argument("study")
 @click.option("-o", "--output", required=True, metavar="NEW", help="A store that does not exist yet.")
-@click.option("--store", default=STORE, show_default=True, help="The damaged store; it is never written.")
+@click.option("--store", default=DEFAULT_STORE, show_default=True, help="The damaged store; it is never written.")
 @json_option
 def repair(**options: Any) -> None:
     """Save everything up to the last good entry of a damaged STUDY into a new store."""
-    from shoestring.cli.show import do_repair
+    from shoestring.cli.store import repair_study
 
-    do_repair(**options)
+    repair_study(**options)
 
 
 @cli.command("policies")
@@ -201,14 +200,14 @@ def list_policies(**options: Any) -> None:
 
 @cli.command()
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
-@click.option("--ledger", "whole", is_flag=True, help="Every entry of the ledger instead of one row a step (jsonl).")
+@click.option("--ledger", "whole", is_flag=True, help="Every entry of the ledger instead of one row per step (jsonl).")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout.")
 @study_options
 def export(**options: Any) -> None:
     """Export a study for other tools."""
-    from shoestring.cli.show import do_export
+    from shoestring.cli.store import export_study
 
-    do_export(**options)
+    export_study(**options)
 
 
 def main(args: list[str] | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The commands that spend: `run` and `resume`, with their signals, narration and exit codes."""
+"""The commands that spend, `run` and `resume`: from their options to a study, and what is said when it ends."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import contextlib
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import Job, parameter_words, read_configs, read_settings, with_validation_cap
 from shoestring.core.continuing import changes
-from shoestring.core.entries import Opened
 from shoestring.core.money import Budget, Prices, duration_s
-from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps
-from shoestring.reports import facts
 from shoestring.reports.progress import Progress, progress_for
 from shoestring.runners.local import Local
-from shoestring.runners.making import code_changed
-from shoestring.study.loop import Outcome
+from shoestring.runners.make import code_changed
+from shoestring.runners.runner import Runner
+from shoestring.stores.opening import DEFAULT_STORE
+from shoestring.study.loop import Ending
 from shoestring.study.study import Study
 
 GOOD, FAILED, NO_RESULT = 0, 1, 3
 
 
-def run_words(
+def run_study(
     target: str | None,
     command: list[str],
     *,
@@ -53,10 +53,12 @@ def run_words(
     name: str | None,
     as_json: bool,
 ) -> int:
+    """Begin a study, or go on with it: the same command again continues."""
     how = {"runner": runner, "live": live, "hung_after": hung_after, "checkpoints_at_most": checkpoints_at_most}
-    job = Job.of(target, command, table, **how)
+    job = Job.from_words(target, command, table, **how)
     space = job.space(space_file, params)
-    _check_words(job, space, workers, deadline)
+    job.check(space, workers)
+    deadline_s = None if deadline is None else duration_s(deadline, "deadline")
     policy = policy or policies.DEFAULT
     study = Study.begin(
         space,
@@ -73,79 +75,72 @@ def run_words(
         initial=read_configs(initial),
         target=job.to_target(),
     )
-    return _spend(study, job, store, deadline=deadline, quiet=quiet, as_json=as_json)
+    return _spend(study, job, store, deadline_s, quiet=quiet, as_json=as_json)
 
 
-def _check_words(job: Job, space: Space | None, workers: int, deadline: str | None) -> None:
-    """Slips that would show only when the runner is made: told before a study is begun, so that nothing is written."""
-    if deadline is not None:
-        duration_s(deadline, "deadline")
-    job.check(space, workers)
-
-
-def resume_words(
+def resume_study(
     *, budget: str | None, deadline: str | None, quiet: bool, store: str, name: str | None, as_json: bool
 ) -> int:
+    """Go on with a study that was stopped, with more budget if that is wanted."""
     study = Study.open(name, store)
-    opened = study.ledger.opened
+    ledger, books = study.ledger, study.ledger.books
+    job = Job.from_target(ledger.opened.target)
+    job.check(None, ledger.workers)
+    deadline_s = None if deadline is None else duration_s(deadline, "deadline")
     if budget is not None:
-        wanted = _as_now(study, Budget(budget))
-        if change := changes(study.ledger, wanted):
+        now = {"policy": books.policy, "settings": books.settings, "workers": books.workers}
+        if change := changes(ledger, replace(ledger.opened, budget=Budget(budget), **now)):
             study.amend(change)
-    job = Job.from_target(opened.target)
-    _check_words(job, None, study.ledger.workers, deadline)
-    return _spend(study, job, store, deadline=deadline, quiet=quiet, as_json=as_json)
+    return _spend(study, job, store, deadline_s, quiet=quiet, as_json=as_json)
 
 
-def _as_now(study: Study, budget: Budget) -> Opened:
-    from dataclasses import replace
-
-    books = study.ledger.books
-    return replace(
-        study.ledger.opened, budget=budget, policy=books.policy, settings=books.settings, workers=books.workers
-    )
-
-
-def _spend(study: Study, job: Job, store: str, *, deadline: str | None, quiet: bool, as_json: bool) -> int:
+def _spend(study: Study, job: Job, store: str, deadline_s: float | None, *, quiet: bool, as_json: bool) -> int:
     ledger = study.ledger
-    runner = job.runner_for(study, ledger.workers)
+    runner = job.runner_for(ledger, study.checkpoints)
     title = f"{study.name}: {ledger.books.policy}, seed {ledger.opened.seed}"
-    finishes = isinstance(runner, Local)
-    with progress_for(title, quiet=quiet) as progress, _stop_on_signals(progress, finishes) as should_stop:
-        progress.say(_greeting(study, job))
-        for notice in getattr(study.store, "notices", ()):
-            progress.say(f"note: {notice}")
-        if code_changed(ledger.opened.target, job.fresh().to_target()):
-            progress.say(
-                "warning: the training code has changed since this study began; its earlier values may not compare"
-            )
-        if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
-            progress.say("note: this training code cannot save, so a frozen trial lives in memory and a stop loses it")
+    with (
+        progress_for(title, quiet=quiet) as progress,
+        _stop_on_signals(progress, finishes_step=isinstance(runner, Local)) as should_stop,
+    ):
+        for line in _greeting(study, job, runner):
+            progress.say(line)
         try:
-            outcome = study.run(runner, deadline=deadline, should_stop=should_stop, observe=progress)
+            ending = study.run(runner, deadline=deadline_s, should_stop=should_stop, observe=progress)
         except KeyboardInterrupt:  # the second time: the step under way is dropped, and run again later
-            outcome = Outcome(study.ledger, "stopped")
-    return _report(study, job, store, outcome, as_json=as_json, quiet=quiet)
+            ending = Ending("stopped", "", study.ledger)
+    return _report(study, job, store, ending, as_json=as_json, quiet=quiet)
 
 
-def _greeting(study: Study, job: Job) -> str:
+def _greeting(study: Study, job: Job, runner: Runner) -> Iterator[str]:
     ledger = study.ledger
     total = ledger.budget.show(ledger.budget.total)
     if not ledger.orders:
-        return f"study {study.name!r}: {total} for {job.words}, policy {ledger.books.policy}, seed {ledger.opened.seed}"
-    return f"study {study.name!r} goes on: {ledger.budget.show(ledger.spent)} of {total} spent, {len(ledger.trials)} trials"
+        policy = f"policy {ledger.books.policy}, seed {ledger.opened.seed}"
+        yield f"study {study.name!r}: {total} for {job.words}, {policy}"
+    else:
+        spent = f"{ledger.budget.show(ledger.spent)} of {total} spent"
+        yield f"study {study.name!r} goes on: {spent}, {len(ledger.trials)} trials"
+    for notice in getattr(study.store, "notices", ()):
+        yield f"note: {notice}"
+    if code_changed(ledger.opened.target, job.with_fingerprint().to_target()):
+        yield "warning: the training code has changed since this study began; its earlier values may not compare"
+    if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
+        yield "note: this training code cannot save, so a frozen trial lives in memory and a stop loses it"
 
 
 @contextlib.contextmanager
-def _stop_on_signals(progress: Progress, finishes: bool) -> Iterator[Any]:
-    """The first Ctrl-C or SIGTERM freezes everything, after the present step if it runs in this process; the second is rude."""
+def _stop_on_signals(progress: Progress, *, finishes_step: bool) -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C or SIGTERM freezes everything, after the present step if it runs in this process.
+
+    The second one does not wait for that step.
+    """
     asked: list[int] = []
 
     def handle(number: int, frame: Any) -> None:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        progress.say("stopping after this step; once more to stop at once" if finishes else "stopping")
+        progress.say("stopping after this step; once more to stop at once" if finishes_step else "stopping")
 
     former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -155,51 +150,55 @@ def _stop_on_signals(progress: Progress, finishes: bool) -> Iterator[Any]:
             signal.signal(number, handler)
 
 
-def _report(study: Study, job: Job, store: str, outcome: Outcome, *, as_json: bool, quiet: bool) -> int:
-    from shoestring.reports import text
+# what is said at the end ---------------------------------------------------------------------------------------------
+
+
+def _report(study: Study, job: Job, store: str, ending: Ending, *, as_json: bool, quiet: bool) -> int:
+    from shoestring.reports import facts, text
 
     if as_json:
-        sys.stdout.write(dumps(facts.summary(study) | {"reason": outcome.reason}) + "\n")
+        summary = facts.summary(study.name, study.ledger, study.best_checkpoint)
+        sys.stdout.write(dumps(summary | {"reason": ending.reason}) + "\n")
     else:
         from rich.console import Console
 
-        Console(highlight=False, soft_wrap=True).print(text.best_line(study))
+        Console(highlight=False, soft_wrap=True).print(text.best_line(study.ledger, study.best_checkpoint))
     if not quiet:
-        for line in _last_words(study, job, store, outcome):
+        sys.stderr.write(text.ending(study.ledger, ending.reason, ending.text) + "\n")
+        for line in _what_next(study, job, store, ending):
             sys.stderr.write(line + "\n")
-    if outcome.reason == "failing":
-        sys.stderr.write(f"{outcome.text}\n")
+    if ending.reason == "failing":
+        sys.stderr.write(f"{ending.text}\n")
         return FAILED
-    return NO_RESULT if study.best is None and outcome.reason in ("budget", "policy") else GOOD
+    return NO_RESULT if study.best is None and ending.reason in ("budget", "policy") else GOOD
 
 
-def _last_words(study: Study, job: Job, store: str, outcome: Outcome) -> Iterator[str]:
-    from shoestring.reports import text
-
-    yield text.ending(study, outcome)
+def _what_next(study: Study, job: Job, store: str, ending: Ending) -> Iterator[str]:
+    """The commands that a user may want now, ready to be copied."""
     shown = study.store.where if "://" in store and not store.startswith("sqlite") else store  # without a password
-    again = ["resume", "--study", study.name, *(["--store", shown] if store != "sqlite:///shoestring.db" else [])]
-    if outcome.reason in ("stopped", "deadline"):
-        yield f"go on with: {shlex.join(['shoestring', *again])}"
+    where = ["--store", shown] if store != DEFAULT_STORE else []
+    again = ["shoestring", "resume", "--study", study.name, *where]
+    if ending.reason in ("stopped", "deadline"):
+        yield f"go on with: {shlex.join(again)}"
         return
-    if outcome.reason == "budget":
-        yield f"spend more with: {shlex.join(['shoestring', *again, '--budget'])} '<a larger total>'"
-    best = study.best
-    retrained = study.name.endswith("-winner")
-    if (
-        best is not None
-        and best.checkpoint is None
-        and job.kind == "python"
-        and study.ledger.max_steps > 1
-        and not retrained
-    ):
-        if len({dumps(order.config) for order in study.ledger.orders if order.trial == best.trial}) > 1:
-            yield "its config changed on the way; shoestring.Schedule.of(study.ledger).save(path) keeps all of them"
-            return
-        orders = dumps([[0, dict(best.config), best.step]])
-        words = ["run", str(job.where), "--study", f"{study.name}-winner", "--budget", f"{best.step} epochs"]
-        words += ["--max-steps", str(study.ledger.max_steps), "--policy", "replay_fixed", "--set", f"orders={orders}"]
-        words += [word for parameter in parameter_words(study.ledger.space) for word in ("-p", parameter)]
-        words += ["--maximize"] if study.ledger.opened.direction == "max" else []
+    if ending.reason == "budget":
+        yield f"spend more with: {shlex.join([*again, '--budget'])} '<a larger total>'"
+    best, was_retrained = study.best, study.name.endswith("-winner")
+    if best is None or best.checkpoint is not None or job.kind != "python" or study.ledger.max_steps == 1:
+        return
+    if len({dumps(order.config) for order in study.ledger.orders if order.trial == best.trial}) > 1:
+        yield "its config changed on the way; shoestring.Schedule.of(study.ledger).save(path) keeps all of them"
+    elif not was_retrained:
         yield "the code cannot save, so no checkpoint was kept; this trains the winner again:"
-        yield f"  {shlex.join(['shoestring', *words, *again[3:]])}"
+        yield f"  {shlex.join([*_retraining(study, job), *where])}"
+
+
+def _retraining(study: Study, job: Job) -> list[str]:
+    """The command that trains the winner again, up to its best step."""
+    best, ledger = study.best, study.ledger
+    assert best is not None
+    orders = dumps([[0, dict(best.config), best.step]])
+    words = ["shoestring", "run", str(job.where), "--study", f"{study.name}-winner", "--budget", f"{best.step} epochs"]
+    words += ["--max-steps", str(ledger.max_steps), "--policy", "replay_fixed", "--set", f"orders={orders}"]
+    words += [word for parameter in parameter_words(ledger.space) for word in ("-p", parameter)]
+    return words + (["--maximize"] if ledger.opened.direction == "max" else [])

@@ -94,3 +94,7 @@ def _plugins() -> dict[str, str]:
     from importlib.metadata import entry_points  # a third of all import time, for something few installations have
 
     return {point.name: point.value for point in entry_points(group="shoestring.policies")}
+
+
+def groups() -> dict[str, list[str]]:
+    return {"all": names()}

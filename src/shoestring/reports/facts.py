@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from shoestring.core.books import Trial
 from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
-from shoestring.study.study import Study
 
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def summary(study: Study) -> dict[str, Any]:
-    ledger, books = study.ledger, study.ledger.books
-    best = study.best
+def summary(name: str, ledger: Ledger, checkpoint: Path | None) -> dict[str, Any]:
+    """A whole study; `checkpoint` is that of its best step, if there is one."""
+    books, best = ledger.books, ledger.best
     return {
-        "study": study.name,
+        "study": name,
         "policy": books.policy,
         "settings": dict(books.settings),
         "seed": ledger.opened.seed,
@@ -33,15 +33,17 @@ def summary(study: Study) -> dict[str, Any]:
         "orders": len(books.orders),
         "receipts": books.receipts,
         "seconds": {kind: seconds for kind, seconds in books.by_kind.items() if seconds},
-        "best": None
-        if best is None
-        else {
-            "value": best.value,
-            "trial": best.trial,
-            "step": best.step,
-            "config": dict(best.config),
-            "checkpoint": None if best.checkpoint is None else str(best.checkpoint),
-        },
+        "best": None if best is None else _best_facts(best, checkpoint),
+    }
+
+
+def _best_facts(best: Trial, checkpoint: Path | None) -> dict[str, Any]:
+    return {
+        "value": best.values[best.best_step - 1],
+        "trial": best.number,
+        "step": best.best_step,
+        "config": dict(best.best_config or best.config),
+        "checkpoint": None if checkpoint is None else str(checkpoint),
     }
 
 

@@ -11,8 +11,7 @@ from shoestring.core.entries import Amended, Entry, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import show_seconds
 from shoestring.reports.facts import say_config
-from shoestring.reports.text import order_line, trial_table
-from shoestring.runners.resume_check import warning_of
+from shoestring.reports.text import order_line, trial_table, warning_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -152,8 +151,7 @@ class LiveView(Quiet):
             Group(money, found, buying, Text(), trial_table(ledger, _ROWS, live=True)),
             title=Text(self._title),
             title_align="left",
-            width=self._console.width
-            - len("^C"),  # which the terminal writes behind it: a line more would spoil the picture
+            width=self._console.width - len("^C"),  # a terminal echoes that behind the panel, and must not wrap
         )
 
     def _forecast(self, ledger: Ledger) -> str:

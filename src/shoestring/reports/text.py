@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoestring.core.entries import Order
+from shoestring.core.entries import Note, Order
 from shoestring.core.ledger import Ledger
 from shoestring.reports.facts import best_first, curve, say_config, say_why, state_of
-from shoestring.study.loop import Outcome
-from shoestring.study.study import Study
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,32 +22,33 @@ _REASONS = {
 }
 
 
-def status(study: Study, rows: int = 10) -> RenderableType:
+def status(name: str, ledger: Ledger, checkpoint: Path | None, rows: int = 10) -> RenderableType:
+    """A whole study; `checkpoint` is that of its best step, if there is one."""
     from rich.console import Group
     from rich.text import Text
 
-    ledger = study.ledger
     budget = ledger.budget
     head = Text.assemble(
-        (study.name, "bold"),
+        (name, "bold"),
         f"  {ledger.books.policy}, seed {ledger.opened.seed}, {len(ledger.trials)} trials, {len(ledger.orders)} orders\n",
         f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}",
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
         f", left {budget.show(ledger.left)}",
     )
-    return Group(head, best_line(study), trial_table(ledger, rows))
+    return Group(head, best_line(ledger, checkpoint), trial_table(ledger, rows))
 
 
-def best_line(study: Study) -> RenderableType:
+def best_line(ledger: Ledger, checkpoint: Path | None) -> RenderableType:
     from rich.text import Text
 
-    best = study.best
-    if best is None:
+    best = ledger.best
+    if best is None or best.best_config is None:
         return Text("best: none yet, no validated step")
-    line = Text.assemble("best ", (f"{best.value:.6g}", "bold green"), f" (trial {best.trial}, step {best.step})  ")
-    line.append(say_config(best.config))
-    if best.checkpoint is not None:
-        line.append(f"\ncheckpoint {best.checkpoint}")
+    value = best.values[best.best_step - 1]
+    line = Text.assemble("best ", (f"{value:.6g}", "bold green"), f" (trial {best.number}, step {best.best_step})  ")
+    line.append(say_config(best.best_config))
+    if checkpoint is not None:
+        line.append(f"\ncheckpoint {checkpoint}")
     return line
 
 
@@ -100,14 +100,24 @@ def decision(ledger: Ledger, order: Order) -> RenderableType:
     return table
 
 
-def ending(study: Study, outcome: Outcome) -> str:
+def ending(ledger: Ledger, reason: str, text: str = "") -> str:
     """Why a run ended, in one sentence."""
-    budget = study.ledger.budget
-    spent = f"spent {budget.show(study.ledger.spent)} of {budget.show(budget.total)}"
-    if study.ledger.spent > budget.total:
-        spent += f" ({budget.show(study.ledger.spent - budget.total)} over: the last step could not be cut off)"
-    text = outcome.text if outcome.reason == "policy" and outcome.text else _REASONS[outcome.reason]
-    return f"{text}: {spent}"
+    budget = ledger.budget
+    spent = f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}"
+    if ledger.spent > budget.total:
+        spent += f" ({budget.show(ledger.spent - budget.total)} over: the last step could not be cut off)"
+    return f"{text if reason == 'policy' and text else _REASONS[reason]}: {spent}"
+
+
+def warning_of(note: Note) -> str | None:
+    """What to tell the user about a check that found a difference."""
+    if note.topic != "check" or note.facts["same"]:
+        return None
+    return (
+        f"resuming changes the result: step {note.facts['step']} of trial {note.facts['trial']} gave "
+        f"{note.facts['went_on']!r} going on and {note.facts['resumed']!r} after save and load. "
+        "Save everything that training depends on: weights, optimiser, random generators, position in the data."
+    )
 
 
 def order_line(order: Order) -> str:

@@ -30,17 +30,6 @@ def check_note(order: Order, step: int, went_on: float | None, resumed: float | 
     return Note(topic="check", facts={**facts, "went_on": went_on, "resumed": resumed, "same": same})
 
 
-def warning_of(note: Note) -> str | None:
-    """What to tell the user about a check that found a difference."""
-    if note.topic != "check" or note.facts["same"]:
-        return None
-    return (
-        f"resuming changes the result: step {note.facts['step']} of trial {note.facts['trial']} gave "
-        f"{note.facts['went_on']!r} going on and {note.facts['resumed']!r} after save and load. "
-        "Save everything that training depends on: weights, optimiser, random generators, position in the data."
-    )
-
-
 @contextlib.contextmanager
 def kept_random_state() -> Iterator[None]:
     """Put the global random generators back, so that trying resuming out does not change the trial itself."""

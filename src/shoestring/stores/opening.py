@@ -8,6 +8,8 @@ from shoestring.errors import StoreError
 from shoestring.stores.memory import Memory
 from shoestring.stores.store import Store
 
+DEFAULT_STORE = "sqlite:///shoestring.db"  # in the present folder
+
 
 def open_store(where: str | Store | None, *, must_exist: bool = False) -> Store:
     """`sqlite:///file.db` (or just `file.db`), `postgresql://…`, or None for memory."""

@@ -8,35 +8,47 @@ holds across machines. `at` is the caller's wall clock here, since nobody's runn
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Callable
 
-from shoestring.core.decision import Train
 from shoestring.core.entries import Cost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.errors import StudyError
 from shoestring.runners.runner import receipt, unfinished
 from shoestring.runners.training import number_of
+from shoestring.study.decide import Thinking, decide
+from shoestring.study.journal import Journal
 
 
-def overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
-    """Orders that nobody told about for so long are released: they are closed, and nothing is charged."""
+def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, patience_s: float | None) -> Order | None:
+    """What to train next, recorded; None when there is nothing to buy now, or ever.
+
+    Orders that nobody told about for `patience_s` are released first. `policy` is looked up for each ledger that is
+    decided on: somebody else may have amended it.
+    """
+    journal.append_newest(lambda ledger: release_overdue(ledger, patience_s))
+
+    def next_order(ledger: Ledger) -> list[Order]:
+        thinking.start_over()
+        _, order = decide(ledger, policy(), thinking, time.time, asked=True)
+        return [] if order is None else [order]
+
+    return next(iter(journal.append_newest(next_order)), None)
+
+
+def tell(journal: Journal, order: Order, value: float | None, cost_s: float | None, failed: str | None) -> None:
+    """Record that the next step of an asked order is done, or failed."""
+    journal.append_newest(lambda ledger: [next_receipt(ledger, order, value, cost_s, failed)])
+
+
+def release_overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
+    """Orders that nobody told about for so long are closed, and nothing is charged."""
     now = time.time()
     return [
         Note(topic="released", facts={"order": number})
         for number, opened in ledger.open_orders.items()
         if opened.order.asked and patience_s is not None and now - opened.since > patience_s
     ]
-
-
-def next_order(ledger: Ledger, policy: Policy) -> Order | None:
-    """What to train next; None when there is nothing to buy now, or ever."""
-    began = time.perf_counter()
-    decision = policy.decide(ledger, ledger.decision_rng())
-    if not isinstance(decision, Train):
-        return None
-    order = ledger.accept(decision, at=time.time(), thinking_s=time.perf_counter() - began)
-    return None if order is None else replace(order, asked=True)
 
 
 def next_receipt(

@@ -1,189 +1,242 @@
-"""The loop: decide, check, record, buy, and wait for receipts.
+"""The loop: decide, record, buy, and wait for receipts, until the budget is spent.
 
 Recorded first, bought second: a crash leaves an open order, never a lost bill. The wall is a moment on the runner's
 clock: the running steps together may use what is neither spent nor needed, and when that moment comes they are cut off.
+
+One process at a time runs a study: it holds the lease and keeps its heart beating. Others may still append to the ledger:
+configs they want tried, amendments, and orders of their own that they asked for and tell about. Receipts and other news of
+this process are then appended behind theirs; an order is decided again on the ledger they left. Any other entry means
+that another process has taken the study over, and this one stops.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 from shoestring.core.books import OpenOrder
-from shoestring.core.decision import Decision, Finish, Train, Wait
-from shoestring.core.entries import Entry, Lost, Note
+from shoestring.core.decision import Decision, Finish, Wait
+from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
-from shoestring.errors import Conflict, DecisionError
-from shoestring.runners.blas import OneThread
-from shoestring.runners.runner import Runner
+from shoestring.errors import Conflict, DecisionError, Leased
+from shoestring.runners.runner import News, Runner
+from shoestring.stores.heartbeat import Heart
+from shoestring.stores.store import Lease, Store
+from shoestring.study.decide import Thinking, decide
+from shoestring.study.journal import Journal
 
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
+Observe = Callable[[Ledger, Entry | None], None]
 _LOOK_UP_S = 0.2  # how often a stop is looked for while nothing happens
-_FIRST_FAILURES, _FAILURES = 3, 10  # so many times one failure, before anything has worked and after, end a run
-_WORTH_NOTING_S = 0.001
-
-
-class Append(Protocol):
-    def __call__(self, ledger: Ledger, *entries: Entry) -> Ledger: ...
+_MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
+_MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
+_WORTH_NOTING_S = 0.001  # thinking at the end of a run that is too short to keep an entry for
 
 
 @dataclass(frozen=True)
-class Outcome:
-    ledger: Ledger
+class Ending:
+    """Why a run ended, and with what ledger."""
+
     reason: Reason
-    text: str = ""
+    text: str
+    ledger: Ledger
 
 
-def run(
-    ledger: Ledger,
-    policy: Policy,
-    runner: Runner,
-    append: Append,
-    *,
-    refresh: Callable[[Ledger], Ledger] = lambda ledger: ledger,
-    deadline_at: float = math.inf,
-    should_stop: Callable[[], bool] = lambda: False,
-    observe: Callable[[Ledger, Entry | None], None] = lambda ledger, entry: None,
-    cut_off: Mapping[int, float] | None = None,
-) -> Outcome:
-    """Spend the budget. `cut_off`: {order: seconds} of steps that a crash interrupted, to be charged now."""
+class Loop:
+    """One run of a study, from taking up what is open to its ending."""
 
-    def record(ledger: Ledger, *entries: Entry) -> Ledger:
-        ledger = append(ledger, *entries)
-        for entry in entries:
-            observe(ledger, entry)
-        return ledger
+    def __init__(
+        self,
+        journal: Journal,
+        lease: Lease,
+        policy: Policy,
+        runner: Runner,
+        *,
+        deadline_s: float | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        observe: Observe = lambda ledger, entry: None,
+    ) -> None:
+        self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
+        self._deadline = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
+        self._should_stop, self._observe = should_stop, observe
+        self._thinking = Thinking(is_free=runner.simulated)
+        self._declined_at = 0  # entries in the ledger when the policy last had nothing to buy
+        self._forgiven = self.ledger.books.failures_in_a_row  # of the last run: the code may have been repaired since
 
-    def end(reason: Reason, text: str = "") -> Outcome:
-        if thinking.pending_s > _WORTH_NOTING_S and ledger.budget.unit != "epochs":
-            note = Note(topic="thinking", facts={"seconds": thinking.pending_s})
-            return Outcome(record(ledger, note), reason, text)
-        return Outcome(ledger, reason, text)
+    @property
+    def ledger(self) -> Ledger:
+        return self.journal.ledger
 
-    ledger = record(ledger, *_lost(ledger, runner.start(ledger), cut_off or {}))
-    for opened in _mine(ledger):  # a check that was made before the last stop is not made again
-        going_on = replace(opened.order, check=opened.order.check and not opened.checked)
-        runner.submit(going_on, ledger.trials[going_on.trial].held)
-    forgiven = ledger.books.failures_in_a_row  # of the last run: the code may have been repaired since
-    thinking, declined_at, one_thread = _Thinking(runner.simulated), 0, OneThread()
-    while True:
-        if should_stop():
-            return end("stopped")
-        if (late := runner.now() >= deadline_at) and not _mine(ledger):
-            return end("deadline")
-        has_room = len(_mine(ledger)) < runner.workers
-        wall = _wall(ledger, runner, thinking.pending_s)
-        in_time = runner.simulated or runner.now() + thinking.longest_s < wall  # running steps must be cut off in time
-        if has_room and in_time and not late and len(ledger) != declined_at:
-            with one_thread, thinking.measured():
-                decision = policy.decide(ledger, ledger.decision_rng())
-            if isinstance(decision, Train):
-                order_s = thinking.pending_s
-                if order := ledger.accept(
-                    decision, at=runner.now(), thinking_s=order_s, can_check=runner.can_save is True
-                ):
-                    try:
-                        ledger = record(ledger, order)
-                    except Conflict:  # somebody has asked, told, enqueued or amended: decide again on that
-                        ledger = refresh(ledger)
-                        continue
-                    thinking.pending_s -= order_s
-                    runner.submit(order, ledger.trials[order.trial].held)
+    def run(self) -> Ending:
+        """Spend until the budget, the deadline, the policy or the user ends it; then freeze what can be frozen."""
+        heart = Heart(self._beat)
+        try:
+            self._take_up()
+            return self._spend()
+        finally:
+            try:
+                heart.stop()
+                self._beat()  # what is under way now is charged by whoever goes on
+            finally:
+                self.runner.close(freeze=not self.lease.lost)  # the checkpoints are another's by then
+
+    def _take_up(self) -> None:
+        """Write down what the last process lost, and submit its open orders again."""
+        self._record(*_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
+        for opened in self._under_way():
+            check = opened.order.check and not opened.checked  # one made before the last stop is not made again
+            self.runner.submit(replace(opened.order, check=check), self.ledger.trials[opened.order.trial].held)
+
+    def _spend(self) -> Ending:
+        while (ending := self._must_end()) is None:
+            wall = self._wall()
+            if self._may_decide(wall):
+                can_check = self.runner.can_save is True
+                decision, order = decide(self.ledger, self.policy, self._thinking, self.runner.now, can_check=can_check)
+                if order is not None:
+                    self._buy(order)
                     continue
-            if not _mine(ledger):
-                reason, text = _ending(ledger, policy, decision)
-                return end(reason, text)
-            declined_at = len(ledger)  # ask again after the next receipt, as a resumed study would
-        until = min(wall, deadline_at)
-        with thinking.paused():
-            news = runner.wait(until if runner.simulated else min(until, runner.now() + _LOOK_UP_S))
+                if not self._under_way():
+                    return self._end(*self._nothing_more(decision))
+                self._declined_at = len(self.ledger)  # ask again after the next receipt, as a resumed study would
+            self._wait(min(wall, self._deadline))
+        return ending
+
+    # beginning and ending --------------------------------------------------------------------------------------------
+
+    def _must_end(self) -> Ending | None:
+        books = self.ledger.books
+        most = _MOST_FAILURES if books.ok_receipts else _MOST_FAILURES_AT_FIRST
+        if books.failures_in_a_row > self._forgiven and books.failures_in_a_row >= most:
+            return self._end("failing", books.last_failure)  # a hundred more of it would only cost money
+        if self.lease.lost or self._should_stop():
+            return self._end("stopped")
+        if self.runner.now() >= self._deadline and not self._under_way():
+            return self._end("deadline")
+        return None
+
+    def _nothing_more(self, decision: Decision) -> tuple[Reason, str]:
+        """Nothing is under way and nothing was bought: why the run ends here."""
+        if isinstance(decision, Finish):
+            return "policy", decision.why
+        if not isinstance(decision, Wait):
+            return "budget", ""
+        if not self.ledger.open_orders:
+            raise DecisionError(f"{self.policy.name} waits, but no order is open: nothing would ever change")
+        return "policy", "it waits for orders that were asked for elsewhere"
+
+    def _end(self, reason: Reason, text: str = "") -> Ending:
+        pending_s = self._thinking.pending_s
+        if pending_s > _WORTH_NOTING_S and self.ledger.budget.unit != "epochs":
+            self._record(Note(topic="thinking", facts={"seconds": pending_s}))
+        return Ending(reason, text, self.ledger)
+
+    # deciding and buying ---------------------------------------------------------------------------------------------
+
+    def _under_way(self) -> list[OpenOrder]:
+        """Open orders that the runner is to carry out; those that somebody asked for are theirs."""
+        return [opened for opened in self.ledger.open_orders.values() if not opened.order.asked]
+
+    def _may_decide(self, wall: float) -> bool:
+        """Whether there is a free worker, something new to decide on, and time to think before the wall."""
+        if len(self.ledger) == self._declined_at or len(self._under_way()) >= self.runner.workers:
+            return False
+        now = self.runner.now()
+        return now < self._deadline and (self.runner.simulated or now + self._thinking.longest_s < wall)
+
+    def _buy(self, order: Order) -> None:
+        try:
+            self._record(order)
+        except Conflict:  # somebody has asked, told, enqueued or amended: decide again on that
+            self._refresh()
+            return
+        self._thinking.pending_s -= order.thinking_s
+        self.runner.submit(order, self.ledger.trials[order.trial].held)
+
+    def _wall(self) -> float:
+        """The moment at which the running steps will together have used up what is left.
+
+        n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t; that equals what is left at t = (left + Σsᵢ) / n.
+        """
+        ledger, running = self.ledger, self.runner.running()
+        rate = ledger.budget.per_second(ledger.workers)
+        if rate == 0.0 or not running:
+            return math.inf
+        left_s = max(0.0, (ledger.budget.total - ledger.spent) / rate - self._thinking.pending_s)
+        return (left_s + math.fsum(running.values())) / len(running)
+
+    def _wait(self, until: float) -> None:
+        """Take in what the runner has to say; at `until`, the wall or the deadline, cut it off."""
+        runner = self.runner
+        with self._thinking.pause():
+            news: list[News] = runner.wait(until if runner.simulated else min(until, runner.now() + _LOOK_UP_S))
         if not news and runner.now() >= until:
-            news = runner.interrupt("the deadline has come" if until == deadline_at else "the budget is spent")
+            news = runner.interrupt("the deadline has come" if until == self._deadline else "the budget is spent")
         if news:
-            ledger = record(ledger, *news)
+            self._record(*news)
         else:
-            observe(ledger, None)
-        if ledger.books.failures_in_a_row > forgiven and (text := _failing(ledger)):
-            return end("failing", text)
+            self._observe(self.ledger, None)
+
+    # the ledger ------------------------------------------------------------------------------------------------------
+
+    def _record(self, *entries: Entry) -> None:
+        """Append entries: orders only to the ledger that they were decided on, news behind whatever others wrote."""
+        while entries:
+            try:
+                self.journal.append(*entries)
+                break
+            except Conflict:
+                if any(isinstance(entry, Order) for entry in entries):
+                    raise
+                self._refresh()
+        for entry in entries:
+            self._observe(self.ledger, entry)
+
+    def _refresh(self) -> None:
+        known = len(self.ledger)
+        newest = self.journal.refresh()
+        if self.lease.lost or not all(_may_come_between(entry, newest) for entry in newest.entries(known)):
+            raise Leased(f"the study {self.journal.name!r} was taken over by another process: this one stops")
+
+    def _beat(self) -> None:
+        entries = len(self.ledger)  # counted first: a receipt stored meanwhile pays for its step
+        now, runner = self.runner.now(), self.runner
+        running = {} if runner.simulated else {n: max(0.0, now - since) for n, since in runner.running().items()}
+        self.lease.beat(entries, running)
 
 
-class _Thinking:
-    """Time that is neither a runner's nor charged yet: the policy's, and that of keeping the books."""
-
-    def __init__(self, simulated: bool) -> None:
-        self.pending_s = self.longest_s = 0.0
-        self._simulated = simulated
-        self._since = time.perf_counter()
-
-    @contextmanager
-    def measured(self) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self._count()
-        if not self._simulated:
-            self.longest_s = max(self.longest_s, time.perf_counter() - began)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        self._count()
-        yield
-        self._since = time.perf_counter()
-
-    def _count(self) -> None:
-        now = time.perf_counter()
-        self.pending_s += 0.0 if self._simulated else now - self._since
-        self._since = now
+def run_in_memory(
+    ledger: Ledger, policy: Policy, runner: Runner, *, store: Store | None = None, **options: Any
+) -> Ending:
+    """The same loop on a store that forgets: for plans, replays and tests. Options are those of `Loop`."""
+    journal = Journal.in_memory(ledger, store)
+    with journal.store.lease(journal.name) as lease:
+        return Loop(journal, lease, policy, runner, **options).run()
 
 
-def _mine(ledger: Ledger) -> list[OpenOrder]:
-    """Open orders that a runner is to carry out; those that somebody asked for are theirs."""
-    return [opened for opened in ledger.open_orders.values() if not opened.order.asked]
-
-
-def _ending(ledger: Ledger, policy: Policy, decision: Decision) -> tuple[Reason, str]:
-    """Nothing is under way and nothing was bought: why the run ends here."""
-    if isinstance(decision, Wait):
-        if ledger.open_orders:
-            return "policy", "it waits for orders that were asked for elsewhere"
-        raise DecisionError(f"{policy.name} waits, but no order is open: nothing would ever change")
-    return ("policy", decision.why) if isinstance(decision, Finish) else ("budget", "")
-
-
-def _wall(ledger: Ledger, runner: Runner, pending_s: float) -> float:
-    """The moment at which the running steps will together have used up what is left.
-
-    n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t; that equals what is left at t = (left + Σsᵢ) / n.
-    """
-    rate = ledger.budget.per_second(ledger.workers)
-    running = runner.running()
-    if rate == 0.0 or not running:
-        return math.inf
-    left_s = max(0.0, (ledger.budget.total - ledger.spent) / rate - pending_s)
-    return (left_s + math.fsum(running.values())) / len(running)
-
-
-def _lost(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
+def _losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
     """What went with the process that was here before: live trials, and the time of the steps it was at.
 
-    A trial that is complete is not missed: nothing more of it can be bought.
+    A trial that is complete is not missed: nothing more of it can be bought. One that somebody asked for is theirs.
     """
     seconds = {o.order.trial: cut_off.get(number, 0.0) for number, o in ledger.open_orders.items()}
-    return [
-        Lost(trial=t.number, held=held, seconds=seconds.get(t.number, 0.0), why="the process that ran the study ended")
-        for t in ledger.trials
-        if t.steps < t.limit
-        and (t.open_order is None or not ledger.orders[t.open_order].asked)  # that one is somebody else's
-        and ((held := min(survivors.get(t.number, 0), t.steps)) != t.held or seconds.get(t.number, 0.0) > 0)
-    ]
+    losses = []
+    for trial in ledger.trials:
+        is_theirs = trial.open_order is not None and ledger.orders[trial.open_order].asked
+        if trial.steps >= trial.limit or is_theirs:
+            continue
+        held, lost_s = min(survivors.get(trial.number, 0), trial.steps), seconds.get(trial.number, 0.0)
+        if held != trial.held or lost_s > 0:
+            why = "the process that ran the study ended"
+            losses.append(Lost(trial=trial.number, held=held, seconds=lost_s, why=why))
+    return losses
 
 
-def _failing(ledger: Ledger) -> str:
-    """The one failure that nearly everything ends with: a hundred more of it would only cost money."""
-    books = ledger.books
-    limit = _FAILURES if books.ok_receipts else _FIRST_FAILURES
-    return books.last_failure if books.failures_in_a_row >= limit else ""
+def _may_come_between(entry: Entry, ledger: Ledger) -> bool:
+    """Whether others may append this while a study is being run: wishes, amendments, and orders asked for and told about."""
+    if isinstance(entry, Order):
+        return entry.asked
+    return ledger.orders[entry.order].asked if isinstance(entry, Receipt) else not isinstance(entry, Lost)

@@ -17,26 +17,22 @@ The schedule that was found can be exported and replayed on another run, which n
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shoestring import policies
-from shoestring.core.decision import Train
 from shoestring.core.entries import Cost, Direction, Entry, Lost, Order
-from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices
+from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
-from shoestring.core.strict_json import dumps, loads
 from shoestring.errors import Conflict, StudyError
 from shoestring.policies.online.rounds import RUN, Rounds
 from shoestring.runners.runner import receipt
+from shoestring.stores.opening import DEFAULT_STORE
 from shoestring.stores.store import Store
+from shoestring.study.decide import Thinking, decide
+from shoestring.study.schedule import Schedule
 from shoestring.study.study import Study
 
 _ROUNDS = Rounds()
@@ -50,10 +46,10 @@ class OnlineTuner:
         space: Space | Mapping[str, Any],
         rounds: int,
         *,
-        policy: str = "ce_gp_ucb",
+        policy: str | Policy = "ce_gp_ucb",
         settings: Mapping[str, Any] | None = None,
         direction: Direction = "min",
-        store: str | Store | None = "sqlite:///shoestring.db",
+        store: str | Store | None = DEFAULT_STORE,
         name: str = "online",
         done_rounds: int = 0,
         budget: str | Budget | None = None,
@@ -79,10 +75,10 @@ class OnlineTuner:
             prices=prices,
             initial=initial,
         )
-        self._ledger = self._study.ledger
-        self._policy = policies.make(self._ledger.books.policy, self._ledger.books.settings)
+        self._policy = self._study.policy
         self._clock = clock
-        self._zero = clock() - self._ledger.books.clock
+        self._zero = clock() - self._study.ledger.books.clock
+        self._thinking = Thinking(clock)
         self._done = done_rounds  # rounds that the caller's model has behind it
         self._is_out = False  # a round was handed out and is not recorded yet
         self._setup_s = 0.0  # from the end of the round before to the hand-out of this one
@@ -105,7 +101,7 @@ class OnlineTuner:
             self._record(None, self._clock() - self._began, 0.0)
         self._setup_s = self._clock() - self._ended
         order = self._open_order() or self._decide()
-        recorded = self._ledger.view(_ROUNDS).configs
+        recorded = self._study.ledger.view(_ROUNDS).configs
         if self._done < len(recorded):
             config: Config = recorded[self._done]
         elif order is not None:
@@ -144,7 +140,7 @@ class OnlineTuner:
     @property
     def study(self) -> Study:
         """The study that holds the run, for reports."""
-        return Study(self._study.store, self._study.name, self._ledger)
+        return self._study
 
     @property
     def is_replaying(self) -> bool:
@@ -154,22 +150,22 @@ class OnlineTuner:
     @property
     def why(self) -> Mapping[str, Any]:
         """The numbers behind the newest decision."""
-        orders = self._ledger.orders
+        orders = self._study.ledger.orders
         return orders[-1].why if orders else {}
 
     def schedule(self) -> Schedule:
         """The configs of all rounds trained so far."""
-        return Schedule.of(self._ledger)
+        return Schedule.of(self._study.ledger)
 
     # the ledger ----------------------------------------------------------------------------------------------------------
 
     @property
     def _steps(self) -> int:
-        return self._ledger.trials[RUN].steps if self._ledger.trials else 0
+        return self._study.ledger.trials[RUN].steps if self._study.ledger.trials else 0
 
     def _open_order(self) -> Order | None:
-        number = self._ledger.trials[RUN].open_order if self._ledger.trials else None
-        return None if number is None else self._ledger.open_orders[number].order
+        number = self._study.ledger.trials[RUN].open_order if self._study.ledger.trials else None
+        return None if number is None else self._study.ledger.open_orders[number].order
 
     def _owes_value(self) -> bool:
         order = self._open_order()
@@ -184,81 +180,37 @@ class OnlineTuner:
                 f"done_rounds={done!r}: the study {self._study.name!r} knows rounds 1 to {furthest}; "
                 "load the checkpoint of this run, or give the new run another name"
             )
-        if not self._ledger.trials:
+        if not self._study.ledger.trials:
             return
         held = min(done, self._steps)
-        if held != self._ledger.trials[RUN].held:
+        if held != self._study.ledger.trials[RUN].held:
             self._append(Lost(trial=RUN, held=held, why=f"the run was taken up again after round {held}"))
         if done > self._steps:  # trained and saved, but cut off before it was recorded
             self._done, self._is_out = done - 1, True
 
     def _decide(self) -> Order | None:
         """Record what the next round buys; None when there is none."""
-        began = self._clock()
-        decision = self._policy.decide(self._ledger, self._ledger.decision_rng())
-        if not isinstance(decision, Train):
-            return None
-        now = self._clock()
-        order = self._ledger.accept(decision, at=now - self._zero, thinking_s=max(0.0, now - began))
+        self._thinking.start_over()
+        _, order = decide(self._study.ledger, self._policy, self._thinking, self._now)
         if order is not None:
             self._append(order)
         return order
 
+    def _now(self) -> float:
+        """On the study's clock, which stands still between a stop and the next start."""
+        return self._clock() - self._zero
+
     def _record(self, value: float | None, train_s: float, validate_s: float) -> None:
         order, step = self._open_order(), self._done + 1
         if order is not None:  # a recorded round of a run that is over has none, and is no news
-            cost, at = Cost(setup=self._setup_s, train=train_s, validate=validate_s), self._clock() - self._zero
+            cost, at = Cost(setup=self._setup_s, train=train_s, validate=validate_s), self._now()
             self._append(receipt(order, step, value, cost, at=at, saved=step))  # the state is the caller's: it survives
         self._done, self._is_out, self._ended = step, False, self._clock()
 
     def _append(self, entry: Entry) -> None:
         try:
-            self._ledger = self._study.store.append(self._study.name, self._ledger, entry)
+            self._study.journal.append(entry)
         except Conflict:
             raise StudyError(
                 f"another job is at work on the run {self._study.name!r}: stop one of them, or give each a name"
             ) from None
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A config for each round: found once, replayed as often as you like.
-
-    for config in Schedule.load("schedule.json"):
-        train_one_round(model, config)
-    """
-
-    configs: tuple[Config, ...]
-
-    @classmethod
-    def of(cls, ledger: Ledger) -> Schedule:
-        """The schedule of the run in this ledger, as far as it was trained."""
-        return cls(tuple(ledger.view(_ROUNDS).configs))
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (dict(config) for config in self.configs)
-
-    def __len__(self) -> int:
-        return len(self.configs)
-
-    def config(self, round: int) -> dict[str, Any]:
-        """The config of a round, from 1; a run that goes on longer keeps the last one."""
-        if round < 1 or not self.configs:
-            raise StudyError(f"round {round} of a schedule of {len(self)} rounds: rounds are counted from 1")
-        return dict(self.configs[min(round, len(self)) - 1])
-
-    def save(self, path: str | Path) -> None:
-        """As JSON, one entry for each stretch of rounds with one config."""
-        spans = [(key, len(list(same))) for key, same in groupby(map(dumps, self.configs))]
-        body = {"shoestring_schedule": 1, "spans": [{"rounds": n, "config": json.loads(key)} for key, n in spans]}
-        Path(path).write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | Path) -> Schedule:
-        try:
-            body = loads(Path(path).read_text(encoding="utf-8"))
-            if body["shoestring_schedule"] != 1:
-                raise ValueError(f"its version is {body['shoestring_schedule']!r}, not 1")
-            return cls(tuple(span["config"] for span in body["spans"] for _ in range(span["rounds"])))
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise StudyError(f"{str(path)!r} is no schedule: {error}; write one with Schedule.save(path)") from None

@@ -18,8 +18,7 @@ from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
 from shoestring.errors import BudgetError
 from shoestring.runners.simulated import Outcome, Simulated
-from shoestring.study.loop import run
-from shoestring.study.replay import append_in_memory
+from shoestring.study.loop import run_in_memory
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,15 @@ class MadeUp:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Purchases:
     ledger: Ledger
     trials_by_steps: dict[int, int]  # {steps trained: number of trials}, most trained first
 
 
-def plan(opened: Opened, policy: Policy, step_s: float) -> Plan:
+def plan(opened: Opened, policy: Policy, step_s: float) -> Purchases:
     if opened.budget.unit != "epochs" and not 0 < step_s < math.inf:
         raise BudgetError(f"a plan for {opened.budget} needs the seconds of a step, above 0, not {step_s!r}")
     runner = Simulated(MadeUp(opened.seed, step_s), opened.workers)
-    ledger = run(Ledger([opened]), policy, runner, append_in_memory).ledger
+    ledger = run_in_memory(Ledger([opened]), policy, runner).ledger
     counts = Counter(trial.steps for trial in ledger.trials)
-    return Plan(ledger, dict(sorted(counts.items(), reverse=True)))
+    return Purchases(ledger, dict(sorted(counts.items(), reverse=True)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoestring.core.books import Trial
-from shoestring.core.entries import Cost, Entry, Opened, Receipt
+from shoestring.core.entries import Cost, Opened, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy
@@ -19,7 +19,7 @@ from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
 from shoestring.errors import StudyError
 from shoestring.runners.simulated import Outcome, Simulated
-from shoestring.study.loop import run
+from shoestring.study.loop import run_in_memory
 
 
 class Recorded:
@@ -72,7 +72,7 @@ def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Bud
         settings=settings,
     )
     runner = Simulated(Recorded(ledger), ledger.workers)
-    outcome = run(Ledger([opened]), policy, runner, append_in_memory)
+    outcome = run_in_memory(Ledger([opened]), policy, runner)
     again = next((t for t in outcome.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
     steps = again.steps if again else 0
     price, real_price = (price_of(books, winner.best_loss) for books in (outcome.ledger, ledger))
@@ -94,9 +94,3 @@ def price_of(ledger: Ledger, loss: float) -> float | None:
             if told is not None and told <= loss:
                 return price
     return None
-
-
-def append_in_memory(ledger: Ledger, *entries: Entry) -> Ledger:
-    for entry in entries:
-        ledger = ledger.append(entry)
-    return ledger

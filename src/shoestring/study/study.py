@@ -1,38 +1,37 @@
 """A study: a ledger in a store, with a name. Begin or open one, look at it, run it, or ask it what to train and tell it.
 
-`tune` (tuning.py) does all of it in one call.
+`tune` (tune.py) does all of it in one call. The ledger itself is held by a `Journal` (journal.py), and one run of it is
+a `Loop` (loop.py).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from shoestring import policies
 from shoestring.core.books import Trial
-from shoestring.core.continuing import amendment, check
-from shoestring.core.entries import Amended, Direction, Entry, Note, Opened, Order
+from shoestring.core.entries import Amended, Direction, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices, duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import Conflict, Leased, PolicyError, StudyError, did_you_mean
+from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean
 from shoestring.runners.runner import Runner
+from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
-from shoestring.study.ask import next_order, next_receipt, overdue
-from shoestring.study.loop import Outcome
-from shoestring.study.spending import Observe, Spending
+from shoestring.study.ask import ask, tell
+from shoestring.study.begin import begin, describe, enqueue, make_policy
+from shoestring.study.decide import Thinking
+from shoestring.study.journal import Journal
+from shoestring.study.loop import Ending, Loop, Observe
 
 if TYPE_CHECKING:
     import pandas
-
-E = TypeVar("E", bound=Entry)
 
 
 @dataclass(frozen=True)
@@ -49,31 +48,28 @@ class Best:
 class Study:
     """A ledger in a store, with a name."""
 
-    def __init__(
-        self, store: Store, name: str, ledger: Ledger, checkpoints: Path | None = None, policy: Policy | None = None
-    ) -> None:
-        self.store, self.name, self._ledger, self._policy_given = store, name, ledger, policy
-        self.checkpoints = checkpoints or checkpoint_root(store, name)
-        self.outcome: Outcome | None = None
+    def __init__(self, journal: Journal, policy: Policy | None = None) -> None:
+        self.journal, self._given = journal, policy
+        self.checkpoints = checkpoint_root(journal.store, journal.name)
+        self.ending: Ending | None = None  # of the last run in this process
+        self._thinking: Thinking | None = None  # of `ask`, made when it is first needed
 
     # opening ---------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, name: str | None = None, store: str | Store = "sqlite:///shoestring.db") -> Study:
+    def open(cls, name: str | None = None, store: str | Store = DEFAULT_STORE) -> Study:
         """An existing study; without a name, the only one in the store."""
-        from shoestring.stores.opening import open_store
-
         opened = open_store(store, must_exist=True)
         names = opened.studies()
         if name is None:
             if len(names) != 1:
-                told = f"it holds {len(names)}: {', '.join(names)}" if names else "it holds none"
-                raise StudyError(f"which study of {opened.where}? {told}; name one with --study NAME")
+                held = f"it holds {len(names)}: {', '.join(names)}" if names else "it holds none"
+                raise StudyError(f"which study of {opened.where}? {held}; name one with --study NAME")
             name = names[0]
         ledger = opened.load(name)
         if ledger is None:
             raise StudyError(f"there is no study {name!r} in {opened.where}. {did_you_mean(name, names)}")
-        return cls(opened, name, ledger)
+        return cls(Journal(opened, name, ledger))
 
     @classmethod
     def begin(
@@ -94,103 +90,101 @@ class Study:
         target: Mapping[str, Any] | None = None,
     ) -> Study:
         """A new study, or the one of that name going on: a changed budget, policy or number of workers is amended."""
-        from shoestring.stores.opening import open_store
-
-        if not isinstance(policy, Policy):
-            policy = policies.make(policy, settings)
-        elif settings:
-            raise PolicyError(
-                f"settings={settings!r} are given beside the policy {policy!r}: give them to the policy itself"
-            )
-        wanted = Opened(
-            space=space if isinstance(space, Space) else Space.from_dict(space),
-            budget=Budget(budget),
-            policy=policy.name,
-            settings=policies.settings_of(policy),
-            seed=int.from_bytes(os.urandom(4)) if seed is None else seed,
+        chosen = make_policy(policy, settings)
+        wanted = describe(
+            space,
+            budget,
+            chosen,
+            seed=seed,
             direction=direction,
             max_steps=max_steps,
-            prices=prices or Prices(),
+            prices=prices,
             workers=workers,
-            target=target or {},
+            target=target,
         )
-        check(wanted)
-        configs = [wanted.space.validate(config) for config in initial]
-        opened = open_store(store)
-        while True:
-            ledger = opened.load(name)
-            entries: list[Entry] = [wanted, *_queued(configs)]
-            if ledger is not None:
-                change = amendment(ledger, name, wanted, seed_given=seed is not None)
-                known = ledger.books.used | {dumps(config) for config in ledger.queue}
-                entries = [*([change] if change else []), *_queued([c for c in configs if dumps(c) not in known])]
-            try:
-                # A change is not made under the feet of somebody who runs the study: that says who it is.
-                alone = opened.lease(name) if any(isinstance(entry, Amended) for entry in entries) else nullcontext()
-                with alone:
-                    ledger = opened.append(name, ledger, *entries)
-                return cls(opened, name, ledger, policy=policy)
-            except Conflict:  # somebody began or changed it at this very moment
-                continue
+        journal = begin(open_store(store), name, wanted, initial, seed_given=seed is not None)
+        return cls(journal, chosen)
 
-    # what it holds -----------------------------------------------------------------------------------------------------
+    # what it holds ---------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.journal.name
+
+    @property
+    def store(self) -> Store:
+        return self.journal.store
 
     @property
     def ledger(self) -> Ledger:
-        return self._ledger
+        return self.journal.ledger
 
     @property
     def trials(self) -> Sequence[Trial]:
-        return self._ledger.trials
+        return self.ledger.trials
 
     @property
     def spent(self) -> float:
-        return self._ledger.spent
+        return self.ledger.spent
 
     @property
     def best(self) -> Best | None:
         """The best value that was bought, None before the first one."""
-        trial = self._ledger.best
+        trial = self.ledger.best
         if trial is None:
             return None
         value = trial.values[trial.best_step - 1]
         assert value is not None
+        assert trial.best_config is not None
+        return Best(trial.best_config, value, trial.number, trial.best_step, self.best_checkpoint)
+
+    @property
+    def best_checkpoint(self) -> Path | None:
+        """Where the best step is kept, if it is."""
         from shoestring.runners.checkpoints import Checkpoints
 
-        assert trial.best_config is not None
-        path = Checkpoints(self.checkpoints).of_step(trial.number, trial.best_step, newest=trial.saved)
-        return Best(trial.best_config, value, trial.number, trial.best_step, path)
+        best = self.ledger.best
+        if best is None:
+            return None
+        return Checkpoints(self.checkpoints).of_step(best.number, best.best_step, newest=best.saved)
+
+    @property
+    def policy(self) -> Policy:
+        """The object that the study was begun with, or one made anew where there is none or the ledger has another."""
+        given, books = self._given, self.ledger.books
+        if given is None or (given.name, dumps(policies.settings_of(given))) != (books.policy, dumps(books.settings)):
+            return policies.make(books.policy, books.settings)
+        return given
 
     def explain(self, number: int) -> Order:
         """The order of that number: what was decided, and in `why` what it was decided on."""
-        orders = self._ledger.orders
+        orders = self.ledger.orders
         if not 0 <= number < len(orders):
             known = f"orders 0 to {len(orders) - 1}" if orders else "no orders yet"
             raise StudyError(f"there is no order {number}: the study {self.name!r} has {known}")
         return orders[number]
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row a finished step."""
+        """One row per finished step."""
         try:
             import pandas
         except ImportError:
-            from shoestring.errors import MissingExtra
-
             raise MissingExtra("Study.to_frame", "pandas", "frames") from None
         from shoestring.reports.export import step_rows
 
-        return pandas.DataFrame(list(step_rows(self._ledger)))
+        return pandas.DataFrame(list(step_rows(self.ledger)))
 
-    # going on ----------------------------------------------------------------------------------------------------------
+    # going on --------------------------------------------------------------------------------------------------------
 
     def amend(self, change: Amended) -> None:
+        """Record a change of budget, policy or number of workers; not while somebody runs the study."""
         with self.store.lease(self.name):
-            self._append(lambda ledger: [change])
+            self.journal.append_newest(lambda ledger: [change])
 
     def enqueue(self, config: Config) -> None:
         """Have this config tried before the policy's own."""
-        queued = _queued([self._ledger.space.validate(config)])
-        self._append(lambda ledger: queued)
+        queued = enqueue([self.ledger.space.validate(config)])
+        self.journal.append_newest(lambda ledger: queued)
 
     def run(
         self,
@@ -199,21 +193,26 @@ class Study:
         deadline: str | float | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         observe: Observe = lambda ledger, entry: None,
-    ) -> Outcome:
+    ) -> Ending:
         """Spend what is left. Only one process at a time may do that; a step that a crash cut off is charged now."""
         seconds = duration_s(deadline, "deadline") if isinstance(deadline, str) else deadline
         with self.store.lease(self.name) as lease:
-            self._ledger = self.store.refresh(self.name, self._ledger)
-            spending = Spending(self.store, self.name, lease, self._ledger, keep=self._keep)
-            self.outcome = spending.spend(self._policy(), runner, seconds, should_stop, observe)
+            self.journal.refresh()
+            loop = Loop(
+                self.journal,
+                lease,
+                self.policy,
+                runner,
+                deadline_s=seconds,
+                should_stop=should_stop,
+                observe=observe,
+            )
+            self.ending = loop.run()
         if lease.lost:
             raise Leased(f"the study {self.name!r} was taken over by another process: this one has stopped")
-        return self.outcome
+        return self.ending
 
-    def _keep(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    # for people who own their loop -------------------------------------------------------------------------------------
+    # for people who own their loop -----------------------------------------------------------------------------------
 
     def ask(self, give_up_after: str | float | None = None) -> Order | None:
         """What to train next, or None: for ever if no order is open, else until somebody has told about one.
@@ -222,33 +221,14 @@ class Study:
         told about for `give_up_after` is released.
         """
         patience_s = duration_s(give_up_after) if isinstance(give_up_after, str) else give_up_after
-        self._append(lambda ledger: overdue(ledger, patience_s))
-        return next(iter(self._append(lambda ledger: _listed(next_order(ledger, self._policy())))), None)
+        self._thinking = self._thinking or Thinking()
+        return ask(self.journal, lambda: self.policy, self._thinking, patience_s)
 
     def tell(
         self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None
     ) -> None:
         """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
-        self._append(lambda ledger: [next_receipt(ledger, order, value, cost_s, failed)])
-
-    def _policy(self) -> Policy:
-        """The study's policy: the very object it was begun with, unless it has been changed since."""
-        given, books = self._policy_given, self._ledger.books
-        if given is None or (given.name, dumps(policies.settings_of(given))) != (books.policy, dumps(books.settings)):
-            return policies.make(books.policy, books.settings)
-        return given
-
-    def _append(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
-        """Append what the newest ledger calls for; when somebody else was quicker, ask for it again."""
-        while True:
-            self._ledger = self.store.refresh(self.name, self._ledger)
-            entries = entries_for(self._ledger)
-            try:
-                if entries:
-                    self._ledger = self.store.append(self.name, self._ledger, *entries)
-                return entries
-            except Conflict:
-                continue
+        tell(self.journal, order, value, cost_s, failed)
 
 
 def checkpoint_root(store: Store, name: str) -> Path:
@@ -256,16 +236,8 @@ def checkpoint_root(store: Store, name: str) -> Path:
     beside = getattr(store, "path", None)  # a database file
     folder = Path(f"{beside}.checkpoints") if beside else Path("shoestring.checkpoints")
     plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-    # Names that look alike as files, studies of one name on several servers, studies in memory: told apart by a tail.
+    # A tail tells apart names that look alike as files, studies of one name on several servers, and studies in memory.
     tail = "" if plain == name else blake2b(name.encode(), digest_size=4).hexdigest()
     if beside is None:
         tail = getattr(store, "token", "") or blake2b(f"{store.where} {name}".encode(), digest_size=4).hexdigest()
     return folder / (f"{plain}-{tail}" if tail else plain)
-
-
-def _listed(order: Order | None) -> list[Order]:
-    return [] if order is None else [order]
-
-
-def _queued(configs: Sequence[Config]) -> list[Note]:
-    return [Note(topic="enqueue", facts={"config": config}) for config in configs]

@@ -16,10 +16,10 @@ from shoestring.core.entries import Entry, Note
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, duration_s
 from shoestring.core.space import Space
-from shoestring.runners.making import check_runner, make_runner, steps_of, target_of
-from shoestring.runners.resume_check import warning_of
+from shoestring.reports.text import warning_of
+from shoestring.runners.make import check_runner, make_runner, steps_of, target_of
 from shoestring.runners.runner import Runner
-from shoestring.study.spending import Observe
+from shoestring.study.loop import Observe
 from shoestring.study.study import Study
 
 
@@ -52,8 +52,8 @@ def tune(
         target=target_of(train),
         **settings_of_study,
     )
-    bought = make_runner(runner, train, study.checkpoints, workers, live, checkpoints_at_most)
-    study.run(bought, deadline=deadline, observe=observe or _warn)
+    chosen = make_runner(runner, train, study.checkpoints, workers, live, checkpoints_at_most)
+    study.run(chosen, deadline=deadline, observe=observe or _warn)
     return study
 
 

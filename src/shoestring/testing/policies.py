@@ -29,8 +29,7 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps, loads
 from shoestring.runners.simulated import Simulated, Source
-from shoestring.stores.memory import Memory
-from shoestring.study.loop import Outcome, run
+from shoestring.study.loop import Ending, run_in_memory
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Negated, Noisy
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4), "optimizer": Choice(["sgd", "adam"])})
@@ -64,16 +63,14 @@ def opened(
     )
 
 
-def simulate(policy: Policy, source: Source, *entries: Entry) -> Outcome:
+def simulate(policy: Policy, source: Source, *entries: Entry) -> Ending:
     """Run the study that begins with these entries (or goes on from them) in memory, on a simulated clock."""
-    store = Memory()
-    ledger = store.append("study", None, *entries)
 
-    def append(ledger: Ledger, *entries: Entry) -> Ledger:
+    def comes_to_an_end(ledger: Ledger, entry: Entry | None) -> None:
         assert len(ledger) < _MOST_ENTRIES, f"{policy.name} goes on for ever"
-        return store.append("study", ledger, *entries)
 
-    return run(ledger, policy, Simulated(source, ledger.workers), append)
+    ledger = Ledger(entries)
+    return run_in_memory(ledger, policy, Simulated(source, ledger.workers), observe=comes_to_an_end)
 
 
 @dataclass(frozen=True)

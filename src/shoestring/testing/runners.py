@@ -18,13 +18,14 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.decision import Decision, Finish, Train
-from shoestring.core.entries import Cost, Entry, Opened, Order, Receipt
+from shoestring.core.entries import Cost, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Config, Space
 from shoestring.runners.runner import Runner
 from shoestring.runners.simulated import Outcome, Simulated
-from shoestring.study.loop import run
+from shoestring.study.journal import Journal
+from shoestring.study.loop import Loop
 
 MakeRunner = Callable[[Path], Runner]
 SPACE = Space({"rate": {"float": [0.05, 0.9]}, "kind": {"choice": ["good", "bad"]}})
@@ -135,21 +136,10 @@ def opened(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> Opened
 
 def study(runner: Runner, ledger: Ledger, stop_after: float = math.inf) -> Ledger:
     """Run a study until its budget is spent or it has so many entries; the runner is closed."""
-
-    newest = ledger
-
-    def append(ledger: Ledger, *entries: Entry) -> Ledger:
-        nonlocal newest
-        for entry in entries:
-            ledger = ledger.append(entry)
-        newest = ledger
-        return ledger
-
-    try:
-        run(ledger, Greedy(), runner, append, should_stop=lambda: len(newest) >= stop_after)
-    finally:
-        runner.close()
-    return newest
+    journal = Journal.in_memory(ledger)
+    with journal.store.lease(journal.name) as lease:
+        Loop(journal, lease, Greedy(), runner, should_stop=lambda: len(journal.ledger) >= stop_after).run()
+    return journal.ledger
 
 
 def decisions(ledger: Ledger) -> list[tuple[int, int, str]]:

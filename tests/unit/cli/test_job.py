@@ -69,23 +69,23 @@ def test_configs(tmp_path: Path) -> None:
     assert read_configs(str(file)) == rows
     assert read_configs(None) == []
     file.write_text("{")
-    with pytest.raises(SpaceError, match="no JSON"):
+    with pytest.raises(SpaceError, match="not JSON"):
         read_configs(str(file))
 
 
 def test_a_job_survives_the_ledger_and_knows_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("def f(config): return 1")
-    job = Job.of("train.py:f", [], None, live=3)
+    job = Job.from_words("train.py:f", [], None, live=3)
     assert Job.from_target(json.loads(json.dumps(job.to_target()))) == job
     assert (job.name, job.words) == ("train", "train.py:f")
     Path("train.py").write_text("def f(config): return 2")
-    assert job.fresh().fingerprint != job.fingerprint
-    command = Job.of(None, ["sh", "train.py", "{lr}"], None)
+    assert job.with_fingerprint().fingerprint != job.fingerprint
+    command = Job.from_words(None, ["sh", "train.py", "{lr}"], None)
     assert (command.name, command.words) == ("train", "-- sh train.py '{lr}'")
     with pytest.raises(StudyError, match="--live is for Python code"):
-        Job.of(None, ["sh"], None, live=3)
+        Job.from_words(None, ["sh"], None, live=3)
     with pytest.raises(StudyError, match="exactly one"):
-        Job.of("a:b", ["sh"], None)
+        Job.from_words("a:b", ["sh"], None)
     with pytest.raises(StudyError, match="begun from Python"):
         Job.from_target({"name": "f"})

@@ -19,8 +19,13 @@ from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import LIVE_WITHOUT_SAVING, Local
 from shoestring.runners.training import Context, Report
-from shoestring.study.loop import run
-from shoestring.study.replay import append_in_memory
+from shoestring.study.loop import run_in_memory
+
+
+def grow(ledger: Ledger, *entries: Entry) -> Ledger:
+    for entry in entries:
+        ledger = ledger.append(entry)
+    return ledger
 
 
 def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
@@ -80,7 +85,7 @@ class Saves:
 
 
 def test_a_whole_study(tmp_path: Path) -> None:
-    outcome = run(begun(), RandomSearch(), local(counting, tmp_path), append_in_memory)
+    outcome = run_in_memory(begun(), RandomSearch(), local(counting, tmp_path))
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
     assert [trial.steps for trial in outcome.ledger.trials] == [4] * 5
     for trial in outcome.ledger.trials:
@@ -110,7 +115,7 @@ def test_an_exception_is_a_receipt_with_its_text_charged_and_the_study_goes_on(t
             raise ValueError(f"x={config['x']} is too much")
         yield 0.4
 
-    outcome = run(begun(max_steps=2), RandomSearch(), local(fragile, tmp_path), append_in_memory)
+    outcome = run_in_memory(begun(max_steps=2), RandomSearch(), local(fragile, tmp_path))
     failed = [receipt for receipt in receipts(outcome.ledger) if receipt.status == "failed"]
     assert failed
     assert all("is too much" in receipt.text and "Traceback" in receipt.text for receipt in failed)
@@ -132,7 +137,7 @@ def test_the_same_failure_three_times_stops_the_study(tmp_path: Path, how: str) 
             raise OSError("no data")
 
     target = Broken if how == "in a constructor" else generator
-    outcome = run(begun("500 epochs"), RandomSearch(), local(target, tmp_path), append_in_memory)
+    outcome = run_in_memory(begun("500 epochs"), RandomSearch(), local(target, tmp_path))
     assert outcome.reason == "failing"
     assert "no data" in outcome.text
     assert outcome.ledger.spent == 3
@@ -142,7 +147,7 @@ def test_a_generator_that_ends_early_ends_its_trial(tmp_path: Path) -> None:
     def short(config: Any) -> Iterator[float]:
         yield from (0.5, 0.25)
 
-    outcome = run(begun("6 epochs"), RandomSearch(), local(short, tmp_path), append_in_memory)
+    outcome = run_in_memory(begun("6 epochs"), RandomSearch(), local(short, tmp_path))
     assert outcome.ledger.spent == 6
     told = [(trial.steps, trial.limit, trial.failure) for trial in outcome.ledger.trials]
     assert told == [(2, 2, ""), (2, 2, ""), (2, 4, "")]  # the last one was bought two steps only
@@ -152,7 +157,7 @@ def test_a_generator_that_yields_nothing_is_a_failure_not_an_endless_study(tmp_p
     def nothing(config: Any) -> Iterator[float]:
         yield from ()
 
-    outcome = run(begun("500 epochs"), RandomSearch(), local(nothing, tmp_path), append_in_memory)
+    outcome = run_in_memory(begun("500 epochs"), RandomSearch(), local(nothing, tmp_path))
     assert (outcome.reason, outcome.ledger.spent) == ("failing", 3)
     assert "before its first step" in outcome.text
 
@@ -165,7 +170,7 @@ def test_the_time_after_the_last_report_is_charged(tmp_path: Path) -> None:
         yield Report(0.5, cost=1.0)
         clock.time += 30.0  # a long last evaluation, and no report
 
-    ledger = run(begun("20s"), RandomSearch(), local(epilogue, tmp_path, clock), append_in_memory).ledger
+    ledger = run_in_memory(begun("20s"), RandomSearch(), local(epilogue, tmp_path, clock)).ledger
     assert ledger.spent == pytest.approx(31.0 + ledger.books.by_kind["thinking"])
     assert len(ledger.trials) == 1
 
@@ -179,7 +184,7 @@ def test_a_clock_that_jumps_back_gives_nothing_back(tmp_path: Path) -> None:
         clock.time -= 50.0
         raise RuntimeError(f"jumped {config['x']}")
 
-    outcome = run(begun("8 epochs"), RandomSearch(), local(odd, tmp_path, clock), append_in_memory)
+    outcome = run_in_memory(begun("8 epochs"), RandomSearch(), local(odd, tmp_path, clock))
     assert [receipt.status for receipt in receipts(outcome.ledger)] == ["ok", "failed"] * 4
     assert all(receipt.cost.total >= 0 for receipt in receipts(outcome.ledger))
     assert outcome.ledger.books.seconds >= 0
@@ -190,7 +195,7 @@ def test_prints_of_training_code_go_to_standard_error(tmp_path: Path, capsys: py
         sys.stdout.write("epoch 1\n")
         return 0.5
 
-    run(begun("1 epochs", max_steps=1), RandomSearch(), local(chatty, tmp_path), append_in_memory)
+    run_in_memory(begun("1 epochs", max_steps=1), RandomSearch(), local(chatty, tmp_path))
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "epoch 1\n")
 
@@ -207,7 +212,7 @@ def test_at_most_one_step_goes_over_a_budget_of_time(tmp_path: Path, budget: str
             clock.time += 10.0
             yield Report(config["x"], cost=10.0)
 
-    outcome = run(begun(budget, max_steps=max_steps), RandomSearch(), local(slow, tmp_path, clock), append_in_memory)
+    outcome = run_in_memory(begun(budget, max_steps=max_steps), RandomSearch(), local(slow, tmp_path, clock))
     assert outcome.reason == "budget"
     assert outcome.ledger.spent <= 25.0 + 10.0 + 0.01  # and what the policy thought
     assert len(receipts(outcome.ledger)) in (2, 3)
@@ -222,12 +227,11 @@ def test_a_deadline_between_two_steps_costs_nothing_and_loses_nothing(tmp_path: 
             clock.time += 10.0
             yield 0.5
 
-    ledger = run(
+    ledger = run_in_memory(
         begun("99 epochs", max_steps=50),
         RandomSearch(),
         local(slow, tmp_path, clock),
-        append_in_memory,
-        deadline_at=35.0,
+        deadline_s=35.0,
     ).ledger
     assert (ledger.spent, ledger.reserved, ledger.trials[0].held) == (4, 0, 4)
     released = [entry for entry in ledger.entries() if isinstance(entry, Note)]
@@ -240,7 +244,7 @@ def test_orders_left_open_by_several_workers_are_carried_out_one_by_one(tmp_path
         order = ledger.accept(Train(trial=trial, config={"x": trial / 4}, until=2))
         assert order is not None
         ledger = ledger.append(order)
-    outcome = run(ledger, RandomSearch(), local(counting, tmp_path), append_in_memory)
+    outcome = run_in_memory(ledger, RandomSearch(), local(counting, tmp_path))
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 30)
     assert [trial.steps for trial in outcome.ledger.trials[:3]] == [2, 2, 2]
 
@@ -254,10 +258,10 @@ def orders(runner: Local, ledger: Ledger, *wanted: tuple[int, int]) -> Ledger:
         config = {"x": trial / 100}
         order = ledger.accept(Train(trial=trial, config=config, until=until), can_check=runner.can_save is True)
         assert order is not None
-        ledger = append_in_memory(ledger, order)
+        ledger = grow(ledger, order)
         runner.submit(order, ledger.trials[trial].held)
         while ledger.open_orders:
-            ledger = append_in_memory(ledger, *runner.wait(float("inf")))
+            ledger = grow(ledger, *runner.wait(float("inf")))
     return ledger
 
 
@@ -296,11 +300,11 @@ def test_closing_freezes_what_is_alive(tmp_path: Path) -> None:
     runner.checkpoints._last_save[0] = (float("inf"), 1.0)  # saving seems dear: only bests are saved on the way
     runner.checkpoints._best_loss = -1.0
     for _ in range(2):
-        ledger = append_in_memory(ledger, *runner.wait(float("inf")))
+        ledger = grow(ledger, *runner.wait(float("inf")))
     assert runner.checkpoints.newest(0) == 0
     runner.close()
     assert runner.checkpoints.newest(0) == 2
-    whole = run(ledger, RandomSearch(), local(Saves, tmp_path), append_in_memory).ledger
+    whole = run_in_memory(ledger, RandomSearch(), local(Saves, tmp_path)).ledger
     assert whole.trials[0].values == [9.0, 8.0, 7.0, 6.0]
     assert not [entry for entry in whole.entries() if isinstance(entry, Lost)]
 
@@ -347,7 +351,7 @@ def test_a_save_that_fails_is_a_failure_of_that_step(tmp_path: Path) -> None:
         def save(self, path: Path) -> None:
             raise OSError(f"no space left for {self.total}")
 
-    ledger = run(begun("6 epochs"), RandomSearch(), local(NoDisk, tmp_path), append_in_memory).ledger
+    ledger = run_in_memory(begun("6 epochs"), RandomSearch(), local(NoDisk, tmp_path)).ledger
     first = receipts(ledger)[0]
     assert (first.status, first.step, first.saved) == ("failed", 1, 0)
     assert "no space left" in first.text
@@ -365,7 +369,7 @@ def test_resuming_is_tried_out_once_and_charged_as_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     monkeypatch.setattr(Saves, "broken", broken)
-    outcome = run(begun("100 epochs"), RandomSearch(), local(Saves, tmp_path), append_in_memory)
+    outcome = run_in_memory(begun("100 epochs"), RandomSearch(), local(Saves, tmp_path))
     (note,) = checks(outcome.ledger.entries())
     told = {name: note.facts[name] for name in ("trial", "step", "went_on", "resumed", "same")}
     resumed = 9.0 if broken else 8.0
@@ -404,7 +408,7 @@ def test_the_check_waits_for_a_step_with_a_value(tmp_path: Path) -> None:
     ledger = ledger.append(order)
     runner.submit(order, 0)
     while ledger.open_orders:
-        ledger = append_in_memory(ledger, *runner.wait(float("inf")))
+        ledger = grow(ledger, *runner.wait(float("inf")))
     (note,) = checks(ledger.entries())
     assert (note.facts["step"], note.facts["went_on"], note.facts["resumed"]) == (4, -4.0, -4.0)
 
@@ -431,7 +435,7 @@ def test_the_check_is_charged_to_time_with_its_checkpoint(tmp_path: Path) -> Non
             step += 1
             yield Report(float(step), cost=0.001, save=lambda path: path.write_text("x"))
 
-    ledger = run(begun("1s", max_steps=3), RandomSearch(), local(slow_to_save, tmp_path), append_in_memory).ledger
+    ledger = run_in_memory(begun("1s", max_steps=3), RandomSearch(), local(slow_to_save, tmp_path)).ledger
     (note,) = checks(ledger.entries())
     assert note.facts["same"]
     assert ledger.books.by_kind["check"] == note.facts["seconds"] > 0
@@ -442,6 +446,6 @@ def test_reported_costs_are_charged_instead_of_the_clock(tmp_path: Path) -> None
         while True:
             yield Report(0.5, cost={"setup": 0.5, "train": 1.0, "validate": 0.25})
 
-    ledger = run(begun("8 epochs"), RandomSearch(), local(told, tmp_path), append_in_memory).ledger
+    ledger = run_in_memory(begun("8 epochs"), RandomSearch(), local(told, tmp_path)).ledger
     assert all(receipt.cost == Cost(setup=0.5, train=1.0, validate=0.25) for receipt in receipts(ledger))
     assert ledger.books.seconds == pytest.approx(8 * 1.75 + ledger.books.by_kind["thinking"])

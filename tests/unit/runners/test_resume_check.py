@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from shoestring.core.entries import Note, Order
-from shoestring.runners.resume_check import check_note, kept_random_state, warning_of
+from shoestring.reports.text import warning_of
+from shoestring.runners.resume_check import check_note, kept_random_state
 
 ORDER = Order(number=3, trial=1, config={}, until=5, check=True)
 

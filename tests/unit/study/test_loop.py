@@ -15,13 +15,14 @@ from shoestring.core.entries import Cost, Entry, Lost, Opened, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
-from shoestring.core.policy import Policy, fresh_config
+from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config, Space
 from shoestring.errors import DecisionError
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.simulated import Outcome, Simulated
-from shoestring.study.loop import run
-from shoestring.study.replay import append_in_memory
+from shoestring.stores.memory import Memory, MemoryLease
+from shoestring.study.journal import Journal
+from shoestring.study.loop import Loop, run_in_memory
 
 
 def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
@@ -45,17 +46,13 @@ class Scripted:
     name: ClassVar[str] = "scripted"
     asked: list[int] = field(default_factory=list)
 
-    @classmethod
-    def small(cls) -> Policy:
-        raise NotImplementedError
-
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         self.asked.append(len(ledger))
         return self.decide_as(ledger)
 
 
 def test_the_budget_is_spent_to_the_last_epoch() -> None:
-    outcome = run(begun("10 epochs"), RandomSearch(), Simulated(Curves()), append_in_memory)
+    outcome = run_in_memory(begun("10 epochs"), RandomSearch(), Simulated(Curves()))
     assert (outcome.reason, outcome.ledger.spent, outcome.ledger.left) == ("budget", 10, 0)
     assert [trial.steps for trial in outcome.ledger.trials] == [4, 4, 2]
 
@@ -68,11 +65,12 @@ def test_every_order_is_recorded_before_it_is_bought() -> None:
             assert recorded[-1] == f"order {order.number}"
             super().submit(order, held)
 
-    def append(ledger: Ledger, *entries: Entry) -> Ledger:
-        recorded.extend(f"{e.kind} {e.number}" if isinstance(e, Order) else e.kind for e in entries)
-        return append_in_memory(ledger, *entries)
+    class Noting(Memory):
+        def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
+            recorded.extend(f"{e.kind} {e.number}" if isinstance(e, Order) else e.kind for e in entries)
+            return super().append(study, ledger, *entries)
 
-    run(begun(), RandomSearch(), Watching(Curves(), 3), append)
+    run_in_memory(begun(), RandomSearch(), Watching(Curves(), 3), store=Noting())
     assert recorded.count("receipt") == 20
 
 
@@ -82,14 +80,14 @@ def test_a_policy_that_finishes_says_why_and_open_orders_are_awaited() -> None:
             return Train(trial=len(ledger.trials), config={"x": 0.5}, until=3)
         return Finish("enough")
 
-    outcome = run(begun(), Scripted(decide), Simulated(Curves(), 4), append_in_memory)
+    outcome = run_in_memory(begun(), Scripted(decide), Simulated(Curves(), 4))
     assert (outcome.reason, outcome.text) == ("policy", "enough")
     assert [trial.steps for trial in outcome.ledger.trials] == [3, 3]
 
 
 def test_waiting_for_nothing_is_a_mistake_of_the_policy() -> None:
     with pytest.raises(DecisionError, match="scripted waits, but no order is open"):
-        run(begun(), Scripted(lambda ledger: Wait()), Simulated(Curves()), append_in_memory)
+        run_in_memory(begun(), Scripted(lambda ledger: Wait()), Simulated(Curves()))
 
 
 def test_a_policy_is_asked_again_only_after_news() -> None:
@@ -105,7 +103,7 @@ def test_a_policy_is_asked_again_only_after_news() -> None:
             return super().wait(math.inf) if self.looks % 5 == 0 else []
 
     runner = Slow(Curves(), workers=2)
-    run(begun(), policy, runner, append_in_memory)
+    run_in_memory(begun(), policy, runner)
     assert runner.looks == 20
     assert policy.asked == [1, 2, 3, 4, 5, 6]  # entries: opened, order, and four receipts one by one
 
@@ -115,12 +113,12 @@ def _first_then_finish(ledger: Ledger) -> Decision:
 
 
 def test_an_order_that_does_not_fit_ends_the_study_once_nothing_is_open() -> None:
-    outcome = run(begun("6 epochs"), RandomSearch(), Simulated(Curves(), 3), append_in_memory)
+    outcome = run_in_memory(begun("6 epochs"), RandomSearch(), Simulated(Curves(), 3))
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 6)
 
 
 def test_the_deadline_cuts_off_and_buys_no_more() -> None:
-    outcome = run(begun("99 epochs"), RandomSearch(), Simulated(Curves(), 2), append_in_memory, deadline_at=5.5)
+    outcome = run_in_memory(begun("99 epochs"), RandomSearch(), Simulated(Curves(), 2), deadline_s=5.5)
     assert outcome.reason == "deadline"
     assert outcome.ledger.books.clock == 5.5
     assert not outcome.ledger.open_orders
@@ -129,11 +127,11 @@ def test_the_deadline_cuts_off_and_buys_no_more() -> None:
 
 def test_a_stop_leaves_orders_open_for_the_next_start() -> None:
     stops = iter([False] * 4 + [True] * 9)
-    outcome = run(begun(), RandomSearch(), Simulated(Curves()), append_in_memory, should_stop=lambda: next(stops))
+    outcome = run_in_memory(begun(), RandomSearch(), Simulated(Curves()), should_stop=lambda: next(stops))
     assert outcome.reason == "stopped"
     assert list(outcome.ledger.open_orders) == [0]
-    again = run(outcome.ledger, RandomSearch(), Simulated(Curves()), append_in_memory)
-    whole = run(begun(), RandomSearch(), Simulated(Curves()), append_in_memory)
+    again = run_in_memory(outcome.ledger, RandomSearch(), Simulated(Curves()))
+    whole = run_in_memory(begun(), RandomSearch(), Simulated(Curves()))
     assert again.ledger.entries() == whole.ledger.entries()
 
 
@@ -145,7 +143,7 @@ def test_diverged_losses_do_not_stop_a_study(value: float | None) -> None:
     def one_in_two(config: Config, step: int) -> Outcome:
         return Outcome(value if config["x"] > 0.5 else config["x"], Cost(train=1.0))
 
-    outcome = run(begun("40 epochs"), RandomSearch(), Simulated(Curves(one_in_two)), append_in_memory)
+    outcome = run_in_memory(begun("40 epochs"), RandomSearch(), Simulated(Curves(one_in_two)))
     assert outcome.reason == "budget"
     assert outcome.ledger.spent == 40
     assert {trial.diverged for trial in outcome.ledger.trials} == {True, False}
@@ -166,7 +164,7 @@ def failing(texts: Callable[[int], str]) -> Curves:
 
 def test_failures_are_charged_and_the_study_goes_on() -> None:
     some = failing(lambda number: "" if number % 2 else f"Traceback\nError: no {number}")
-    outcome = run(begun(), RandomSearch(), Simulated(some), append_in_memory)
+    outcome = run_in_memory(begun(), RandomSearch(), Simulated(some))
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
     assert outcome.ledger.trials[0].failure == "Traceback\nError: no 0"
     assert [trial.failures for trial in outcome.ledger.trials] == [1, 0, 1, 0, 1, 0, 1, 0]
@@ -175,11 +173,11 @@ def test_failures_are_charged_and_the_study_goes_on() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_the_same_failure_from_the_first_three_trials_stops_the_study(workers: int) -> None:
     same = failing(lambda number: f"Traceback, line {number}\nModuleNotFoundError: torch")
-    outcome = run(begun("1000 epochs"), RandomSearch(), Simulated(same, workers), append_in_memory)
+    outcome = run_in_memory(begun("1000 epochs"), RandomSearch(), Simulated(same, workers))
     assert outcome.reason == "failing"
     assert "ModuleNotFoundError: torch" in outcome.text
     assert outcome.ledger.spent <= 2 + workers
-    again = run(outcome.ledger, RandomSearch(), Simulated(failing(lambda number: ""), workers), append_in_memory)
+    again = run_in_memory(outcome.ledger, RandomSearch(), Simulated(failing(lambda number: ""), workers))
     assert again.reason == "budget", "code that was repaired is given another chance"
 
 
@@ -192,13 +190,13 @@ def test_the_same_failure_from_the_first_three_trials_stops_the_study(workers: i
     ],
 )
 def test_other_failures_do_not(texts: Callable[[int], str]) -> None:
-    outcome = run(begun(), RandomSearch(), Simulated(failing(texts)), append_in_memory)
+    outcome = run_in_memory(begun(), RandomSearch(), Simulated(failing(texts)))
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
 
 
 def test_code_that_never_reports_a_step_stops_the_study_too() -> None:
     never = Curves(lambda config, step: None)
-    outcome = run(begun("1000 epochs"), RandomSearch(), Simulated(never), append_in_memory)
+    outcome = run_in_memory(begun("1000 epochs"), RandomSearch(), Simulated(never))
     assert outcome.reason == "failing"
     assert "before its first step" in outcome.text
     assert outcome.ledger.spent == 3
@@ -210,7 +208,7 @@ def test_code_that_never_reports_a_step_stops_the_study_too() -> None:
 @pytest.mark.parametrize(("workers", "budget"), [(1, "10s"), (3, "10s"), (4, "$10 at 3600/h")])
 def test_the_wall_of_time_is_met_exactly(workers: int, budget: str) -> None:
     slow = Curves(lambda config, step: Outcome(0.5, Cost(train=3.0)))
-    outcome = run(begun(budget, workers=workers), RandomSearch(), Simulated(slow, workers), append_in_memory)
+    outcome = run_in_memory(begun(budget, workers=workers), RandomSearch(), Simulated(slow, workers))
     assert outcome.reason == "budget"
     assert outcome.ledger.spent == pytest.approx(10.0, abs=1e-9)
 
@@ -224,7 +222,7 @@ def test_thinking_is_charged_to_time() -> None:
         assert config is not None
         return Train(trial=len(ledger.trials), config=config, until=1) if len(ledger.trials) < 3 else Finish()
 
-    outcome = run(begun("10s"), Scripted(decide), Real(Curves()), append_in_memory)
+    outcome = run_in_memory(begun("10s"), Scripted(decide), Real(Curves()))
     assert all(order.thinking_s > 0 for order in outcome.ledger.orders)
     assert outcome.ledger.books.by_kind["thinking"] == sum(order.thinking_s for order in outcome.ledger.orders)
     assert outcome.ledger.spent == pytest.approx(3.0 + outcome.ledger.books.by_kind["thinking"])
@@ -235,9 +233,7 @@ def test_thinking_is_charged_to_time() -> None:
 
 def test_what_a_crash_took_is_written_down_and_charged() -> None:
     stops = iter([False] * 3 + [True])
-    cut = run(
-        begun("20s"), RandomSearch(), Simulated(Curves()), append_in_memory, should_stop=lambda: next(stops)
-    ).ledger
+    cut = run_in_memory(begun("20s"), RandomSearch(), Simulated(Curves()), should_stop=lambda: next(stops)).ledger
     assert (cut.trials[0].held, list(cut.open_orders)) == (2, [0])
 
     class Amnesiac(Simulated):
@@ -246,14 +242,11 @@ def test_what_a_crash_took_is_written_down_and_charged() -> None:
             return {}
 
     seen: list[Entry | None] = []
-    outcome = run(
-        cut,
-        RandomSearch(),
-        Amnesiac(Curves()),
-        append_in_memory,
-        cut_off={0: 2.0},
-        observe=lambda ledger, entry: seen.append(entry),
-    )
+    journal = Journal.in_memory(cut)
+    lease = MemoryLease(Memory(), "study")
+    lease.cut_off = {0: 2.0}
+    watch = {"observe": lambda ledger, entry: seen.append(entry)}
+    outcome = Loop(journal, lease, RandomSearch(), Amnesiac(Curves()), **watch).run()
     lost = [entry for entry in outcome.ledger.entries() if isinstance(entry, Lost)]
     assert [(entry.trial, entry.held) for entry in lost] == [(0, 0)]
     assert seen[0] == lost[0]
@@ -263,5 +256,5 @@ def test_what_a_crash_took_is_written_down_and_charged() -> None:
 
 
 def test_nothing_lost_nothing_written() -> None:
-    whole = run(begun("4 epochs"), RandomSearch(), Simulated(Curves()), append_in_memory).ledger
-    assert run(whole, RandomSearch(), Simulated(Curves()), append_in_memory).ledger.entries() == whole.entries()
+    whole = run_in_memory(begun("4 epochs"), RandomSearch(), Simulated(Curves())).ledger
+    assert run_in_memory(whole, RandomSearch(), Simulated(Curves())).ledger.entries() == whole.entries()

@@ -245,7 +245,7 @@ def test_a_schedule_survives_its_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_schedule_is_refused(tmp_path: Path) -> None:
     for text in ("", "{}", "[]", '{"shoestring_schedule": 2, "spans": []}'):
         (tmp_path / "s.json").write_text(text)
-        with pytest.raises(StudyError, match="is no schedule"):
+        with pytest.raises(StudyError, match="is not a schedule"):
             Schedule.load(tmp_path / "s.json")
     with pytest.raises(StudyError, match="counted from 1"):
         Schedule(()).config(1)

@@ -16,7 +16,13 @@ from shoestring.core.parameters import Float
 from shoestring.core.space import Space
 from shoestring.errors import StudyError
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.study.replay import Recorded, append_in_memory, price_of, replay
+from shoestring.study.replay import Recorded, price_of, replay
+
+
+def grow(ledger: Ledger, *entries: Entry) -> Ledger:
+    for entry in entries:
+        ledger = ledger.append(entry)
+    return ledger
 
 
 def recorded(budget: str = "100 epochs") -> Ledger:
@@ -35,7 +41,7 @@ def recorded(budget: str = "100 epochs") -> Ledger:
         Receipt(order=2, trial=2, step=2, cost=Cost(train=9.0), status="failed", text="boom", saved=1),
         Order(number=3, trial=3, config={"x": 0.3}, until=3),
     ]
-    return append_in_memory(Ledger([opened]), *entries)
+    return grow(Ledger([opened]), *entries)
 
 
 @dataclass(frozen=True)
@@ -67,11 +73,11 @@ def test_curves_are_known_as_far_as_they_were_bought() -> None:
 def test_a_step_run_again_keeps_its_first_word() -> None:
     again = Order(number=4, trial=0, config={"x": 0.0}, until=4)
     ledger = recorded().fork(5)
-    ledger = append_in_memory(ledger, Lost(trial=0, held=0))
+    ledger = grow(ledger, Lost(trial=0, held=0))
     repeated = Receipt(order=1, trial=0, step=1, value=0.9, cost=Cost(train=50.0), saved=1)
     opened = ledger.opened
     longer = Opened(**{f: getattr(opened, f) for f in ("space", "budget", "policy", "settings", "seed")}, max_steps=9)
-    ledger = append_in_memory(Ledger([longer, *ledger.entries(1)]), Order(**{**again.body(), "number": 1}), repeated)
+    ledger = grow(Ledger([longer, *ledger.entries(1)]), Order(**{**again.body(), "number": 1}), repeated)
     told = Recorded(ledger).step({"x": 0.0}, 1)
     assert told is not None
     assert (told.value, told.cost.train) == (0.5, 2.0)
@@ -104,7 +110,7 @@ def test_what_it_took_to_be_as_good() -> None:
     assert price_of(recorded(), 0.1) == 2.0
     assert price_of(recorded("100s"), 0.1) == 6.0
     assert price_of(recorded("100s"), 0.05) is None
-    lost = append_in_memory(
+    lost = grow(
         recorded("100s"),
         Lost(trial=2, held=0, why="gone"),
         Order(number=4, trial=2, config={"x": 0.2}, until=3),
@@ -121,7 +127,7 @@ def test_what_it_took_to_be_as_good() -> None:
 )
 def test_studies_that_cannot_be_replayed(values: list[Any], said: str) -> None:
     opened = recorded().opened
-    ledger = append_in_memory(Ledger([opened]), Order(number=0, trial=0, config={"x": 0.0}, until=len(values)))
+    ledger = grow(Ledger([opened]), Order(number=0, trial=0, config={"x": 0.0}, until=len(values)))
     for step, value in enumerate(values, 1):
         ledger = ledger.append(Receipt(order=0, trial=0, step=step, value=value, saved=step))
     with pytest.raises(StudyError, match=said):

@@ -75,8 +75,8 @@ def test_tune_a_function() -> None:
     assert study.best is not None
     assert study.best.value == min(trial.best_loss for trial in study.trials) == loss(study.best.config)
     assert (study.best.step, study.best.checkpoint) == (1, None)
-    assert study.outcome is not None
-    assert study.outcome.reason == "budget"
+    assert study.ending is not None
+    assert study.ending.reason == "budget"
 
 
 def test_tune_a_generator_from_a_plain_dict() -> None:
@@ -165,7 +165,7 @@ def test_configs_of_a_run_tuned_as_it_goes_are_told_apart() -> None:
     for number, (lr, value) in enumerate([(0.1, 1.0), (0.2, 5.0)]):
         order = Order(number=number, trial=0, config={"lr": lr, "n": 1}, until=number + 1)
         paid = Receipt(order=number, trial=0, step=number + 1, value=value, saved=number + 1)
-        study._append(lambda ledger, entries=(order, paid): entries)
+        study.journal.append_newest(lambda ledger, entries=(order, paid): entries)
     assert study.best is not None
     assert study.best.config == {"lr": 0.1, "n": 1}
 
@@ -492,8 +492,8 @@ def test_best_is_none_before_the_first_value() -> None:
     failing = tune(lambda config: Report(None), SPACE, "40 epochs")
     assert failing.best is None
     assert failing.spent == 3  # code that never reports a value will not begin to
-    assert failing.outcome is not None
-    assert (failing.outcome.reason, failing.outcome.text) == ("failing", "no value was reported")
+    assert failing.ending is not None
+    assert (failing.ending.reason, failing.ending.text) == ("failing", "no value was reported")
 
 
 def test_amendments_are_checked_by_the_ledger() -> None:

@@ -1,0 +1,49 @@
+"""The commands that copy a study out of its store: export for other tools, repair of a damaged one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from shoestring.cli.printing import print_line
+from shoestring.core.strict_json import dumps
+from shoestring.errors import StoreError, StudyError
+from shoestring.stores.opening import open_store
+from shoestring.study.study import Study, checkpoint_root
+
+
+def export_study(store: str, name: str | None, form: str, whole: bool, output: str | None) -> None:
+    from shoestring.reports import export
+
+    if whole and form == "csv":
+        raise StudyError("--ledger goes with --format jsonl: the entries of a ledger are not a table")
+    study = Study.open(name, store)
+    rows = export.ledger_rows(study.ledger) if whole else export.step_rows(study.ledger)
+    text = export.as_csv(rows) if form == "csv" else "".join(f"{line}\n" for line in export.as_json_lines(rows))
+    if output:
+        try:
+            Path(output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"the export cannot be written to {output!r}: {error.strerror or error}") from None
+    else:
+        sys.stdout.write(text)
+
+
+def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
+    from shoestring.stores.repair import repair
+
+    done = repair(store, study, output)
+    if as_json:
+        print_line(
+            dumps({"study": study, "kept": done.kept, "dropped": done.dropped, "why": done.why, "output": output})
+        )
+        return
+    kept = checkpoint_root(open_store(store), study)
+    if kept.exists():
+        print_line(
+            f"checkpoints stay where they are; to have them: cp -r {kept} {checkpoint_root(open_store(output), study)}"
+        )
+    rest = "an unknown number" if done.dropped is None else done.dropped
+    print_line(
+        f"kept {done.kept} entries of {study!r} in {output}" + (f", dropped {rest}: {done.why}" if done.why else "")
+    )

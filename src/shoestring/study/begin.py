@@ -1,0 +1,89 @@
+"""Beginning a study: from what a user says to its first entry, or to what changes about a study that is there already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from shoestring import policies
+from shoestring.core.continuing import amendment, check
+from shoestring.core.entries import Amended, Direction, Entry, Note, Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget, Prices
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.core.strict_json import dumps
+from shoestring.errors import Conflict, PolicyError
+from shoestring.stores.store import Store
+from shoestring.study.journal import Journal
+
+
+def make_policy(policy: str | Policy, settings: Mapping[str, Any] | None) -> Policy:
+    """The policy that is meant: by its name and settings, or the object itself."""
+    if not isinstance(policy, Policy):
+        return policies.make(policy, settings)
+    if settings:
+        raise PolicyError(
+            f"settings={settings!r} are given beside the policy {policy!r}: give them to the policy itself"
+        )
+    return policy
+
+
+def describe(
+    space: Space | Mapping[str, Any],
+    budget: str | Budget,
+    policy: Policy,
+    *,
+    seed: int | None,
+    direction: Direction,
+    max_steps: int,
+    prices: Prices | None,
+    workers: int,
+    target: Mapping[str, Any] | None,
+) -> Opened:
+    """The entry that opens such a study; an error if there can be none."""
+    opened = Opened(
+        space=space if isinstance(space, Space) else Space.from_dict(space),
+        budget=Budget(budget),
+        policy=policy.name,
+        settings=policies.settings_of(policy),
+        seed=int.from_bytes(os.urandom(4)) if seed is None else seed,
+        direction=direction,
+        max_steps=max_steps,
+        prices=prices or Prices(),
+        workers=workers,
+        target=target or {},
+    )
+    check(opened)
+    return opened
+
+
+def begin(store: Store, name: str, wanted: Opened, first_configs: Sequence[Config], *, seed_given: bool) -> Journal:
+    """A new study, or the one of that name with what `wanted` changes about it."""
+    configs = [wanted.space.validate(config) for config in first_configs]
+    while True:
+        ledger = store.load(name)
+        entries: list[Entry] = [wanted, *enqueue(configs)]
+        if ledger is not None:
+            entries = _changes(ledger, name, wanted, configs, seed_given=seed_given)
+        try:
+            # An amendment is not made while somebody runs the study: taking the lease would say who does.
+            alone = store.lease(name) if any(isinstance(entry, Amended) for entry in entries) else nullcontext()
+            with alone:
+                return Journal(store, name, store.append(name, ledger, *entries))
+        except Conflict:  # somebody began or changed it at this very moment
+            continue
+
+
+def enqueue(configs: Sequence[Config]) -> list[Note]:
+    """The entries that have these configs tried before the policy's own."""
+    return [Note(topic="enqueue", facts={"config": config}) for config in configs]
+
+
+def _changes(ledger: Ledger, name: str, wanted: Opened, configs: Sequence[Config], *, seed_given: bool) -> list[Entry]:
+    change = amendment(ledger, name, wanted, seed_given=seed_given)
+    known = ledger.books.used | {dumps(config) for config in ledger.queue}
+    new_configs = [config for config in configs if dumps(config) not in known]
+    return [*([change] if change else []), *enqueue(new_configs)]

@@ -1,0 +1,52 @@
+"""A study's ledger in its store: the one place where it is held while a process works with it.
+
+The loop, `ask` and `tell`, online tuning and reports all look at `journal.ledger`; nobody keeps a copy. Others may append
+to the same study in the store at the same time: `append` then raises `Conflict`, `refresh` shows what they wrote, and
+`append_newest` does both until it was the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from shoestring.core.entries import Entry
+from shoestring.core.ledger import Ledger
+from shoestring.errors import Conflict
+from shoestring.stores.memory import Memory
+from shoestring.stores.store import Store
+
+E = TypeVar("E", bound=Entry)
+
+
+class Journal:
+    """`ledger` is always the newest that this process has seen or written."""
+
+    def __init__(self, store: Store, name: str, ledger: Ledger) -> None:
+        self.store, self.name, self.ledger = store, name, ledger
+
+    @classmethod
+    def in_memory(cls, ledger: Ledger, store: Store | None = None) -> Journal:
+        """A ledger that goes on in a store of its own and is forgotten with it: for simulations."""
+        store = store or Memory()
+        return cls(store, "study", store.append("study", None, *ledger.entries()))
+
+    def append(self, *entries: Entry) -> None:
+        """Store all of these entries, or none and raise `Conflict` if somebody else has appended meanwhile."""
+        self.ledger = self.store.append(self.name, self.ledger, *entries)
+
+    def refresh(self) -> Ledger:
+        """Read what others have appended."""
+        self.ledger = self.store.refresh(self.name, self.ledger)
+        return self.ledger
+
+    def append_newest(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
+        """Append what the newest ledger calls for; if somebody else was quicker, ask again what theirs calls for."""
+        while True:
+            entries = entries_for(self.refresh())
+            try:
+                if entries:
+                    self.append(*entries)
+                return entries
+            except Conflict:
+                continue
