@@ -20,11 +20,12 @@ def text() -> str:
         "Made by `docs/make_reference.py` from the help of each command. Results go to stdout, narration to stderr.\n",
         "Exit codes: 0 good, 1 failed, 2 misused, 3 out of budget with no validated trial.\n",
     ]
-    root = click.Context(cli, info_name="shoestring", max_content_width=100, terminal_width=100)
+    width = {"max_content_width": 100, "terminal_width": 100}
+    root = click.Context(cli, info_name="shoestring", **{**cli.context_settings, **width})
     for name in cli.list_commands(root):
         command = cli.get_command(root, name)
         assert command is not None
-        context = click.Context(command, info_name=name, parent=root, max_content_width=100, terminal_width=100)
+        context = click.Context(command, info_name=name, parent=root, **width)
         parts.append(f"## {name}\n\n```text\n{command.get_help(context)}\n```\n")
     return "\n".join(parts)
 
