@@ -61,8 +61,7 @@ def trial_facts(trial: Trial) -> dict[str, Any]:
 
 
 def order_facts(order: Order) -> dict[str, Any]:
-    told = order.body()
-    return told | {"memo": {name: len(numbers) for name, numbers in order.memo.items()}}
+    return order.body() | {"memo": {name: len(numbers) for name, numbers in order.memo.items()}}
 
 
 def state_of(trial: Trial) -> str:

@@ -90,7 +90,7 @@ def price_of(ledger: Ledger, loss: float) -> float | None:
         price += ledger.step_price() if in_epochs else entry.cost.total * ledger.budget.per_second(ledger.workers)
         if entry.status in ("ok", "diverged"):
             seen[entry.trial] = entry.step
-            told = ledger.trials[entry.trial].losses[entry.step - 1]
-            if told is not None and told <= loss:
+            reached = ledger.trials[entry.trial].losses[entry.step - 1]
+            if reached is not None and reached <= loss:
                 return price
     return None

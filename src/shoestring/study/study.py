@@ -57,8 +57,10 @@ class Study:
     # opening ---------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, name: str | None = None, store: str | Store = DEFAULT_STORE) -> Study:
-        """An existing study; without a name, the only one in the store."""
+    def open(
+        cls, name: str | None = None, store: str | Store = DEFAULT_STORE, *, policy: Policy | None = None
+    ) -> Study:
+        """An existing study; without a name, the only one in the store. A policy that is not registered is passed again."""
         opened = open_store(store, must_exist=True)
         names = opened.studies()
         if name is None:
@@ -69,7 +71,7 @@ class Study:
         ledger = opened.load(name)
         if ledger is None:
             raise StudyError(f"there is no study {name!r} in {opened.where}. {did_you_mean(name, names)}")
-        return cls(Journal(opened, name, ledger))
+        return cls(Journal(opened, name, ledger), policy)
 
     @classmethod
     def begin(
