@@ -4,18 +4,18 @@ Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping
 to us), Algorithm 1. The stopping rule (Algorithm 2) is in `models.stopping.optimal_stopping`, the surrogate in `surrogate`,
 all that it shares with GP-UCB in `ucb_policy`.
 
-    paper    here             meaning                                                              unit
+    paper    here             meaning                                                                unit
     N0       n0               steps of a run before it can be judged; the first stop is after N0+1   steps
-    N        max_steps        a full training                                                      steps
-    K1       k1, k1_growth    loss of giving up a winner: k1 / g^t grows with the runs begun       loss
-    K2       k2               loss of trusting a loser                                             loss
-    c_d0     step_cost        loss of one more step                                                loss
-    kappa    kappa            C2: the deviation at N is at most kappa times that at n              —
-    xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)               —
-    y*       incumbent        best loss of all other runs                                          loss
+    N        max_steps        a full training                                                        steps
+    K1       k1, k1_growth    loss of giving up a winner: k1 / g^t grows with the runs begun         loss
+    K2       k2               loss of trusting a loser                                               loss
+    c_d0     step_cost        loss of one more step                                                  loss
+    kappa    kappa            C2: the deviation at N is at most kappa times that at n                —
+    xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)                 —
+    y*       incumbent        best loss of all other runs                                            loss
     —        search_by        surrogate that chooses configs: of "ends", or of "lengths" too         —
-    —        intermediate     whether the latter sees a run at its first step and every N / 5       —
-    —        replan_every     steps after which the future is simulated afresh                     steps
+    —        intermediate     whether the latter sees a run at its first step and every N / 5        —
+    —        replan_every     steps after which the future is simulated afresh                       steps
 
 A run stops when the rule gives it up (C1) and the surrogate allows it (C2); a run that the rule trusts is trained on, so that
 its value is known. `why` of a one-step order: statistic and cell of the decision map, prob_better, the expected losses of going
@@ -71,6 +71,7 @@ from shoestring.policies.stopping.ucb_policy import UcbPolicy
 
 _LENGTHS = "lengths_"  # begins the names of the second surrogate in the memo
 _REFIT_LENGTHS = 10  # trials between two fits of it, as in the paper: C2 needs no fine deviations
+_EXPLAINED = ("reason", "decision", "statistic", "cell", "prob_better", "loss_go_on", "loss_give_up", "loss_trust")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +175,7 @@ class BOBOS(UcbPolicy):
         bounds = pick_range(ledger, self.low, self.high, runs.error_range)
         best, k1 = incumbent(ledger, run.trial), k1_schedule(self.k1_growth, run.iteration, self.k1)
         n0 = self.plan_step(trial.steps)
-        why: dict[str, Scalar] = {
-            "phase": "judged",
-            "incumbent": ledger.books.sign * best,
-            "k1": k1,
-            "planned_at": n0,
-        }
+        why: dict[str, Scalar] = {"phase": "judged", "incumbent": ledger.books.sign * best, "k1": k1, "planned_at": n0}
         std_now, std_full = 1.0, 1.0  # without C2 there are none, and it holds
         if "std" in opening:
             std_now, std_full = opening["std"][trial.steps - 1], opening["std"][-1]
@@ -228,15 +224,5 @@ def solve_rule(
 
 def _explain(verdict: Verdict) -> Why:
     """What exists of a verdict, NaN left out: it equals nothing, not even itself."""
-    names = (
-        "reason",
-        "decision",
-        "statistic",
-        "cell",
-        "prob_better",
-        "loss_go_on",
-        "loss_give_up",
-        "loss_trust",
-    )
-    numbers = {name: getattr(verdict, name) for name in names}
+    numbers = {name: getattr(verdict, name) for name in _EXPLAINED}
     return {name: value for name, value in numbers.items() if not (isinstance(value, float) and math.isnan(value))}

@@ -68,9 +68,9 @@ class BOCA(UcbPolicy):
             return None
         return fit_surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every, family="se")
 
-    def multiplier(self, ledger: Ledger, table: ConfigTable, iteration: int) -> float:
+    def bound_multiplier(self, ledger: Ledger, table: ConfigTable, iteration: int) -> float:
         if self.exploration == "theory":
-            return UcbPolicy.multiplier(self, ledger, table, iteration)
+            return UcbPolicy.bound_multiplier(self, ledger, table, iteration)
         d = max(1, ledger.space.dims)
         return math.sqrt(0.5 * d * math.log(2.0 * d * iteration + 1.0))
 
@@ -79,13 +79,13 @@ class BOCA(UcbPolicy):
     ) -> Decision:
         """A new run, or a frozen one gone on with, of the shortest length that tells enough."""
         frozen = [trial.number for trial in runs.find_frozen(ledger)]
-        chosen = self.choose(ledger, rng, belief, runs, frozen)
+        chosen = self.choose_next(ledger, rng, belief, runs, frozen)
         if chosen is None:
             return nothing_to_buy(ledger, ALL_TRIED)
         trial = None if chosen.trial is None else ledger.trials[chosen.trial]
         done, limit = (trial.steps, trial.limit) if trial is not None else (0, ledger.max_steps)
         coefficient = runs.lists.get("coefficient", [self.threshold])[0]
-        goal, lengths = _length(belief, chosen, coefficient, done, limit, ledger.max_steps)
+        goal, lengths = _pick_length(belief, chosen, coefficient, done, limit, ledger.max_steps)
         recent = [*runs.lists.get("recent", []), 1.0 if goal == limit else 0.0][-_REMEMBERED:]
         runs.lists |= {"coefficient": [_adapt(coefficient, recent)], "recent": recent}
         runs.begin(ledger, len(ledger.trials) if trial is None else trial.number, goal)
@@ -95,7 +95,7 @@ class BOCA(UcbPolicy):
         return train_further(trial, goal, why=why, memo=runs.memo())
 
 
-def _length(
+def _pick_length(
     belief: Surrogate, chosen: Chosen, coefficient: float, done: int, limit: int, max_steps: int
 ) -> tuple[int, Why]:
     """The shortest training beyond `done` steps that tells enough, and the numbers that say so."""

@@ -10,8 +10,8 @@ Learning Curves", IJCAI 2015 (no arXiv version known to us); a baseline of BO-BO
     p       every        steps between two forecasts                                                steps
     y*      incumbent    best loss of all other runs                                                loss
     —       n0           steps of a run before the first forecast                                   steps
-    —       forecast     "families": eleven parametric curves by Markov chain; "process": the decaying
-                         exponentials of `models.stopping.curve_paths`, a hundred times cheaper              —
+    —       forecast     "families": eleven parametric curves by Markov chain; "process": the       —
+                         decaying exponentials of `curve_paths`, a hundred times cheaper
 
 The surrogate is told the forecast of a run that was given up, not what it had reached. `why`: prob_better, forecast (in the unit
 of the values) and its deviation, incumbent; the order that opens the next run tells the same of the run just given up.

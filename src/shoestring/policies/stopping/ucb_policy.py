@@ -63,8 +63,8 @@ class UcbPolicy:
         seen = observe(ledger, intermediate=False, idle_only=True, predicted=runs.predicted)
         return fit_surrogate(ledger, table, seen, lengths=False, refit_every=self.refit_every) if seen else None
 
-    def multiplier(self, ledger: Ledger, table: ConfigTable, iteration: int) -> float:
-        """Of the deviation in the bound."""
+    def bound_multiplier(self, ledger: Ledger, table: ConfigTable, iteration: int) -> float:
+        """Of the deviation, in the bound."""
         n_points = len(table.rows) if table.rows is not None else self.candidates
         return multiplier(self.exploration, ledger.space.dims, iteration, n_points)
 
@@ -134,7 +134,7 @@ class UcbPolicy:
         self, ledger: Ledger, rng: np.random.Generator, belief: Surrogate, runs: RunsUnderWay, why: Why
     ) -> Decision:
         """A new run with the config of the lowest bound, or the user's own."""
-        chosen = self.choose(ledger, rng, belief, runs)
+        chosen = self.choose_next(ledger, rng, belief, runs)
         if chosen is None:
             return nothing_to_buy(ledger, ALL_TRIED)
         opening = self.opening_memo(ledger, belief, chosen, runs)
@@ -142,7 +142,7 @@ class UcbPolicy:
         why = {**why, **explain_choice(ledger, belief, chosen)}
         return train_new(ledger, chosen.config, self.first_goal(ledger), why=why, memo={**opening, **runs.memo()})
 
-    def choose(
+    def choose_next(
         self,
         ledger: Ledger,
         rng: np.random.Generator,
@@ -151,7 +151,7 @@ class UcbPolicy:
         frozen: Sequence[int] = (),
     ) -> Chosen | None:
         """What to train next, among new configs and `frozen` trials; a config of the user's queue comes first."""
-        weight = self.multiplier(ledger, belief.table, runs.begun + 1)
+        weight = self.bound_multiplier(ledger, belief.table, runs.begun + 1)
         if ledger.queue:
             return look_at(ledger.queue[0], belief, weight)
         return choose(ledger, belief, weight, self.candidates, rng, frozen)
