@@ -15,6 +15,7 @@ import numpy as np
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Scalar
 from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_one_of, require_whole
 from shoestring.policies.config_table import ConfigsView, ConfigTable
@@ -28,7 +29,7 @@ ALL_TRIED = "every config of the space was tried"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UcbPolicy:
-    """Settings.
+    """The frame; by itself it finishes every run.
 
     initial_trials   configs trained in full before any model is asked
     exploration      multiplier of the deviation: "practical", 0.2 d' ln(2 t), or "theory"
@@ -80,7 +81,7 @@ class UcbPolicy:
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         runs = RunsUnderWay.read(ledger.memo, self.memo_lists)
-        why: dict[str, str | int | float | bool | None] = {}
+        why: dict[str, Scalar] = {}
         for run in list(runs.active):
             trial = ledger.trials[run.trial]
             if trial.open_order is not None:
