@@ -193,9 +193,9 @@ class Forgetful:
         return self.policy.name
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Any:
-        from shoestring.policies.stopping.bo_bos import stopping_plan
+        from shoestring.policies.stopping.bo_bos import solve_rule
 
-        stopping_plan.cache_clear()
+        solve_rule.cache_clear()
         return self.policy.decide(ledger, rng)
 
 

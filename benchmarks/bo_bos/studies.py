@@ -36,11 +36,10 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
-from shoestring.policies.outcomes import Table as Outcomes
-from shoestring.policies.stopping.error_range import incumbent
+from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.stopping.gp_ucb import GPUCB
-from shoestring.policies.stopping.runs import GiveUp, GoOn, Run, Runs
-from shoestring.policies.stopping.search import Surrogate, observations, surrogate
+from shoestring.policies.stopping.runs import ActiveRun, GiveUp, GoOn, RunsUnderWay, incumbent
+from shoestring.policies.stopping.surrogate import Surrogate, fit_surrogate, observe
 from shoestring.runners.simulated import Simulated, Source
 from shoestring.runners.tables import Table
 from shoestring.study.loop import run_in_memory
@@ -173,16 +172,16 @@ class Oracle(GPUCB):
         super().__init__()
         object.__setattr__(self, "_problem", problem)
 
-    def model(self, ledger: Ledger, table: Outcomes, runs: Runs) -> Surrogate | None:
+    def form_belief(self, ledger: Ledger, table: ConfigTable, runs: RunsUnderWay) -> Surrogate | None:
         cut = [t for t in ledger.trials if t.open_order is None and 0 < t.steps < t.limit and not t.diverged]
         ends = {trial.number: lowest(self._problem, ledger, trial) for trial in cut}  # type: ignore[attr-defined]
-        seen = observations(ledger, intermediate=False, whole_only=True, predicted=ends)
-        return surrogate(ledger, table, seen, lengths=False, refit_every=self.refit_every) if seen else None
+        seen = observe(ledger, intermediate=False, idle_only=True, predicted=ends)
+        return fit_surrogate(ledger, table, seen, lengths=False, refit_every=self.refit_every) if seen else None
 
     def first_goal(self, ledger: Ledger) -> int:
         return min(warm_up(self._problem) + 1, ledger.max_steps)  # type: ignore[attr-defined]
 
-    def judge(self, ledger: Ledger, run: Run, runs: Runs) -> GoOn | GiveUp:
+    def judge(self, ledger: Ledger, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp:
         best = incumbent(ledger, run.trial)
         if lowest(self._problem, ledger, ledger.trials[run.trial]) < best:  # type: ignore[attr-defined]
             return GoOn(run.goal)

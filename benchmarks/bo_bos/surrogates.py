@@ -35,8 +35,9 @@ from curves import HERE, OWN, tables
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from shoestring.policies.outcomes import Table as Outcomes
-from shoestring.policies.stopping.search import Observation, multiplier, surrogate
+from shoestring.policies.config_table import ConfigTable
+from shoestring.policies.stopping.search import multiplier
+from shoestring.policies.stopping.surrogate import Observation, fit_surrogate
 from shoestring.runners.tables import Table
 
 SUMMARY = HERE / "results" / "surrogates.json"
@@ -58,14 +59,14 @@ def measure(table: Table, repeats: int) -> dict[str, dict[str, float]]:
         known, others = order[:KNOWN], order[KNOWN:]
         stop = rng.integers(STOPS[0] * steps // 50, STOPS[1] * steps // 50, size=KNOWN)
         stop[:FULL] = steps
-        view = Outcomes(table.space())
+        view = ConfigTable(table.space())
         for row in known:
             view.open(configs[row])
         rest = view.encoding.points([configs[row] for row in others])
         weight = multiplier("practical", table.space().dims, RUN, len(others))
         for name, (seen, lengths) in observed(best[known], stop).items():
             ledger: Any = SimpleNamespace(memo={}, max_steps=steps)  # all of a ledger that a surrogate looks at
-            belief = surrogate(ledger, view, seen, lengths=lengths, refit_every=1)
+            belief = fit_surrogate(ledger, view, seen, lengths=lengths, refit_every=1)
             mean, std = belief.predict(rest)
             found.setdefault(name, []).append(
                 (

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 from shoestring.models.stopping.curve_paths import CurveFit, curve_posterior, fit_curve, log_marginal_likelihood
-from shoestring.models.stopping.optimal_stopping import (
-    backward_induction,
-    k1_schedule,
-    noise_correction,
-    statistic_cell,
-    surrogate_allows_stop,
-)
+from shoestring.models.stopping.decision_map import backward_induction, statistic_cell
+from shoestring.models.stopping.optimal_stopping import k1_schedule, noise_correction, surrogate_allows_stop
 
 
 @pytest.mark.golden("bo_bos", "curve_gp")

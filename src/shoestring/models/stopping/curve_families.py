@@ -1,54 +1,30 @@
-"""Will this run beat the best one? Eleven parametric learning curves, weighted and averaged over what the data allow.
+"""Eleven parametric learning curves, each non-decreasing within a box of its parameters.
 
 Domhan, Springenberg and Hutter, "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by
-Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us): the weighted sum of families and its
-posterior by Markov chain Monte Carlo. Moves of parameters are the stretch move of Goodman and Weare, "Ensemble samplers
-with affine invariance", Comm. App. Math. Comp. Sci. 5 (2010). A run is dropped when the probability of ending above y*
-is below 0.05; here the caller compares.
+Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us). `family_sampler` weighs and averages
+them.
 
     paper      here               meaning                                                  unit
-    x, x_m     epochs, n_max      steps trained; full training                             steps
-    y          1 - errors         accuracy after a step                                    in [0, 1]
-    y*         incumbent_error    the best run's value, as an error                        error
+    x          epochs             steps trained                                            steps
     phi_k      CurveFamily        one parametric curve                                     accuracy
-    theta_k    theta[k]           its parameters, in a box                                 -
-    w_k        weights[:, k]      its weight, in [0, 1]                                    -
-    sigma      exp(log_sigma)     deviation of an observation                              accuracy
-    f_comb     -                  sum over k of w_k phi_k(x)                               accuracy
-    Z          stretch            factor by which a move stretches a line                  -
+    theta_k    theta              its parameters, in a box                                 -
 
 Departs from the paper:
-- Stretching all 48 coordinates at once hardly moves: on an eight-step curve Pr(y > y*) read 0.60 after 1000 moves and
-  0.70 after 10,000, and was still rising. Here a sweep moves the parameters of one family at a time; draws the weights,
-  whose law given the rest is a truncated normal, exactly along each of its axes; and takes a Metropolis step in log
-  sigma. On that curve it reads 0.94 to 0.97 after 150 sweeps (the default) and 0.97 after 4000.
-- Flat priors on boxes that make every family non-decreasing, so that the requirement f_comb(x_m) > f_comb(1) always
-  holds; rates spread over decades have their logarithm in the box. To this end weibull, mmf and janoschek use the rise
-  (a - b) in place of the start b. The sum must not end above 1.
+- Boxes make every family non-decreasing, so that the requirement f_comb(x_m) > f_comb(1) always holds; rates spread over
+  decades have their logarithm in the box. To this end weibull, mmf and janoschek use the rise (a - b) in place of the
+  start b.
 - ilog2 divides by ln(x + 1): ln x is zero after the first step.
-- Pr(y > y*) averages the normal tail of every sample instead of drawing one y from each: same mean, less noise.
-- `forecast_by_process` is a cheap substitute: the decaying-exponential process of `curve_paths`, in closed form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
-from scipy.special import ndtr, ndtri
-
-from shoestring.models.stopping.curve_paths import NOISE_VARIANCE, curve_posterior, fit_curve
 
 Array = NDArray[np.float64]
-
-_LOG_SIGMA = (float(np.log(1e-3)), float(np.log(0.3)))
-_LOG_SIGMA_STEP = 0.5
-_CANDIDATES = 256  # random points of a family's box, of which the best starts its least-squares fit
-_SPREAD = 0.02  # of a box side: how far the walkers start from those fits
-_ENDS_BELOW = 0.999  # where the sum of a starting walker may end
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,196 +70,3 @@ FAMILIES = (
     ),
     CurveFamily("hill3", lambda x, th, log_k, eta: th / (1 + (np.exp(log_k) / x) ** eta), (0, -5, 0.05), (1, 7, 5)),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FinalForecast:
-    """What full training is expected to reach."""
-
-    prob_better: float  # Pr(final error < incumbent_error)
-    mean_error: float
-    std_error: float
-
-
-def forecast_by_families(
-    errors: Array | Sequence[float],
-    n_max: int,
-    incumbent_error: float,
-    rng: np.random.Generator,
-    *,
-    n_walkers: int = 64,
-    n_sweeps: int = 150,
-    families: Sequence[CurveFamily] = FAMILIES,
-) -> FinalForecast:
-    """Forecast of the error after n_max steps from the errors after steps 1, 2, ...; half a second.
-
-    The first half of the sweeps is discarded; each later one gives n_walkers samples.
-    """
-    y = 1.0 - _checked(errors, n_max)  # (n,)
-    if n_walkers < 10 or n_walkers % 2 or n_sweeps < 2:
-        raise ValueError(f"n_walkers={n_walkers} must be even and at least 10, n_sweeps={n_sweeps} at least 2.")
-    epochs = np.append(np.arange(1.0, y.size + 1.0), float(n_max))  # (n + 1,): the data, then the end
-    walkers = _starting_walkers(y, epochs, n_walkers, families, rng)
-    finals, log_sigmas = [], []
-    for sweep in range(n_sweeps):
-        for k, family in enumerate(families):
-            walkers.move_family(k, family, rng)
-        walkers.draw_weights(rng)
-        walkers.move_sigma(rng)
-        if sweep >= n_sweeps // 2:
-            finals.append(1.0 - walkers.combined()[:, -1])
-            log_sigmas.append(walkers.log_sigma.copy())
-    final, sigma = np.concatenate(finals), np.exp(np.concatenate(log_sigmas))  # (samples,)
-    better = float(ndtr((incumbent_error - final) / sigma).mean())
-    return FinalForecast(better, float(final.mean()), float(np.sqrt(final.var() + np.square(sigma).mean())))
-
-
-def forecast_by_process(
-    errors: Array | Sequence[float],
-    n_max: int,
-    incumbent_error: float,
-    *,
-    noise_variance: float = NOISE_VARIANCE,
-    with_asymptote: bool = False,
-) -> FinalForecast:
-    """The same question to the Gaussian process of `curve_paths`: milliseconds, noise-free final error."""
-    seen = _checked(errors, n_max)
-    fit = fit_curve(seen, noise_variance=noise_variance, with_asymptote=with_asymptote)
-    mean, cov = curve_posterior(seen, [n_max], fit)
-    std = float(np.sqrt(max(cov[0, 0], 1e-12)))  # a variance lost in rounding must not divide by zero
-    return FinalForecast(float(ndtr((incumbent_error - mean[0]) / std)), float(mean[0]), std)
-
-
-def stretch_move(mine: Array, others: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Proposals (m, d) on the lines through random members of `others` (h, d), and their log Jacobian weight (m,).
-
-    Accept with probability min(1, exp(log weight + log density of the proposal - log density now)). `others` must not
-    hold the walkers that move: two halves that move in turn keep this reversible. Moves stay in the ensemble's span.
-    """
-    stretch = np.square(rng.random(mine.shape[0]) + 1.0) / 2.0  # density ~ 1 / sqrt(z) on [1/2, 2]
-    partner = others[rng.integers(others.shape[0], size=mine.shape[0])]
-    proposal = partner + stretch[:, None] * (mine - partner)
-    return proposal, (mine.shape[1] - 1) * np.log(stretch)
-
-
-@dataclass(slots=True)
-class _Walkers:
-    """The ensemble at work: w walkers, each a full set of parameters, changed in place by the three kinds of move."""
-
-    y: Array  # (n,)
-    epochs: Array  # (n + 1,)
-    theta: list[Array]  # one (w, parameters) per family
-    weights: Array  # (w, families)
-    log_sigma: Array  # (w,)
-    curves: Array  # (w, families, n + 1), each family's curve at theta
-
-    def combined(self) -> Array:
-        """f_comb (w, n + 1)."""
-        return np.asarray((self.weights[:, None, :] @ self.curves)[:, 0, :])
-
-    def log_density(self, combined: Array, log_sigma: Array) -> Array:
-        """(m,) for sums (m, n + 1), within the boxes."""
-        misfit = np.square(combined[:, :-1] - self.y).sum(axis=1)
-        density = -0.5 * misfit * np.exp(-2.0 * log_sigma) - self.y.size * log_sigma
-        return np.where(combined[:, -1] <= 1.0, density, -np.inf)
-
-    def move_family(self, k: int, family: CurveFamily, rng: np.random.Generator) -> None:
-        half = self.log_sigma.size // 2
-        combined = self.combined()
-        low, high = np.array(family.low), np.array(family.high)
-        for mine, others in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
-            proposal, log_weight = stretch_move(self.theta[k][mine], self.theta[k][others], rng)
-            allowed = ((proposal >= low) & (proposal <= high)).all(axis=1)
-            proposal = np.clip(proposal, low, high)  # so that refused proposals, too, can be computed
-            curve = family.at(self.epochs, proposal)
-            change = self.weights[mine, k, None] * (curve - self.curves[mine, k])
-            sigma = self.log_sigma[mine]
-            gain = self.log_density(combined[mine] + change, sigma) - self.log_density(combined[mine], sigma)
-            accept = allowed & (np.log1p(-rng.random(half)) < log_weight + gain)  # log1p: never the log of 0
-            self.theta[k][mine][accept] = proposal[accept]
-            self.curves[mine, k][accept] = curve[accept]
-
-    def draw_weights(self, rng: np.random.Generator) -> None:
-        """One draw along each axis of the normal law of the weights, which the box and the end below 1 cut off.
-
-        The axes are eigenvectors of the curves' Gram matrix. Their images in data space are orthogonal, so a draw along
-        one leaves the best point along the others where it was.
-        """
-        data, end = self.curves[:, :, :-1], self.curves[:, :, -1]  # (w, k, n), (w, k)
-        curvature, axes = np.linalg.eigh(data @ data.transpose(0, 2, 1))  # (w, k), (w, k, k)
-        curvature = np.maximum(curvature, 1e-12)  # an axis without effect on the data: nearly flat, bounded by the box
-        combined = self.combined()
-        pull = data @ (self.y - combined[:, :-1])[:, :, None]  # (w, k, 1)
-        best = (axes.transpose(0, 2, 1) @ pull)[:, :, 0] / curvature  # (w, axis): distance to the best point
-        spread = np.exp(self.log_sigma)[:, None] / np.sqrt(curvature)  # (w, axis)
-        slope = (end[:, None, :] @ axes)[:, 0, :]  # (w, axis): of the end value
-        room = 1.0 - combined[:, -1]  # (w,)
-        for axis in range(self.weights.shape[1]):
-            direction = _away_from_zero(axes[:, :, axis])
-            to_low, to_high = -self.weights / direction, (1.0 - self.weights) / direction
-            first = np.minimum(to_low, to_high).max(axis=1)
-            last = np.maximum(to_low, to_high).min(axis=1)
-            rise = _away_from_zero(slope[:, axis])
-            first = np.where(rise < 0.0, np.maximum(first, room / rise), first)
-            last = np.where(rise > 0.0, np.minimum(last, room / rise), last)
-            distance = _truncated_normal(best[:, axis], spread[:, axis], first, last, rng)
-            self.weights = np.clip(self.weights + distance[:, None] * direction, 0.0, 1.0)
-            room = room - distance * rise
-
-    def move_sigma(self, rng: np.random.Generator) -> None:
-        proposal = self.log_sigma + _LOG_SIGMA_STEP * rng.standard_normal(self.log_sigma.size)
-        combined = self.combined()
-        gain = self.log_density(combined, proposal) - self.log_density(combined, self.log_sigma)
-        allowed = (proposal >= _LOG_SIGMA[0]) & (proposal <= _LOG_SIGMA[1])
-        accept = allowed & (np.log1p(-rng.random(proposal.size)) < gain)
-        self.log_sigma = np.where(accept, proposal, self.log_sigma)
-
-
-def _away_from_zero(values: Array) -> Array:
-    """A divisor: what is zero up to rounding becomes a tiny positive number."""
-    return np.where(np.abs(values) > 1e-12, values, 1e-12)
-
-
-def _truncated_normal(mean: Array, spread: Array, first: Array, last: Array, rng: np.random.Generator) -> Array:
-    """Draws (m,) of normals cut to [first, last]; 0, to stay put, where the piece is too far out to be drawn from."""
-    lower, upper = (first - mean) / spread, (last - mean) / spread
-    flip = lower > 0.0  # the lower tail keeps digits that the upper one loses
-    lower, upper = np.where(flip, -upper, lower), np.where(flip, -lower, upper)
-    below = ndtr(lower)
-    score = ndtri(below + rng.random(mean.size) * (ndtr(upper) - below))
-    drawn = mean + spread * np.where(flip, -score, score)
-    return np.where(np.isfinite(drawn) & (drawn >= first) & (drawn <= last), drawn, 0.0)
-
-
-def _starting_walkers(
-    y: Array, epochs: Array, n_walkers: int, families: Sequence[CurveFamily], rng: np.random.Generator
-) -> _Walkers:
-    """Walkers near the least-squares fit of each family, equal weights, scaled down where the sum would end above 1."""
-    theta = []
-    for family in families:
-        low, high = np.array(family.low), np.array(family.high)
-        candidates = rng.uniform(low, high, (_CANDIDATES, low.size))
-        misfit = np.square(family.at(epochs[:-1], candidates) - y).sum(axis=1)
-
-        def residual(point: Array, family: CurveFamily = family) -> Array:
-            return np.asarray(family.at(epochs[:-1], point[None])[0] - y)
-
-        fitted = least_squares(residual, candidates[misfit.argmin()], bounds=(low, high), max_nfev=50).x
-        jitter = _SPREAD * (high - low) * rng.standard_normal((n_walkers, low.size))
-        theta.append(np.clip(fitted + jitter, low, high))
-    curves = np.stack([family.at(epochs, points) for family, points in zip(families, theta, strict=True)], axis=1)
-    weights = np.full((n_walkers, len(families)), 1.0 / len(families))
-    weights /= np.maximum(curves[:, :, -1].mean(axis=1) / _ENDS_BELOW, 1.0)[:, None]
-    walkers = _Walkers(y, epochs, theta, weights, np.zeros(n_walkers), curves)
-    misfit = np.square(walkers.combined()[:, :-1] - y).mean(axis=1)
-    walkers.log_sigma = 0.5 * np.log(np.clip(misfit, *np.exp(2.0 * np.array(_LOG_SIGMA))))
-    return walkers
-
-
-def _checked(errors: Array | Sequence[float], n_max: int) -> Array:
-    seen = np.asarray(errors, dtype=np.float64)
-    if seen.ndim != 1 or not 1 <= seen.size <= n_max:
-        raise ValueError(f"errors of shape {seen.shape} must be one error a step, from 1 to n_max={n_max} of them.")
-    if not np.isfinite(seen).all():
-        raise ValueError(f"errors has a value that is not finite, {seen[~np.isfinite(seen)][0]}: the run diverged.")
-    return seen

@@ -77,7 +77,7 @@ def log_marginal_likelihood(
     asymptote: float = 0.0,
 ) -> float:
     """log p(errors | alpha, beta) for errors after steps 1, 2, ..., N0."""
-    residual = _checked(errors, noise_variance) - asymptote  # (n0,)
+    residual = _require_curve(errors, noise_variance) - asymptote  # (n0,)
     factor = _gram_factor(residual.size, alpha, beta, noise_variance)
     weights = _solve(factor, residual)
     return _log_density(residual, weights, factor)
@@ -87,7 +87,7 @@ def fit_curve(
     errors: Array | Sequence[float], *, noise_variance: float = NOISE_VARIANCE, with_asymptote: bool = False
 ) -> CurveFit:
     """Most likely (alpha, beta) within the bounds, and asymptote if asked for, from the errors after steps 1..N0."""
-    y = _checked(errors, noise_variance)  # (n0,)
+    y = _require_curve(errors, noise_variance)  # (n0,)
     lowest = np.log([ALPHA_BOUNDS[0], BETA_BOUNDS[0]])
     highest = np.log([ALPHA_BOUNDS[1], BETA_BOUNDS[1]])
 
@@ -120,7 +120,7 @@ def curve_posterior(
     errors: Array | Sequence[float], epochs: Array | Sequence[int] | range, fit: CurveFit
 ) -> tuple[Array, Array]:
     """Mean (m,) and covariance (m, m) of the noise-free curve at `epochs`, given the errors after steps 1..N0."""
-    y = _checked(errors, fit.noise_variance)
+    y = _require_curve(errors, fit.noise_variance)
     seen = np.arange(1.0, y.size + 1.0)  # (n0,)
     asked = np.asarray(epochs, dtype=np.float64)  # (m,)
     factor = _gram_factor(y.size, fit.alpha, fit.beta, fit.noise_variance)
@@ -150,7 +150,7 @@ def paths_within_unit(paths: Array) -> Array:
     return paths if inside.all() else np.compress(inside, by_step, axis=1).T  # keeps each step contiguous
 
 
-def _checked(errors: Array | Sequence[float], noise_variance: float) -> Array:
+def _require_curve(errors: Array | Sequence[float], noise_variance: float) -> Array:
     y = np.asarray(errors, dtype=np.float64)
     if y.ndim != 1 or y.size == 0:
         raise ValueError(f"errors of shape {y.shape} must be a non-empty list of numbers, one for each step from 1 on.")

@@ -1,20 +1,21 @@
 """BO-BOS: choose runs by a confidence bound, and after each step ask whether the run is worth finishing.
 
 Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019 (PMLR 97, no arXiv version known
-to us), Algorithm 1. The stopping rule (Algorithm 2) is in `models.stopping.optimal_stopping`, the surrogate in `ucb_search`.
+to us), Algorithm 1. The stopping rule (Algorithm 2) is in `models.stopping.optimal_stopping`, the surrogate in `surrogate`,
+all that it shares with GP-UCB in `ucb_policy`.
 
-    paper    here             meaning                                                              unit
+    paper    here             meaning                                                                unit
     N0       n0               steps of a run before it can be judged; the first stop is after N0+1   steps
-    N        max_steps        a full training                                                      steps
-    K1       k1, k1_growth    loss of giving up a winner: k1 / g^t grows with the runs begun       loss
-    K2       k2               loss of trusting a loser                                             loss
-    c_d0     step_cost        loss of one more step                                                loss
-    kappa    kappa            C2: the deviation at N is at most kappa times that at n              —
-    xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)               —
-    y*       incumbent        best loss of all other runs                                          loss
+    N        max_steps        a full training                                                        steps
+    K1       k1, k1_growth    loss of giving up a winner: k1 / g^t grows with the runs begun         loss
+    K2       k2               loss of trusting a loser                                               loss
+    c_d0     step_cost        loss of one more step                                                  loss
+    kappa    kappa            C2: the deviation at N is at most kappa times that at n                —
+    xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)                 —
+    y*       incumbent        best loss of all other runs                                            loss
     —        search_by        surrogate that chooses configs: of "ends", or of "lengths" too         —
-    —        intermediate     whether the latter sees a run at its first step and every N / 5       —
-    —        replan_every     steps after which the future is simulated afresh                     steps
+    —        intermediate     whether the latter sees a run at its first step and every N / 5        —
+    —        replan_every     steps after which the future is simulated afresh                       steps
 
 A run stops when the rule gives it up (C1) and the surrogate allows it (C2); a run that the rule trusts is trained on, so that
 its value is known. `why` of a one-step order: statistic and cell of the decision map, prob_better, the expected losses of going
@@ -39,7 +40,6 @@ Departs from the paper:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -47,9 +47,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from shoestring.core.books import Trial
-from shoestring.core.decision import Memo
+from shoestring.core.decision import Memo, Why
 from shoestring.core.ledger import Ledger
-from shoestring.core.settings import require_between, require_one_of, require_whole
+from shoestring.core.parameters import Scalar
+from shoestring.core.settings import require_between, require_one_of, require_whole, require_within
 from shoestring.core.streams import stream
 from shoestring.errors import PolicyError
 from shoestring.models.stopping.optimal_stopping import (
@@ -61,25 +62,22 @@ from shoestring.models.stopping.optimal_stopping import (
     noise_correction,
     surrogate_allows_stop,
 )
-from shoestring.policies.outcomes import Table
-from shoestring.policies.stopping.error_range import error_bounds, given_bounds, incumbent
-from shoestring.policies.stopping.runs import (
-    GiveUp,
-    GoOn,
-    Run,
-    Runs,
-    Scalars,
-    UcbRuns,
-)
-from shoestring.policies.stopping.search import KERNEL_MEMO, Chosen, Surrogate, observations, surrogate
+from shoestring.policies.config_table import ConfigTable
+from shoestring.policies.stopping.error_range import RANGE_LEFT, ErrorRange, pick_range, require_range
+from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, incumbent
+from shoestring.policies.stopping.search import Chosen
+from shoestring.policies.stopping.surrogate import SURROGATE_MEMO, Surrogate, fit_surrogate, observe
+from shoestring.policies.stopping.ucb_policy import UcbPolicy
 
 _LENGTHS = "lengths_"  # begins the names of the second surrogate in the memo
 _REFIT_LENGTHS = 10  # trials between two fits of it, as in the paper: C2 needs no fine deviations
+_EXPLAINED = ("reason", "decision", "statistic", "cell", "prob_better", "loss_go_on", "loss_give_up", "loss_trust")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BOBOS(UcbRuns):
+class BOBOS(UcbPolicy):
     name: ClassVar[str] = "bo_bos"
+    memo_lists: ClassVar[tuple[str, ...]] = (*SURROGATE_MEMO, *(_LENGTHS + name for name in SURROGATE_MEMO))
     n0: int = 8
     k1: float = 100.0
     k1_growth: str | float = "normal"
@@ -100,23 +98,20 @@ class BOBOS(UcbRuns):
     thaw: bool = False
 
     def __post_init__(self) -> None:
-        UcbRuns.__post_init__(self)
+        UcbPolicy.__post_init__(self)
         require_whole(self, "n0", 1, "the curve model needs a beginning", "Try 8.")
         require_whole(self, "paths", 1, "the rule looks at simulated futures", "Try 100000.")
-        if self.replan_every is not None:
-            require_whole(self, "replan_every", 1, "a run is judged after each step", "Try 8; None: plan once.")
+        require_whole(
+            self, "replan_every", 1, "a run is judged after each step", "Try 8; None: plan once.", optional=True
+        )
         require_whole(self, "cells", 1, "the statistic falls into a cell", "Try 100.")
-        for setting, low, because, remedy in (
-            ("k1", 0.0, "it is the loss of giving up a winner", "Try 100."),
-            ("k2", 0.0, "it is the loss of trusting a loser", "Try 99."),
-            ("step_cost", 0.0, "a free step would always be bought", "Try 1."),
-            ("curve_noise_variance", 1e-10, "the kernel matrix would be singular", "Try 0.001."),
-        ):
-            require_between(self, setting, low, math.inf, because, remedy)
-        if not isinstance(self.kappa, int | float) or not self.kappa >= 1.0:
-            raise PolicyError(
-                f"BOBOS(kappa={self.kappa!r}) must be a number >= 1, or C2 would fail at full training. Try 2; inf: no C2."
-            )
+        require_between(self, "k1", 0.0, math.inf, "it is the loss of giving up a winner", "Try 100.")
+        require_between(self, "k2", 0.0, math.inf, "it is the loss of trusting a loser", "Try 99.")
+        require_between(self, "step_cost", 0.0, math.inf, "a free step would always be bought", "Try 1.")
+        require_between(
+            self, "curve_noise_variance", 1e-10, math.inf, "the kernel matrix would be singular", "Try 0.001."
+        )
+        require_within(self, "kappa", 1.0, math.inf, "below, C2 would fail at full training", "Try 2; inf: no C2.")
         require_one_of(self, "statistic", ("after_n0", "all"))
         require_one_of(self, "search_by", ("ends", "lengths"))
         growth = K1_GROWTH.get(self.k1_growth) if isinstance(self.k1_growth, str) else self.k1_growth
@@ -125,63 +120,72 @@ class BOBOS(UcbRuns):
                 f"BOBOS(k1_growth={self.k1_growth!r}) must be one of {', '.join(K1_GROWTH)} or a number above 0 and at most 1 "
                 "by which k1 is divided at each run. Try 'normal'."
             )
-        given_bounds(self, self.low, self.high)
+        require_range(self, self.low, self.high)
 
-    # the runs --------------------------------------------------------------------------------------------------------
-
-    def model(self, ledger: Ledger, table: Table, runs: Runs) -> Surrogate | None:
-        if self.search_by == "ends":
-            return UcbRuns.model(self, ledger, table, runs)
-        seen = observations(ledger, intermediate=self.intermediate, whole_only=False)
-        return surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every) if seen else None
-
-    def extra_memo(self) -> tuple[str, ...]:
-        return tuple(_LENGTHS + key for key in KERNEL_MEMO)
+    # beginning a run -------------------------------------------------------------------------------------------------
 
     def first_goal(self, ledger: Ledger) -> int:
         return min(self.n0 + 1, ledger.max_steps)
 
-    def known_at_opening(self, ledger: Ledger, table: Table, belief: Surrogate, chosen: Chosen, runs: Runs) -> Memo:
-        """The deviation at each step, (max_steps,), of the loss; and the allowance for noise."""
-        n, unit = ledger.max_steps, belief.scale.scale
-        xi = noise_correction(runs.begun + 1, belief.gp.noise_variance * unit**2) if self.noise_allowance else 0.0
+    def form_belief(self, ledger: Ledger, table: ConfigTable, runs: RunsUnderWay) -> Surrogate | None:
+        if self.search_by == "ends":
+            return UcbPolicy.form_belief(self, ledger, table, runs)
+        seen = observe(ledger, intermediate=self.intermediate, idle_only=False)
+        return fit_surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every) if seen else None
+
+    def opening_memo(self, ledger: Ledger, belief: Surrogate, chosen: Chosen, runs: RunsUnderWay) -> Memo:
+        """The deviation of the loss after each step, (max_steps,), for C2; and the allowance for noise."""
+        noise_variance = belief.gp.noise_variance * belief.scale.scale**2
+        xi = noise_correction(runs.begun + 1, noise_variance) if self.noise_allowance else 0.0
         if math.isinf(self.kappa):
             return {"xi": [xi]}
         if self.search_by == "ends":
-            seen = observations(ledger, intermediate=self.intermediate, whole_only=False)
-            belief = surrogate(ledger, table, seen, lengths=True, refit_every=_REFIT_LENGTHS, prefix=_LENGTHS)
-            runs.extra |= belief.memo
-        point = chosen.point.take(np.zeros(n, dtype=np.intp))
-        _, std = belief.predict(point, np.arange(1.0, n + 1.0) / n)
+            seen = observe(ledger, intermediate=self.intermediate, idle_only=False)
+            belief = fit_surrogate(
+                ledger, belief.table, seen, lengths=True, refit_every=_REFIT_LENGTHS, prefix=_LENGTHS
+            )
+            runs.lists |= belief.memo
+        n = ledger.max_steps
+        _, std = belief.predict(chosen.point.take(np.zeros(n, dtype=np.intp)), np.arange(1.0, n + 1.0) / n)
         return {"std": [float(v) * belief.scale.scale for v in std], "xi": [xi]}
 
-    def judge(self, ledger: Ledger, run: Run, runs: Runs) -> GoOn | GiveUp:
+    def find_run_to_thaw(self, ledger: Ledger, belief: Surrogate, runs: RunsUnderWay) -> Trial | None:
+        if not self.thaw:
+            return None
+        short_of_money = ledger.left < ledger.step_price() * ledger.max_steps
+        if not (short_of_money or belief.table.is_used_up):
+            return None
+        frozen = runs.find_frozen(ledger)
+        affordable = [t for t in frozen if ledger.step_price(t.number) * (t.limit - t.held) <= ledger.left]
+        if not affordable:
+            return None
+        mean, _ = belief.predict(belief.table.stack([trial.number for trial in affordable]))
+        return affordable[int(np.argmin(mean))]
+
+    # judging it ------------------------------------------------------------------------------------------------------
+
+    def judge(self, ledger: Ledger, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp:
         trial = ledger.trials[run.trial]
         if trial.steps <= self.n0:  # the wall came first
-            return GoOn(min(self.n0 + 1, trial.limit), {"phase": "warm-up"})
-        losses = [loss for loss in trial.losses if loss is not None]
-        if len(losses) < trial.steps:
-            return GoOn(trial.steps + 1, {"phase": "not judged", "reason": "a step was not validated"})
+            return GoOn(self.n0 + 1, {"phase": "warm-up"})
+        losses = curve_of(trial)
+        if not losses:
+            return GoOn(trial.steps + 1, WITH_GAPS)
         opening = ledger.orders[run.order].memo
+        bounds = pick_range(ledger, self.low, self.high, runs.error_range)
         best, k1 = incumbent(ledger, run.trial), k1_schedule(self.k1_growth, run.iteration, self.k1)
-        planned_at = self.planned_at(trial.steps)
-        rule = self.rule(ledger, runs, k1, planned_at)
-        why: Scalars = {
-            "phase": "judged",
-            "incumbent": ledger.books.sign * best,
-            "k1": k1,
-            "planned_at": planned_at,
-        }
+        n0 = self.plan_step(trial.steps)
+        why: dict[str, Scalar] = {"phase": "judged", "incumbent": ledger.books.sign * best, "k1": k1, "planned_at": n0}
         std_now, std_full = 1.0, 1.0  # without C2 there are none, and it holds
         if "std" in opening:
             std_now, std_full = opening["std"][trial.steps - 1], opening["std"][-1]
             why |= {"std_now": std_now, "std_full": std_full}
-        if math.isfinite(best) and best <= rule.low:
-            why["reason"] = "the best loss lies below the range of errors: no stopping"
-            return GoOn(trial.steps + 1, why)
-        plan = stopping_plan(rule, tuple(losses[:planned_at]), best, opening["xi"][0], ledger.opened.seed, run.trial)
+        if bounds.is_left_by(best):
+            return GoOn(trial.steps + 1, {**why, "reason": RANGE_LEFT})
+        rule = self.make_rule(n0, ledger.max_steps, k1, bounds)
+        plan = solve_rule(rule, tuple(losses[:n0]), best, opening["xi"][0], ledger.opened.seed, run.trial)
         verdict = plan.judge(losses)
-        why |= _numbers(verdict)
+        why |= _explain(verdict)
         if not verdict.stop:
             return GoOn(trial.steps + 1, why)
         if not surrogate_allows_stop(std_now, std_full, self.kappa):
@@ -189,22 +193,19 @@ class BOBOS(UcbRuns):
             return GoOn(trial.steps + 1, why)
         return GiveUp(why)
 
-    def planned_at(self, steps: int) -> int:
-        """The step from which the future was simulated that a run of so many steps is judged by."""
+    def plan_step(self, steps: int) -> int:
+        """The step in the place of N0: a run of so many steps is judged by the futures simulated there."""
         return steps - 1 - ((steps - 1 - self.n0) % self.replan_every) if self.replan_every else self.n0
 
-    def rule(self, ledger: Ledger, runs: Runs, k1: float, planned_at: int) -> StoppingRule:
-        low, high = runs.bounds or error_bounds(ledger)
-        if self.low is not None and self.high is not None:
-            low, high = self.low, self.high
+    def make_rule(self, n0: int, n_max: int, k1: float, bounds: ErrorRange) -> StoppingRule:
         return StoppingRule(
-            n0=planned_at,
-            n_max=ledger.max_steps,
+            n0=n0,
+            n_max=n_max,
             k1=k1,
             k2=self.k2,
             cost=self.step_cost,
-            low=low,
-            high=high,
+            low=bounds.low,
+            high=bounds.high,
             n_paths=self.paths,
             n_cells=self.cells,
             statistic=self.statistic,
@@ -212,45 +213,16 @@ class BOBOS(UcbRuns):
             with_asymptote=self.asymptote,
         )
 
-    def thawed(self, ledger: Ledger, table: Table, belief: Surrogate, runs: Runs) -> Trial | None:
-        if not self.thaw:
-            return None
-        price = ledger.step_price()
-        short_of_money = ledger.left < price * ledger.max_steps
-        used_up = table.rows is not None and not table.unused.any()
-        if not (short_of_money or used_up):
-            return None
-        under_way = {run.trial for run in runs.under_way}
-        frozen = [
-            trial
-            for trial in ledger.trials
-            if trial.open_order is None and not trial.is_stuck and trial.steps and trial.number not in under_way
-        ]
-        can_be_paid = [t for t in frozen if ledger.step_price(t.number) * (t.limit - t.held) <= ledger.left]
-        if not can_be_paid:
-            return None
-        mean, _ = belief.predict(table.stacked([trial.number for trial in can_be_paid]))
-        return can_be_paid[int(np.argmin(mean))]
-
-
-def _numbers(verdict: Verdict) -> Scalars:
-    """What exists of a verdict, NaN left out: it equals nothing, not even itself."""
-    told: Scalars = {
-        "reason": verdict.reason,
-        "decision": verdict.decision,
-        "statistic": verdict.statistic,
-        "cell": verdict.cell,
-        "prob_better": verdict.prob_better,
-        "loss_go_on": verdict.loss_go_on,
-        "loss_give_up": verdict.loss_give_up,
-        "loss_trust": verdict.loss_trust,
-    }
-    return {name: value for name, value in told.items() if not (isinstance(value, float) and math.isnan(value))}
-
 
 @lru_cache(maxsize=32)
-def stopping_plan(
-    rule: StoppingRule, beginning: Sequence[float], best: float, xi: float, seed: int, trial: int
+def solve_rule(
+    rule: StoppingRule, beginning: tuple[float, ...], best: float, xi: float, seed: int, trial: int
 ) -> StoppingPlan:
-    """The solved rule of one run: a pure function, kept since it is asked for again after every step of the run."""
+    """The solved rule of one run: a pure function, cached since it is asked for again after every step of the run."""
     return rule.plan(beginning, best, stream(seed, "stopping", trial), xi=xi)
+
+
+def _explain(verdict: Verdict) -> Why:
+    """What exists of a verdict, NaN left out: it equals nothing, not even itself."""
+    numbers = {name: getattr(verdict, name) for name in _EXPLAINED}
+    return {name: value for name, value in numbers.items() if not (isinstance(value, float) and math.isnan(value))}

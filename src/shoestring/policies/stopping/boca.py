@@ -2,7 +2,7 @@
 
 Kandasamy, Dasarathy, Schneider and Póczos, "Multi-fidelity Bayesian Optimisation with Continuous Approximations",
 arXiv:1703.06240, in the practical form of its authors' package; a baseline of BO-BOS. Squared-exponential surrogate on configs
-and length of training, `ucb_search`; the runs are kept by `ucb_runs`.
+and length of training: `surrogate`; all that it shares with GP-UCB: `ucb_policy`.
 
     paper      here          meaning                                                                    unit
     z          step / N      length, a share of a full training                                         —
@@ -30,12 +30,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision
+from shoestring.core.decision import Decision, Why
 from shoestring.core.ledger import Ledger
+from shoestring.core.policy import nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_between
-from shoestring.policies.outcomes import Table
-from shoestring.policies.stopping.runs import GoOn, Run, Runs, Scalars, UcbRuns, end, new_run, order_of, told
-from shoestring.policies.stopping.search import Chosen, Surrogate, length_place, observations, surrogate
+from shoestring.policies.config_table import ConfigTable
+from shoestring.policies.stopping.runs import RunsUnderWay
+from shoestring.policies.stopping.search import Chosen
+from shoestring.policies.stopping.surrogate import (
+    SURROGATE_MEMO,
+    Surrogate,
+    fit_surrogate,
+    observe,
+    place_of_length,
+)
+from shoestring.policies.stopping.ucb_policy import ALL_TRIED, UcbPolicy, explain_choice
 
 _NEARLY_FULL = 0.9
 _REMEMBERED = 20  # queries
@@ -44,67 +53,59 @@ _CHANGE = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BOCA(UcbRuns):
+class BOCA(UcbPolicy):
     name: ClassVar[str] = "boca"
+    memo_lists: ClassVar[tuple[str, ...]] = (*SURROGATE_MEMO, "coefficient", "recent")
     threshold: float = 0.01
 
     def __post_init__(self) -> None:
-        UcbRuns.__post_init__(self)
+        UcbPolicy.__post_init__(self)
         require_between(self, "threshold", 0.0, math.inf, "at 0 no run would ever be longer than one step", "Try 0.01.")
 
-    def extra_memo(self) -> tuple[str, ...]:
-        return ("coefficient", "recent")
+    def form_belief(self, ledger: Ledger, table: ConfigTable, runs: RunsUnderWay) -> Surrogate | None:
+        seen = observe(ledger, intermediate=False, idle_only=False)
+        if not seen:
+            return None
+        return fit_surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every, family="se")
 
-    def model(self, ledger: Ledger, table: Table, runs: Runs) -> Surrogate | None:
-        seen = observations(ledger, intermediate=False, whole_only=False)
-        return surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every, family="se") if seen else None
-
-    def weight(self, ledger: Ledger, table: Table, iteration: int) -> float:
+    def bound_multiplier(self, ledger: Ledger, table: ConfigTable, iteration: int) -> float:
         if self.exploration == "theory":
-            return UcbRuns.weight(self, ledger, table, iteration)
+            return UcbPolicy.bound_multiplier(self, ledger, table, iteration)
         d = max(1, ledger.space.dims)
         return math.sqrt(0.5 * d * math.log(2.0 * d * iteration + 1.0))
 
     def begin_run(
-        self, ledger: Ledger, rng: np.random.Generator, table: Table, belief: Surrogate, runs: Runs, why: Scalars
+        self, ledger: Ledger, rng: np.random.Generator, belief: Surrogate, runs: RunsUnderWay, why: Why
     ) -> Decision:
-        under_way = {run.trial for run in runs.under_way}
-        going = tuple(
-            trial.number
-            for trial in ledger.trials
-            if trial.open_order is None and not trial.is_stuck and trial.steps and trial.number not in under_way
-        )
-        chosen, weight = self.search(ledger, rng, table, belief, runs, going)
+        """A new run, or a frozen one gone on with, of the shortest length that tells enough."""
+        frozen = [trial.number for trial in runs.find_frozen(ledger)]
+        chosen = self.choose_next(ledger, rng, belief, runs, frozen)
         if chosen is None:
-            return end(ledger)
+            return nothing_to_buy(ledger, ALL_TRIED)
         trial = None if chosen.trial is None else ledger.trials[chosen.trial]
         done, limit = (trial.steps, trial.limit) if trial is not None else (0, ledger.max_steps)
-        coefficient = runs.extra.get("coefficient", [self.threshold])[0]
-        goal, lengths = _length(belief, chosen, coefficient, done, limit, ledger.max_steps)
-        recent = [*runs.extra.get("recent", []), 1.0 if goal == limit else 0.0][-_REMEMBERED:]
-        runs.extra |= {"coefficient": [_adapted(coefficient, recent)], "recent": recent}
-        number = len(ledger.trials) if trial is None else trial.number
-        runs.under_way.append(Run(number, runs.begun, len(ledger.orders), goal))
-        runs.begun += 1
-        why = {**why, **told(ledger, belief, chosen, weight), "coefficient": coefficient, **lengths}
-        memo = runs.memo(dict(belief.memo))
+        coefficient = runs.lists.get("coefficient", [self.threshold])[0]
+        goal, lengths = _pick_length(belief, chosen, coefficient, done, limit, ledger.max_steps)
+        recent = [*runs.lists.get("recent", []), 1.0 if goal == limit else 0.0][-_REMEMBERED:]
+        runs.lists |= {"coefficient": [_adapt(coefficient, recent)], "recent": recent}
+        runs.begin(ledger, len(ledger.trials) if trial is None else trial.number, goal)
+        why = {**why, **explain_choice(ledger, belief, chosen), "coefficient": coefficient, **lengths}
         if trial is None:
-            return new_run(ledger, chosen.config, goal, why, memo)
-        return order_of(trial, GoOn(goal, why), memo)
+            return train_new(ledger, chosen.config, goal, why=why, memo=runs.memo())
+        return train_further(trial, goal, why=why, memo=runs.memo())
 
 
-def _length(
+def _pick_length(
     belief: Surrogate, chosen: Chosen, coefficient: float, done: int, limit: int, max_steps: int
-) -> tuple[int, Scalars]:
+) -> tuple[int, Why]:
     """The shortest training beyond `done` steps that tells enough, and the numbers that say so."""
     steps = np.arange(done + 1, limit + 1)
     share = steps / max_steps
     _, std = belief.predict(chosen.point.take(np.zeros(steps.size, dtype=np.intp)), share)
     gp = belief.gp
-    std = std / (
-        gp.scale * math.exp(0.5 * gp.theta[0])
-    )  # theta: log signal variance, log length-scales, log noise variance
-    apart = (1.0 - length_place(share, max_steps)) / math.exp(gp.theta[-2])  # the length is the last column
+    # theta: log signal variance, log length-scales, log noise variance; the length of training is the last column
+    std = std / (gp.scale * math.exp(0.5 * gp.theta[0]))
+    apart = (1.0 - place_of_length(share, max_steps)) / math.exp(gp.theta[-2])
     gap = np.sqrt(-np.expm1(-np.square(apart)))  # 1 - phi^2, phi = exp(-apart^2 / 2)
     least = coefficient * float(np.ptp(gp.y)) / gp.scale * np.sqrt(share) * gap
     qualified = np.flatnonzero((std > least) & (steps <= _NEARLY_FULL * limit))
@@ -116,7 +117,8 @@ def _length(
     }
 
 
-def _adapted(coefficient: float, recent: list[float]) -> float:
+def _adapt(coefficient: float, recent: list[float]) -> float:
+    """Larger when few of the recent queries were full trainings, smaller when most were."""
     share = sum(recent) / _REMEMBERED
     if len(recent) < _REMEMBERED or _FEW <= share <= _MANY:
         return coefficient

@@ -2,12 +2,13 @@
 
 Losses in [0, 1], and accuracies in [0, 1] that are maximised, are taken as they are. All others pass through a line that maps the
 losses of the initial design, with a margin of 10 %, to [0, 1]; it is fixed once the design is complete. Losses beyond the
-fence of `models.loss_scaling` do not stretch it.
+fence of `models.loss_scaling` do not stretch it. A policy's settings `low` and `high` overrule all this.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,32 +17,50 @@ from shoestring.errors import PolicyError
 from shoestring.models.loss_scaling import scaling
 
 _MARGIN = 0.1
+RANGE_LEFT = "the best loss lies below the range of errors: no stopping"
 
 
-def incumbent(ledger: Ledger, trial: int) -> float:
-    """The best loss of all the other trials; inf if there is none."""
-    return min((other.best_loss for other in ledger.trials if other.number != trial), default=math.inf)
-
-
-def error_bounds(ledger: Ledger) -> tuple[float, float]:
+class ErrorRange(NamedTuple):
     """The losses that stand for the errors 0 and 1."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+    def is_left_by(self, loss: float) -> bool:
+        """Whether this loss would be an error below 0: nothing in the range could beat it."""
+        return math.isfinite(loss) and loss <= self.low
+
+
+def measure_range(ledger: Ledger) -> ErrorRange:
+    """The range that all losses so far suggest."""
     width = max((len(trial.losses) for trial in ledger.trials), default=0)
     losses = np.full((len(ledger.trials), max(width, 1)), np.nan)
     for trial in ledger.trials:
         losses[trial.number, : len(trial.losses)] = [np.nan if loss is None else loss for loss in trial.losses]
     finite = losses[np.isfinite(losses)]
     if not finite.size:
-        return 0.0, 1.0
-    for low, high in ((0.0, 1.0), (-1.0, 0.0)):
-        if low <= finite.min() and finite.max() <= high:
-            return low, high
+        return ErrorRange(0.0, 1.0)
+    for usual in (ErrorRange(0.0, 1.0), ErrorRange(-1.0, 0.0)):
+        if usual.low <= finite.min() and finite.max() <= usual.high:
+            return usual
     low = float(finite.min())
     high = float(min(finite.max(), scaling(losses, ~np.isnan(losses)).fence))
     margin = _MARGIN * (high - low) or max(abs(low), 1.0)  # nothing but one value: any width will do
-    return low - margin, high + margin
+    return ErrorRange(low - margin, high + margin)
 
 
-def given_bounds(owner: object, low: float | None, high: float | None) -> None:
+def pick_range(ledger: Ledger, low: float | None, high: float | None, fixed: ErrorRange | None) -> ErrorRange:
+    """The user's range, or else the one `fixed` after the initial design, or else what the losses so far suggest."""
+    if low is not None and high is not None:
+        return ErrorRange(low, high)
+    return fixed or measure_range(ledger)
+
+
+def require_range(owner: object, low: float | None, high: float | None) -> None:
     """The rule of the settings `low` and `high`."""
     if (low is None) != (high is None):
         raise PolicyError(

@@ -2,7 +2,7 @@
 
 Domhan, Springenberg and Hutter, "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by Extrapolation of
 Learning Curves", IJCAI 2015 (no arXiv version known to us); a baseline of BO-BOS. The forecasts are in
-`models.stopping.curve_families`, the search is that of `gp_ucb`.
+`models.stopping.forecasts`, the search is that of `gp_ucb`.
 
     paper   here         meaning                                                                    unit
     m       max_steps    a full training                                                            steps
@@ -10,8 +10,8 @@ Learning Curves", IJCAI 2015 (no arXiv version known to us); a baseline of BO-BO
     p       every        steps between two forecasts                                                steps
     y*      incumbent    best loss of all other runs                                                loss
     —       n0           steps of a run before the first forecast                                   steps
-    —       forecast     "families": eleven parametric curves by Markov chain; "process": the decaying
-                         exponentials of `models.stopping.curve_paths`, a hundred times cheaper              —
+    —       forecast     "families": eleven parametric curves by Markov chain; "process": the       —
+                         decaying exponentials of `curve_paths`, a hundred times cheaper
 
 The surrogate is told the forecast of a run that was given up, not what it had reached. `why`: prob_better, forecast (in the unit
 of the values) and its deviation, incumbent; the order that opens the next run tells the same of the run just given up.
@@ -22,28 +22,22 @@ says; when the incumbent has left that range, no run is stopped.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Scalar
 from shoestring.core.settings import require_between, require_one_of, require_whole
-from shoestring.models.stopping.curve_families import FinalForecast, forecast_by_families, forecast_by_process
-from shoestring.policies.stopping.error_range import error_bounds, given_bounds, incumbent
-from shoestring.policies.stopping.runs import (
-    GiveUp,
-    GoOn,
-    Run,
-    Runs,
-    Scalars,
-    UcbRuns,
-)
+from shoestring.models.stopping.forecasts import FinalForecast, forecast_by_families, forecast_by_process
+from shoestring.policies.stopping.error_range import RANGE_LEFT, pick_range, require_range
+from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, incumbent
+from shoestring.policies.stopping.ucb_policy import UcbPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LCPrediction(UcbRuns):
+class LCPrediction(UcbPolicy):
     name: ClassVar[str] = "lc_prediction"
     n0: int = 8
     every: int = 2
@@ -53,47 +47,44 @@ class LCPrediction(UcbRuns):
     high: float | None = None
 
     def __post_init__(self) -> None:
-        UcbRuns.__post_init__(self)
+        UcbPolicy.__post_init__(self)
         require_whole(self, "n0", 1, "a forecast needs a beginning", "Try 8.")
         require_whole(self, "every", 1, "a run can be judged after each step at most", "Try 2.")
         require_between(self, "threshold", 0.0, 1.0, "it is a probability", "Try 0.05.")
         require_one_of(self, "forecast", ("families", "process"))
-        given_bounds(self, self.low, self.high)
+        require_range(self, self.low, self.high)
 
     def first_goal(self, ledger: Ledger) -> int:
         return min(self.n0, ledger.max_steps)
 
-    def judge(self, ledger: Ledger, run: Run, runs: Runs) -> GoOn | GiveUp:
+    def judge(self, ledger: Ledger, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp:
         trial = ledger.trials[run.trial]
         since = trial.steps - self.n0
         if since < 0 or since % self.every:  # the wall came between two forecasts
             rest = -since if since < 0 else self.every - since % self.every
-            return GoOn(min(trial.steps + rest, trial.limit), {"phase": "between forecasts"})
-        next_check = min(trial.steps + self.every, trial.limit)
-        losses = [loss for loss in trial.losses if loss is not None]
-        if len(losses) < trial.steps:
-            return GoOn(next_check, {"phase": "not judged", "reason": "a step was not validated"})
-        low, high = runs.bounds or error_bounds(ledger)
-        if self.low is not None and self.high is not None:
-            low, high = self.low, self.high
+            return GoOn(trial.steps + rest, {"phase": "between forecasts"})
+        next_check = trial.steps + self.every
+        losses = curve_of(trial)
+        if not losses:
+            return GoOn(next_check, WITH_GAPS)
+        bounds = pick_range(ledger, self.low, self.high, runs.error_range)
         best, sign = incumbent(ledger, run.trial), ledger.books.sign
-        why: Scalars = {"phase": "judged", "incumbent": sign * best}
-        if math.isfinite(best) and best <= low:
-            why["reason"] = "the best loss lies below the range of errors: no stopping"
-            return GoOn(next_check, why)
-        errors = np.clip((np.array(losses) - low) / (high - low), 0.0, 1.0)
-        found = self._ahead(ledger, run, errors, (best - low) / (high - low))
-        predicted = low + (high - low) * found.mean_error
+        why: dict[str, Scalar] = {"phase": "judged", "incumbent": sign * best}
+        if bounds.is_left_by(best):
+            return GoOn(next_check, {**why, "reason": RANGE_LEFT})
+        errors = np.clip((np.array(losses) - bounds.low) / bounds.width, 0.0, 1.0)
+        found = self._forecast(ledger, run, errors, (best - bounds.low) / bounds.width)
+        predicted = bounds.low + bounds.width * found.mean_error
         why |= {
             "prob_better": found.prob_better,
             "forecast": sign * predicted,
-            "forecast_std": (high - low) * found.std_error,
+            "forecast_std": bounds.width * found.std_error,
         }
         if found.prob_better < self.threshold:
             return GiveUp(why, predicted)
         return GoOn(next_check, why)
 
-    def _ahead(self, ledger: Ledger, run: Run, errors: np.ndarray, best_error: float) -> FinalForecast:
+    def _forecast(self, ledger: Ledger, run: ActiveRun, errors: np.ndarray, best_error: float) -> FinalForecast:
         if self.forecast == "process":
             return forecast_by_process(errors, ledger.max_steps, best_error)
         rng = ledger.rng("forecast", run.trial, errors.size)

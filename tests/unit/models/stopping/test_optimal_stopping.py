@@ -1,10 +1,9 @@
-"""Backward induction against exact arithmetic, path by path; the stand-alone rule on curves with a known answer."""
+"""The stand-alone rule on curves with a known answer, and the numbers that a searcher brings to it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,183 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, paths_within_unit
+from shoestring.models.stopping.decision_map import GIVE_UP, TRUST, backward_induction, statistic_cell
 from shoestring.models.stopping.optimal_stopping import (
-    GIVE_UP,
-    GO_ON,
-    TRUST,
     StoppingRule,
-    backward_induction,
     k1_schedule,
     noise_correction,
-    statistic_cell,
     surrogate_allows_stop,
 )
 
 GOOD_START = [0.42, 0.31, 0.262, 0.231, 0.212, 0.198, 0.189, 0.181]
 FAST = StoppingRule(n_paths=20_000)
-
-
-def slow_induction(
-    paths: list[list[Fraction]],
-    incumbent: Fraction,
-    k1: Fraction | float,
-    k2: Fraction,
-    cost: Fraction,
-    n_cells: int,
-    min_paths: int,
-    head: list[Fraction],
-) -> dict[str, list[list[Any]]]:
-    """Algorithm 2 as one would say it aloud, in fractions: no rounding, so edges and ties are exact. None = unvisited."""
-    steps = len(paths[0])
-
-    def cell(path: list[Fraction], step: int) -> int:
-        window = head + path[: step + 1]
-        return min(max(math.ceil(sum(window) / len(window) * n_cells) - 1, 0), n_cells - 1)
-
-    names = ("decision", "value", "loss_go_on", "loss_give_up", "loss_trust", "prob_better", "count")
-    table: dict[str, list[list[Any]]] = {name: [[None] * n_cells for _ in range(steps)] for name in names}
-    for step in reversed(range(steps)):
-        for m in range(n_cells):
-            here = [path for path in paths if cell(path, step) == m]
-            table["count"][step][m] = len(here)
-            table["decision"][step][m] = GO_ON
-            if not here:
-                continue
-            better = Fraction(sum(path[-1] <= incumbent for path in here), len(here))
-            give_up = k1 * better if better else Fraction(0)
-            trust = k2 * (1 - better)
-            table["prob_better"][step][m] = better
-            table["loss_give_up"][step][m], table["loss_trust"][step][m] = give_up, trust
-            value, decision = (give_up, GIVE_UP) if give_up <= trust else (trust, TRUST)
-            if step < steps - 1:
-                onward = [table["value"][step + 1][cell(path, step + 1)] for path in here]
-                go_on = sum(onward) / len(here) + cost
-                table["loss_go_on"][step][m] = go_on
-                if go_on <= value or len(here) <= min_paths:
-                    value, decision = go_on, GO_ON
-            table["value"][step][m] = value
-            table["decision"][step][m] = GO_ON if len(here) <= min_paths else decision
-    return table
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> dict[str, Any]:
-    grain = draw(st.sampled_from([20, 64, 100]))  # coarse, so that means fall on cell edges and losses tie
-    level = st.integers(1, grain - 1)
-    steps = draw(st.integers(1, 5))
-    paths = draw(st.lists(st.lists(level, min_size=steps, max_size=steps), min_size=1, max_size=25))
-    return {
-        "paths": [[Fraction(v, grain) for v in path] for path in paths],
-        "incumbent": Fraction(draw(level), grain),
-        "k1": draw(st.sampled_from([Fraction(100), Fraction(4), Fraction(1000), math.inf])),
-        "k2": Fraction(draw(st.integers(1, 99))),
-        "cost": Fraction(draw(st.integers(0, 4))),
-        "n_cells": draw(st.sampled_from([1, 4, 10, 20])),
-        "min_paths": draw(st.integers(0, 4)),
-        "head": [Fraction(v, grain) for v in draw(st.lists(level, max_size=3))],
-    }
-
-
-def solve(problem: dict[str, Any], **changes: Any) -> Any:
-    given_ = {**problem, **changes}
-    return backward_induction(
-        np.array(given_["paths"], dtype=np.float64),
-        float(given_["incumbent"]),
-        k1=float(given_["k1"]),
-        k2=float(given_["k2"]),
-        cost=float(given_["cost"]),
-        n_cells=given_["n_cells"],
-        min_paths=given_["min_paths"],
-        min_survivors=given_.get("min_survivors", 0),
-        head=[float(v) for v in given_["head"]],
-    )
-
-
-@given(problems())
-@settings(deadline=None, max_examples=150)
-def test_the_map_is_that_of_the_plain_loops(problem: dict[str, Any]) -> None:
-    want, got = slow_induction(**problem), solve(problem)
-    np.testing.assert_array_equal(got.count, want["count"])
-    np.testing.assert_array_equal(got.decision, want["decision"])
-    for name in ("value", "loss_go_on", "loss_give_up", "loss_trust", "prob_better"):
-        expected = np.array([[math.nan if v is None else float(v) for v in row] for row in want[name]])
-        np.testing.assert_allclose(getattr(got, name), expected, rtol=1e-12, atol=1e-12, err_msg=name)
-
-
-def test_the_map_is_that_of_the_plain_loops_on_many_smooth_paths() -> None:
-    rng = np.random.default_rng(0)
-    level, rate = rng.uniform(0.05, 0.5, (2, 250))
-    paths = level[:, None] + 0.3 * np.exp(-rate[:, None] * np.arange(1, 13))
-    problem: dict[str, Any] = {
-        "paths": [[Fraction(round(v * 4096), 4096) for v in path] for path in paths],
-        "incumbent": Fraction(1, 4),
-        "k1": Fraction(100),
-        "k2": Fraction(99),
-        "cost": Fraction(1),
-        "n_cells": 30,
-        "min_paths": 3,
-        "head": [],
-    }
-    want, got = slow_induction(**problem), solve(problem)
-    np.testing.assert_array_equal(got.decision, want["decision"])
-    assert set(np.unique(got.decision)) == {GO_ON, GIVE_UP, TRUST}
-
-
-@given(problems())
-@settings(deadline=None, max_examples=60)
-def test_what_every_map_obeys(problem: dict[str, Any]) -> None:
-    found = solve(problem)
-    visited = found.count > 0
-    assert (found.count.sum(axis=1) == len(problem["paths"])).all()
-    assert np.isnan(found.value[~visited]).all()
-    assert (found.decision[~visited] == GO_ON).all()
-    probability = found.prob_better[visited]
-    assert ((probability >= 0.0) & (probability <= 1.0)).all()
-    judged = found.count > problem["min_paths"]
-    best = np.minimum(found.loss_give_up, found.loss_trust)
-    assert (found.value[judged] <= best[judged] * (1 + 1e-9)).all()
-    for dearer in ({"k2": problem["k2"] * 2}, {"cost": problem["cost"] + 1}, {"k1": problem["k1"] * 2}):
-        assert (solve(problem, **dearer).value[visited] >= found.value[visited] * (1 - 1e-9)).all()
-
-
-@pytest.mark.parametrize(
-    ("n_winners", "n_losers", "k1", "k2"),
-    [(3, 1, 0.4, 1.2), (3, 2, 0.1, 0.15), (7, 3, 0.3, 0.7), (6, 5, 1.1, 1.32), (3, 7, 2.1, 0.9), (1, 2, 0.7, 0.35)],
-)
-def test_losses_that_differ_by_rounding_only_are_ties(n_winners: int, n_losers: int, k1: float, k2: float) -> None:
-    paths = np.array([[0.1] * 3] * n_winners + [[0.9] * 3] * n_losers)
-    options: dict[str, Any] = {"k1": k1, "k2": k2, "n_cells": 1, "min_paths": 0, "min_survivors": 0}
-    # In one cell all steps look alike, and with free steps all three losses are one number: d0, or d1 at the end.
-    np.testing.assert_array_equal(backward_induction(paths, 0.5, cost=0.0, **options).decision, [[0], [0], [1]])
-    np.testing.assert_array_equal(backward_induction(paths, 0.5, cost=0.1, **options).decision, [[1], [1], [1]])
-
-
-def test_an_infinite_k1_gives_up_only_where_no_path_wins_and_makes_no_nan() -> None:
-    found = backward_induction(
-        np.array([[0.1, 0.1], [0.9, 0.9]]), 0.5, k1=math.inf, n_cells=2, min_paths=0, min_survivors=0
-    )
-    np.testing.assert_array_equal(found.loss_give_up, [[math.inf, 0.0], [math.inf, 0.0]])
-    np.testing.assert_array_equal(found.decision, [[TRUST, GIVE_UP], [TRUST, GIVE_UP]])
-
-
-def test_with_too_few_paths_the_map_says_go_on_everywhere() -> None:
-    paths = np.full((999, 3), 0.9)
-    few, enough = (backward_induction(paths, 0.1, k1=100.0, min_survivors=n) for n in (1000, 999))
-    assert not few.enough_paths
-    assert not few.decision.any()
-    assert enough.enough_paths
-    assert (enough.decision[:, 89] == GIVE_UP).all()
-    none = backward_induction(np.empty((0, 3)), 0.1, k1=100.0)
-    assert none.n_paths == 0
-    assert not none.decision.any()
-
-
-@pytest.mark.parametrize(
-    ("statistic", "cell"),
-    [(0.0, 0), (0.1, 0), (0.1 + 1e-6, 1), (0.3, 2), (0.1 + 0.2, 2), (1.0, 9), (1.7, 9), (-0.2, 0)],
-)
-def test_an_edge_belongs_to_the_lower_cell(statistic: float, cell: int) -> None:
-    assert statistic_cell(np.array(statistic), 10) == cell
 
 
 def test_k1_schedules_by_name_and_number() -> None:
@@ -341,8 +173,6 @@ def test_diverged_but_finite_losses_count_as_the_worst_and_infinite_ones_too() -
         (lambda: FAST.plan([0.3] * 8, 0.1, np.random.default_rng(0), xi=-0.1), "xi=-0.1"),
         (lambda: FAST.errors([0.3, math.nan]), "NaN at step 2"),
         (lambda: FAST.errors([0.3] * 51), "at most n_max=50"),
-        (lambda: backward_induction(np.empty((5, 0)), 0.1, k1=1.0), "at least one step"),
-        (lambda: backward_induction(np.ones((5, 2)), 0.1, k1=1.0, n_cells=0), "n_cells=0"),
         (lambda: k1_schedule("fast", 1), "growth='fast'"),
         (lambda: k1_schedule(1.2, 1), "growth=1.2"),
         (lambda: noise_correction(0, 1e-4), "iteration=0"),

@@ -20,10 +20,10 @@ from shoestring.models.stopping.optimal_stopping import (
     noise_correction,
     surrogate_allows_stop,
 )
-from shoestring.policies.outcomes import Outcomes
-from shoestring.policies.stopping.bo_bos import BOBOS, stopping_plan
+from shoestring.policies.config_table import ConfigsView
+from shoestring.policies.stopping.bo_bos import BOBOS, solve_rule
 from shoestring.policies.stopping.gp_ucb import GPUCB
-from shoestring.policies.stopping.runs import DESIGN, Runs
+from shoestring.policies.stopping.runs import RunsUnderWay
 from shoestring.testing.curves import Decaying, Recorded
 from shoestring.testing.policies import opened, simulate, summary, watched
 
@@ -169,11 +169,12 @@ def test_configs_are_chosen_as_gp_ucb_would_from_what_runs_have_reached() -> Non
     numbers = len(opening[-1].memo["log_lengthscales"])
     assert all(len(order.memo["lengths_log_lengthscales"]) == numbers + 1 for order in opening)
     cut = Ledger(ledger.entries()[: ledger.entries().index(opening[-1])])
-    chosen = GPUCB(initial_trials=3, candidates=40).model(cut, cut.view(Outcomes(DESIGN)), Runs.read(cut.memo))
-    mine = SMALL.model(cut, cut.view(Outcomes(DESIGN)), Runs.read(cut.memo))
-    assert chosen is not None
+    table, runs = cut.view(ConfigsView()), RunsUnderWay.read(cut.memo, ())
+    theirs = GPUCB(initial_trials=3, candidates=40).form_belief(cut, table, runs)
+    mine = SMALL.form_belief(cut, table, runs)
+    assert theirs is not None
     assert mine is not None
-    np.testing.assert_array_equal(chosen.gp.y, mine.gp.y)
+    np.testing.assert_array_equal(theirs.gp.y, mine.gp.y)
     reached = [trial.best_loss for trial in cut.trials]
     np.testing.assert_allclose(mine.scale.undo(mine.gp.y), reached)
 
@@ -202,7 +203,7 @@ def test_short_trainings_are_never_judged() -> None:
 def test_without_its_cache_a_study_goes_on_as_before() -> None:
     whole = study(SMALL)
     for cut in (len(whole) // 3, len(whole) // 2, len(whole) - 3):
-        stopping_plan.cache_clear()
+        solve_rule.cache_clear()
         rows = Recorded(curves(), by="name")
         assert summary(simulate(SMALL, rows, *whole.entries()[:cut]).ledger) == summary(whole)
 

@@ -9,7 +9,7 @@ import pytest
 from shoestring.core.entries import Order, Receipt
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError
-from shoestring.models.stopping.curve_families import forecast_by_process
+from shoestring.models.stopping.forecasts import forecast_by_process
 from shoestring.policies.stopping.lc_prediction import LCPrediction
 from shoestring.testing.curves import Recorded
 from shoestring.testing.policies import opened, simulate, summary, watched

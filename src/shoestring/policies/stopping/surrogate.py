@@ -1,0 +1,169 @@
+"""What the trials say about every config: a Gaussian process of the loss of a config, perhaps after so much training.
+
+Srinivas, Krause, Kakade and Seeger, "Gaussian Process Optimization in the Bandit Setting", arXiv:0912.3995, with the length
+of training as a further input as in Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping",
+ICML 2019 (PMLR 97), section 2 and appendix C.
+
+    paper    here         meaning                                                                  unit
+    z        —            [x, n / N]: columns of the config, and the length of training            —
+    n / N    share        length of training, a share of a full one                                —
+    y        loss         best loss up to that length                                              loss
+
+Departs from the papers:
+- Losses enter as `models.loss_scaling` leaves them, and as the best so far at each length: that is what a study keeps of a
+  run, and it makes curves monotone, as the theory wants them.
+- The length enters as ln(1 + n) / ln(1 + N): curves change with the logarithm of training, not evenly. With n / N the first
+  steps dominate the fit, length-scales of the config shrink, and the search wanders.
+- A run that diverged, or failed before it said anything, counts as bad at full training.
+- The kernel is a product over numbers, choices and length, one length-scale a column; its parameters have weak priors.
+- A trial that is under way counts as if it had come out as predicted (several workers).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.core.encoding import Encoding, Points
+from shoestring.core.ledger import Ledger
+from shoestring.core.memo import Lists, Refits
+from shoestring.models.gp.fit import carry_gp
+from shoestring.models.gp.kernels import Block, Family, Kernel, kernel_for
+from shoestring.models.gp.posterior import GP, GP_MEMO
+from shoestring.models.loss_scaling import Scaling, scaling
+from shoestring.policies.config_table import ConfigTable
+
+Array = NDArray[np.float64]
+_FITTED_AT = "fitted_at"
+SURROGATE_MEMO = (*GP_MEMO, _FITTED_AT)  # what a surrogate carries from decision to decision
+
+
+# what is known -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    trial: int
+    share: float  # of a full training
+    loss: float  # inf: bad
+
+
+def observe(
+    ledger: Ledger, *, intermediate: bool, idle_only: bool, predicted: Mapping[int, float] | None = None
+) -> list[Observation]:
+    """What each trial says: the best loss at its last step and, if asked for, at the first step and every fifth of N.
+
+    `idle_only`: a trial being trained says nothing yet. `predicted`: losses at full training that stand in for real ones.
+    """
+    marks = {1, *(math.ceil(i * ledger.max_steps / 5) for i in range(1, 5))} if intermediate else set()
+    found: list[Observation] = []
+    for trial in ledger.trials:
+        if idle_only and trial.open_order is not None:
+            continue
+        best_so_far = _best_so_far(trial.losses)
+        at_end = (predicted or {}).get(trial.number)
+        if trial.diverged or (trial.failure and not best_so_far):
+            at_end = math.inf
+        for place, (step, loss) in enumerate(best_so_far, 1):
+            is_last = place == len(best_so_far)
+            if step in marks or (is_last and (at_end is None or intermediate)):
+                share = 1.0 if step >= trial.limit else step / ledger.max_steps
+                found.append(Observation(trial.number, share, loss))
+        if at_end is not None:
+            found.append(Observation(trial.number, 1.0, at_end))
+    return found
+
+
+def _best_so_far(losses: Sequence[float | None]) -> list[tuple[int, float]]:
+    """(step, best loss up to it) of each step with a finite loss."""
+    best, found = math.inf, []
+    for step, loss in enumerate(losses, 1):
+        if loss is not None and math.isfinite(loss):
+            best = min(best, loss)
+            found.append((step, best))
+    return found
+
+
+# what is believed ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surrogate:
+    """A belief about the scaled loss of every config and, perhaps, every share of a full training."""
+
+    table: ConfigTable
+    gp: GP
+    scale: Scaling
+    max_steps: int  # 0: the length of training is no input
+    memo: Lists  # the kernel's parameters, and how many trials they were fitted to
+
+    def inputs(self, points: Points, share: float | Array = 1.0) -> Array:
+        return _inputs(self.table.encoding, points, share, self.max_steps)
+
+    def predict(self, points: Points, share: float | Array = 1.0) -> tuple[Array, Array]:
+        """Scaled mean and deviation of the latent loss, (m,) each."""
+        mean, variance = self.gp.predict(self.inputs(points, share))
+        return mean, np.sqrt(variance)
+
+    def expect(self, points: Iterable[Points]) -> Surrogate:
+        """The belief as if these had come out, fully trained, as it predicts them."""
+        gp = self.gp
+        for point in points:
+            x = self.inputs(point)
+            gp = gp.append(x[0], float(gp.predict(x)[0][0]))
+        return replace(self, gp=gp)
+
+
+def fit_surrogate(
+    ledger: Ledger,
+    table: ConfigTable,
+    seen: Sequence[Observation],
+    *,
+    lengths: bool,
+    refit_every: int,
+    family: Family = "matern52",
+    prefix: str = "",
+) -> Surrogate:
+    """Fitted to these observations, one or more; parameters come from the memo until `refit_every` more trials are known.
+
+    `lengths`: the length of training is an input. `prefix` begins the names in the memo, for a policy with two surrogates.
+    """
+    encoding = table.encoding
+    max_steps = ledger.max_steps if lengths else 0
+    x = _inputs(encoding, table.stack([o.trial for o in seen]), np.array([o.share for o in seen]), max_steps)
+    kernel = kernel_for(encoding, family)
+    if lengths:
+        kernel = Kernel((*kernel.blocks, Block(family, (encoding.n_columns,))))
+    scale = _scale(seen)
+    y = scale.apply(np.array([o.loss for o in seen]))
+    known = len({o.trial for o in seen})
+    fit = Refits(every=refit_every, key=prefix + _FITTED_AT).look(ledger.memo, known)
+    gp, memo = carry_gp(kernel, x, y, ledger.memo, fit, n_starts=1, prefix=prefix)
+    return Surrogate(table, gp, scale, max_steps, memo)
+
+
+def place_of_length(share: float | Array, max_steps: int) -> Array:
+    """Where on [0, 1] the kernel sees a share of a full training."""
+    return np.asarray(np.log1p(max_steps * np.asarray(share)) / np.log1p(max_steps))
+
+
+def _inputs(encoding: Encoding, points: Points, share: float | Array, max_steps: int) -> Array:
+    features = encoding.features(points)
+    if not max_steps:
+        return features
+    return np.column_stack([features, np.broadcast_to(place_of_length(share, max_steps), len(points))])
+
+
+def _scale(seen: Sequence[Observation]) -> Scaling:
+    """One row a trial, its observations in their order: the fence looks at first losses."""
+    rows: dict[int, list[float]] = {}
+    for o in seen:
+        rows.setdefault(o.trial, []).append(o.loss)
+    losses = np.full((len(rows), max(len(row) for row in rows.values())), np.nan)
+    for place, row in enumerate(rows.values()):
+        losses[place, : len(row)] = row
+    return scaling(losses, ~np.isnan(losses))
