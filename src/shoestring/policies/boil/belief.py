@@ -62,6 +62,8 @@ class BeliefRecipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreBelief:
+    """The fitted model, the runs it is made of, and what the next decision needs of it."""
+
     gp: GP
     cost: CostPlane
     runs: Sequence[CurveRun]

@@ -41,6 +41,8 @@ class NextRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunSearch:
+    """One decision's look at everything that could be bought; runs under way count as if they had come out as predicted."""
+
     ledger: Ledger
     table: ConfigTable
     lengths: RunLengths
