@@ -47,10 +47,8 @@ class DecayingTime(Kernel):
 
     def matrix(self, theta: Array, x: Array, z: Array) -> Array:
         difference = _difference(0.5 * (_warp(x[:, -1, None]) - _warp(z[None, :, -1])))
-        k: Array = super().matrix(theta, _at_time_zero(x), _at_time_zero(z)) * np.exp(
-            -0.5 * difference * np.exp(-2.0 * theta[-1])
-        )
-        return k
+        along = np.exp(-0.5 * difference * np.exp(-2.0 * theta[-1]))
+        return np.asarray(super().matrix(theta, _at_time_zero(x), _at_time_zero(z)) * along)
 
     def matrix_with_gradient(self, theta: Array, x: Array, z: Array) -> tuple[Array, Array]:
         k, gradient = super().matrix_with_gradient(theta, _at_time_zero(x), _at_time_zero(z))
@@ -74,7 +72,7 @@ def _difference(half: Array) -> Array:
 
 
 def _at_time_zero(x: Array) -> Array:
-    """The points at time 0."""
+    """The points, with time taken out of the distances between them."""
     moved = x.copy()
     moved[:, -1] = 0.0
     return moved
