@@ -22,8 +22,7 @@ import numpy as np
 from problems import Problem, found, load
 
 from shoestring.models.boil.augmentation import full_curve, log_condition, most_uncertain, points_allowed, step_grid
-from shoestring.models.boil.choice import unit_time
-from shoestring.models.boil.process import Parameters, product_kernel
+from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
 from shoestring.models.gp.posterior import condition
 
 matplotlib.use("Agg")
@@ -31,6 +30,7 @@ import matplotlib.pyplot as plt
 
 RESULTS = Path(__file__).parent / "results"
 NOISE = 1e-10
+MAX_POINTS = 15  # of a full run, as BOIL has it
 SELECTED_AT_MOST, FULL_AT_LEAST = 20.0, 25.0
 WAYS = {"none": "tab:blue", "selected": "tab:red", "full": "tab:gray"}
 
@@ -39,17 +39,17 @@ def conditions(problem: Problem, way: str, seed: int, runs: int) -> list[dict[st
     """After each run: ln of the condition number, and points so far."""
     space = problem.table(0).space()
     steps = problem.values.shape[2]
-    shortest = -(-steps // 5)
-    grid = step_grid(shortest, steps)
-    times = np.array([unit_time(int(t), shortest, steps) for t in grid])
-    kernel, theta = product_kernel(space.dims), Parameters(noise_variance=NOISE).theta(space.dims)
+    lengths = RunLengths(-(-steps // 5), steps)
+    grid = step_grid(lengths.min_steps, steps)
+    times = np.array([lengths.time_of(int(t)) for t in grid])
+    kernel, theta = product_kernel(space.dims), ProcessParameters(noise_variance=NOISE).theta(space.dims)
     z, told = np.zeros((0, space.dims + 1)), []
     for number in np.random.default_rng(seed).permutation(len(problem.configs))[:runs]:
         x = space.to_cube(problem.configs[number])
         z = np.vstack([z, np.append(x, 1.0)])
         gp = condition(kernel, theta, z, np.zeros(len(z)))
         if way != "none":
-            most = {"max_points": points_allowed(1.0), "max_log_condition": SELECTED_AT_MOST}
+            most = {"max_points": points_allowed(1.0, MAX_POINTS), "max_log_condition": SELECTED_AT_MOST}
             added = full_curve(gp, x, times) if way == "full" else most_uncertain(gp, x, times, **most)
             z = np.vstack([z, np.column_stack([np.tile(x, (len(added.times), 1)), added.times])])
         told.append({"log_condition": log_condition(gp, z[len(gp.x) :]), "points": len(z)})

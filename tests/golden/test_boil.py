@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from shoestring.models.boil.augmentation import log_condition, most_uncertain
-from shoestring.models.boil.choice import LinearCost, log_ratio
+from shoestring.models.boil.choice import CostPlane, log_ratio
 from shoestring.models.boil.compression import CurveMatrix, compress, preference_weights, standardise
-from shoestring.models.boil.process import JointLikelihood, Parameters, product_kernel
-from shoestring.models.gp.acquisition import expected_improvement
+from shoestring.models.boil.process import CurveProcess, ProcessParameters, product_kernel
+from shoestring.models.gp.acquisition import expected_improvement, log_expected_improvement
 from shoestring.models.gp.posterior import condition
 
 
@@ -30,7 +30,7 @@ def test_compression(case: Any) -> None:
 
 @pytest.mark.golden("boil", "likelihood")
 def test_likelihood(case: Any) -> None:
-    parameters = Parameters(
+    parameters = ProcessParameters(
         lengthscale_x=case.inputs["lengthscale_x"],
         lengthscale_t=case.inputs["lengthscale_t"],
         noise_variance=case.inputs["noise_variance"],
@@ -40,12 +40,12 @@ def test_likelihood(case: Any) -> None:
     curves = CurveMatrix.of(case.inputs["curves"], case.inputs["T_max"])
     scores, slopes = compress(curves, midpoint=parameters.midpoint, growth=parameters.growth)
     tail, _ = compress(curves, midpoint=parameters.midpoint, growth=parameters.growth, preference="tail_mean")
-    value, gradient = JointLikelihood(np.array(case.inputs["Z"]), curves).value_and_gradient(parameters)
+    value, gradient = CurveProcess(np.array(case.inputs["Z"]), curves).log_likelihood_and_gradient(parameters)
     case.check(
         {
             "scores": scores,
             "scores_code_variant": tail,
-            "standardised": standardise(scores, slopes).values,
+            "standardised": standardise(scores, slopes)[0],
             "log_marginal_likelihood": value,
             "dL_dm0": gradient[2],
             "dL_dg0": gradient[3],
@@ -58,7 +58,7 @@ def test_likelihood(case: Any) -> None:
 @pytest.mark.golden("boil", "augmentation")
 def test_augmentation(case: Any) -> None:
     z, x = np.array(case.inputs["Z"]), np.array(case.inputs["x"])
-    parameters = Parameters(
+    parameters = ProcessParameters(
         lengthscale_x=case.inputs["lengthscale_x"],
         lengthscale_t=case.inputs["lengthscale_t"],
         noise_variance=case.inputs["noise_variance"],
@@ -86,7 +86,7 @@ def test_augmentation(case: Any) -> None:
 
 @pytest.mark.golden("boil", "cost_regression")
 def test_cost_regression(case: Any) -> None:
-    cost = LinearCost.of(np.array(case.inputs["Z"]), np.array(case.inputs["cost"]))
+    cost = CostPlane.of(np.array(case.inputs["Z"]), np.array(case.inputs["cost"]))
     prediction = cost.predict(np.array(case.inputs["query"]))
     case.check({"coefficients_intercept_first": cost.coefficients, "prediction": prediction})
 
@@ -97,7 +97,7 @@ def test_acquisition(case: Any) -> None:
     best_mean = case.inputs["mu_max"]
     improvement = expected_improvement(-mean, std, -best_mean)
     printed_rule = np.logaddexp(0.0, improvement) / np.logaddexp(0.0, cost)  # the paper's, not offered: see the module
-    ratio = log_ratio(mean, std, best_mean, cost)
+    ratio = log_ratio(log_expected_improvement(-mean, std, -best_mean), cost)
     case.check(
         {
             "ei": improvement,

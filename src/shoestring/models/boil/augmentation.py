@@ -5,15 +5,15 @@ eq. 6 and algorithm 1, line 5. A variance does not depend on scores: points are 
 
     paper     here                  meaning                                                        unit
     x         x                     hyperparameters of the run just trained, in [0,1]^d            —
-    t, t'     trained_steps, steps  length of the run; length of a prefix of its curve             steps
+    t         trained_steps         length of the run                                              steps
+    t'        grid                  lengths of prefixes of its curve, as times in [0, 1]           —
     M         max_points            at most floor(t~ M) points are added for a run                 points
     delta     max_log_condition     stop before the natural log of cond(A) passes this             nats
-    c         cost                  of the whole run; a prefix has cost c t' / t                   seconds, say
 
-Departs from the paper: t' runs over a grid of whole steps, not a continuum; the number of points falls with the length
-of the run, and a time whose variance is below the noise variance + 1e-3 is not worth a row (both from the authors'
-programs; variances are those of standardised scores); a prefix costs its share of the run's own cost, where the paper
-asks the regression and the programs multiply by t~, which is zero at Tmin.
+Departs from the paper:
+- t' runs over a grid of whole steps, not a continuum.
+- The number of points falls with the length of the run, and a time whose variance is below the noise variance + 1e-3 is not
+  worth a row: both from the authors' programs. Variances are those of standardised scores.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from shoestring.models.gp.posterior import GP
 
 Array = NDArray[np.float64]
 Stop = Literal["condition", "count", "variance", "repeat"]
+_ABOVE_NOISE = 1e-3  # a variance, as in the authors' programs
+_GRID_SIZE = 50  # lengths of prefixes of a run that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,14 @@ def most_uncertain(
     grid: Array,
     *,
     max_points: int,
-    max_log_condition: float = 20.0,
+    max_log_condition: float,
     variance_floor: float | None = None,
 ) -> Augmentation:
     """Add one time of `grid` after the other, each where the variance is largest given those before (eq. 6).
 
-    `max_points` is M_n, see `points_allowed`. The variance floor is the noise variance + 1e-3 unless given.
+    `max_points` is that of the run, see `points_allowed`. The variance floor is the noise variance + 1e-3 unless given.
     """
-    floor = float(np.exp(gp.theta[-1])) + 1e-3 if variance_floor is None else variance_floor
+    floor = float(np.exp(gp.theta[-1])) + _ABOVE_NOISE if variance_floor is None else variance_floor
 
     def largest(variances: Array, picked: list[int]) -> int | Stop:
         j = int(np.argmax(variances))
@@ -74,7 +76,7 @@ def random_times(
     rng: Generator,
     *,
     max_points: int,
-    max_log_condition: float = 20.0,
+    max_log_condition: float,
 ) -> Augmentation:
     """Ablation: the same limits, times in random order."""
     order = rng.permutation(len(grid))
@@ -147,19 +149,12 @@ def _exceeds(gp: GP, more: Array, limit: float) -> bool:
     return log_condition(gp, more) > limit
 
 
-def points_allowed(time: float, max_points: int = 15) -> int:
-    """M_n = floor(t~ M): a short run says little, and no single run may fill the matrix."""
+def points_allowed(time: float, max_points: int) -> int:
+    """floor(t~ M): a short run says little, and no single run may fill the matrix."""
     return int(np.floor(time * max_points + 1e-9))  # 0.29 * 100 is 28.999999999999996
 
 
-def step_grid(min_steps: int, trained_steps: int, size: int = 50) -> NDArray[np.intp]:
+def step_grid(min_steps: int, trained_steps: int) -> NDArray[np.intp]:
     """Lengths of prefixes to choose from: whole steps from min_steps to below trained_steps, which is stored anyway."""
-    steps = np.unique(np.rint(np.linspace(min_steps, trained_steps, size)).astype(np.intp))
+    steps = np.unique(np.rint(np.linspace(min_steps, trained_steps, _GRID_SIZE)).astype(np.intp))
     return steps[steps < trained_steps]
-
-
-def prefix_cost(cost: float, steps: int, trained_steps: int) -> float:
-    """Share of a run's cost that its first `steps` steps took."""
-    if not 1 <= steps <= trained_steps:
-        raise ValueError(f"a prefix of {steps} steps must have 1 to trained_steps={trained_steps} steps: cut it there.")
-    return cost * steps / trained_steps

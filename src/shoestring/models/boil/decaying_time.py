@@ -7,7 +7,7 @@ its own time kernel in appendix B.5.
     t         time     last column of z, in [0, 1]                                                 full trainings
     beta      BETA     1                                                                           full trainings
     alpha     —        1 / st^2, so that st is the length-scale of time at the start of training    —
-    u         warped   ln(t + beta / 2)                                                            —
+    u         _warp    ln(t + beta / 2)                                                            —
 
     k(t, t') = (beta / (t + t' + beta))^alpha, over the root of k(t, t) k(t', t'),
              = sech((u - u') / 2)^alpha = exp(-D / (2 st^2)) with D = 2 ln cosh((u - u') / 2)
@@ -41,18 +41,18 @@ class DecayingTime(Kernel):
 
     def pairs(self, x: Array) -> Pairs:
         pairs = super().pairs(x)
-        half = 0.5 * (_warped(x[pairs.rows, -1]) - _warped(x[pairs.cols, -1]))
+        half = 0.5 * (_warp(x[pairs.rows, -1]) - _warp(x[pairs.cols, -1]))
         pairs.squared[-1] = _difference(half)
         return pairs
 
     def matrix(self, theta: Array, x: Array, z: Array) -> Array:
-        difference = _difference(0.5 * (_warped(x[:, -1, None]) - _warped(z[None, :, -1])))
-        k: Array = super().matrix(theta, _still(x), _still(z)) * np.exp(-0.5 * difference * np.exp(-2.0 * theta[-1]))
-        return k
+        difference = _difference(0.5 * (_warp(x[:, -1, None]) - _warp(z[None, :, -1])))
+        along = np.exp(-0.5 * difference * np.exp(-2.0 * theta[-1]))
+        return np.asarray(super().matrix(theta, _at_time_zero(x), _at_time_zero(z)) * along)
 
     def matrix_with_gradient(self, theta: Array, x: Array, z: Array) -> tuple[Array, Array]:
-        k, gradient = super().matrix_with_gradient(theta, _still(x), _still(z))
-        half = 0.5 * (_warped(x[:, -1, None]) - _warped(z[None, :, -1]))
+        k, gradient = super().matrix_with_gradient(theta, _at_time_zero(x), _at_time_zero(z))
+        half = 0.5 * (_warp(x[:, -1, None]) - _warp(z[None, :, -1]))
         inverse = float(np.exp(-2.0 * theta[-1]))
         along = np.exp(-0.5 * _difference(half) * inverse)
         k *= along
@@ -61,7 +61,7 @@ class DecayingTime(Kernel):
         return k, gradient
 
 
-def _warped(time: Array) -> Array:
+def _warp(time: Array) -> Array:
     return np.log(time + 0.5 * BETA)
 
 
@@ -71,8 +71,8 @@ def _difference(half: Array) -> Array:
     return np.asarray(2.0 * (size + np.log1p(np.exp(-2.0 * size)) - np.log(2.0)))
 
 
-def _still(x: Array) -> Array:
-    """The points at time 0."""
-    still = x.copy()
-    still[:, -1] = 0.0
-    return still
+def _at_time_zero(x: Array) -> Array:
+    """The points, with time taken out of the distances between them."""
+    moved = x.copy()
+    moved[:, -1] = 0.0
+    return moved

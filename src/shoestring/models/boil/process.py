@@ -1,15 +1,15 @@
 """A Gaussian process over (hyperparameters, training time) whose scores are curves, compressed as the likelihood likes best.
 
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, eqs. 1, 2, 5.
-What to train next is in `iterative_choice`.
 
-    paper      here               meaning                                                          unit
-    z = [x,t]  z                  hyperparameters in [0,1]^d, then time in [0,1]: t~ below          —
-    t~         time               (t - Tmin) / (Tmax - Tmin)                                       —
-    sx, st     lengthscale_x, _t  k = exp(-|x-x'|^2 / (2 sx^2) - (t~-t~')^2 / (2 st^2))              —
-    sy^2       noise_variance     of a standardised score; A = K + sy^2 I                          —
-    m0, g0     midpoint, growth   of the logistic that makes scores out of curves                  —
-    L          likelihood         log p(y~), y~ standardised for the current m0, g0                nats
+    paper       here               meaning                                                          unit
+    Tmin, Tmax  RunLengths         shortest run, full training                                      steps
+    t~          time               (t - Tmin) / (Tmax - Tmin)                                       —
+    z = [x,t~]  z                  hyperparameters in [0,1]^d, then time in [0,1]                   —
+    sx, st      lengthscale_x, _t  k = exp(-|x-x'|^2 / (2 sx^2) - (t~-t~')^2 / (2 st^2))            —
+    sy^2        noise_variance     of a standardised score; A = K + sy^2 I                          —
+    m0, g0      midpoint, growth   of the logistic that makes scores out of curves                  —
+    L           log_likelihood     log p(y~), y~ standardised for the current m0, g0                nats
 
 The time kernel of freeze-thaw, an ablation of the paper, is in `decaying_time`.
 
@@ -19,8 +19,9 @@ learned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
@@ -29,17 +30,53 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
+from shoestring.core.decision import Memo
+from shoestring.core.memo import Lists
 from shoestring.models.boil.compression import LEARNABLE, CurveMatrix, Preference, compress, standardise
 from shoestring.models.boil.decaying_time import DecayingTime
-from shoestring.models.gp.kernels import Kernel
+from shoestring.models.gp.kernels import Kernel, Pairs
 from shoestring.models.gp.posterior import GP, condition
 
 Array = NDArray[np.float64]
 TimeKernel = Literal["se", "freeze_thaw"]
+# Where a fit may look, in the order of the gradient. A noise below 1e-6 would leave the factorisation to rounding.
+BOUNDS = {
+    "lengthscale_x": (0.05, 1.0),
+    "lengthscale_t": (0.05, 1.0),
+    "midpoint": (-4.0, 4.0),
+    "growth": (0.1, 3.0),
+    "noise_variance": (1e-6, 1e-2),
+}
+ON_LOG_SCALE = ("lengthscale_x", "lengthscale_t", "noise_variance")
+RANDOM_STARTS = 20  # of a fit; the best of them is climbed from
+
+
+@dataclass(frozen=True, slots=True)
+class RunLengths:
+    """How long a run may be trained, and where a length lies on the process's axis of time."""
+
+    min_steps: int
+    max_steps: int
+
+    @property
+    def vary(self) -> bool:
+        return self.min_steps < self.max_steps
+
+    def time_of(self, steps: int) -> float:
+        """t~ of a number of steps; 1 where every run is a full training."""
+        if not 1 <= self.min_steps <= steps <= self.max_steps:
+            raise ValueError(
+                f"steps={steps} must lie in min_steps={self.min_steps} .. max_steps={self.max_steps}, 1 at least: cut it."
+            )
+        return (steps - self.min_steps) / (self.max_steps - self.min_steps) if self.vary else 1.0
+
+    def steps_at(self, time: float) -> int:
+        """The whole number of steps next to a time."""
+        return int(np.rint(self.min_steps + time * (self.max_steps - self.min_steps)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class ProcessParameters:
     """Everything the likelihood decides. The defaults are where the authors' programs start, in the paper's form."""
 
     lengthscale_x: float = 0.25
@@ -48,14 +85,16 @@ class Parameters:
     midpoint: float = 0.0
     growth: float = 1.0
 
-    def to_memo(self) -> dict[str, list[float]]:
+    def to_memo(self) -> Lists:
         return {name: [value] for name, value in asdict(self).items()}
 
     @classmethod
-    def from_memo(cls, memo: Mapping[str, Sequence[float]]) -> Self:
+    def from_memo(cls, memo: Memo) -> Self:
         missing = [name for name in cls.__dataclass_fields__ if len(memo.get(name, ())) != 1]
         if missing:
-            raise ValueError(f"memo {dict(memo)} needs one number for {', '.join(missing)}: start from Parameters().")
+            raise ValueError(
+                f"memo {dict(memo)} needs one number for {', '.join(missing)}: start from ProcessParameters()."
+            )
         return cls(**{name: float(memo[name][0]) for name in cls.__dataclass_fields__})
 
     def theta(self, dims: int) -> Array:
@@ -63,50 +102,47 @@ class Parameters:
         return np.log([1.0, *[self.lengthscale_x] * dims, self.lengthscale_t, self.noise_variance])  # (d + 3,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Where the fit may look. A noise below 1e-6 would leave the factorisation to rounding."""
-
-    lengthscale_x: tuple[float, float] = (0.05, 1.0)
-    lengthscale_t: tuple[float, float] = (0.05, 1.0)
-    noise_variance: tuple[float, float] = (1e-6, 1e-2)
-    midpoint: tuple[float, float] = (-4.0, 4.0)
-    growth: tuple[float, float] = (0.1, 3.0)
-
-
-FITTED = ("lengthscale_x", "lengthscale_t", "midpoint", "growth", "noise_variance")  # order of the gradient
-ON_LOG_SCALE = ("lengthscale_x", "lengthscale_t", "noise_variance")
-
-
-def product_kernel(dims: int, time: TimeKernel = "se") -> Kernel:
+def product_kernel(dims: int, time_kernel: TimeKernel = "se") -> Kernel:
     """k(x, x') k(t~, t~'): two SE factors are one SE kernel with a length-scale a column, at half the work."""
-    return Kernel.ard("se", dims + 1) if time == "se" else DecayingTime.of(dims + 1)
+    return Kernel.ard("se", dims + 1) if time_kernel == "se" else DecayingTime.of(dims + 1)
 
 
-class JointLikelihood:
-    """Log likelihood of kernel, noise and compression together (eq. 5); distances are computed once for a whole fit."""
+class CurveProcess:
+    """Points z and their curves: the likelihood of any parameters, and the posterior that they lead to."""
 
     def __init__(
         self,
-        z: Array,
+        z: Array,  # (n, d + 1)
         curves: CurveMatrix,
         *,
         shift: float = 0.0,
         preference: Preference = "logistic",
-        time: TimeKernel = "se",
+        time_kernel: TimeKernel = "se",
     ) -> None:
         if len(z) != len(curves):
             raise ValueError(f"{len(z)} points and {len(curves)} curves: each point needs its own curve.")
+        self.z, self.curves, self.shift, self.preference = z, curves, shift, preference
         self.dims = z.shape[1] - 1
-        self.curves, self.shift, self.preference = curves, shift, preference
-        self._kernel = product_kernel(self.dims, time)
-        self._pairs = self._kernel.pairs(z)
+        self.kernel = product_kernel(self.dims, time_kernel)
 
-    def value(self, p: Parameters) -> float:
+    @cached_property
+    def _pairs(self) -> Pairs:
+        """Differences of all points: a whole fit computes them once, a posterior not at all."""
+        return self.kernel.pairs(self.z)
+
+    def _scores(self, p: ProcessParameters) -> tuple[Array, Array]:
+        return compress(self.curves, midpoint=p.midpoint, growth=p.growth, shift=self.shift, preference=self.preference)
+
+    def posterior(self, p: ProcessParameters) -> GP:
+        """Eqs. 1 and 2: zero mean on standardised scores, predictions in units of a score."""
+        return condition(self.kernel, p.theta(self.dims), self.z, self._scores(p)[0], mean="zero")
+
+    def log_likelihood(self, p: ProcessParameters) -> float:
+        """L, of kernel, noise and compression together (eq. 5)."""
         return self._solve(p)[0]
 
-    def value_and_gradient(self, p: Parameters) -> tuple[float, Array]:
-        """L and its derivatives with respect to `FITTED`, that is (log sx, log st, m0, g0, log sy^2)."""
+    def log_likelihood_and_gradient(self, p: ProcessParameters) -> tuple[float, Array]:
+        """L and its derivatives in the order of `BOUNDS`, that is (log sx, log st, m0, g0, log sy^2)."""
         value, factor, alpha, slopes, pullback = self._solve(p)
         inverse = lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T  # A^-1: one triangle, in C order
         rows, cols = self._pairs.rows, self._pairs.cols
@@ -116,70 +152,60 @@ class JointLikelihood:
         by_m0, by_g0 = -alpha @ slopes
         return value, np.array([by_scales[:-1].sum(), by_scales[-1], by_m0, by_g0, by_noise])
 
-    def _solve(self, p: Parameters) -> tuple[float, Array, Array, Array, Callable[[Array], Array]]:
+    def _solve(self, p: ProcessParameters) -> tuple[float, Array, Array, Array, Callable[[Array], Array]]:
+        """L, the factor of A, alpha = A^-1 y~, the derivatives of y~, and those of K as a function of weights of pairs."""
         n = len(self.curves)
-        y, dy = compress(
-            self.curves, midpoint=p.midpoint, growth=p.growth, shift=self.shift, preference=self.preference
-        )
-        scores = standardise(y, dy)
-        k, pullback = self._kernel.pair_values(p.theta(self.dims)[:-1], self._pairs)
+        y, slopes = standardise(*self._scores(p))
+        k, pullback = self.kernel.pair_values(p.theta(self.dims)[:-1], self._pairs)
         a = np.zeros((n, n))
         a[self._pairs.cols, self._pairs.rows] = k  # the upper triangle here is the lower one of the transpose below
         np.fill_diagonal(a, 1.0 + p.noise_variance)
         factor, failed = lapack.dpotrf(a.T, lower=1, clean=0, overwrite_a=1)
         if failed:
             raise np.linalg.LinAlgError(f"the covariance of {n} points is not positive definite at {p}.")
-        alpha = lapack.dpotrs(factor, scores.values, lower=1)[0]
-        value = -0.5 * float(scores.values @ alpha) - float(np.log(factor.diagonal()).sum())
-        return value - 0.5 * n * float(np.log(2.0 * np.pi)), factor, alpha, scores.gradient, pullback
+        alpha = lapack.dpotrs(factor, y, lower=1)[0]
+        value = -0.5 * float(y @ alpha) - float(np.log(factor.diagonal()).sum())
+        return value - 0.5 * n * float(np.log(2.0 * np.pi)), factor, alpha, slopes, pullback
 
 
 def fit(
-    likelihood: JointLikelihood,
-    previous: Parameters,
+    process: CurveProcess,
+    previous: ProcessParameters,
     rng: Generator,
     *,
-    bounds: Bounds | None = None,
     learn_noise: bool = False,
-    random_starts: int = 20,
-) -> Parameters:
+    random_starts: int = RANDOM_STARTS,
+) -> ProcessParameters:
     """Maximise the likelihood from the best of some random starts and from `previous`; keep `previous` on failure.
 
     The gradient climbs at most 30 (d + 1) iterations from each of the two. Fewer than two curves say nothing.
     """
-    if len(likelihood.curves) < 2:
+    if len(process.curves) < 2:
         return previous
-    bounds = bounds or Bounds()
-    names = [
-        name
-        for name in FITTED
-        if (learn_noise or name != "noise_variance")
-        and (likelihood.preference in LEARNABLE or name not in ("midpoint", "growth"))
-    ]
+    names = _names_to_fit(process.preference, learn_noise)
     logs = np.array([name in ON_LOG_SCALE for name in names])
-    plain_box = np.array([getattr(bounds, name) for name in names])  # (p, 2)
+    plain_box = np.array([BOUNDS[name] for name in names])  # (p, 2)
     box = plain_box.copy()
     box[logs] = np.log(box[logs])
-    wanted = [FITTED.index(name) for name in names]
+    wanted = [list(BOUNDS).index(name) for name in names]
 
-    def parameters(theta: Array) -> Parameters:
-        plain = np.where(logs, np.exp(np.where(logs, theta, 0.0)), theta)
+    def parameters(place: Array) -> ProcessParameters:
+        plain = np.where(logs, np.exp(np.where(logs, place, 0.0)), place)
         plain = np.clip(plain, plain_box[:, 0], plain_box[:, 1])  # exp(log(bound)) may be past it by one rounding
         return replace(previous, **dict(zip(names, plain.tolist(), strict=True)))
 
-    def descent(theta: Array) -> tuple[float, Array]:
-        value, gradient = likelihood.value_and_gradient(parameters(theta))
+    def descent(place: Array) -> tuple[float, Array]:
+        value, gradient = process.log_likelihood_and_gradient(parameters(place))
         return -value, -gradient[wanted]
 
     old = np.array([getattr(previous, name) for name in names])
     old[logs] = np.log(old[logs])
     draws = rng.uniform(box[:, 0], box[:, 1], (random_starts, len(names)))
     try:
-        best_value = likelihood.value(previous)
+        best, best_value = previous, process.log_likelihood(previous)
         starts = [np.clip(old, box[:, 0], box[:, 1])]
         if random_starts > 0:
-            starts.append(max(draws, key=lambda theta: likelihood.value(parameters(theta))))
-        best = previous
+            starts.append(max(draws, key=lambda place: process.log_likelihood(parameters(place))))
         for start in starts:
             found = minimize(
                 descent,
@@ -187,7 +213,7 @@ def fit(
                 jac=True,
                 method="L-BFGS-B",
                 bounds=box,
-                options={"maxiter": 30 * (likelihood.dims + 1), "ftol": 1e-8},
+                options={"maxiter": 30 * (process.dims + 1), "ftol": 1e-8},
             )
             if -found.fun > best_value:  # false for nan
                 best, best_value = parameters(found.x), -found.fun
@@ -196,16 +222,8 @@ def fit(
     return best
 
 
-def posterior(
-    parameters: Parameters,
-    z: Array,
-    curves: CurveMatrix,
-    *,
-    shift: float = 0.0,
-    preference: Preference = "logistic",
-    time: TimeKernel = "se",
-) -> GP:
-    """Eqs. 1 and 2: zero mean on standardised scores, predictions in units of a score. `GP.append` adds one more."""
-    y, _ = compress(curves, midpoint=parameters.midpoint, growth=parameters.growth, shift=shift, preference=preference)
-    dims = z.shape[1] - 1
-    return condition(product_kernel(dims, time), parameters.theta(dims), z, y, mean="zero")
+def _names_to_fit(preference: Preference, learn_noise: bool) -> list[str]:
+    left_alone = set() if learn_noise else {"noise_variance"}
+    if preference not in LEARNABLE:
+        left_alone |= {"midpoint", "growth"}
+    return [name for name in BOUNDS if name not in left_alone]

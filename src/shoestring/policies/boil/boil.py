@@ -21,7 +21,7 @@ model), points (rows in all), log_condition, leader (the run that would be recom
     bo_l        lengths="full", augmentation="none"                        EI on compressed curves, no cost
     cm_tf_bo    augmentation="none"                                        config and length, one point a run
 
-One option is ours: `continue_runs` lets runs go on that have stopped (`boil_search`); the paper always begins a new one.
+One option is ours: `continue_runs` lets runs go on that have stopped (`search`); the paper always begins a new one.
 
 Departs from the paper:
 - What the recommended run (largest posterior mean at full length) still lacks of a full training is kept back: it goes on
@@ -29,7 +29,9 @@ Departs from the paper:
 - A config is trained in one trial; the search looks at configs not tried yet. When there are none left, unfinished runs go on,
   the most promising first.
 - Fits are due every `refit_every` runs, 3 d unless given, and once after the initial design.
-- Prefixes cost what their steps really took. Options of a choice are corners of a simplex, at distance 1.
+- Prefixes cost what their steps really took. The paper asks the regression, and the authors' programs multiply by t~, which is
+  zero at Tmin.
+- Options of a choice are corners of a simplex, at distance 1.
 - Several workers: a run under way counts as if it had come out as predicted.
 - A run that the wall cut short is finished first when there is money again.
 """
@@ -43,31 +45,28 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from shoestring.core.books import Trial
-from shoestring.core.decision import Decision, Memo, Train, Why
+from shoestring.core.decision import Decision, Memo, Train
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config
+from shoestring.core.memo import Refits, pick
+from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_between, require_one_of, require_whole
-from shoestring.core.space import Config
 from shoestring.errors import PolicyError
 from shoestring.models.boil.augmentation import log_condition
-from shoestring.models.boil.choice import unit_time
-from shoestring.models.boil.process import TimeKernel
-from shoestring.models.gp.posterior import GP
-from shoestring.policies.boil.belief import Augmented, Belief, Recipe, Score, believe, kept
-from shoestring.policies.boil.runs import inputs
-from shoestring.policies.boil.search import Search
-from shoestring.policies.outcomes import Outcomes, Table
-from shoestring.policies.stopping.runs import end
+from shoestring.models.boil.process import RunLengths, TimeKernel
+from shoestring.policies.boil.belief import CARRIED, BeliefRecipe, Score, ScoreBelief, believe
+from shoestring.policies.boil.prefixes import AugmentationWay, PrefixRule
+from shoestring.policies.boil.search import NextRun, RunSearch
+from shoestring.policies.config_table import ConfigsView, ConfigTable
 
-DESIGN = "initial design"
-_SHORTEST = 5  # a run is no shorter than this fraction of a full training, as 30 of the paper's 150 epochs
+_SHORTEST = 5  # a run is at least a full training divided by this: 30 of 150 epochs in the paper
+_USED_UP = "every config of the space was tried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BOIL:
     name: ClassVar[str] = "boil"
     score: Score = "compressed"
-    augmentation: Augmented = "selected"
+    augmentation: AugmentationWay = "selected"
     lengths: Literal["chosen", "full"] = "chosen"
     min_steps: int | None = None
     initial_trials: int = 3
@@ -84,26 +83,26 @@ class BOIL:
 
     def __post_init__(self) -> None:
         require_one_of(self, "score", get_args(Score))
-        require_one_of(self, "augmentation", get_args(Augmented))
+        require_one_of(self, "augmentation", get_args(AugmentationWay))
         require_one_of(self, "lengths", ("chosen", "full"))
         require_one_of(self, "time_kernel", get_args(TimeKernel))
+        require_one_of(self, "learn_noise", (True, False))
+        require_one_of(self, "continue_runs", (True, False))
+        require_whole(
+            self, "min_steps", 1, "a run has a step", "Leave it out for a fifth of a full training.", optional=True
+        )
+        require_whole(
+            self, "refit_every", 1, "a fit can follow each run at most", "Leave it out for 3 d.", optional=True
+        )
         require_whole(self, "initial_trials", 1, "a model needs at least one run", "Try 3.")
         require_whole(self, "last_steps", 1, "it is a number of values to average", "Try 10.")
         require_whole(self, "max_points", 0, "it is a number of points", "Try 15.")
         require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
-        if self.min_steps is not None:
-            require_whole(self, "min_steps", 1, "a run has a step", "Leave it out for a fifth of a full training.")
-        if self.refit_every is not None:
-            require_whole(self, "refit_every", 1, "a fit can follow each run at most", "Leave it out for 3 d.")
         require_between(self, "max_log_condition", 0.0, math.inf, "a condition number is at least 1", "Try 20.")
         require_between(self, "noise_variance", 1e-12, 1.0, "scores have variance 1 and some noise", "Try 0.0005.")
-        for switch in ("learn_noise", "continue_runs"):
-            if not isinstance(getattr(self, switch), bool):
-                raise PolicyError(
-                    f"BOIL({switch}={getattr(self, switch)!r}) must be true or false: it is a switch. Try false."
-                )
-        if self.worst_value is not None:
-            require_between(self, "worst_value", -math.inf, math.inf, "rewards count from there", "Or leave it out.")
+        require_between(
+            self, "worst_value", -math.inf, math.inf, "rewards count from there", "Leave it out.", optional=True
+        )
         if self.lengths == "full" and self.augmentation != "none":
             raise PolicyError(
                 f"BOIL(lengths='full', augmentation={self.augmentation!r}) cannot learn from shorter prefixes: with one "
@@ -113,103 +112,73 @@ class BOIL:
     # deciding --------------------------------------------------------------------------------------------------------
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        memo = kept(ledger.memo)
+        memo, full = pick(ledger.memo, CARRIED), ledger.max_steps
         if ledger.queue:
-            return _new(ledger, ledger.queue[0], ledger.max_steps, {"phase": "queued"}, memo)
-        if (cut := _cut_short(ledger)) is not None:
+            return train_new(ledger, ledger.queue[0], full, why={"phase": "queued"}, memo=_aim(memo, full))
+        if (cut := _find_cut_short(ledger)) is not None:
             trial, goal = cut
-            return _more(trial, goal, {"phase": "cut short", "at": trial.steps}, memo)
-        table = ledger.view(Outcomes(DESIGN))
+            return train_further(trial, goal, why={"phase": "cut short", "at": trial.steps}, memo=_aim(memo, goal))
+        table = ledger.view(ConfigsView())
         in_design = len(ledger.trials) < self.initial_trials
         belief = None if in_design else believe(self.recipe(ledger), ledger, table, rng)
-        if belief is None:
-            config = fresh_config(ledger)
-            if config is None:
-                return end(ledger)
-            return _new(ledger, config, ledger.max_steps, {"phase": DESIGN}, memo)
-        return self._next(ledger, table, belief, rng)
+        if belief is not None:
+            return self._buy_by_belief(ledger, table, belief, rng)
+        config = fresh_config(ledger)
+        if config is None:
+            return nothing_to_buy(ledger, _USED_UP)
+        return train_new(ledger, config, full, why={"phase": "initial design"}, memo=_aim(memo, full))
 
-    def recipe(self, ledger: Ledger) -> Recipe:
+    def recipe(self, ledger: Ledger) -> BeliefRecipe:
         """The settings as they apply to this study."""
         shortest = math.ceil(ledger.max_steps / _SHORTEST) if self.min_steps is None else self.min_steps
-        return Recipe(
+        shortest = ledger.max_steps if self.lengths == "full" else min(shortest, ledger.max_steps)
+        return BeliefRecipe(
+            lengths=RunLengths(shortest, ledger.max_steps),
             score=self.score,
             last_steps=self.last_steps,
-            augmentation=self.augmentation,
-            max_points=self.max_points,
-            max_log_condition=self.max_log_condition,
+            prefix_rule=PrefixRule(
+                way=self.augmentation, max_points=self.max_points, max_log_condition=self.max_log_condition
+            ),
             noise_variance=self.noise_variance,
             learn_noise=self.learn_noise,
             time_kernel=self.time_kernel,
-            refit_every=self.refit_every or 3 * max(1, ledger.space.dims),
+            refits=Refits(every=self.refit_every or 3 * max(1, ledger.space.dims)),
             worst_reward=None if self.worst_value is None else -ledger.books.sign * self.worst_value,
-            min_steps=ledger.max_steps if self.lengths == "full" else min(shortest, ledger.max_steps),
-            max_steps=ledger.max_steps,
         )
 
-    def _next(self, ledger: Ledger, table: Table, belief: Belief, rng: np.random.Generator) -> Decision:
-        gp = self._with_open_orders(ledger, table, belief)
-        why = _about(belief)
-        search = Search(ledger, table, self.recipe(ledger), belief, gp, rng, self.candidates)
-        found = search.best(continues=self.continue_runs)
-        promising = self._recommended(ledger, belief, unfinished_only=found is None)
-        price = 0.0 if promising is None else ledger.step_price(promising.number) * (promising.limit - promising.held)
-        is_due = found is None or (price <= ledger.left < price + found.cost)
-        if promising is not None and is_due:
-            why |= {"phase": "recommended", "at": promising.steps}
-            return _more(promising, promising.limit, why, belief.memo)
+    def _buy_by_belief(
+        self, ledger: Ledger, table: ConfigTable, belief: ScoreBelief, rng: np.random.Generator
+    ) -> Decision:
+        search = RunSearch(ledger, table, self.recipe(ledger).lengths, belief, rng, self.candidates)
+        found = search.best(may_continue=self.continue_runs)
         if found is None:
-            return end(ledger)
-        choice = found.choice
-        why |= {
-            "phase": "chosen",
-            "score": choice.mean,
-            "std": choice.std,
-            "ei": math.exp(choice.log_ei),
-            "predicted_cost": found.cost,
-        }
-        if found.trial is not None:
-            why |= {"phase": "continued", "at": found.trial.steps}
-            order = _more(found.trial, choice.steps, why, belief.memo)
-        else:
-            order = _new(ledger, found.config, choice.steps, why, belief.memo)
-        # Epochs are known without a model; and a plane may well dip below zero.
-        return (
-            order if ledger.budget.unit == "epochs" or found.cost <= 0.0 else replace(order, expected_cost=found.cost)
-        )
-
-    def _with_open_orders(self, ledger: Ledger, table: Table, belief: Belief) -> GP:
-        shortest = self.recipe(ledger).min_steps
-        orders = [opened.order for opened in ledger.open_orders.values()]
-        x = [inputs(table.encoding, table.trials[order.trial])[0] for order in orders]
-        times = [unit_time(max(shortest, order.until), shortest, ledger.max_steps) for order in orders]
-        return belief.pretending(np.array(x), times)
-
-    def _recommended(self, ledger: Ledger, belief: Belief, *, unfinished_only: bool) -> Trial | None:
-        """The run that promises most at full length; None if it has been trained in full, or there is none."""
-        runs = [
-            i
-            for i, run in enumerate(belief.runs)
-            if not run.is_bad and not (unfinished_only and ledger.trials[run.trial].is_stuck)
-        ]
-        if not runs:
-            return None
-        trial = ledger.trials[belief.leader(runs)]
-        return None if trial.is_stuck else trial
+            unfinished = _recommend(ledger, belief, among_unfinished=True)
+            return nothing_to_buy(ledger, _USED_UP) if unfinished is None else _finish(unfinished, belief)
+        recommended = _recommend(ledger, belief)
+        if recommended is not None:
+            lacking = ledger.step_price(recommended.number) * (recommended.limit - recommended.held)
+            if lacking <= ledger.left < lacking + found.cost:  # affordable now, and no longer after what was found
+                return _finish(recommended, belief)
+        return _begin_or_continue(ledger, found, belief)
 
 
-def _about(belief: Belief) -> dict[str, str | float | bool]:
-    return {
-        "leader": belief.leader([i for i, run in enumerate(belief.runs) if not run.is_bad] or range(len(belief.runs))),
-        "midpoint": belief.parameters.midpoint,
-        "growth": belief.parameters.growth,
-        "added": belief.added,
-        "points": len(belief.gp.x),
-        "log_condition": log_condition(belief.gp, belief.gp.x[:0]),
-    }
+# the runs that a belief points to ------------------------------------------------------------------------------------
 
 
-def _cut_short(ledger: Ledger) -> tuple[Trial, int] | None:
+def _recommend(ledger: Ledger, belief: ScoreBelief, *, among_unfinished: bool = False) -> Trial | None:
+    """The run that promises most at full length; None if it needs no more training, or there is none."""
+    places = [
+        place
+        for place, run in enumerate(belief.runs)
+        if not run.is_bad and not (among_unfinished and ledger.trials[run.trial].is_stuck)
+    ]
+    if not places:
+        return None
+    trial = ledger.trials[belief.leader(places)]
+    return None if trial.is_stuck else trial
+
+
+def _find_cut_short(ledger: Ledger) -> tuple[Trial, int] | None:
     """A run that did not come as far as this policy wanted it, and how far that is."""
     goals = {
         order.trial: order.memo["goal"] for order in ledger.orders[ledger.books.memo_from :] if "goal" in order.memo
@@ -217,16 +186,51 @@ def _cut_short(ledger: Ledger) -> tuple[Trial, int] | None:
     for number, goal in goals.items():
         trial = ledger.trials[number]
         until = min(int(goal[0]), trial.limit)
-        if trial.open_order is None and not trial.is_stuck and trial.steps < until:
+        if trial.can_go_on and trial.steps < until:
             return trial, until
     return None
 
 
-def _new(ledger: Ledger, config: Config, until: int, why: Why, memo: Memo) -> Train:
-    memo = {**memo, "goal": [float(until)]}
-    return Train(trial=len(ledger.trials), config=dict(config), until=until, why=why, memo=memo)
+# orders --------------------------------------------------------------------------------------------------------------
 
 
-def _more(trial: Trial, until: int, why: Why, memo: Memo) -> Train:
-    memo = {**memo, "goal": [float(until)]}
-    return Train(trial=trial.number, config=trial.config, until=until, why=why, memo=memo)
+def _finish(trial: Trial, belief: ScoreBelief) -> Train:
+    why = {**_describe(belief), "phase": "recommended", "at": trial.steps}
+    return train_further(trial, trial.limit, why=why, memo=_aim(belief.memo, trial.limit))
+
+
+def _begin_or_continue(ledger: Ledger, found: NextRun, belief: ScoreBelief) -> Train:
+    why = {
+        **_describe(belief),
+        "phase": "chosen",
+        "score": found.promise.score,
+        "std": found.promise.std,
+        "ei": math.exp(found.promise.log_ei),
+        "predicted_cost": found.cost,
+    }
+    memo = _aim(belief.memo, found.until)
+    if found.trial is None:
+        order = train_new(ledger, found.config, found.until, why=why, memo=memo)
+    else:
+        why |= {"phase": "continued", "at": found.trial.steps}
+        order = train_further(found.trial, found.until, why=why, memo=memo)
+    # The core prices epochs exactly; and where the plane of costs has dipped below zero, its own guess is better.
+    is_worth_telling = ledger.budget.unit != "epochs" and found.cost > 0.0
+    return replace(order, expected_cost=found.cost) if is_worth_telling else order
+
+
+def _aim(memo: Memo, goal: int) -> Memo:
+    """The memo of an order up to `goal`: by it a run that the wall cuts short will be known."""
+    return {**memo, "goal": [float(goal)]}
+
+
+def _describe(belief: ScoreBelief) -> dict[str, str | float | bool]:
+    good = [place for place, run in enumerate(belief.runs) if not run.is_bad]
+    return {
+        "leader": belief.leader(good or range(len(belief.runs))),
+        "midpoint": belief.parameters.midpoint,
+        "growth": belief.parameters.growth,
+        "added": belief.added,
+        "points": len(belief.gp.x),
+        "log_condition": log_condition(belief.gp, belief.gp.x[:0]),
+    }

@@ -9,7 +9,7 @@ import pytest
 
 from shoestring.models.boil.compression import CurveMatrix
 from shoestring.models.boil.decaying_time import BETA, DecayingTime
-from shoestring.models.boil.process import FITTED, ON_LOG_SCALE, JointLikelihood, Parameters, posterior, product_kernel
+from shoestring.models.boil.process import BOUNDS, ON_LOG_SCALE, CurveProcess, ProcessParameters, product_kernel
 
 THETA = np.log([1.3, 0.4, 0.7, 0.5])  # signal variance, two columns of x, time
 
@@ -58,12 +58,12 @@ def test_derivatives_along_points() -> None:
 def test_the_likelihood_s_gradient_and_predictions() -> None:
     z = points(5, 9)
     curves = CurveMatrix.of(np.random.default_rng(6).random((9, 12)), 12)
-    likelihood = JointLikelihood(z, curves, time="freeze_thaw")
-    p = Parameters(lengthscale_t=0.6, noise_variance=1e-2)
-    _, gradient = likelihood.value_and_gradient(p)
-    for name, slope in zip(FITTED, gradient, strict=True):
+    process = CurveProcess(z, curves, time_kernel="freeze_thaw")
+    p = ProcessParameters(lengthscale_t=0.6, noise_variance=1e-2)
+    _, gradient = process.log_likelihood_and_gradient(p)
+    for name, slope in zip(BOUNDS, gradient, strict=True):
         step = 1e-5 * (getattr(p, name) if name in ON_LOG_SCALE else 1.0)
-        up, down = (likelihood.value(replace(p, **{name: getattr(p, name) + by})) for by in (step, -step))
+        up, down = (process.log_likelihood(replace(p, **{name: getattr(p, name) + by})) for by in (step, -step))
         assert (up - down) / 2e-5 == pytest.approx(slope, rel=1e-4, abs=1e-6)
-    gp = posterior(replace(p, noise_variance=1e-8), z, curves, time="freeze_thaw")
+    gp = process.posterior(replace(p, noise_variance=1e-8))
     np.testing.assert_allclose(gp.predict(z)[0], gp.y, rtol=1e-4)

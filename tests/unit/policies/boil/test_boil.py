@@ -17,10 +17,10 @@ from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.models.boil.compression import CurveMatrix, compress
-from shoestring.policies.boil.belief import Belief, believe
-from shoestring.policies.boil.boil import BOIL, DESIGN
-from shoestring.policies.boil.runs import finished_runs, inputs
-from shoestring.policies.outcomes import Outcomes
+from shoestring.policies.boil.belief import ScoreBelief, believe
+from shoestring.policies.boil.boil import BOIL
+from shoestring.policies.boil.runs import finished_runs
+from shoestring.policies.config_table import ConfigsView
 from shoestring.runners.simulated import Outcome
 from shoestring.testing.policies import opened, simulate, watched
 
@@ -49,21 +49,21 @@ class Collapsing:
         return Outcome(risen if step <= 6 else risen * 0.5 ** (step - 6), Cost(train=1.0))
 
 
-def studied(policy: BOIL, budget: str = "150 epochs", hill: Hill | None = None, **told: Any) -> Ledger:
-    start = opened(policy, space=SQUARE, budget=budget, max_steps=20, direction="max", **told)
+def run_study(policy: BOIL, budget: str = "150 epochs", hill: Hill | None = None, **settings: Any) -> Ledger:
+    start = opened(policy, space=SQUARE, budget=budget, max_steps=20, direction="max", **settings)
     return simulate(watched(policy), hill or Hill(), start).ledger
 
 
-def believed(policy: BOIL, ledger: Ledger) -> Belief:
-    belief = believe(policy.recipe(ledger), ledger, ledger.view(Outcomes(DESIGN)), ledger.decision_rng())
+def belief_of(policy: BOIL, ledger: Ledger) -> ScoreBelief:
+    belief = believe(policy.recipe(ledger), ledger, ledger.view(ConfigsView()), ledger.decision_rng())
     assert belief is not None
     return belief
 
 
 def test_the_best_run_is_found_and_trained_in_full() -> None:
-    ledger = studied(BOIL(candidates=300))
+    ledger = run_study(BOIL(candidates=300))
     phases = [order.why["phase"] for order in ledger.orders]
-    assert phases[:3] == [DESIGN] * 3
+    assert phases[:3] == ["initial design"] * 3
     assert set(phases[3:]) <= {"chosen", "recommended"}
     chosen = [order for order in ledger.orders if order.why["phase"] == "chosen"]
     assert all(4 <= order.memo["goal"][0] <= 20 for order in chosen)
@@ -110,8 +110,8 @@ def test_unfinished_runs_go_on_when_every_config_was_tried() -> None:
 
 def test_rows_of_the_model_are_prefixes_with_their_scores_and_costs() -> None:
     policy = BOIL(candidates=100)
-    ledger = studied(policy, budget="100s")
-    belief = believed(policy, ledger)
+    ledger = run_study(policy, budget="100s")
+    belief = belief_of(policy, ledger)
     at = [ledger.trials[int(trial)] for trial in belief.trial_of]
     lengths = np.rint(4 + belief.gp.x[:, -1] * 16).astype(int)
     assert belief.added == len(at) - len(belief.runs) > 0
@@ -127,7 +127,7 @@ def test_rows_of_the_model_are_prefixes_with_their_scores_and_costs() -> None:
 
 
 def test_prefixes_are_chosen_once_and_all_orders_together_name_them() -> None:
-    ledger = studied(BOIL(candidates=100, refit_every=1))
+    ledger = run_study(BOIL(candidates=100, refit_every=1))
     pairs = [
         pair
         for o in ledger.orders
@@ -142,7 +142,7 @@ def test_prefixes_are_chosen_once_and_all_orders_together_name_them() -> None:
 @pytest.mark.parametrize("way", ["random", "full", "none"])
 def test_other_augmentations(way: Any) -> None:
     policy = BOIL(candidates=100, augmentation=way)
-    ledger = studied(policy, budget="90 epochs")
+    ledger = run_study(policy, budget="90 epochs")
     counts = [int(order.why["added"]) for order in ledger.orders if order.why["phase"] == "chosen"]  # type: ignore[arg-type]
     if way == "full":
         assert counts[0] == 3 * 16  # every whole step from 4 to 19 of three full runs
@@ -153,9 +153,9 @@ def test_other_augmentations(way: Any) -> None:
 @pytest.mark.parametrize("score", ["compressed", "last_mean"])
 def test_full_lengths_are_plain_bayesian_optimisation(score: Any) -> None:
     policy = BOIL(score=score, candidates=300, last_steps=5, **FULL)
-    ledger = studied(policy, budget="240 epochs")
+    ledger = run_study(policy, budget="240 epochs")
     assert {order.until for order in ledger.orders} == {20}
-    belief = believed(policy, ledger)
+    belief = belief_of(policy, ledger)
     assert belief.added == 0
     assert set(belief.gp.x[:, -1]) == {1.0}
     if score == "last_mean":
@@ -167,18 +167,18 @@ def test_full_lengths_are_plain_bayesian_optimisation(score: Any) -> None:
 
 
 def test_negative_rewards_are_lifted_and_the_constant_stays() -> None:
-    low = studied(BOIL(candidates=100), hill=Hill(floor=-5.0))
+    low = run_study(BOIL(candidates=100), hill=Hill(floor=-5.0))
     shifts = [order.memo["shift"][0] for order in low.orders if "shift" in order.memo]
     assert shifts == sorted(shifts)
     assert shifts[0] > 4.0
-    told = studied(BOIL(candidates=100, worst_value=-7.0), hill=Hill(floor=-5.0))
-    assert {order.memo["shift"][0] for order in told.orders if "shift" in order.memo} == {7.0}
+    bounded = run_study(BOIL(candidates=100, worst_value=-7.0), hill=Hill(floor=-5.0))
+    assert {order.memo["shift"][0] for order in bounded.orders if "shift" in order.memo} == {7.0}
 
 
 def test_diverged_runs_count_as_the_worst_and_not_as_cheap() -> None:
     policy = BOIL(candidates=200, initial_trials=5)
-    ledger = studied(policy, hill=Hill(diverging_beyond=0.5), budget="200 epochs")
-    belief = believed(policy, ledger)
+    ledger = run_study(policy, hill=Hill(diverging_beyond=0.5), budget="200 epochs")
+    belief = belief_of(policy, ledger)
     bad = [run for run in belief.runs if run.is_bad]
     assert bad
     assert all(run.length == 20 and run.steps == 3 for run in bad)
@@ -214,8 +214,8 @@ def test_runs_may_go_on_at_the_price_of_what_they_lack(unit: str) -> None:
 
 def test_the_leader_is_the_run_that_promises_most_at_full_length() -> None:
     policy = BOIL(candidates=200)
-    ledger = studied(policy)
-    belief = believed(policy, ledger)
+    ledger = run_study(policy)
+    belief = belief_of(policy, ledger)
     mean, _ = belief.gp.predict(np.column_stack([belief.x, np.ones(len(belief.x))]))
     assert belief.leader(range(len(belief.runs))) == belief.runs[int(np.argmax(mean))].trial
     led = [int(order.why["leader"]) for order in ledger.orders if "leader" in order.why]  # type: ignore[call-overload]
@@ -225,7 +225,7 @@ def test_the_leader_is_the_run_that_promises_most_at_full_length() -> None:
 
 
 def test_the_time_kernel_of_freeze_thaw() -> None:
-    ledger = studied(BOIL(candidates=200, time_kernel="freeze_thaw"))
+    ledger = run_study(BOIL(candidates=200, time_kernel="freeze_thaw"))
     best = ledger.best
     assert best is not None
     assert best.best_loss < -0.9
@@ -233,17 +233,17 @@ def test_the_time_kernel_of_freeze_thaw() -> None:
 
 def test_unvalidated_steps_take_the_value_before_them() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
-    ledger = studied(policy, budget="20 epochs")
+    ledger = run_study(policy, budget="20 epochs")
     ledger.trials[0].losses[0:2] = [None, None]
     ledger.trials[0].losses[9] = None
-    (run,) = finished_runs(ledger, ledger.view(Outcomes(DESIGN)), 4)
+    (run,) = finished_runs(ledger, 4)
     losses = ledger.trials[0].losses
     assert run.losses[:3].tolist() == [losses[2]] * 3
     assert run.losses[9] == losses[8]
 
 
 def test_fits_are_due_by_runs() -> None:
-    ledger = studied(BOIL(candidates=60, refit_every=4), budget="300 epochs")
+    ledger = run_study(BOIL(candidates=60, refit_every=4), budget="300 epochs")
     fits = [order.memo["fitted_at"][0] for order in ledger.orders if "fitted_at" in order.memo]
     assert fits[0] == 3.0
     assert {b - a for a, b in pairwise(fits)} <= {0.0, 4.0}
@@ -252,7 +252,7 @@ def test_fits_are_due_by_runs() -> None:
 
 def test_a_run_that_the_wall_cut_short_is_finished_first() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
-    ledger = studied(policy, budget="30 epochs")
+    ledger = run_study(policy, budget="30 epochs")
     more = simulate(watched(policy), Hill(), *ledger.entries(), Amended(budget=Budget("60 epochs"))).ledger
     order = more.orders[len(ledger.orders)]
     assert (order.trial, order.until, order.why["phase"]) == (1, 20, "cut short")
@@ -269,7 +269,7 @@ def test_queued_configs_are_trained_in_full() -> None:
 def test_options_are_as_far_apart_as_the_ends_of_a_range() -> None:
     encoding = Encoding(Space({"x": Float(0.0, 1.0), "kind": Choice(["a", "b", "c"])}))
     configs = [{"x": x, "kind": kind} for x in (0.0, 1.0) for kind in "abc"]
-    x = inputs(encoding, encoding.points(configs))
+    x = encoding.on_simplex(encoding.points(configs))
     squares = ((x[:, None] - x[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(
         squares, [[(a["x"] != b["x"]) + (a["kind"] != b["kind"]) for a in configs] for b in configs], atol=1e-15
@@ -277,7 +277,7 @@ def test_options_are_as_far_apart_as_the_ends_of_a_range() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "wrong",
     [
         {"score": "last"},
         {"augmentation": "some"},
@@ -298,6 +298,6 @@ def test_options_are_as_far_apart_as_the_ends_of_a_range() -> None:
     ],
     ids=str,
 )
-def test_settings_out_of_range(told: dict[str, Any]) -> None:
-    with pytest.raises(PolicyError, match=next(iter(told))):
-        policies.make("boil", told)
+def test_settings_out_of_range(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError, match=next(iter(wrong))):
+        policies.make("boil", wrong)

@@ -1,0 +1,166 @@
+"""Cost plane, improvement per cost, and the search over configs and lengths, against slow references."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from shoestring.models.boil.choice import ChosenRun, CostPlane, Tradeoff, choose, largest_mean, log_ratio
+from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
+from shoestring.models.gp.acquisition import log_expected_improvement
+from shoestring.models.gp.posterior import GP, condition
+
+Array = NDArray[np.float64]
+LENGTHS = RunLengths(5, 20)
+FINE = RunLengths(1, 1_000_001)  # so many steps that rounding moves nothing
+
+
+def model(seed: int, n: int = 10, dims: int = 2, **parameters: float) -> tuple[GP, CostPlane]:
+    """Runs whose score grows with their length, to a height that depends on x, and their costs."""
+    rng = np.random.default_rng(seed)
+    x, steps = rng.random((n, dims)), rng.integers(LENGTHS.min_steps, LENGTHS.max_steps + 1, n)
+    scores = np.exp(-2.0 * ((x - 0.6) ** 2).sum(axis=1)) * (1.0 - np.exp(-steps / 6.0)) + 0.02 * rng.random(n)
+    z = np.column_stack([x, [LENGTHS.time_of(int(s)) for s in steps]])
+    theta = ProcessParameters(**parameters).theta(dims)
+    gp = condition(product_kernel(dims), theta, z, scores, mean="zero")
+    return gp, CostPlane.of(z, 1.0 + 0.5 * steps * (1.0 + x[:, 0]))
+
+
+def pool(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
+    """Random starts and the stored points, all free to move."""
+    columns = gp.x.shape[1]
+    z = np.concatenate([np.random.default_rng(seed).random((300 * columns**2, columns)), gp.x])
+    return z, np.ones(z.shape, dtype=bool)
+
+
+def tradeoff(gp: GP, plane: CostPlane, seed: int) -> Tradeoff:
+    return Tradeoff(gp, plane, largest_mean(gp, *pool(gp, seed)))
+
+
+def chosen(
+    way: Tradeoff, seed: int, lengths: RunLengths, may_train: Callable[[Array, int], bool] = lambda x, start: True
+) -> ChosenRun:
+    return choose(way, *pool(way.gp, seed), lengths, may_train)
+
+
+def test_cost_is_a_plane_with_intercept() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.random((12, 4))
+    cost = 5.0 + z @ np.array([1.0, -2.0, 0.5, 30.0])
+    plane = CostPlane.of(z, cost)
+    np.testing.assert_allclose(plane.coefficients, [5.0, 1.0, -2.0, 0.5, 30.0], rtol=1e-10)
+    np.testing.assert_allclose(plane.share(plane.predict(z)), (cost - cost.min()) / np.ptp(cost), atol=1e-12)
+    noisy = cost + rng.standard_normal(12)
+    columns = np.column_stack([np.ones(12), z])
+    expected = np.linalg.solve(columns.T @ columns, columns.T @ noisy)
+    np.testing.assert_allclose(CostPlane.of(z, noisy).coefficients, expected, rtol=1e-9)
+
+
+def test_cost_from_hardly_any_points() -> None:
+    one = CostPlane.of(np.array([[0.3, 0.8]]), np.array([7.0]))
+    np.testing.assert_allclose(one.predict(np.array([[0.0, 0.0], [1.0, 1.0]])), 7.0)
+    np.testing.assert_allclose(one.share(one.predict(np.array([[0.5, 0.5]]))), 0.0, atol=1e-12)
+    same = CostPlane.of(np.array([[0.3, 0.8], [0.3, 0.8]]), np.array([6.0, 8.0]))
+    np.testing.assert_allclose(same.predict(np.array([[0.9, 0.1]])), 7.0)
+    for cost in (np.array([]), np.array([np.nan])):
+        with pytest.raises(ValueError, match="finite cost"):
+            CostPlane.of(np.zeros((len(cost), 2)), cost)
+
+
+def test_log_ratio_where_the_improvement_underflows() -> None:
+    log_ei = log_expected_improvement(np.array([100.0, 200.0]), np.ones(2), 0.0)
+    far = log_ratio(log_ei, np.array([0.5, 0.5]))
+    assert np.isfinite(far).all()
+    assert far[0] > far[1]
+
+
+def test_no_cost_is_less_than_the_cheapest_seen() -> None:
+    floor = log_ratio(np.zeros(2), np.array([-3.0, 0.0]))
+    assert floor[0] == floor[1] == pytest.approx(-math.log(0.1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradient_of_the_ratio_is_finite_differences(seed: int) -> None:
+    gp, plane = model(seed, noise_variance=1e-2)
+    query = np.random.default_rng(seed).uniform(0.05, 0.95, (12, 3))
+    plane = replace(plane, lowest=float(np.median(plane.predict(query))))  # so that the floor holds for half the points
+    way = tradeoff(gp, plane, seed)
+    value, gradient = way.log_ratio_with_gradient(query)
+    np.testing.assert_allclose(value, way.appraise(query).log_ratio, rtol=1e-9)
+    h = 1e-6
+    for j in range(3):
+        step = h * np.eye(3)[j]
+        difference = way.appraise(query + step).log_ratio - way.appraise(query - step).log_ratio
+        np.testing.assert_allclose(gradient[:, j], difference / (2 * h), rtol=1e-4, atol=1e-4)
+
+
+def test_known_costs_take_the_place_of_predicted_ones() -> None:
+    way = tradeoff(*model(0), 0)
+    query = np.random.default_rng(0).random((4, 3))
+    predicted = way.cost.predict(query)
+    np.testing.assert_array_equal(way.appraise(query, predicted).log_ratio, way.appraise(query).log_ratio)
+    dearer = way.appraise(query, predicted + 100.0)
+    assert np.all(dearer.log_ratio < way.appraise(query).log_ratio)
+    np.testing.assert_array_equal(dearer.log_ei, way.appraise(query).log_ei)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_choice_is_the_best_of_a_fine_grid(seed: int) -> None:
+    way = tradeoff(*model(seed, dims=1), seed)
+    axis = np.linspace(0.0, 1.0, 81)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    assert way.best_mean >= way.gp.predict(grid)[0].max() - 1e-9
+    assert chosen(way, seed, FINE).promise.log_ratio >= way.appraise(grid).log_ratio.max() - 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_largest_mean_finds_narrow_peaks_between_random_points(seed: int) -> None:
+    gp, _ = model(seed, n=30, dims=5, lengthscale_x=0.08, lengthscale_t=0.08)
+    assert largest_mean(gp, *pool(gp, seed)) >= gp.predict(gp.x)[0].max()
+
+
+def test_time_is_rounded_to_the_nearest_step() -> None:
+    way = tradeoff(*model(2, dims=1, lengthscale_t=0.2), 0)
+    time = chosen(way, 0, FINE).z[-1]
+    assert 0.0 < time < 1.0
+    exact = [1 + time * (longest - 1) for longest in range(2, 12)]
+    assert any(t % 1.0 > 0.5 for t in exact)  # some are rounded up
+    steps = [chosen(way, 0, RunLengths(1, longest)).steps for longest in range(2, 12)]
+    assert steps == [math.floor(t + 0.5) for t in exact]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_choice_is_whole_steps_inside_the_box_and_repeats(seed: int) -> None:
+    way = tradeoff(*model(seed, n=6, dims=1), seed)
+    first, second = (chosen(way, seed, LENGTHS) for _ in range(2))
+    assert isinstance(first.steps, int)
+    assert LENGTHS.min_steps <= first.steps <= LENGTHS.max_steps
+    assert first.z[-1] == LENGTHS.time_of(first.steps)
+    assert np.all((first.z >= 0.0) & (first.z <= 1.0))
+    assert first.promise.log_ratio == way.appraise(first.z[None]).log_ratio[0]
+    assert first.promise.score == way.gp.predict(first.z[None])[0][0]
+    assert (first.z.tolist(), first.steps) == (second.z.tolist(), second.steps)
+
+
+def test_only_free_columns_move_and_only_to_what_may_be_trained() -> None:
+    gp, plane = model(1)
+    starts, free = pool(gp, 1)
+    free[:, 0] = False
+    way = Tradeoff(gp, plane, largest_mean(gp, starts, free))
+    moved = choose(way, starts, free, LENGTHS, lambda x, start: True)
+    assert moved.z[0] == starts[moved.start, 0]
+    assert moved.z[1] != starts[moved.start, 1]
+    refused = choose(way, starts, free, LENGTHS, lambda x, start: False)
+    assert refused.z[:-1].tolist() == starts[refused.start, :-1].tolist()
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_choice_from_one_point_and_from_equal_scores(n: int) -> None:
+    gp, plane = model(0, n=n)
+    gp = condition(gp.kernel, gp.theta, gp.x, np.full(n, gp.y[0]), mean="zero")
+    assert np.isfinite(chosen(tradeoff(gp, plane, 0), 0, LENGTHS).promise).all()
