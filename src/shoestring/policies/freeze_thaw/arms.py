@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoestring.core.decision import Decision, Finish, Memo, Train, Wait, Why
+from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice
 from shoestring.core.policy import fresh_config
 from shoestring.core.quasi_random import points
 from shoestring.core.space import Config, Space
@@ -50,21 +50,13 @@ class Arms:
         return np.array([np.concatenate([space.to_cube(c), space.activity(c)]) for c in self.configs])
 
     def kernel(self, lengthscale: float | Sequence[float]) -> Floats:
-        """Squared-exponential similarity (n_arms, n_arms); two options of a choice, or on and off, are 1 apart."""
-        space, n = self.space, self.space.dims
-        scale = np.broadcast_to(np.asarray(lengthscale, dtype=np.float64), n)
-        kept = self._kernels.get(key := tuple(scale.tolist()))
-        if kept is not None and len(kept) == len(self.configs):
-            return kept
-        x = self.coordinates()
-        squared = np.zeros((len(x), len(x)))
-        for j, name in enumerate(space.cube_names):
-            differ = x[:, None, j] - x[None, :, j]
-            apart = differ != 0.0 if isinstance(space.parameters[name], Choice) else differ**2
-            switched = x[:, None, n + j] != x[None, :, n + j]
-            squared += np.where(switched, 1.0, apart) / scale[j] ** 2
-        self._kernels[key] = np.exp(-0.5 * squared)
-        return self._kernels[key]
+        """Squared-exponential similarity (n_arms, n_arms), by one length-scale or one for each dimension of the cube."""
+        scales = np.broadcast_to(np.asarray(lengthscale, dtype=np.float64), self.space.dims)
+        kept = self._kernels.get(key := tuple(scales.tolist()))
+        if kept is None or len(kept) != len(self.configs):
+            encoding = Encoding(self.space)
+            kept = self._kernels[key] = compare(encoding, encoding.points(self.configs), scales)
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +176,18 @@ def _candidates(space: Space, seed: int, count: int | None) -> list[Config]:
         if len(found) == wanted:
             break
     return list(found.values())
+
+
+def compare(encoding: Encoding, configs: Points, scales: Floats) -> Floats:
+    """exp(-R/2) of all pairs of n configs, (n, n); R adds up squared differences over squared length-scales, (dims,).
+
+    Two options of a choice are 1 apart; so are on and off, by the length-scale of the parameter that is switched.
+    """
+    space, features = encoding.space, encoding.features(configs)
+    scale_of = dict(zip(space.cube_names, scales, strict=True))
+    switches = [scale_of.get(name, math.inf) for name in encoding.optional]  # a constant has none, and does not count
+    squared = np.zeros((len(configs), len(configs)))
+    for j, scale in enumerate([*scales[encoding.numbers], *switches, *np.delete(scales, encoding.numbers)]):
+        differ = features[:, None, j] - features[:, j]
+        squared += (differ != 0.0 if j in encoding.option_columns else differ**2) / scale**2
+    return np.exp(-0.5 * squared)

@@ -103,13 +103,13 @@ def test_kernel_tells_options_and_switches_apart() -> None:
     )
     arms = Ledger([opened(BHPT(), space=space)]).view(ArmsView(0))
     arms.configs += [
-        {"opt": "sgd", "momentum": 0.5, "lr": 0.5},
+        {"opt": "sgd", "momentum": 0.9, "lr": 0.5},
         {"opt": "adam", "lr": 0.5},
         {"opt": "lion", "lr": 0.5},
         {"opt": "lion", "lr": 1.0},
     ]
     squared = -2.0 * np.log(arms.kernel(1.0))
-    assert squared[0, 1] == pytest.approx(2.0)  # another option, and a parameter switched off
+    assert squared[0, 1] == pytest.approx(2.16)  # another option, and 0.9 switched off, which reads 0.5
     assert squared[1, 2] == pytest.approx(1.0)  # however far apart the options are listed
     assert squared[2, 3] == pytest.approx(0.25)
 
