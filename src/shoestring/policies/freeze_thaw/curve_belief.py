@@ -15,6 +15,7 @@ import numpy as np
 
 from shoestring.core.decision import Memo
 from shoestring.core.ledger import Ledger
+from shoestring.core.memo import Refits
 from shoestring.errors import PolicyError
 from shoestring.models.freeze_thaw.belief import Belief
 from shoestring.models.freeze_thaw.curves import Curves, Parameters
@@ -30,8 +31,8 @@ from shoestring.models.freeze_thaw.fit import (
 from shoestring.models.loss_scaling import Scaling, scaling
 from shoestring.policies.freeze_thaw.arms import Arms, ArmsView, Choices, Flags, Floats, choices
 
-_RECEIPTS_OFTEN = 50  # up to here parameters are refreshed at every receipt, afterwards at every fifth
-_RECEIPTS_APART = 5
+# Early on every loss tells much; later a fit costs more and moves the parameters less.
+REFITS = Refits(often=50, every=5, key="receipts")
 SOME_PARAMETERS = (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)  # what standardised losses of real tables gave, roughly
 _AS_THEY_ARE = Scaling(centre=0.0, scale=1.0, fence=np.inf, bad=0.0, floor=None, least=0.0)
 
@@ -137,8 +138,9 @@ class CurveBelief:
         """
         if not isinstance(self.parameters, str):
             return [Parameters(*self.parameters)], {}
-        receipts, memo, n = due_mark(ledger.books.receipts), ledger.memo, N_PARAMETERS + self.falling
-        if "theta" in memo and memo["receipts"][0] == receipts:
+        receipts, memo, n = ledger.books.receipts, ledger.memo, N_PARAMETERS + self.falling
+        fit = REFITS.look(memo, receipts)
+        if "theta" in memo and not fit.is_due:
             return [unpack(theta) for theta in np.reshape(memo["theta"], (-1, n))], memo
         posterior = LogPosterior(curves, Prior.of(curves, self.falling), kernel)
         position = memo["theta"][-n:] if "theta" in memo else None
@@ -147,15 +149,10 @@ class CurveBelief:
         else:
             found, _ = sample_parameters(posterior, ledger.rng("parameters", receipts), self.samples, position)
         theta = [float(x) for p in found for x in pack(p)]
-        return [unpack(t) for t in np.reshape(theta, (-1, n))], {"theta": theta, "receipts": [float(receipts)]}
+        return [unpack(t) for t in np.reshape(theta, (-1, n))], {"theta": theta, **fit.marks}
 
 
 def _only_bad_moved(losses: Floats, reported: Flags) -> Scaling:
     """Losses as they are, but for the diverged ones, which enter as bad ones do."""
     found = scaling(losses, reported)
     return Scaling(centre=0.0, scale=1.0, fence=found.fence, bad=found.bad, floor=None, least=0.0)
-
-
-def due_mark(receipts: int) -> int:
-    """The number of receipts at which the parameters in force now were due."""
-    return receipts if receipts < _RECEIPTS_OFTEN else receipts - receipts % _RECEIPTS_APART

@@ -29,13 +29,13 @@ from shoestring.core.parameters import Choice
 from shoestring.core.settings import require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.gp.acquisition import log_expected_improvement
-from shoestring.models.gp.fit import fit_gp
+from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.information_gain import information_gain
 from shoestring.models.gp.kernels import Block, Kernel
-from shoestring.models.gp.posterior import GP, condition
+from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import Scaling, scaling
 from shoestring.policies.freeze_thaw.arms import Arms, ArmsView, Choices, Floats, choices, forced, step_of
-from shoestring.policies.freeze_thaw.curve_belief import due_mark
+from shoestring.policies.freeze_thaw.curve_belief import REFITS
 
 _FIRST_ARMS = 3
 
@@ -105,12 +105,9 @@ class FabolasEpochs:
         )
         x = arms_at(arms, seen[:, 0], seen[:, 1], ledger.max_steps)
         y = scale.apply(arms.losses[seen[:, 0], seen[:, 1] - 1])
-        kernel, memo, receipts = _kernel(arms), ledger.memo, due_mark(ledger.books.receipts)
-        if memo and memo["receipts"][0] == receipts:
-            theta = [*memo["log_signal_variance"], *memo["log_lengthscales"], *memo["log_noise_variance"]]
-            return condition(kernel, np.array(theta), x, y), scale, memo
-        gp = fit_gp(kernel, x, y, memo=memo or None, n_starts=0 if memo else 2)
-        return gp, scale, {**gp.memo(), "receipts": [float(receipts)]}
+        memo = ledger.memo
+        gp, memo = carry_gp(_kernel(arms), x, y, memo, REFITS.look(memo, ledger.books.receipts))
+        return gp, scale, memo
 
     def _pairs(self, gp: GP, scale: Scaling, arms: Arms, now: Choices, ends: list[int]) -> np.ndarray:
         """(n, 2) arms and lengths that can be bought, of the arms that look best at full length."""
