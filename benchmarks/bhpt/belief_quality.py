@@ -26,9 +26,9 @@ from real import LEAST_STEPS, OWN
 from scipy.special import ndtri
 from scipy.stats import spearmanr
 
-from shoestring.models.freeze_thaw.belief import Belief
+from shoestring.models.freeze_thaw.belief import FreezeThawBelief
 from shoestring.models.freeze_thaw.curves import Curves
-from shoestring.models.freeze_thaw.fit import LogPosterior, Prior, sample_parameters
+from shoestring.models.freeze_thaw.fit import CurvePrior, LogPosterior, sample_parameters
 from shoestring.models.loss_scaling import scaling
 
 SHOWN = (1, 2, 5, 10, 20)
@@ -46,9 +46,9 @@ def measure(table: Table, seed: int, most: int, kind: str) -> Iterator[dict[str,
     seen = np.where(np.arange(n) < shown[:, None], losses, np.nan)
     scale = scaling(seen, ~np.isnan(seen), log=kind == "log")
     curves = Curves.of(np.where(np.isnan(seen), np.nan, scale.apply(seen)))
-    posterior = LogPosterior(curves, Prior.of(curves, falling=kind == "falling"))
-    samples, _ = sample_parameters(posterior, rng, SAMPLES, burn_in=30)
-    beliefs = [Belief.given(curves, p).predict() for p in samples]
+    posterior = LogPosterior(curves, CurvePrior.of(curves, falling=kind == "falling"))
+    samples = sample_parameters(posterior, rng, SAMPLES, burn_in=30)
+    beliefs = [FreezeThawBelief.given(curves, p).predict() for p in samples]
     mean, variance = np.stack([m for m, _ in beliefs]), np.stack([v for _, v in beliefs])
     noise = np.array([p.noise for p in samples])[:, None, None]
     centre = mean.mean(axis=0)

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
-from shoestring.models.freeze_thaw.curves import Parameters
+from shoestring.models.freeze_thaw.curves import CurveParameters
 from shoestring.runners.simulated import Outcome
 from shoestring.runners.tables import Table as RecordedTable
 
 Floats = NDArray[np.float64]
 
 # The paper's generator: asymptotes of variance 1 and length-scale 0.8, curves of magnitude 10, alpha 1.5, beta 5.
-TRUE = Parameters(alpha=1.5, beta=5.0, s2=10.0, noise=1e-4, sx2=1.0, mean=0.0)
+TRUE = CurveParameters(alpha=1.5, beta=5.0, s2=10.0, noise=1e-4, sx2=1.0, mean=0.0)
 SLOW = replace(TRUE, beta=50.0)
 GENERATORS = ("decay", "raw", "slow")
 LENGTHSCALE = 0.8

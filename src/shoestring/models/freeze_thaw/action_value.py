@@ -1,13 +1,13 @@
-"""Which paused curve gets the next unit: the value of an arm is the best loss to expect if its future were known.
+"""Which paused curve gets the next step: the value of an arm is the best loss to expect if its future were known.
 
 Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, eq. 5-8, 10, 11 and Algorithm 1.
 
     paper      here           meaning                                                                 unit
     n_k        trained        steps already spent on arm k                                            steps
-    r          remaining      steps still to spend, the one now decided included: B - n + 1           steps
-    h_k        —              steps arm k can still take: min(r, length of a curve - n_k)             steps
+    r          —              steps still to spend, the one now decided included: B - n + 1           steps
+    h_k        room           steps arm k can still take: min(r, length of a curve - n_k)             steps
     nu_r^k     —              best loss of arm k in its next h_k steps, taken as one Gaussian         loss
-    tau_k      Outlook.tau    steps from now to the smallest predicted mean                           steps
+    tau_k      tau            steps from now to the smallest predicted mean                           steps
     mu, sigma  mean, std      mean and standard deviation of the curve at that step                   loss
     c_hat      top_arm        arm of smallest mu                                                      —
     Q          q              E min(nu_a, best mu of the other arms); smaller is better               loss
@@ -35,12 +35,13 @@ from scipy.special import ndtr
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
+# Arms that are equal on paper differ by rounding, which is another on another machine: the same arm must win on both.
 _DECIMALS = 10
 _TIE = 1e-10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outlook:
+class BestFutures:
     """Best future of each arm. Arrays are (..., n_arms); an arm that can take no step has mean inf, std 0, tau 0."""
 
     mean: Floats
@@ -58,30 +59,65 @@ class ActionValue:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class ValuePlan:
     """What a decision rests on, averaged over the parameter samples; arrays are (n_arms,)."""
 
     q: Floats
     gain: Floats
-    mean: Floats
     tau: Integers
     top_arm: int
     tau_star: int
-    remaining: int
 
-    @property
-    def committed(self) -> bool:
-        """The top arm needs all that is left to reach its best."""
-        return self.tau_star >= self.remaining
+    def choose_arm(self, rng: np.random.Generator, epsilon: float | None = None) -> int:
+        """The arm to run for one step, unless the policy commits: eq. 5 (BHPT, epsilon None) or eq. 11 (BHPT-eps)."""
+        gain = self.gain
+        if epsilon is not None:
+            if rng.random() < epsilon:
+                return self.top_arm
+            gain = gain.copy()
+            gain[self.top_arm] = -np.inf
+        largest = gain.max()
+        if not largest > 0.0:
+            return self.top_arm
+        return int(np.argmax(gain >= largest * (1.0 - _TIE)))
 
 
-def outlook(mean: Floats, variance: Floats, trained: Integers, remaining: int) -> Outlook:
-    """tau, mu, sigma within the horizon, from curves (..., n_arms, n_steps) predicted at steps 1, 2, ...; trained (n_arms,)."""
-    mean = np.asarray(mean, dtype=np.float64)
-    n_steps = mean.shape[-1]
-    step = np.arange(n_steps)
-    trained = np.asarray(trained)[:, None]
-    ahead = (step >= trained) & (step < trained + remaining)  # (n_arms, n_steps)
+def plan_values(
+    mean: Floats,
+    variance: Floats,
+    trained: Integers,
+    room: Integers,
+    tolerance: float = 0.0,
+    best_loss: float = math.inf,
+) -> ValuePlan:
+    """Everything a choice needs, from curves (n_samples, n_arms, n_steps) predicted at steps 1, 2, ...
+
+    trained and room are (n_arms,): the steps that each arm has taken, and how many more it can take.
+    """
+    if not (room > 0).any():
+        raise ValueError(f"nothing to decide: room={room.tolist()} leaves no arm a step to take. Finish instead.")
+    each = find_best_futures(mean, variance, trained, room)
+    value = value_actions(each.mean, each.std, best_loss)
+    averaged = mean.mean(axis=0)  # (n_arms, n_steps)
+    if len(mean) == 1:  # its averaged curves are its own: no second look
+        together = BestFutures(each.mean[0], each.std[0], each.tau[0])
+    else:
+        together = find_best_futures(averaged, variance[0], trained, room)
+    top = int(np.argmin(np.round(together.mean, _DECIMALS)))
+    return ValuePlan(
+        q=value.q.mean(axis=0),
+        gain=value.gain.mean(axis=0),
+        tau=together.tau,
+        top_arm=top,
+        tau_star=count_steps_to_best(averaged[top, trained[top] : trained[top] + room[top]], tolerance),
+    )
+
+
+def find_best_futures(mean: Floats, variance: Floats, trained: Integers, room: Integers) -> BestFutures:
+    """tau, mu, sigma within the horizon, from curves (..., n_arms, n_steps)."""
+    step = np.arange(mean.shape[-1])
+    begin, end = trained[:, None], (trained + room)[:, None]
+    ahead = (step >= begin) & (step < end)  # (n_arms, n_steps)
     if np.isnan(mean[..., ahead]).any():
         raise ValueError(
             "mean is nan at a step still to come: `trained` must count all steps up to an arm's last loss."
@@ -89,17 +125,16 @@ def outlook(mean: Floats, variance: Floats, trained: Integers, remaining: int) -
     at = np.argmin(np.where(ahead, np.round(mean, _DECIMALS), np.inf), axis=-1)[..., None]  # (..., n_arms, 1)
     live = ahead.any(axis=-1)
     mu = np.where(live, np.take_along_axis(mean, at, axis=-1)[..., 0], np.inf)
-    sigma = np.where(live, np.sqrt(np.take_along_axis(np.asarray(variance), at, axis=-1)[..., 0]), 0.0)
-    return Outlook(mean=mu, std=sigma, tau=np.where(live, (at - trained)[..., 0] + 1, 0))
+    sigma = np.where(live, np.sqrt(np.take_along_axis(variance, at, axis=-1)[..., 0]), 0.0)
+    return BestFutures(mean=mu, std=sigma, tau=np.where(live, (at - begin)[..., 0] + 1, 0))
 
 
-def action_value(mean: Floats, std: Floats, best_loss: float = math.inf) -> ActionValue:
+def value_actions(mean: Floats, std: Floats, best_loss: float = math.inf) -> ActionValue:
     """Q and the value of information of arms (..., n_arms) whose best futures are N(mean, std^2).
 
     One expression serves both cases of the paper: E min(nu, ref) = min(mu, ref) - sigma h(-|ref - mu| / sigma), with
     h(s) = s Phi(s) + phi(s). The last term is the gain; taken alone it keeps its digits when all Q are nearly equal.
     """
-    mean, std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
     if np.isnan(mean).any() or not (std >= 0.0).all():
         raise ValueError("mean must hold no nan, std no nan and nothing below 0.")
     top = np.argmin(np.round(mean, _DECIMALS), axis=-1)
@@ -116,64 +151,8 @@ def action_value(mean: Floats, std: Floats, best_loss: float = math.inf) -> Acti
     return ActionValue(q=np.where(live, q, np.inf), gain=np.where(live, gain, -np.inf), top_arm=top)
 
 
-def steps_to_best(curve: Floats, tolerance: float = 0.0) -> int:
+def count_steps_to_best(curve: Floats, tolerance: float = 0.0) -> int:
     """First step (1, 2, ...) whose mean is within `tolerance * (first mean - smallest mean)` of the smallest."""
-    if not 0.0 <= tolerance < 1.0:
-        raise ValueError(f"tolerance={tolerance} is a share of the progress to come: 0 <= tolerance < 1. Try 0.05.")
     rounded = np.round(curve, _DECIMALS)
     smallest = rounded.min()
     return int(np.argmax(rounded <= smallest + tolerance * (rounded[0] - smallest))) + 1
-
-
-def plan(
-    mean: Floats,
-    variance: Floats,
-    trained: Integers,
-    remaining: int,
-    tolerance: float = 0.0,
-    best_loss: float = math.inf,
-) -> Plan:
-    """Everything a choice needs, from predictions (n_samples, n_arms, n_steps), or (n_arms, n_steps) for one sample."""
-    n_steps = np.shape(mean)[-1]
-    mean, variance = np.reshape(mean, (-1, *np.shape(mean)[-2:])), np.reshape(variance, (-1, *np.shape(variance)[-2:]))
-    trained = np.asarray(trained)
-    if not ((trained < n_steps).any() and remaining >= 1):
-        raise ValueError(
-            f"nothing to decide: {remaining} steps remain and arms stand at {trained.tolist()} of {n_steps}."
-        )
-    each = outlook(mean, variance, trained, remaining)
-    value = action_value(each.mean, each.std, best_loss)
-    if len(mean) == 1:
-        together = Outlook(each.mean[0], each.std[0], each.tau[0])
-    else:
-        together = outlook(mean.mean(axis=0), variance[0], trained, remaining)
-    top = int(np.argmin(np.round(together.mean, _DECIMALS)))
-    begin = int(trained[top])
-    horizon = mean[:, top, begin : begin + remaining].mean(axis=0)
-    return Plan(
-        q=value.q.mean(axis=0),
-        gain=value.gain.mean(axis=0),
-        mean=together.mean,
-        tau=together.tau,
-        top_arm=top,
-        tau_star=steps_to_best(horizon, tolerance),
-        remaining=remaining,
-    )
-
-
-def choose(decided: Plan, rng: np.random.Generator, epsilon: float | None = None) -> int:
-    """The arm to run for one step: Algorithm 1 with eq. 5 (BHPT, epsilon None) or with eq. 11 (BHPT-eps)."""
-    if epsilon is not None and not 0.0 <= epsilon <= 1.0:
-        raise ValueError(f"epsilon={epsilon} is a probability: 0 <= epsilon <= 1. The paper uses 0.5.")
-    if decided.committed:
-        return decided.top_arm
-    gain = decided.gain
-    if epsilon is not None:
-        if rng.random() < epsilon:
-            return decided.top_arm
-        gain = gain.copy()
-        gain[decided.top_arm] = -np.inf
-    largest = gain.max()
-    if not largest > 0.0:
-        return decided.top_arm
-    return int(np.argmax(gain >= largest * (1.0 - _TIE)))

@@ -1,34 +1,43 @@
-"""Freeze-thaw learning curves: the kernel's parameters, and the losses seen, arranged so that all arms share one matrix.
+"""The curves of all arms: the kernel of one curve, the losses seen, and the one factor that every arm shares.
 
 Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, Appendix D, after Swersky, Snoek,
 Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896.
 
-    paper     here                   meaning                                                     unit
-    K         n_arms                 configurations                                              —
-    n_k       counts                 losses seen on arm k (a start value counts as one)          steps
-    t         unit * step            position on a curve; the kernel sees epochs                 epochs
-    alpha     Parameters.alpha       how fast a curve settles                                    —
-    beta      Parameters.beta        when it begins to settle                                    epochs
-    —         Parameters.s2          variance of a curve about its asymptote at epoch 0          loss^2
-    —         Parameters.noise       variance of one reported loss about its curve               loss^2
-    K_x       sx2 * arm_kernel       prior covariance of the asymptotes (arm_kernel None: I)     loss^2
-    m         Parameters.mean        prior mean of every asymptote                               loss
-    —         Parameters.drop        how far a curve is expected to fall from epoch 0 on         loss
-    l_0       Curves.start           value that every curve has at epoch 0, if there is one      loss
+    paper     here                      meaning                                                     unit
+    K         n_arms                    configurations                                              —
+    n_k       counts                    losses seen on arm k (a start value counts as one)          steps
+    t         unit * step               position on a curve; the kernel sees epochs                 epochs
+    alpha     CurveParameters.alpha     how fast a curve settles                                    —
+    beta      CurveParameters.beta      when it begins to settle                                    epochs
+    —         CurveParameters.s2        variance of a curve about its asymptote at epoch 0          loss^2
+    —         CurveParameters.noise     variance of one reported loss about its curve               loss^2
+    K_x       sx2 * arm_kernel          prior covariance of the asymptotes (arm_kernel None: I)     loss^2
+    m         CurveParameters.mean      prior mean of every asymptote                               loss
+    —         CurveParameters.drop      how far a curve is expected to fall from epoch 0 on         loss
+    l_0       Curves.start              value that every curve has at epoch 0, if there is one      loss
+    K_t       covariance                kernel of one curve about its asymptote, noise included     loss^2
+    —         SharedFactor.factor       L of Kt = L L'                                              loss
+    —         SharedFactor.ones, white  u = L^-1 1, V = L^-1 (y - centre)                           loss^-1, —
+
+All arms are seen at the same epochs, so every Kt_k is a leading block of one matrix: one factor and one triangular solve
+against the zero-padded residuals of all arms give u and V for every arm at once (`whiten`).
 
 Departs from the paper: the kernel has a magnitude s2 and noise, which the printed formula lacks though the experiments
-need them; a step may be several epochs, seen at its end; a common start value is optional. So is a drop, 0 in the paper: with it
-the prior mean of a curve falls as its kernel does, m + drop beta^alpha / (t + beta)^alpha, where the paper's is m at every t and
-a curve as likely to rise as to fall. (The kernel is a mixture of exponentials over a Gamma density; this is their mean.)
+need them; a step may be several epochs, seen at its end; a common start value is optional. So is a drop, 0 in the paper:
+with it the prior mean of a curve falls as its kernel does, m + drop beta^alpha / (t + beta)^alpha, where the paper's is m
+at every t and a curve is as likely to rise as to fall. (The kernel is a mixture of exponentials over a Gamma density; this
+is their mean.)
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
@@ -38,7 +47,7 @@ RELATIVE_JITTER = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class CurveParameters:
     """Parameters of the belief; `alpha`, `beta` (epochs), `s2`, `sx2` are positive, `noise` and `drop` not negative."""
 
     alpha: float
@@ -52,13 +61,15 @@ class Parameters:
     def __post_init__(self) -> None:
         for name in ("alpha", "beta", "s2", "sx2"):
             if not 0.0 < getattr(self, name) < math.inf:
-                raise ValueError(f"Parameters({name}={getattr(self, name)}) must be positive and finite. Try 1.0.")
+                raise ValueError(f"CurveParameters({name}={getattr(self, name)}) must be positive and finite. Try 1.0.")
         if not 0.0 <= self.noise < math.inf:
-            raise ValueError(f"Parameters(noise={self.noise}) is a variance: it must be >= 0 and finite. Try 1e-4.")
+            raise ValueError(
+                f"CurveParameters(noise={self.noise}) is a variance: it must be >= 0 and finite. Try 1e-4."
+            )
         if not 0.0 <= self.drop < math.inf:
-            raise ValueError(f"Parameters(drop={self.drop}) must be >= 0 and finite: curves fall. Try 1.0.")
+            raise ValueError(f"CurveParameters(drop={self.drop}) must be >= 0 and finite: curves fall. Try 1.0.")
         if not math.isfinite(self.mean):
-            raise ValueError(f"Parameters(mean={self.mean}) must be finite. Try the mean of the losses seen.")
+            raise ValueError(f"CurveParameters(mean={self.mean}) must be finite. Try the mean of the losses seen.")
 
     def decay(self, epoch_sum: Floats) -> Floats:
         """`s2 beta^alpha / (t + t' + beta)^alpha` for `epoch_sum = t + t'`, any shape, without the noise."""
@@ -150,6 +161,11 @@ class Curves:
         return self.unit * self.order.astype(np.float64)
 
     @property
+    def row_of_step(self) -> Integers:
+        """(n_steps,) the row of the factor that belongs to each step; the start's row is left out."""
+        return np.argsort(self.order)[len(self.order) - self.losses.shape[1] :]
+
+    @property
     def shared(self) -> NDArray[np.bool_]:
         """(n_rows, n_arms) losses that the shared factor accounts for: all but those of arms with holes."""
         if not len(self.gappy):
@@ -169,3 +185,82 @@ class Curves:
         known = ~np.isnan(self.losses)
         n_steps = known.shape[1]
         return np.where(known.any(axis=1), n_steps - np.argmax(known[:, ::-1], axis=1), 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedFactor:
+    """The factor of the first rows, and what it makes of the curves of all arms without holes. Made by `whiten`."""
+
+    centre: float  # subtracted from every loss, with the fall of the prior mean, to give the residuals
+    table: Floats  # (2 * n_steps + 1,) kernel without noise, by the sum of two steps
+    factor: Floats  # (r, r) L, lower; above the diagonal is 0
+    ones: Floats  # (r,) u = L^-1 1
+    white: Floats  # (r, n_arms) V = L^-1 (y - centre), 0 beyond an arm's losses and in the columns of gappy arms
+
+
+def whiten(curves: Curves, parameters: CurveParameters, centre: float, n_rows: int) -> SharedFactor:
+    """One factor and one triangular solve for all arms without holes, over the first `n_rows` rows."""
+    n_steps = curves.losses.shape[1]
+    table = parameters.decay(curves.unit * np.arange(2 * n_steps + 1))
+    factor = cholesky(covariance(curves, parameters, table, slice(n_rows)))
+    right = np.empty((n_rows, curves.n_arms + 1), order="F")
+    right[:, 0] = 1.0
+    np.subtract(curves.values[:n_rows], centre, out=right[:, 1:])
+    if parameters.drop:
+        right[:, 1:] -= parameters.fall(curves.epochs[:n_rows, None])
+    solution = solve_lower(factor, right)
+    # beyond its losses an arm's column is filled with guesses of the zero padding: cut, then sums over rows are prefix sums
+    white = solution[:, 1:] * curves.shared[:n_rows]
+    return SharedFactor(centre=centre, table=table, factor=factor, ones=solution[:, 0], white=white)
+
+
+class ArmFactor(NamedTuple):
+    """The same of one arm alone, over the n_k rows that it was seen in, and the kernel between these and other epochs."""
+
+    pivots: Floats  # (n_k,) diagonal of L_k
+    ones: Floats  # (n_k,) L_k^-1 1
+    white: Floats  # (n_k,) L_k^-1 (y_k - centre)
+    star: Floats  # (n_k, q) L_k^-1 k*
+
+
+def whiten_arm(
+    curves: Curves, parameters: CurveParameters, shared: SharedFactor, arm: int, epochs: Floats
+) -> ArmFactor:
+    """Of an arm with holes or without, with k* at some epochs (q,) of its curve."""
+    rows = np.flatnonzero(curves.seen[:, arm])
+    if arm in curves.gappy:
+        factor = cholesky(covariance(curves, parameters, shared.table, rows))
+    else:
+        factor = shared.factor[: len(rows), : len(rows)]
+    when = curves.epochs[rows]
+    residual = curves.values[rows, arm] - shared.centre - parameters.fall(when)
+    right = np.column_stack([np.ones(len(rows)), residual, parameters.decay(when[:, None] + epochs)])
+    solved = solve_lower(factor, right)
+    return ArmFactor(factor.diagonal(), solved[:, 0], solved[:, 1], solved[:, 2:])
+
+
+def covariance(curves: Curves, parameters: CurveParameters, table: Floats, rows: Integers | slice) -> Floats:
+    """Kt, noise included, over some rows; a start value is exact, so that row gets jitter alone."""
+    kt = table[curves.pairs[rows][:, rows]]  # (r, r)
+    diagonal = kt.ravel(order="K")[:: len(kt) + 1]  # a view, in whichever order the matrix lies
+    if curves.start is None:
+        diagonal += parameters.diagonal
+    else:
+        diagonal += np.where(curves.order[rows] == 0, RELATIVE_JITTER * parameters.s2, parameters.diagonal)
+    return kt
+
+
+def cholesky(matrix: Floats) -> Floats:
+    """Lower factor of a symmetric positive matrix; LAPACK directly: for 50 rows the checks of scipy cost more."""
+    factor, info = lapack.dpotrf(matrix.T, lower=1, clean=1)  # the transpose of a C array needs no copy into columns
+    if info != 0:
+        raise np.linalg.LinAlgError(f"covariance of {len(matrix)} rows is not positive definite at row {info}.")
+    return factor  # type: ignore[no-any-return]
+
+
+def solve_lower(factor: Floats, right: Floats) -> Floats:
+    """`factor^-1 right` for a lower factor; an empty system has an empty answer, which LAPACK refuses."""
+    if factor.size == 0 or right.size == 0:
+        return np.zeros_like(right)
+    solution, _ = lapack.dtrtrs(factor, right, lower=1)
+    return solution  # type: ignore[no-any-return]

@@ -42,7 +42,7 @@ class _Pasts:
     best: Floats  # (s,)
 
 
-def rollout_values(
+def roll_out(
     mean: Floats, cov: Floats, can_run: NDArray[np.bool_], noise: float, best_loss: float, n_nodes: int = 3
 ) -> Floats:
     """Expected improvement (n_arms,) of all stages together, by the first arm; -inf for an arm that cannot run.

@@ -5,7 +5,7 @@ eq. 11 (BHPT-eps). The value Q is computed in `models.freeze_thaw.action_value`,
 
     paper    here         meaning                                                                      unit
     B        budget       what the study may spend                                                     steps, s, $
-    r        buys         steps that all the money left would buy of an arm                            steps
+    r        Reach.buys   steps that all the money left would buy of an arm                            steps
     tau*     tau_star     steps after which the best arm is expected to be at its best                 steps
     c_hat    c_hat        arm whose expected best is lowest                                            —
     Q        Q            E min(best of this arm, expected best of the others)                         loss
@@ -31,21 +31,21 @@ Departs from the paper:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Why
-from shoestring.core.ledger import Ledger
+from shoestring.core.decision import Why
+from shoestring.core.settings import require_within
 from shoestring.errors import PolicyError
-from shoestring.models.freeze_thaw.action_value import Plan, choose, plan
-from shoestring.policies.freeze_thaw.arms import Choices, Floats, Integers, forced, step_of
-from shoestring.policies.freeze_thaw.curve_belief import CurveBelief, Outlooks
+from shoestring.models.freeze_thaw.action_value import plan_values
+from shoestring.policies.freeze_thaw.arms import Floats, Reach
+from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BHPT(CurveBelief):
+class BHPT(CurvePolicy):
     name: ClassVar[str] = "bhpt"
     eps: float | None = None
     commit: bool = True
@@ -53,50 +53,40 @@ class BHPT(CurveBelief):
     past_best: bool = False
 
     def __post_init__(self) -> None:
-        CurveBelief.__post_init__(self)
-        if self.eps is not None and not 0.0 <= self.eps <= 1.0:
-            raise PolicyError(f"BHPT(eps={self.eps}) is a probability, or None for plain BHPT. Try 0.5.")
+        CurvePolicy.__post_init__(self)
+        require_within(self, "eps", 0.0, 1.0, "it is a probability; None is plain BHPT", "Try 0.5.", optional=True)
         if not 0.0 <= self.tolerance < 1.0:
             raise PolicyError(
                 f"BHPT(tolerance={self.tolerance}) is a share of the progress to come, below 1. Try 0.05."
             )
 
-    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        arms, now = self.now(ledger)
-        if (answer := forced(ledger, arms, now)) is not None:
-            return answer
-        outlooks = self.outlooks(ledger, arms)
-        mean, variance = within_reach(*outlooks.predict(), arms.trained, now)
-        best = outlooks.best_scaled_loss if self.past_best else math.inf
-        decided = plan(mean, variance, arms.trained, int(now.room.max()), self.tolerance, best)
-        decided = replace(decided, remaining=int(now.buys[decided.top_arm]))
-        # a plan that is never short of money never commits
-        arm = choose(decided if self.commit else replace(decided, remaining=decided.tau_star + 1), rng, self.eps)
-        why = _why(decided, arm, mean, variance, outlooks, self.commit and decided.committed)
-        return step_of(ledger, arms, arm, why=why, memo=outlooks.memo)
+    def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
+        """Algorithm 1: the best arm once it needs all that is left, else the one whose future is most worth knowing."""
+        mean, variance = outlook.predict()  # (n_samples, n_arms, max_steps)
+        best = outlook.best_scaled_loss if self.past_best else math.inf
+        plan = plan_values(mean, variance, outlook.arms.trained, reach.room, self.tolerance, best)
+        r = int(reach.buys[plan.top_arm])
+        committed = self.commit and plan.tau_star >= r
+        arm = plan.top_arm if committed else plan.choose_arm(rng, self.eps)
+        at = int(outlook.arms.trained[arm] + plan.tau[arm]) - 1
+        mu, sigma = _describe(outlook, mean[:, arm, at], variance[:, arm, at])
+        return arm, {
+            "c_hat": plan.top_arm,
+            "committed": committed,
+            "Q": outlook.to_value(float(plan.q[arm])),
+            "VoI": float(plan.gain[arm]) * outlook.scaling.scale,
+            "mu": mu,
+            "sigma": sigma,
+            "tau": int(plan.tau[arm]),
+            "tau_star": plan.tau_star,
+            "r": r,
+        }
 
 
-def within_reach(mean: Floats, variance: Floats, trained: Integers, now: Choices) -> tuple[Floats, Floats]:
-    """Predictions (…, n_arms, n_steps) with an infinite loss wherever an arm cannot or need not be trained to."""
-    step = np.arange(mean.shape[-1])
-    reach = (step >= trained[:, None]) & (step < (trained + now.room)[:, None])  # (n_arms, n_steps)
-    return np.where(reach, mean, np.inf), np.where(reach, variance, 0.0)
-
-
-def _why(decided: Plan, arm: int, mean: Floats, variance: Floats, outlooks: Outlooks, committed: bool) -> Why:
-    at = int(outlooks.arms.trained[arm] + decided.tau[arm]) - 1
-    mu = mean[:, arm, at]
-    sigma = float(np.sqrt(variance[:, arm, at].mean() + mu.var()))
-    centre = float(mu.mean())
-    return {
-        "arm": arm,
-        "c_hat": decided.top_arm,
-        "committed": committed,
-        "Q": outlooks.value(float(decided.q[arm])),
-        "VoI": float(decided.gain[arm]) * outlooks.scaling.scale,
-        "mu": outlooks.value(centre),
-        "sigma": abs(outlooks.value(centre + sigma) - outlooks.value(centre - sigma)) / 2.0,
-        "tau": int(decided.tau[arm]),
-        "tau_star": decided.tau_star,
-        "r": decided.remaining,
-    }
+def _describe(outlook: Outlook, mean: Floats, variance: Floats) -> tuple[float, float]:
+    """Mean and standard deviation of a mixture of normals (n_samples,), in the unit of the values."""
+    centre = float(mean.mean())
+    sigma = float(np.sqrt(variance.mean() + mean.var()))
+    # the way back to values need not be linear: half the width of the interval of one sigma either side
+    width = abs(outlook.to_value(centre + sigma) - outlook.to_value(centre - sigma))
+    return outlook.to_value(centre), width / 2.0

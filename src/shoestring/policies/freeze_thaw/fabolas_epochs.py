@@ -5,7 +5,7 @@ number of epochs in place of the size of the data set, as Lu, Chiang, Sha, arXiv
 
     paper   here              meaning                                                            unit
     s       step / max_steps  length of training, an input of the surrogate like any other       —
-    c       steps             price: the steps that a run still lacks to that length             steps
+    c       lacking           price: the steps that a run still lacks to that length             steps
     P_min   —                 probability of each representative to be best when fully trained   —
     —       lengths           lengths that can be asked for, as shares of a full training        —
 
@@ -24,20 +24,30 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.decision import Decision, Memo
+from shoestring.core.encoding import Encoding
 from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice
+from shoestring.core.memo import Refits
 from shoestring.core.settings import require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.gp.acquisition import log_expected_improvement
-from shoestring.models.gp.fit import fit_gp
+from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.information_gain import information_gain
 from shoestring.models.gp.kernels import Block, Kernel
-from shoestring.models.gp.posterior import GP, condition
+from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import Scaling, scaling
-from shoestring.policies.freeze_thaw.arms import Arms, ArmsView, Choices, Floats, choices, forced, step_of
-from shoestring.policies.freeze_thaw.curve_belief import due_mark
+from shoestring.policies.freeze_thaw.arms import (
+    ArmsView,
+    ArmTable,
+    Floats,
+    Integers,
+    Reach,
+    buy_steps,
+    measure_reach,
+    settle_without_choice,
+)
 
-_FIRST_ARMS = 3
+_FIRST_ARMS = 3  # fewer losses say nothing of length-scales
+_REFITS = Refits(often=50, every=5, key="receipts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +59,7 @@ class FabolasEpochs:
     fantasies: int = 5
 
     def __post_init__(self) -> None:
-        if self.arms is not None:
-            require_whole(self, "arms", 1, "there is nothing to choose among", "Try 100.")
+        require_whole(self, "arms", 1, "there is nothing to choose among", "Try 100.", optional=True)
         if not self.lengths or not all(0.0 < share <= 1.0 for share in self.lengths):
             raise PolicyError(
                 f"FabolasEpochs(lengths={list(self.lengths)}) must be shares of a full training, above 0 and up to 1. "
@@ -61,86 +70,82 @@ class FabolasEpochs:
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms = ledger.view(ArmsView(self.arms))
-        now = choices(ledger, arms)
-        if (answer := forced(ledger, arms, now)) is not None:
-            return answer
-        ends = sorted({max(1, round(share * ledger.max_steps)) for share in self.lengths})
+        reach = measure_reach(ledger, arms)
+        if (settled := settle_without_choice(ledger, arms, reach)) is not None:
+            return settled
+        lengths = sorted({max(1, round(share * ledger.max_steps)) for share in self.lengths})
         begun = ~np.isnan(arms.losses).all(axis=1)
-        fresh = np.flatnonzero((now.room > 0) & (arms.trained == 0))
+        fresh = np.flatnonzero((reach.room > 0) & (arms.trained == 0))
         if len(fresh) and begun.sum() < _FIRST_ARMS:
-            steps = min(ends[0], int(now.room[fresh[0]]))
-            return step_of(ledger, arms, int(fresh[0]), why={"first": True}, memo=ledger.memo, steps=steps)
-        gp, scale, memo = self._surrogate(ledger, arms)
-        pairs = self._pairs(gp, scale, arms, now, ends)
-        full = arms_at(arms, np.unique(pairs[:, 0]), ledger.max_steps, ledger.max_steps)
-        asked = arms_at(arms, pairs[:, 0], pairs[:, 1], ledger.max_steps)
+            steps = min(lengths[0], int(reach.room[fresh[0]]))
+            return buy_steps(ledger, arms, int(fresh[0]), steps, why={"first": True}, memo=ledger.memo)
+        scale = scaling(arms.losses, ~np.isnan(arms.losses))
+        gp, memo = _fit_surrogate(ledger, arms, scale)
+        pairs = self._list_pairs(gp, scale, arms, reach, lengths)
+        full = _encode(arms, np.unique(pairs[:, 0]), ledger.max_steps)
         n = len(full)
-        mean, cov = gp.predict_joint(np.vstack([full, asked]))
+        mean, cov = gp.predict_joint(np.vstack([full, _encode(arms, pairs[:, 0], pairs[:, 1])]))
         variance = np.diagonal(cov)[n:] + gp.noise_variance
         gains = information_gain(mean[:n], cov[:n, :n], cov[:n, n:], variance, rng, self.fantasies)
         lacking = pairs[:, 1] - arms.trained[pairs[:, 0]]
         chosen = int(np.argmax(gains / lacking))
         arm = int(pairs[chosen, 0])
-        return step_of(
-            ledger,
-            arms,
-            arm,
-            why={
-                "arm": arm,
-                "information": float(gains[chosen]),
-                "information_per_step": float(gains[chosen] / lacking[chosen]),
-                "mu": arms.sign * float(scale.undo(mean[n + chosen])),
-            },
-            memo=memo,
-            steps=int(lacking[chosen]),
-        )
+        why = {
+            "arm": arm,
+            "information": float(gains[chosen]),
+            "information_per_step": float(gains[chosen] / lacking[chosen]),
+            "mu": arms.sign * float(scale.undo(mean[n + chosen])),
+        }
+        return buy_steps(ledger, arms, arm, int(lacking[chosen]), why=why, memo=memo)
 
-    def _surrogate(self, ledger: Ledger, arms: Arms) -> tuple[GP, Scaling, Memo]:
-        """A process fitted to the last loss of each order; its parameters are refreshed by the number of receipts."""
-        scale = scaling(arms.losses, ~np.isnan(arms.losses))
-        ends = {(arms.arm_of_trial[o.trial], o.until) for o in ledger.orders}
-        ends |= {(arm, int(n)) for arm, n in enumerate(arms.trained)}  # where a run was cut short or diverged
-        seen = np.array(
-            sorted((a, t) for a, t in ends if 0 < t <= arms.trained[a] and not np.isnan(arms.losses[a, t - 1]))
-        )
-        x = arms_at(arms, seen[:, 0], seen[:, 1], ledger.max_steps)
-        y = scale.apply(arms.losses[seen[:, 0], seen[:, 1] - 1])
-        kernel, memo, receipts = _kernel(arms), ledger.memo, due_mark(ledger.books.receipts)
-        if memo and memo["receipts"][0] == receipts:
-            theta = [*memo["log_signal_variance"], *memo["log_lengthscales"], *memo["log_noise_variance"]]
-            return condition(kernel, np.array(theta), x, y), scale, memo
-        gp = fit_gp(kernel, x, y, memo=memo or None, n_starts=0 if memo else 2)
-        return gp, scale, {**gp.memo(), "receipts": [float(receipts)]}
-
-    def _pairs(self, gp: GP, scale: Scaling, arms: Arms, now: Choices, ends: list[int]) -> np.ndarray:
+    def _list_pairs(self, gp: GP, scale: Scaling, arms: ArmTable, reach: Reach, lengths: list[int]) -> Integers:
         """(n, 2) arms and lengths that can be bought, of the arms that look best at full length."""
-        max_steps = arms.losses.shape[1]
-        free = np.flatnonzero(now.room)
-        mean, variance = gp.predict(arms_at(arms, free, max_steps, max_steps))
+        free = np.flatnonzero(reach.room)
+        mean, variance = gp.predict(_encode(arms, free, arms.losses.shape[1]))
         best = float(np.nanmin(scale.apply(arms.losses)[~np.isnan(arms.losses)]))
         ranked = free[np.argsort(-log_expected_improvement(mean, np.sqrt(variance), best), kind="stable")]
         found = []
         for arm in ranked[: self.representatives]:
-            reach = int(arms.trained[arm] + now.room[arm])
-            longer = {min(end, reach) for end in ends if end > arms.trained[arm]} or {reach}
-            found += [(int(arm), end) for end in sorted(longer)]
+            end = int(arms.trained[arm] + reach.room[arm])
+            longer = {min(length, end) for length in lengths if length > arms.trained[arm]} or {end}
+            found += [(int(arm), length) for length in sorted(longer)]
         return np.array(found)
 
 
-def arms_at(arms: Arms, which: np.ndarray, steps: np.ndarray | int, max_steps: int) -> Floats:
-    """Inputs (n, d + 1) of the surrogate: coordinates of the arms, and the share of a full training."""
-    share = np.broadcast_to(np.asarray(steps) / max_steps, len(which))
-    return np.column_stack([arms.coordinates()[which], share])
+def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling) -> tuple[GP, Memo]:
+    """A process fitted to the last loss of each order; its parameters are refreshed by the number of receipts."""
+    ends = {(arms.arm_of_trial[order.trial], order.until) for order in ledger.orders}
+    ends |= {(arm, int(n)) for arm, n in enumerate(arms.trained)}  # where a run was cut short or diverged
+    seen = np.array(sorted((a, t) for a, t in ends if 0 < t <= arms.trained[a] and not np.isnan(arms.losses[a, t - 1])))
+    x = _encode(arms, seen[:, 0], seen[:, 1])
+    y = scale.apply(arms.losses[seen[:, 0], seen[:, 1] - 1])
+    memo = ledger.memo
+    return carry_gp(_make_kernel(arms.encoding), x, y, memo, _REFITS.look(memo, ledger.books.receipts))
 
 
-def _kernel(arms: Arms) -> Kernel:
-    """Options of a choice and switches are equal or not; numbers and the length are near or far."""
-    space, d = arms.space, arms.space.dims
-    choice = [j for j, name in enumerate(space.cube_names) if isinstance(space.parameters[name], Choice)]
-    number = tuple(j for j in range(d) if j not in choice)
-    blocks = [
-        Block("hamming", (*choice, *range(d, 2 * d)), tied=True),
-        Block("matern52", number),
-        Block("matern52", (2 * d,)),
-    ]
+def _encode(arms: ArmTable, which: Integers, steps: Integers | int) -> Floats:
+    """Inputs (n, columns) of the surrogate: columns of the arms, constants, and the share of a full training."""
+    features = arms.encoding.features(arms.points.take(which))
+    share = np.broadcast_to(np.asarray(steps) / arms.losses.shape[1], len(which))
+    return np.column_stack([features, np.zeros((len(which), _count_constants(arms.encoding))), share])
+
+
+def _make_kernel(encoding: Encoding) -> Kernel:
+    """Options of a choice and switches are equal or not, by one length-scale; numbers and the length are near or far."""
+    length = encoding.n_columns + _count_constants(encoding)
+    constants = range(encoding.n_columns, length)
+    blocks = (
+        Block("hamming", (*encoding.option_columns, *encoding.activity_columns, *constants), tied=True),
+        Block("matern52", encoding.number_columns),
+        Block("matern52", (length,)),
+    )
     return Kernel(tuple(block for block in blocks if block.dims))
+
+
+def _count_constants(encoding: Encoding) -> int:
+    """A switch also for each parameter that is always on: two columns a parameter, whatever its kind.
+
+    They change no distance. But length-scales are expected to grow with the number of columns (`models.gp.fit`), and with
+    fewer of them the fit to a handful of losses, and so what is bought, would be another.
+    """
+    return max(0, encoding.space.dims - len(encoding.activity_columns))

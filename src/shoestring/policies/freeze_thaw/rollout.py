@@ -15,81 +15,72 @@ above the mean. With several parameter samples the values are averaged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision
-from shoestring.core.ledger import Ledger
+from shoestring.core.decision import Why
 from shoestring.core.settings import require_whole
-from shoestring.models.freeze_thaw.belief import Belief
-from shoestring.models.freeze_thaw.rollout_value import rollout_values
+from shoestring.models.freeze_thaw.belief import FreezeThawBelief
+from shoestring.models.freeze_thaw.rollout_value import roll_out
 from shoestring.models.gp.acquisition import log_expected_improvement
-from shoestring.policies.freeze_thaw.arms import Flags, Floats, Integers, forced, step_of
-from shoestring.policies.freeze_thaw.curve_belief import CurveBelief, Outlooks
+from shoestring.policies.freeze_thaw.arms import Flags, Floats, Integers, Reach
+from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook, ParametersSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout(CurveBelief):
+class Rollout(CurvePolicy):
     name: ClassVar[str] = "rollout"
-    parameters: Literal["sampled", "most_probable"] | Sequence[float] = "most_probable"
+    parameters: ParametersSetting = "most_probable"
     horizon: int = 3
     nodes: int = 3
     shortlist: int = 16
 
     def __post_init__(self) -> None:
-        CurveBelief.__post_init__(self)
+        CurvePolicy.__post_init__(self)
         require_whole(self, "horizon", 0, "it is the number of stages looked at after the next step", "Try 3.")
         require_whole(self, "nodes", 1, "an expectation needs a node", "Try 3.")
         require_whole(self, "shortlist", 1, "there is nothing to choose among", "Try 16.")
 
-    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        arms, now = self.now(ledger)
-        if (answer := forced(ledger, arms, now)) is not None:
-            return answer
-        outlooks = self.outlooks(ledger, arms)
-        free = np.flatnonzero(now.room)
-        step = arms.trained[free]  # index of the next loss
-        mean, variance = (p[:, free, step] for p in outlooks.predict())  # (n_samples, n_free)
-        bests = [_best_loss(outlooks, belief) for belief in outlooks.beliefs]
-        noise = np.array([belief.parameters.noise for belief in outlooks.beliefs])[:, None]
-        gains = np.array(
-            [
-                log_expected_improvement(m, s, best)
-                for m, s, best in zip(mean, np.sqrt(variance + noise), bests, strict=True)
-            ]
-        )
-        listed = free[np.sort(np.argsort(-gains.mean(axis=0), kind="stable")[: self.shortlist])]
-        stages = int(min(self.horizon + 1, now.buys[listed].max()))
-        can_run = np.arange(stages) < now.room[listed, None]  # (n_listed, stages)
+    def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
+        trained = outlook.arms.trained
+        bests = [_find_best_loss(outlook, belief) for belief in outlook.beliefs]
+        listed = self._shortlist(outlook, np.flatnonzero(reach.room), bests)
+        stages = int(min(self.horizon + 1, reach.buys[listed].max()))
+        can_run = np.arange(stages) < reach.room[listed, None]  # (n_listed, stages)
         values = np.mean(
             [
-                self._values(belief, listed, arms.trained, can_run, best)
-                for belief, best in zip(outlooks.beliefs, bests, strict=True)
+                self._roll_out(belief, listed, trained[listed], can_run, best)
+                for belief, best in zip(outlook.beliefs, bests, strict=True)
             ],
             axis=0,
         )
         chosen = int(np.argmax(values))
-        arm = int(listed[chosen])
-        return step_of(
-            ledger,
-            arms,
-            arm,
-            why={"arm": arm, "value": float(values[chosen]) * outlooks.scaling.scale, "stages": stages},
-            memo=outlooks.memo,
-        )
+        return int(listed[chosen]), {"value": float(values[chosen]) * outlook.scaling.scale, "stages": stages}
 
-    def _values(self, belief: Belief, listed: Integers, trained: Integers, can_run: Flags, best: float) -> Floats:
+    def _shortlist(self, outlook: Outlook, free: Integers, bests: list[float]) -> Integers:
+        """The arms of largest expected improvement in one step, in their order."""
+        step = outlook.arms.trained[free]  # index of the next loss
+        mean, variance = (each[:, free, step] for each in outlook.predict())  # (n_samples, n_free)
+        gains = [
+            log_expected_improvement(m, np.sqrt(v + belief.parameters.noise), best)
+            for m, v, belief, best in zip(mean, variance, outlook.beliefs, bests, strict=True)
+        ]
+        ranked = np.argsort(-np.mean(gains, axis=0), kind="stable")
+        return free[np.sort(ranked[: self.shortlist])]
+
+    def _roll_out(
+        self, belief: FreezeThawBelief, listed: Integers, trained: Integers, can_run: Flags, best: float
+    ) -> Floats:
         stages = can_run.shape[1]
-        epochs = self.epochs_per_step * (trained[listed, None] + 1 + np.arange(stages))
-        mean, cov = belief.at(np.repeat(listed, stages).tolist(), epochs.ravel().tolist())
-        return rollout_values(mean.reshape(-1, stages), cov, can_run, belief.parameters.noise, best, self.nodes)
+        epochs = self.epochs_per_step * (trained[:, None] + 1 + np.arange(stages))
+        mean, cov = belief.predict_joint(np.repeat(listed, stages).tolist(), epochs.ravel().tolist())
+        return roll_out(mean.reshape(-1, stages), cov, can_run, belief.parameters.noise, best, self.nodes)
 
 
-def _best_loss(outlooks: Outlooks, belief: Belief) -> float:
-    best, p = outlooks.best_scaled_loss, belief.parameters
+def _find_best_loss(outlook: Outlook, belief: FreezeThawBelief) -> float:
+    best, p = outlook.best_scaled_loss, belief.parameters
     if math.isfinite(best):
         return best
     start = belief.curves.start

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from shoestring.models.freeze_thaw.rollout_value import rollout_values
+from shoestring.models.freeze_thaw.rollout_value import roll_out
 
 Floats = NDArray[np.float64]
 
@@ -71,21 +71,21 @@ def test_equals_the_plain_recursion(seed: int, n_arms: int, n_stages: int, noise
     mean, cov, can_run = problem(seed, n_arms, n_stages)
     plain = Plain(can_run, noise, 3)
     wanted = [plain.value(mean.ravel(), cov, [0] * n_arms, arm, 0.2, n_stages - 1) for arm in range(n_arms)]
-    np.testing.assert_allclose(rollout_values(mean, cov, can_run, noise, 0.2), wanted, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(roll_out(mean, cov, can_run, noise, 0.2), wanted, rtol=1e-8, atol=1e-12)
 
 
 def test_one_stage_is_expected_improvement() -> None:
     mean, cov = np.array([[0.1], [0.5]]), np.diag([0.2, 0.4])
-    values = rollout_values(mean, cov, np.ones((2, 1), dtype=bool), 0.05, 0.3)
+    values = roll_out(mean, cov, np.ones((2, 1), dtype=bool), 0.05, 0.3)
     np.testing.assert_allclose(values, [improvement(0.1, 0.25, 0.3), improvement(0.5, 0.45, 0.3)], rtol=1e-12)
 
 
 def test_an_arm_that_cannot_run_is_out() -> None:
     mean, cov, _ = problem(0, 3, 2)
     can_run = np.array([[True, True], [False, False], [True, False]])
-    assert np.isneginf(rollout_values(mean, cov, can_run, 0.1, 0.0)).tolist() == [False, True, False]
+    assert np.isneginf(roll_out(mean, cov, can_run, 0.1, 0.0)).tolist() == [False, True, False]
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit"):
-        rollout_values(np.zeros((2, 2)), np.eye(3), np.ones((2, 2), dtype=bool), 0.1, 0.0)
+        roll_out(np.zeros((2, 2)), np.eye(3), np.ones((2, 2), dtype=bool), 0.1, 0.0)
