@@ -9,7 +9,6 @@ Sect. 3.1, query rules of Sect. 3.2, Algorithm 1, Lemma 1 and eqs. 3-8 of Append
     beta_t      beta              exploration: u = mu + sqrt(beta) sigma                          —
     x_t         chosen            argmax of u                                                     index
     kappa       confidence        query unless x_t beats every competitor this surely             probability
-    gamma_t     kappa_equivalent  confidence at which kappa and LCB-UCB rules meet                probability
     N           reset_block       rounds between two resets of R-GP-UCB                           rounds
 
 A competitor is a point that x_t is compared with: on a dense domain neighbours within one hump are never told apart, so
@@ -17,11 +16,11 @@ only other local maxima of u count; among a few unrelated arms, all others do.
 
 Departs from the paper: no competitor means query (read literally the rule would skip, and the agent could sit on one
 point for ever). beta_t = 0.8 ln 4t and the reset block are not in the paper; the first is common in code for this model
-and reproduces its Table A2. Corrected: gamma_t = Phi(sqrt(2 beta_t)), where Appendix B prints Phi(sqrt(2) beta_t); it
-recovers LCB-UCB only when both standard deviations are equal, and otherwise asks more often; the step to eq. 5 needs
-gamma >= 1/2; N(., .) of Appendix B takes variances. The two values compared are taken as independent, as in eq. 3;
-their exact covariance may be given. Probability of improvement over the best posterior mean, the paper's baseline, has
-no margin: its argmax is the argmax of the mean.
+and reproduces its Table A2. Corrected: the confidence gamma_t at which both rules meet is Phi(sqrt(2 beta_t)), where
+Appendix B prints Phi(sqrt(2) beta_t); it recovers LCB-UCB only when both standard deviations are equal, and otherwise
+asks more often; the step to eq. 5 needs gamma >= 1/2; N(., .) of Appendix B takes variances. The two values compared are
+taken as independent, as in eq. 3; their exact covariance may be given. Probability of improvement over the best posterior
+mean, the paper's baseline, has no margin: its argmax is the argmax of the mean.
 """
 
 from __future__ import annotations
@@ -84,25 +83,23 @@ def choose(acquisition: Floats) -> int:
     return int(np.argmax(acquisition))
 
 
-def local_maxima(ucb: Floats) -> Indices:
-    """Local maxima of `ucb` along an interval (n,), or on a product grid (n_1, …, n_d) as indices into its ravel.
+def local_maxima(heights: Floats) -> Indices:
+    """Local maxima of `heights` (n,) along an interval.
 
-    A point counts when along every axis it is at least its predecessor and above its successor. End points miss a
-    neighbour and are not held to it. A plateau counts once, at its last point, as does a shelf in a descent.
+    A point counts when it is at least its predecessor and above its successor. End points miss a neighbour and are not
+    held to it. A plateau counts once, at its last point, as does a shelf in a descent.
     """
-    if ucb.size == 0:
-        raise ValueError("ucb is empty: a domain needs at least one point.")
-    is_peak = np.ones(ucb.shape, dtype=np.bool_)
-    for axis in range(ucb.ndim):
-        u, peak = np.moveaxis(ucb, axis, 0), np.moveaxis(is_peak, axis, 0)  # views: peak writes into is_peak
-        peak[1:] &= u[1:] >= u[:-1]
-        peak[:-1] &= u[:-1] > u[1:]
+    if heights.size == 0:
+        raise ValueError("heights is empty: a domain needs at least one point.")
+    is_peak = np.ones(heights.size, dtype=np.bool_)
+    is_peak[1:] &= heights[1:] >= heights[:-1]
+    is_peak[:-1] &= heights[:-1] > heights[1:]
     return np.flatnonzero(is_peak)
 
 
-def other_maxima(ucb: Floats, chosen: int) -> Indices:
-    """Competitors of `chosen` on a dense domain: the other local maxima, (m,), perhaps none."""
-    peaks = local_maxima(ucb)
+def other_maxima(heights: Floats, chosen: int) -> Indices:
+    """Competitors of `chosen` along an interval: the other local maxima, (m,), perhaps none."""
+    peaks = local_maxima(heights)
     return np.asarray(peaks[peaks != chosen])
 
 
@@ -149,10 +146,3 @@ def query_by_chance(probability: float, rng: np.random.Generator) -> bool:
     if not 0.0 <= probability <= 1.0:
         raise ValueError(f"probability={probability} must lie in [0, 1]: for B of T rounds take B / T.")
     return bool(rng.random() < probability)
-
-
-def kappa_equivalent(beta: float) -> float:
-    """Phi(sqrt(2 beta)): the confidence at which the kappa rule is LCB-UCB for two equal standard deviations."""
-    if beta < 0.0:
-        raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
-    return float(ndtr(math.sqrt(2.0 * beta)))

@@ -52,7 +52,7 @@ class FiniteBelief:
         columns = self.points.columns
         self.model = TimeVaryingGP(
             lambda rows: kernel.matrix(theta, columns[rows], columns),
-            diagonal=kernel.diag(theta, len(columns)),
+            kernel.diag(theta, len(columns)),
             forgetting_rate=view.forgetting_rate,
             noise_variance=view.noise_variance,
         )

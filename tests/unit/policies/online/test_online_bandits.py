@@ -16,7 +16,7 @@ from shoestring.core.parameters import Choice, Float
 from shoestring.core.policy import Policy
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError
-from shoestring.models.online.bandits import exp3s_weights, tally
+from shoestring.models.online.bandits import exp3s_update
 from shoestring.policies.online.exp3s import EXP3S
 from shoestring.policies.online.ucb1 import UCB1
 from shoestring.runners.runner import receipt
@@ -76,10 +76,12 @@ def test_the_fold_is_the_tally_of_all_observed_rounds() -> None:
     state = ledger.view(policy._view())
     seen = [(c, r) for c, r in zip(state.rounds.configs, state.rounds.rewards, strict=True) if r is not None]
     arms = [["a", "b", "c"].index(config["mode"]) for config, _ in seen]
-    counts, sums = tally(arms, [reward for _, reward in seen], 3)
-    np.testing.assert_array_equal(state.counts, counts)
-    np.testing.assert_allclose(state.sums, sums, rtol=1e-12)
-    expected = exp3s_weights(arms, [reward for _, reward in seen], 3, mixing=0.2, sharing=1 / 400)
+    rewards = [reward for _, reward in seen]
+    np.testing.assert_array_equal(state.counts, np.bincount(arms, minlength=3))
+    np.testing.assert_allclose(state.sums, np.bincount(arms, weights=rewards, minlength=3), rtol=1e-12)
+    expected = np.full(3, 1 / 3)
+    for arm, reward in zip(arms, rewards, strict=True):
+        expected = exp3s_update(expected, arm, reward, mixing=0.2, sharing=1 / 400)
     np.testing.assert_allclose(state.weights, expected, rtol=1e-12)
 
 
