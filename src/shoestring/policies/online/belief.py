@@ -7,7 +7,7 @@ the config to act with, and the points it must be compared with before a validat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from shoestring.models.online.query_rules import (
 from shoestring.models.online.time_varying import TimeVaryingGP
 from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP, merge_modes
 from shoestring.policies.online.domain import CubeKernel, Encoding, Points, is_finite, points_of
-from shoestring.policies.online.rounds import Rounds, RoundsState
+from shoestring.policies.online.rounds import RunState, RunView
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -46,7 +46,7 @@ class Proposal:
 
 
 class FiniteBelief:
-    def __init__(self, view: Belief, encoding: Encoding) -> None:
+    def __init__(self, view: DriftView, encoding: Encoding) -> None:
         self.points: Points = points_of(encoding)
         kernel, theta = encoding.kernel(view.kernel, view.lengthscale, view.variance)
         columns = self.points.columns
@@ -66,19 +66,19 @@ class FiniteBelief:
         return float(self.model.mean[point]), float(self.model.variance[point])
 
     def propose(
-        self, acquisition: str, beta: float, rng: np.random.Generator, n_starts: int, bandwidth: float, exact: bool
+        self, acquisition: str, beta: float, rng: np.random.Generator, *, with_covariance: bool = False
     ) -> Proposal:
         mean, variance = self.model.mean, self.model.variance
         height = _height(acquisition, mean, variance, beta)
         chosen = choose(height)
-        covariance = self.model.covariance(chosen) if exact else None
+        covariance = self.model.covariance(chosen) if with_covariance else None
         rivals = self.points.rivals(height, chosen)
         return Proposal(self.points.configs[chosen], mean, variance, chosen, rivals, covariance)
 
 
 class CubeBelief:
-    def __init__(self, view: Belief, encoding: Encoding) -> None:
-        self.space = encoding.space
+    def __init__(self, view: DriftView, encoding: Encoding) -> None:
+        self.view, self.space = view, encoding.space
         kernel, theta = encoding.kernel(view.kernel, view.lengthscale, view.variance)
         self.model = ContinuousTimeVaryingGP(
             CubeKernel(encoding, kernel, theta),
@@ -96,18 +96,18 @@ class CubeBelief:
         return float(mean[0]), float(variance[0])
 
     def propose(
-        self, acquisition: str, beta: float, rng: np.random.Generator, n_starts: int, bandwidth: float, exact: bool
+        self, acquisition: str, beta: float, rng: np.random.Generator, *, with_covariance: bool = False
     ) -> Proposal:
         if acquisition == "ucb":
-            modes = self.model.modes(beta, rng, n_starts=n_starts, bandwidth=bandwidth)
+            modes = self.model.modes(beta, rng, n_starts=self.view.n_starts, bandwidth=self.view.bandwidth)
             points, mean, variance = modes.points, modes.mean, modes.variance
         else:
             candidates = rng.random((_CANDIDATES, self.space.dims))
             height = _height(acquisition, *self.model.predict(candidates), beta)
             best = np.argsort(-height, kind="stable")[:_HUMPS]
-            points = candidates[best[merge_modes(candidates[best], height[best], bandwidth)]]
+            points = candidates[best[merge_modes(candidates[best], height[best], self.view.bandwidth)]]
             mean, variance = self.model.predict(points)
-        covariance = self.model.covariance(points[:1], points)[0] if exact else None
+        covariance = self.model.covariance(points[:1], points)[0] if with_covariance else None
         return Proposal(self.space.from_cube(points[0]), mean, variance, 0, np.arange(1, len(points)), covariance)
 
 
@@ -118,45 +118,45 @@ def _height(acquisition: str, mean: Floats, variance: Floats, beta: float) -> Fl
 
 
 @dataclass(slots=True)
-class BeliefState:
-    rounds: RoundsState
+class DriftState:
+    run: RunState
     belief: FiniteBelief | CubeBelief
     space: Space
-    acted: set[str] = field(default_factory=set)  # keys of all configs acted with
     skipped_mean: float = 0.0  # of the rounds since the last validation: what they were expected to be worth together,
     skipped_variance: float = 0.0  # and how far off that may be
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class DriftView:
     """View: the drifting GP after every round so far, about the coming one. `block`: rounds after which all is dropped."""
 
-    rounds: Rounds
+    run: RunView
     kernel: Family
     lengthscale: float
     variance: float
     noise_variance: float
     forgetting_rate: float
     prior_mean: float = 0.0
+    n_starts: int = 50
+    bandwidth: float = 0.2
     block: int | None = None
 
-    def start(self, opened: Opened) -> BeliefState:
+    def start(self, opened: Opened) -> DriftState:
         encoding = Encoding(opened.space)
         belief = FiniteBelief(self, encoding) if is_finite(opened.space) else CubeBelief(self, encoding)
-        return BeliefState(self.rounds.start(opened), belief, opened.space)
+        return DriftState(self.run.start(opened), belief, opened.space)
 
-    def absorb(self, state: BeliefState, entry: Entry) -> BeliefState:
-        done = len(state.rounds.configs)
-        state.rounds = self.rounds.absorb(state.rounds, entry)
-        if len(state.rounds.configs) == done:
+    def absorb(self, state: DriftState, entry: Entry) -> DriftState:
+        done = len(state.run.configs)
+        state.run = self.run.absorb(state.run, entry)
+        if len(state.run.configs) == done:
             return state
-        config, reward = state.rounds.configs[-1], state.rounds.rewards[-1]
-        state.acted.add(state.space.key(config))
+        config, reward = state.run.configs[-1], state.run.rewards[-1]
         if reward is not None:
-            state.belief.observe(config, self._credited(state, config, reward - self.prior_mean), state.space)
-        if state.rounds.value_round == done + 1:
+            state.belief.observe(config, self._credit(state, config, reward - self.prior_mean), state.space)
+        if state.run.value_round == done + 1:
             state.skipped_mean = state.skipped_variance = 0.0
-        elif self.rounds.reward == "gain":
+        elif self.run.reward == "gain":
             mean, variance = state.belief.expect(config, state.space)
             state.skipped_mean += mean
             state.skipped_variance += variance
@@ -165,7 +165,7 @@ class Belief:
             state.belief.model.reset()
         return state
 
-    def _credited(self, state: BeliefState, config: Config, reward: float) -> float:
+    def _credit(self, state: DriftState, config: Config, reward: float) -> float:
         """What to observe of a validated round whose reward is the mean gain of several rounds.
 
         The gain of all is this round's share plus the others', which the model expects with some variance S. Taking the
@@ -173,19 +173,18 @@ class Belief:
         (var + sigma^2) / (var + sigma^2 + S) moves the mean exactly as an observation with that noise would. (The
         variance shrinks as for an exact one: the model has one noise for all.)
         """
-        if state.rounds.span == 1:
+        if state.run.span == 1:
             return reward
         expected, variance = state.belief.expect(config, state.space)
-        own = state.rounds.span * reward - state.skipped_mean
+        own = state.run.span * reward - state.skipped_mean
         known = variance + self.noise_variance
         credited = expected + known / (known + state.skipped_variance) * (own - expected)
-        clip = self.rounds.clip
+        clip = self.run.clip
         return credited if clip is None else min(max(credited, -clip), clip)
 
-
-def prior_covariance(view: Belief, space: Space, configs: Sequence[Config]) -> Floats:
-    """Covariance (n, n) of one round's function between these configs, before anything is observed."""
-    encoding = Encoding(space)
-    kernel, theta = encoding.kernel(view.kernel, view.lengthscale, view.variance)
-    columns = np.array([encoding.columns(config) for config in configs])
-    return kernel.matrix(theta, columns, columns)
+    def prior_covariance(self, space: Space, configs: Sequence[Config]) -> Floats:
+        """Covariance (n, n) of one round's function between these configs, before anything is observed."""
+        encoding = Encoding(space)
+        kernel, theta = encoding.kernel(self.kernel, self.lengthscale, self.variance)
+        columns = np.array([encoding.columns(config) for config in configs])
+        return kernel.matrix(theta, columns, columns)
