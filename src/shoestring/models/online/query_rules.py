@@ -29,6 +29,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
@@ -36,6 +37,8 @@ Indices = NDArray[np.intp]
 
 RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
 _VARIANCE_FLOOR = 1e-12
+_NEAR = 0.5  # in the unit cube: a point further away is no neighbour
+_APART = 1e6  # puts points with other labels further away than that, however many labels there are
 
 
 def beta_schedule(round: int) -> float:
@@ -108,6 +111,44 @@ def other_arms(n_arms: int, chosen: int) -> Indices:
     if not 0 <= chosen < n_arms:
         raise ValueError(f"chosen={chosen} must be an arm in 0..{n_arms - 1}.")
     return np.delete(np.arange(n_arms), chosen)
+
+
+class Competitors:
+    """Who competes with whom on a finite list of points, `places` (N, n_columns), of which the columns `numbers` are dense.
+
+    Where one number is all that varies, the points lie along an interval. Where no number varies, all points compete, as
+    arms do. Else a local maximum is a point that none of its nearest neighbours with equal labels (the columns that are no
+    numbers) exceeds.
+    """
+
+    def __init__(self, places: Floats, numbers: Indices) -> None:
+        varies = np.ptp(places, axis=0) > 0.0
+        self._along: Indices | None = None  # the points in their order along their one number
+        self._place: Indices | None = None  # of each point in that order
+        self._neighbours: Indices | None = None  # (N, k); a point that lacks neighbours is its own
+        if varies[numbers].any() and varies.sum() == 1:
+            self._along = np.argsort(places[:, varies][:, 0], kind="stable")
+            self._place = np.argsort(self._along)
+        elif varies[numbers].any():
+            self._neighbours = _nearest(places, numbers, int(varies[numbers].sum()))
+
+    def of(self, chosen: int, height: Floats) -> Indices:
+        """Competitors of `chosen`, (m,), given the acquisition's height (N,) everywhere."""
+        if self._along is not None and self._place is not None:
+            return np.asarray(self._along[other_maxima(height[self._along], int(self._place[chosen]))])
+        if self._neighbours is None:
+            return other_arms(height.size, chosen)
+        peaks = np.flatnonzero((height[:, None] >= height[self._neighbours]).all(axis=1))
+        return np.asarray(peaks[peaks != chosen])
+
+
+def _nearest(places: Floats, numbers: Indices, n_varying: int) -> Indices:
+    """The nearest neighbours of each point, (N, k), the point itself among them and in place of those too far away."""
+    apart = places.copy()
+    apart[:, np.setdiff1d(np.arange(places.shape[1]), numbers)] *= _APART
+    k = min(2 * n_varying + 1, len(places))  # as many as a grid has, and the point itself
+    distance, nearest = cKDTree(apart).query(apart, k=k)
+    return np.where(distance <= _NEAR, nearest, np.arange(len(places))[:, None])
 
 
 def probability_better(

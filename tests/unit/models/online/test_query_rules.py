@@ -128,6 +128,34 @@ class TestCompetitors:
     def test_other_arms(self, n_arms: int, chosen: int, others: list[int]) -> None:
         assert query_rules.other_arms(n_arms, chosen).tolist() == others
 
+    def test_along_one_number_they_are_the_other_local_maxima_whatever_the_order_of_points(self) -> None:
+        rng = np.random.default_rng(0)
+        shuffled = rng.permutation(40)
+        places = np.column_stack([np.linspace(0.0, 1.0, 40)[shuffled], np.full(40, 0.5)])
+        competitors = query_rules.Competitors(places, np.array([0, 1]))
+        for _ in range(20):
+            height = rng.normal(size=40)
+            chosen = int(np.argmax(height[shuffled]))
+            peaks = [p for p in query_rules.local_maxima(height) if p != shuffled[chosen]]
+            assert sorted(shuffled[competitors.of(chosen, height[shuffled])]) == sorted(peaks)
+
+    def test_on_a_grid_they_are_its_other_humps_within_equal_labels(self) -> None:
+        a, b, label = (column.ravel() for column in np.meshgrid(np.arange(1, 22), np.arange(1, 22), [0, 1]))
+        humps = np.exp(-((a - 6) ** 2 + (b - 6) ** 2) / 9) + 0.9 * np.exp(-((a - 16) ** 2 + (b - 15) ** 2) / 9)
+        height = np.where(label == 0, humps, 0.5 * np.exp(-((a - 11) ** 2 + (b - 11) ** 2) / 30))
+        competitors = query_rules.Competitors(np.column_stack([a / 21, b / 21, label / 2]), np.array([0, 1]))
+        chosen = int(np.argmax(height))
+        assert (a[chosen], b[chosen], label[chosen]) == (6, 6, 0)
+        rivals = competitors.of(chosen, height)
+        assert {(a[i], b[i], label[i]) for i in rivals} == {(16, 15, 0), (11, 11, 1)}
+
+    def test_where_only_labels_vary_all_others_compete(self) -> None:
+        places = np.column_stack([np.full(3, 0.5), [0.2, 0.5, 0.8]])
+        assert query_rules.Competitors(places, np.array([0])).of(1, np.array([0.0, 1.0, 0.0])).tolist() == [0, 2]
+
+    def test_a_single_point_has_none(self) -> None:
+        assert query_rules.Competitors(np.zeros((1, 1)), np.array([0])).of(0, np.zeros(1)).size == 0
+
 
 class TestQueryRules:
     @quick

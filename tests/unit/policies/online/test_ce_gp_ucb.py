@@ -214,7 +214,7 @@ def test_a_gain_over_several_rounds_is_credited_less_what_the_others_were_expect
         skipped_var += keep**lag * var_a + 1 - keep**lag
     mean_b, var_b = keep**1.5 * 0.4 / 1.05, keep**3 * 0.05 / 1.05 + 1 - keep**3
     mean_b += var_b / (var_b + noise + skipped_var) * (2.7 - skipped_mean - mean_b)
-    found = belief.expect({"mode": "b"}, space)[0]
+    found = belief.expect({"mode": "b"})[0]
     np.testing.assert_allclose(found, keep**0.5 * mean_b, rtol=1e-4)  # arms are unrelated to about 1e-6
 
 
