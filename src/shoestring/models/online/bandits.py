@@ -85,8 +85,9 @@ def exp3s_update(weights: Floats, arm: int, reward: float, *, mixing: float = 0.
     shift = max(exponent, 0.0)  # divides everything by exp(shift), so that no reward overflows
     growth = np.full(weights.size, math.exp(-shift))
     growth[arm] = math.exp(exponent - shift)
-    grown = growth * weights + math.e * sharing / weights.size * weights.sum() * math.exp(-shift)
-    return np.asarray(grown / grown.sum())
+    leak = math.e * sharing / weights.size * weights.sum() * math.exp(-shift)
+    unscaled = growth * weights + leak
+    return np.asarray(unscaled / unscaled.sum())
 
 
 def draw(probabilities: Floats, rng: np.random.Generator) -> int:

@@ -11,7 +11,7 @@ Sect. 3.1, query rules of Sect. 3.2, Algorithm 1, Lemma 1 and eqs. 3-8 of Append
     kappa       confidence        query unless x_t beats every competitor this surely             probability
     N           reset_block       rounds between two resets of R-GP-UCB                           rounds
 
-A competitor is a point that x_t is compared with: on a dense domain neighbours within one hump are never told apart, so
+A competitor is a point that x_t is compared with: on a dense domain neighbours within one hump cannot be distinguished, so
 only other local maxima of u count; among a few unrelated arms, all others do.
 
 Departs from the paper: no competitor means query (read literally the rule would skip, and the agent could sit on one
@@ -35,8 +35,8 @@ from scipy.special import ndtr
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
-_VARIANCE_FLOOR = 1e-12
+_RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
+_VARIANCE_FLOOR = 1e-12  # of the sum of both variances
 _NEAR = 0.5  # in the unit cube: a point further away is no neighbour
 _APART = 1e6  # puts points with other labels further away than that, however many labels there are
 
@@ -64,7 +64,7 @@ def upper_confidence(mean: Floats, variance: Floats, beta: float) -> Floats:
     if beta < 0.0:
         raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
     ucb = mean + math.sqrt(beta) * np.sqrt(variance)
-    return np.asarray(np.rint(ucb / RESOLUTION) * RESOLUTION)
+    return np.asarray(np.rint(ucb / _RESOLUTION) * _RESOLUTION)
 
 
 def probability_of_improvement(mean: Floats, variance: Floats) -> Floats:
@@ -114,11 +114,10 @@ def other_arms(n_arms: int, chosen: int) -> Indices:
 
 
 class Competitors:
-    """Who competes with whom on a finite list of points, `places` (N, n_columns), of which the columns `numbers` are dense.
+    """Who competes with whom on a finite list of points: `places` (N, n_columns), numbers in some columns, else labels.
 
-    Where one number is all that varies, the points lie along an interval. Where no number varies, all points compete, as
-    arms do. Else a local maximum is a point that none of its nearest neighbours with equal labels (the columns that are no
-    numbers) exceeds.
+    Where one number is all that varies, the points lie along an interval. Where only labels do, all points compete, as arms
+    do. Else a local maximum is a point that none of its nearest neighbours with equal labels exceeds.
     """
 
     def __init__(self, places: Floats, numbers: Indices) -> None:

@@ -100,8 +100,8 @@ class CEGPUCB(OnlinePolicy):
             refusal = self.why_not_validate(ledger)
             return order_round(ledger, state.run, config, not refusal, {"query": refusal or "queued"}, memo)
         beta = beta_schedule(len(state.run.configs) + 1) if self.beta is None else self.beta
-        compares = self.exact_covariance and self.query == "kappa"
-        proposal = state.belief.propose(self.acquisition, beta, rng, with_covariance=compares)
+        with_covariance = self.exact_covariance and self.query == "kappa"
+        proposal = state.belief.propose(self.acquisition, beta, rng, with_covariance=with_covariance)
         query, why = self._query(state, proposal, beta, rng)
         if query and (refusal := self.why_not_validate(ledger)):
             query, why["query"] = False, refusal
