@@ -133,13 +133,13 @@ def _fit_time(
         per_step = decision.reserve / (until - held)
     else:
         costs = sorted(trial.step_costs) if trial and trial.step_costs else books.step_costs
-        per_step = _quantile(costs) * rate
+        per_step = upper_quantile(costs) * rate
     if room <= 0:
         return 0, 0.0
     affordable = until - held if per_step * (until - held) <= room else int(room / per_step)
     return held + affordable, per_step * affordable
 
 
-def _quantile(ascending: Sequence[float]) -> float:
+def upper_quantile(ascending: Sequence[float]) -> float:
     """The smallest cost that at least 90 % of the steps did not exceed; 0 when there are none."""
     return ascending[math.ceil(_RESERVE_QUANTILE * len(ascending)) - 1] if ascending else 0.0

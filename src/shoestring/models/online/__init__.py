@@ -1,6 +1,10 @@
-"""One run whose config changes as it goes. Wang, Ren, Bogunovic, Xiong and Urtasun, arXiv:2101.06590.
+"""The mathematics of one run whose config changes as it goes: a function that drifts, observed only where somebody paid.
 
-Read `time_varying` (a process that forgets), then `query_rules` (when to pay for validation). `time_varying_continuous` is
-the same process on a space that cannot be listed; `bandits` are the rivals' rules. The policy is
-`policies.online.ce_gp_ucb`.
+Wang, Ren, Bogunovic, Xiong and Urtasun, "Cost-Efficient Online Hyperparameter Optimization", arXiv:2101.06590. The method is
+`policies.online.ce_gp_ucb`. Read in this order:
+
+    time_varying               a Gaussian process that forgets, on a finite set of points; learning how fast it forgets
+    query_rules                where to act, who competes with that point, and whether to pay for a look
+    time_varying_continuous    the same process on the unit cube, and the humps of its upper confidence bound
+    bandits                    the rules of rivals that have no model
 """

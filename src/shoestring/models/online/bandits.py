@@ -28,20 +28,11 @@ lowest, softmax all alike. EXP3.S weights are kept at sum 1: the update is homog
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-
-
-def tally(arms: Sequence[int], rewards: ArrayLike, n_arms: int) -> tuple[Floats, Floats]:
-    """Counts and sums, both (n_arms,), of observed (arm, reward) pairs in any order."""
-    pulled, gained = _checked(arms, rewards, n_arms)
-    counts = np.bincount(pulled, minlength=n_arms).astype(np.float64)
-    sums = np.bincount(pulled, weights=gained, minlength=n_arms).astype(np.float64)
-    return counts, sums
 
 
 def ucb1(counts: Floats, sums: Floats, round: int) -> int:
@@ -86,24 +77,17 @@ def exp3s_update(weights: Floats, arm: int, reward: float, *, mixing: float = 0.
     w_k <- w_k exp(gamma x^_k / K) + (e alpha / K) sum w. Made for rewards in [0, 1]; others are taken as they are.
     """
     _check_share("sharing", sharing)
-    _checked([arm], [reward], weights.size)
+    if not 0 <= arm < weights.size:
+        raise ValueError(f"arm={arm} must be one of 0..{weights.size - 1}.")
+    if not math.isfinite(reward):
+        raise ValueError(f"reward={reward} must be finite: clip or skip a diverged one.")
     exponent = mixing * reward / (exp3s(weights, mixing)[arm] * weights.size)
     shift = max(exponent, 0.0)  # divides everything by exp(shift), so that no reward overflows
-    updated = np.full(weights.size, math.exp(-shift))
-    updated[arm] = math.exp(exponent - shift)
-    updated = updated * weights + math.e * sharing / weights.size * weights.sum() * math.exp(-shift)
-    return np.asarray(updated / updated.sum())
-
-
-def exp3s_weights(
-    arms: Sequence[int], rewards: ArrayLike, n_arms: int, *, mixing: float = 0.1, sharing: float
-) -> Floats:
-    """Weights (n_arms,) after observed (arm, reward) pairs in their order, from equal weights."""
-    pulled, gained = _checked(arms, rewards, n_arms)
-    weights = np.full(n_arms, 1.0 / n_arms)
-    for arm, reward in zip(pulled.tolist(), gained.tolist(), strict=True):
-        weights = exp3s_update(weights, arm, reward, mixing=mixing, sharing=sharing)
-    return weights
+    growth = np.full(weights.size, math.exp(-shift))
+    growth[arm] = math.exp(exponent - shift)
+    leak = math.e * sharing / weights.size * weights.sum() * math.exp(-shift)
+    unscaled = growth * weights + leak
+    return np.asarray(unscaled / unscaled.sum())
 
 
 def draw(probabilities: Floats, rng: np.random.Generator) -> int:
@@ -121,14 +105,3 @@ def _means(counts: Floats, sums: Floats) -> Floats:
 def _check_share(name: str, value: float) -> None:
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{name}={value} must lie in [0, 1]: it is a share.")
-
-
-def _checked(arms: Sequence[int], rewards: ArrayLike, n_arms: int) -> tuple[NDArray[np.intp], Floats]:
-    pulled, gained = np.asarray(arms, dtype=np.intp), np.asarray(rewards, dtype=np.float64)
-    if pulled.shape != gained.shape or pulled.ndim != 1:
-        raise ValueError(f"arms {pulled.shape} and rewards {gained.shape} must be two lists of one length.")
-    if pulled.size and not (pulled.min() >= 0 and pulled.max() < n_arms):
-        raise ValueError(f"arms must be numbers in 0..{n_arms - 1}; got {pulled.min()}..{pulled.max()}.")
-    if not np.isfinite(gained).all():
-        raise ValueError("rewards must be finite: clip or skip a diverged one.")
-    return pulled, gained

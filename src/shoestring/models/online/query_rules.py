@@ -9,19 +9,18 @@ Sect. 3.1, query rules of Sect. 3.2, Algorithm 1, Lemma 1 and eqs. 3-8 of Append
     beta_t      beta              exploration: u = mu + sqrt(beta) sigma                          —
     x_t         chosen            argmax of u                                                     index
     kappa       confidence        query unless x_t beats every competitor this surely             probability
-    gamma_t     kappa_equivalent  confidence at which kappa and LCB-UCB rules meet                probability
     N           reset_block       rounds between two resets of R-GP-UCB                           rounds
 
-A competitor is a point that x_t is compared with: on a dense domain neighbours within one hump are never told apart, so
+A competitor is a point that x_t is compared with: on a dense domain neighbours within one hump cannot be distinguished, so
 only other local maxima of u count; among a few unrelated arms, all others do.
 
 Departs from the paper: no competitor means query (read literally the rule would skip, and the agent could sit on one
 point for ever). beta_t = 0.8 ln 4t and the reset block are not in the paper; the first is common in code for this model
-and reproduces its Table A2. Corrected: gamma_t = Phi(sqrt(2 beta_t)), where Appendix B prints Phi(sqrt(2) beta_t); it
-recovers LCB-UCB only when both standard deviations are equal, and otherwise asks more often; the step to eq. 5 needs
-gamma >= 1/2; N(., .) of Appendix B takes variances. The two values compared are taken as independent, as in eq. 3;
-their exact covariance may be given. Probability of improvement over the best posterior mean, the paper's baseline, has
-no margin: its argmax is the argmax of the mean.
+and reproduces its Table A2. Corrected: the confidence gamma_t at which both rules meet is Phi(sqrt(2 beta_t)), where
+Appendix B prints Phi(sqrt(2) beta_t); it recovers LCB-UCB only when both standard deviations are equal, and otherwise
+asks more often; the step to eq. 5 needs gamma >= 1/2; N(., .) of Appendix B takes variances. The two values compared are
+taken as independent, as in eq. 3; their exact covariance may be given. Probability of improvement over the best posterior
+mean, the paper's baseline, has no margin: its argmax is the argmax of the mean.
 """
 
 from __future__ import annotations
@@ -30,13 +29,16 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
-_VARIANCE_FLOOR = 1e-12
+_RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
+_VARIANCE_FLOOR = 1e-12  # of the sum of both variances
+_NEAR = 0.5  # in the unit cube: a point further away is no neighbour
+_APART = 1e6  # puts points with other labels further away than that, however many labels there are
 
 
 def beta_schedule(round: int) -> float:
@@ -62,7 +64,7 @@ def upper_confidence(mean: Floats, variance: Floats, beta: float) -> Floats:
     if beta < 0.0:
         raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
     ucb = mean + math.sqrt(beta) * np.sqrt(variance)
-    return np.asarray(np.rint(ucb / RESOLUTION) * RESOLUTION)
+    return np.asarray(np.rint(ucb / _RESOLUTION) * _RESOLUTION)
 
 
 def probability_of_improvement(mean: Floats, variance: Floats) -> Floats:
@@ -84,25 +86,23 @@ def choose(acquisition: Floats) -> int:
     return int(np.argmax(acquisition))
 
 
-def local_maxima(ucb: Floats) -> Indices:
-    """Local maxima of `ucb` along an interval (n,), or on a product grid (n_1, …, n_d) as indices into its ravel.
+def local_maxima(heights: Floats) -> Indices:
+    """Local maxima of `heights` (n,) along an interval.
 
-    A point counts when along every axis it is at least its predecessor and above its successor. End points miss a
-    neighbour and are not held to it. A plateau counts once, at its last point, as does a shelf in a descent.
+    A point counts when it is at least its predecessor and above its successor. End points miss a neighbour and are not
+    held to it. A plateau counts once, at its last point, as does a shelf in a descent.
     """
-    if ucb.size == 0:
-        raise ValueError("ucb is empty: a domain needs at least one point.")
-    is_peak = np.ones(ucb.shape, dtype=np.bool_)
-    for axis in range(ucb.ndim):
-        u, peak = np.moveaxis(ucb, axis, 0), np.moveaxis(is_peak, axis, 0)  # views: peak writes into is_peak
-        peak[1:] &= u[1:] >= u[:-1]
-        peak[:-1] &= u[:-1] > u[1:]
+    if heights.size == 0:
+        raise ValueError("heights is empty: a domain needs at least one point.")
+    is_peak = np.ones(heights.size, dtype=np.bool_)
+    is_peak[1:] &= heights[1:] >= heights[:-1]
+    is_peak[:-1] &= heights[:-1] > heights[1:]
     return np.flatnonzero(is_peak)
 
 
-def other_maxima(ucb: Floats, chosen: int) -> Indices:
-    """Competitors of `chosen` on a dense domain: the other local maxima, (m,), perhaps none."""
-    peaks = local_maxima(ucb)
+def other_maxima(heights: Floats, chosen: int) -> Indices:
+    """Competitors of `chosen` along an interval: the other local maxima, (m,), perhaps none."""
+    peaks = local_maxima(heights)
     return np.asarray(peaks[peaks != chosen])
 
 
@@ -111,6 +111,43 @@ def other_arms(n_arms: int, chosen: int) -> Indices:
     if not 0 <= chosen < n_arms:
         raise ValueError(f"chosen={chosen} must be an arm in 0..{n_arms - 1}.")
     return np.delete(np.arange(n_arms), chosen)
+
+
+class Competitors:
+    """Who competes with whom on a finite list of points: `places` (N, n_columns), numbers in some columns, else labels.
+
+    Where one number is all that varies, the points lie along an interval. Where only labels do, all points compete, as arms
+    do. Else a local maximum is a point that none of its nearest neighbours with equal labels exceeds.
+    """
+
+    def __init__(self, places: Floats, numbers: Indices) -> None:
+        varies = np.ptp(places, axis=0) > 0.0
+        self._along: Indices | None = None  # the points in their order along their one number
+        self._place: Indices | None = None  # of each point in that order
+        self._neighbours: Indices | None = None  # (N, k); a point that lacks neighbours is its own
+        if varies[numbers].any() and varies.sum() == 1:
+            self._along = np.argsort(places[:, varies][:, 0], kind="stable")
+            self._place = np.argsort(self._along)
+        elif varies[numbers].any():
+            self._neighbours = _nearest(places, numbers, int(varies[numbers].sum()))
+
+    def of(self, chosen: int, height: Floats) -> Indices:
+        """Competitors of `chosen`, (m,), given the acquisition's height (N,) everywhere."""
+        if self._along is not None and self._place is not None:
+            return np.asarray(self._along[other_maxima(height[self._along], int(self._place[chosen]))])
+        if self._neighbours is None:
+            return other_arms(height.size, chosen)
+        peaks = np.flatnonzero((height[:, None] >= height[self._neighbours]).all(axis=1))
+        return np.asarray(peaks[peaks != chosen])
+
+
+def _nearest(places: Floats, numbers: Indices, n_varying: int) -> Indices:
+    """The nearest neighbours of each point, (N, k), the point itself among them and in place of those too far away."""
+    apart = places.copy()
+    apart[:, np.setdiff1d(np.arange(places.shape[1]), numbers)] *= _APART
+    k = min(2 * n_varying + 1, len(places))  # as many as a grid has, and the point itself
+    distance, nearest = cKDTree(apart).query(apart, k=k)
+    return np.where(distance <= _NEAR, nearest, np.arange(len(places))[:, None])
 
 
 def probability_better(
@@ -149,10 +186,3 @@ def query_by_chance(probability: float, rng: np.random.Generator) -> bool:
     if not 0.0 <= probability <= 1.0:
         raise ValueError(f"probability={probability} must lie in [0, 1]: for B of T rounds take B / T.")
     return bool(rng.random() < probability)
-
-
-def kappa_equivalent(beta: float) -> float:
-    """Phi(sqrt(2 beta)): the confidence at which the kappa rule is LCB-UCB for two equal standard deviations."""
-    if beta < 0.0:
-        raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
-    return float(ndtr(math.sqrt(2.0 * beta)))

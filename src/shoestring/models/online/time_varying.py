@@ -10,7 +10,7 @@ arXiv:1601.06650:  f_{t+1} = sqrt(1-eps) f_t + sqrt(eps) g_{t+1},  f_1 and all g
     h(i)       _rounds            round of the i-th observation                                        rounds
     eps        forgetting_rate    share of the function replaced in one round                          —
     sigma^2    noise_variance     variance of an observation's noise                                   value^2
-    k          kernel             covariance of two points in one round                                value^2
+    k          kernel_rows        covariance of two points in one round                                value^2
     d, D_ij    memory(...)        (1-eps)^(lag/2), correlation of two rounds                           —
     V          _rows * _scale     L^-1 k~(D), with L L' = K~ + sigma^2 I; one row an observation       value
     q          _explained         column sums of V^2: prior variance minus posterior variance          value^2
@@ -39,7 +39,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize_scalar
 
 Floats = NDArray[np.float64]
-KernelRows = Callable[[NDArray[np.intp]], Floats]  # (m,) points -> (m, n_points) covariances with every point
+KernelRows = Callable[[NDArray[np.intp]], Floats]  # points (m,) -> their covariances with every point (m, N)
 
 VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding must not make a variance zero or negative
 FORGET_BELOW = 1e-6
@@ -74,24 +74,26 @@ def lifetime_rounds(forgetting_rate: float, forget_below: float) -> float:
 class TimeVaryingGP:
     """Posterior of the coming round on points 0..N-1. One round: read `mean`, `variance`; perhaps `observe`; `advance`.
 
-    `kernel` is the (N, N) matrix, or a function from (m,) points to their (m, N) rows together with `diagonal` (N,), so
-    that a large domain never forms its matrix. `observe`, `advance` and `reset` change the state, nothing else does;
-    arrays handed out earlier stay as they were.
+    `kernel_rows` takes points (m,) to their covariances (m, N) with every point, so that a large domain never forms its
+    matrix; `prior_variance` (N,) is k(x, x). `observe`, `advance` and `reset` change the state, nothing else does; arrays
+    handed out earlier stay as they were.
     """
 
     def __init__(
         self,
-        kernel: Floats | KernelRows,
+        kernel_rows: KernelRows,
+        prior_variance: Floats,
         *,
         forgetting_rate: float,
         noise_variance: float,
-        diagonal: Floats | None = None,
         forget_below: float = FORGET_BELOW,
     ) -> None:
         check_model(forgetting_rate, noise_variance, forget_below)
+        if prior_variance.ndim != 1 or not np.all((prior_variance > 0.0) & np.isfinite(prior_variance)):
+            raise ValueError("prior_variance must hold a positive, finite variance for each point: k(x, x).")
         self.forgetting_rate = forgetting_rate
         self.noise_variance = noise_variance
-        self._kernel_rows, self._diagonal = _rows_and_diagonal(kernel, diagonal)
+        self._kernel_rows, self._prior_variance = kernel_rows, prior_variance
         self._lifetime_rounds = lifetime_rounds(forgetting_rate, forget_below)
         self.round = 1
         self._rows: Floats = np.empty((16, self.n_points))  # (capacity, N): V / _scale
@@ -99,7 +101,7 @@ class TimeVaryingGP:
 
     @property
     def n_points(self) -> int:
-        return int(self._diagonal.size)
+        return int(self._prior_variance.size)
 
     @property
     def n_observations(self) -> int:
@@ -114,7 +116,7 @@ class TimeVaryingGP:
     @property
     def variance(self) -> Floats:
         """Posterior variance of this round's function (without noise) at every point, (N,)."""
-        return np.maximum(self._diagonal - self._explained, VARIANCE_FLOOR * self._diagonal)
+        return np.maximum(self._prior_variance - self._explained, VARIANCE_FLOOR * self._prior_variance)
 
     def covariance(self, point: int) -> Floats:
         """Posterior covariance of this round's function at `point` with every point, (N,)."""
@@ -131,7 +133,7 @@ class TimeVaryingGP:
         n = self.n_observations
         if n == len(self._rows):
             self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
-        s = self._diagonal[point] - self._explained[point] + self.noise_variance
+        s = self._prior_variance[point] - self._explained[point] + self.noise_variance
         s = max(float(s), self.noise_variance)  # a variance that rounding made negative
         row = self.covariance(point) / math.sqrt(s)  # (N,)
         self._rows[n] = row / self._scale
@@ -150,10 +152,10 @@ class TimeVaryingGP:
         if n_stale >= self.n_observations - n_stale:  # also with no observation at all: the scale then stays 1
             self._rebuild(n_stale)
             return
-        kept = float(memory(self.forgetting_rate, rounds))
-        self._scale *= kept
-        self._set_mean(kept * self._mean)
-        self._explained *= kept**2
+        decay = float(memory(self.forgetting_rate, rounds))
+        self._scale *= decay
+        self._set_mean(decay * self._mean)
+        self._explained *= decay**2
 
     def reset(self) -> None:
         """Drop every observation and return to the prior; the round keeps counting."""
@@ -170,11 +172,11 @@ class TimeVaryingGP:
         This also sets `_scale` back to 1, long before it could underflow: between two rebuilds the observations must
         double within every lifetime, and each lifetime costs `_scale` a factor sqrt(forget_below) only.
         """
-        kept = self._points[n_stale:], self._rounds[n_stale:], self._values[n_stale:]
+        fresh = self._points[n_stale:], self._rounds[n_stale:], self._values[n_stale:]
         self.reset()
-        if not kept[0]:
+        if not fresh[0]:
             return
-        self._points, self._rounds, self._values = kept
+        self._points, self._rounds, self._values = fresh
         points, rounds = np.array(self._points), np.array(self._rounds)  # (n,), (n,)
         prior = self._kernel_rows(points)  # (n, N)
         factor = factorise(prior[:, points], rounds, self.forgetting_rate, self.noise_variance)
@@ -262,21 +264,3 @@ def factorise(covariance: Floats, rounds: NDArray[np.int_], forgetting_rate: flo
             f"the kernel with noise_variance={noise_variance} is not positive definite: check that the kernel is a "
             "covariance, or raise the noise to 1e-6 of its variance."
         ) from error
-
-
-def _rows_and_diagonal(kernel: Floats | KernelRows, diagonal: Floats | None) -> tuple[KernelRows, Floats]:
-    if callable(kernel):
-        if diagonal is None:
-            raise ValueError("diagonal=None: a kernel given as a function of rows needs its diagonal k(x, x) as well.")
-        rows, prior = kernel, np.array(diagonal, dtype=np.float64)
-    else:
-        matrix = np.array(kernel, dtype=np.float64)
-        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
-        if not square or not np.allclose(matrix, matrix.T, rtol=0.0, atol=1e-9 * np.abs(matrix).max(initial=0.0)):
-            raise ValueError(f"kernel of shape {matrix.shape} must be a symmetric square matrix over all points.")
-        if diagonal is not None:
-            raise ValueError("diagonal is given by the kernel matrix already: leave it out.")
-        rows, prior = matrix.__getitem__, matrix.diagonal().copy()
-    if prior.ndim != 1 or not prior.size or not np.all((prior > 0.0) & np.isfinite(prior)):
-        raise ValueError("the kernel's diagonal must be a list of positive, finite prior variances, one a point.")
-    return rows, prior

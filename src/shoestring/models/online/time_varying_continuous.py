@@ -11,7 +11,7 @@ Mean shift: Cheng, "Mean Shift, Mode Seeking, and Clustering", IEEE PAMI 17, 199
     eps        forgetting_rate    share of the function replaced in one round                 —
     sigma^2    noise_variance     variance of an observation's noise                          value^2
     k          kernel             covariance in one round, with its gradient in x             value^2
-    d          decay              (1-eps)^((t-h(i))/2)                                        —
+    d          _decay             (1-eps)^((t-h(i))/2)                                        —
     L          _factor            Cholesky factor of K~ + sigma^2 I                           value
     beta_t     beta               exploration: u = mu + sqrt(beta) sigma                      —
     x_t        Modes.points[0]    argmax of u                                                 unit cube
@@ -113,19 +113,19 @@ class ContinuousTimeVaryingGP:
         if not math.isfinite(value):
             raise ValueError(f"value={value} at {point} must be finite: clip or skip a diverged reward.")
         n = self.n_observations
-        grown = np.zeros((n + 1, n + 1))
-        grown[:n, :n] = self._factor
-        decayed = self._decayed(x[None])[0]  # (n,)
-        row = solve_triangular(self._factor, decayed, lower=True, check_finite=False) if n else decayed
-        grown[n, :n] = row
+        past = self._covariance_with_past(x[None])[0]  # (n,)
+        row = solve_triangular(self._factor, past, lower=True, check_finite=False) if n else past
+        factor = np.zeros((n + 1, n + 1))
+        factor[:n, :n] = self._factor
+        factor[n, :n] = row
         # The posterior variance cannot be negative: rounding aside, the new pivot is at least the noise.
-        grown[n, n] = math.sqrt(max(self.variance - row @ row, 0.0) + self.noise_variance)
-        self._factor = grown
+        factor[n, n] = math.sqrt(max(self.variance - row @ row, 0.0) + self.noise_variance)
+        self._factor = factor
         self._points = np.vstack([self._points, x])
         self._rounds.append(self.round)
         self._values.append(value)
         self._decay = np.append(self._decay, 1.0)
-        self._weights = cho_solve((grown, True), np.array(self._values), check_finite=False)
+        self._weights = cho_solve((factor, True), np.array(self._values), check_finite=False)
 
     def advance(self, rounds: int = 1) -> None:
         """Move the posterior `rounds` rounds on, with no observation in between."""
@@ -151,33 +151,33 @@ class ContinuousTimeVaryingGP:
         """Posterior mean and variance (without noise) of this round's function at `points` (m, d): (m,), (m,)."""
         if not self.n_observations:
             return np.zeros(len(points)), np.full(len(points), self.variance)
-        decayed = self._decayed(points)  # (m, n)
-        white = solve_triangular(self._factor, decayed.T, lower=True, check_finite=False)  # (n, m)
+        past = self._covariance_with_past(points)  # (m, n)
+        white = solve_triangular(self._factor, past.T, lower=True, check_finite=False)  # (n, m)
         explained = np.einsum("ij,ij->j", white, white)
-        return decayed @ self._weights, np.maximum(self.variance - explained, VARIANCE_FLOOR * self.variance)
+        return past @ self._weights, np.maximum(self.variance - explained, VARIANCE_FLOOR * self.variance)
 
     def covariance(self, a: Floats, b: Floats) -> Floats:
         """Posterior covariances (m, p) of this round's function between `a` (m, d) and `b` (p, d)."""
         prior = self._kernel(a, b)[0]
         if not self.n_observations:
             return prior
-        solved = cho_solve((self._factor, True), self._decayed(b).T, check_finite=False)  # (n, p)
-        return np.asarray(prior - self._decayed(a) @ solved)
+        solved = cho_solve((self._factor, True), self._covariance_with_past(b).T, check_finite=False)  # (n, p)
+        return np.asarray(prior - self._covariance_with_past(a) @ solved)
 
     def ucb_and_gradient(self, point: Floats, beta: float) -> tuple[float, Floats]:
         """u = mu + sqrt(beta) sigma at `point` (d,), and its gradient (d,)."""
         if not self.n_observations:
             return math.sqrt(beta * self.variance), np.zeros(self.n_dims)
         prior, slope = self._kernel(point[None], self._points)  # (1, n), (1, n, d)
-        decayed = prior[0] * self._decay
-        solved = cho_solve((self._factor, True), decayed, check_finite=False)  # (n,)
-        variance = self.variance - decayed @ solved
+        past = prior[0] * self._decay
+        solved = cho_solve((self._factor, True), past, check_finite=False)  # (n,)
+        variance = self.variance - past @ solved
         floor = VARIANCE_FLOOR * self.variance
         sigma = math.sqrt(max(variance, floor))
         pull = self._weights  # d mu = (d o weights)' dk;  d sigma = -(d o solved)' dk / sigma
         if variance > floor:  # on the floor sigma is constant
             pull = pull - math.sqrt(beta) / sigma * solved
-        return float(decayed @ self._weights) + math.sqrt(beta) * sigma, (self._decay * pull) @ slope[0]
+        return float(past @ self._weights) + math.sqrt(beta) * sigma, (self._decay * pull) @ slope[0]
 
     def modes(self, beta: float, rng: np.random.Generator, *, n_starts: int = 50, bandwidth: float = 0.2) -> Modes:
         """Local maxima of the upper confidence bound, those nearer than `bandwidth` merged, highest first."""
@@ -195,10 +195,10 @@ class ContinuousTimeVaryingGP:
         optima = np.array([minimize(descent, x, jac=True, method="L-BFGS-B", bounds=cube).x for x in starts])
         mean, variance = self.predict(optima)
         ucb = mean + math.sqrt(beta) * np.sqrt(variance)
-        kept = merge_modes(optima, ucb, bandwidth)
-        return Modes(optima[kept], mean[kept], variance[kept], ucb[kept])
+        humps = merge_modes(optima, ucb, bandwidth)
+        return Modes(optima[humps], mean[humps], variance[humps], ucb[humps])
 
-    def _decayed(self, points: Floats) -> Floats:
+    def _covariance_with_past(self, points: Floats) -> Floats:
         """k~ between `points` (m, d) in this round and the observations in theirs, (m, n)."""
         return np.asarray(self._kernel(points, self._points)[0] * self._decay)
 
@@ -226,10 +226,10 @@ def merge_modes(points: Floats, heights: Floats, bandwidth: float) -> NDArray[np
     centres = points
     for _ in range(_MEAN_SHIFTS):
         near = ((centres[:, None, :] - points[None, :, :]) ** 2).sum(axis=2) <= bandwidth**2  # (n, n)
-        shifted = near @ points / near.sum(axis=1, keepdims=True)
-        if np.allclose(shifted, centres, rtol=0.0, atol=1e-9):
+        means = near @ points / near.sum(axis=1, keepdims=True)
+        if np.allclose(means, centres, rtol=0.0, atol=1e-9):
             break
-        centres = shifted
+        centres = means
     modes: list[int] = []
     for i in np.argsort(-heights, kind="stable"):
         if all(((centres[i] - centres[j]) ** 2).sum() > bandwidth**2 for j in modes):

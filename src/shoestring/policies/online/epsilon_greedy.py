@@ -2,7 +2,7 @@
 
 Kuleshov, Precup, "Algorithms for Multi-Armed Bandit Problems", arXiv:1402.6028, Sect. 2.1.
 
-    paper   here           meaning                          unit
+    paper   here           meaning                           unit
     eps     exploration    share of rounds played at random  —
 
 Departs from the paper: arms never observed go first.
@@ -16,9 +16,9 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.parameters import Scalar
-from shoestring.errors import PolicyError
+from shoestring.core.settings import require_within
 from shoestring.models.online.bandits import draw, epsilon_greedy
-from shoestring.policies.online.bandit import ArmsState, OnlineBandit
+from shoestring.policies.online.bandit import BanditState, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +28,9 @@ class EpsilonGreedy(OnlineBandit):
 
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)
-        if not 0.0 <= self.exploration <= 1.0:
-            raise PolicyError(
-                f"EpsilonGreedy(exploration={self.exploration!r}) must lie in [0, 1]: it is a share of rounds. Try 0.1."
-            )
+        require_within(self, "exploration", 0.0, 1.0, "it is a share of rounds", "Try 0.1.")
 
-    def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
+    def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
         probabilities = epsilon_greedy(state.counts, state.sums, self.exploration)
         arm = draw(probabilities, rng)
         return arm, {"probability": float(probabilities[arm])}

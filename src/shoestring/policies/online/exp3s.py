@@ -12,15 +12,32 @@ validated rounds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from shoestring.core.parameters import Scalar
-from shoestring.errors import PolicyError
-from shoestring.models.online.bandits import draw, exp3s
-from shoestring.policies.online.bandit import Arms, ArmsState, OnlineBandit
+from shoestring.core.settings import require_between, require_within
+from shoestring.models.online.bandits import draw, exp3s, exp3s_update
+from shoestring.policies.online.bandit import BanditArms, BanditState, OnlineBandit
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedArms(BanditArms):
+    """View: the arms and what was observed of each, folded into weights as well."""
+
+    mixing: float
+    sharing: float | None
+
+    def credit(self, state: BanditState, arm: int, reward: float) -> None:
+        BanditArms.credit(self, state, arm, reward)
+        clip = self.run.clip
+        if self.run.reward == "gain" and clip is not None:
+            reward = (reward + clip) / (2.0 * clip)  # EXP3.S is made for [0, 1]
+        sharing = 1.0 / state.run.opened.max_steps if self.sharing is None else self.sharing
+        state.weights = exp3s_update(state.weights, arm, reward, mixing=self.mixing, sharing=sharing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,19 +48,16 @@ class EXP3S(OnlineBandit):
 
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)
-        if not 0.0 < self.mixing <= 1.0:
-            raise PolicyError(
-                f"EXP3S(mixing={self.mixing!r}) must lie in (0, 1]: no arm may have probability 0. Try 0.1."
-            )
-        if self.sharing is not None and not 0.0 <= self.sharing <= 1.0:
-            raise PolicyError(
-                f"EXP3S(sharing={self.sharing!r}) must lie in [0, 1], or be None for one over the rounds."
-            )
+        require_between(self, "mixing", 0.0, math.inf, "no arm may have probability 0", "Try 0.1.")
+        require_within(self, "mixing", 0.0, 1.0, "it is a share of rounds", "Try 0.1.")
+        because, remedy = "it is a share of all weight", "Leave it out for one over the rounds."
+        require_within(self, "sharing", 0.0, 1.0, because, remedy, optional=True)
 
-    def _view(self) -> Arms:
-        return replace(OnlineBandit._view(self), mixing=self.mixing, sharing=self.sharing)
+    @property
+    def arms_view(self) -> BanditArms:
+        return WeightedArms(self.run_view, self.most_arms, self.mixing, self.sharing)
 
-    def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
+    def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
         probabilities = exp3s(state.weights, self.mixing)
         arm = draw(probabilities, rng)
         return arm, {"probability": float(probabilities[arm])}

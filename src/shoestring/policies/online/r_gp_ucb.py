@@ -1,7 +1,7 @@
-"""R-GP-UCB: a Gaussian process that believes in a function at rest, and forgets everything once in a while.
+"""R-GP-UCB: a Gaussian process that takes the function to be at rest, and forgets everything once in a while.
 
 Bogunovic, Scarlett, Cevher, "Time-Varying Gaussian Process Bandit Optimization", AISTATS 2016, arXiv:1601.06650,
-Algorithm 1.
+Algorithm 1. Symbols and settings as in ce_gp_ucb.py, and:
 
     paper   here               meaning                                                      unit
     N       block              rounds after which all observations are dropped              rounds
@@ -18,9 +18,9 @@ from typing import ClassVar
 
 from shoestring.core.decision import NO_MEMO, Memo
 from shoestring.core.ledger import Ledger
-from shoestring.errors import PolicyError
+from shoestring.core.settings import require_whole, require_within
 from shoestring.models.online.query_rules import reset_block
-from shoestring.policies.online.belief import Belief
+from shoestring.policies.online.belief import DriftView
 from shoestring.policies.online.ce_gp_ucb import CEGPUCB
 
 
@@ -32,12 +32,10 @@ class RGPUCB(CEGPUCB):
 
     def __post_init__(self) -> None:
         CEGPUCB.__post_init__(self)
-        if self.forgetting_rate is None:
-            raise PolicyError("RGPUCB(forgetting_rate=None) has no drift to learn: give a rate or a block of rounds.")
-        if self.block is not None and not (isinstance(self.block, int) and self.block >= 1):
-            raise PolicyError(f"RGPUCB(block={self.block!r}) must be a whole number of rounds, 1 or more, or None.")
+        require_within(self, "forgetting_rate", 0.0, 1.0, "a model that resets learns no drift", "Try 0.01.")
+        require_whole(self, "block", 1, "it is a number of rounds", "Try 30, or None.", optional=True)
 
-    def _belief(self, ledger: Ledger) -> tuple[Belief, Memo]:
+    def _learn(self, ledger: Ledger) -> tuple[DriftView, Memo]:
         assert self.forgetting_rate is not None
         block = self.block or reset_block(self.forgetting_rate, ledger.max_steps)
         return replace(self._view(0.0), block=block), NO_MEMO

@@ -17,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.parameters import Scalar
-from shoestring.errors import PolicyError
+from shoestring.core.settings import require_between
 from shoestring.models.online.bandits import draw, softmax
-from shoestring.policies.online.bandit import ArmsState, OnlineBandit
+from shoestring.policies.online.bandit import BanditState, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,9 @@ class Softmax(OnlineBandit):
 
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)
-        if not 0.0 < self.temperature < math.inf:
-            raise PolicyError(
-                f"Softmax(temperature={self.temperature!r}) must be positive: at 0 nothing but the leader is pulled. Try 0.1."
-            )
+        require_between(self, "temperature", 0.0, math.inf, "at 0 nothing but the leader is pulled", "Try 0.1.")
 
-    def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
+    def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
         probabilities = softmax(state.counts, state.sums, self.temperature)
         arm = draw(probabilities, rng)
         return arm, {"probability": float(probabilities[arm])}

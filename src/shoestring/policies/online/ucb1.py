@@ -13,13 +13,13 @@ import numpy as np
 
 from shoestring.core.parameters import Scalar
 from shoestring.models.online.bandits import ucb1
-from shoestring.policies.online.bandit import ArmsState, OnlineBandit
+from shoestring.policies.online.bandit import BanditState, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UCB1(OnlineBandit):
     name: ClassVar[str] = "ucb1"
 
-    def _pull(self, state: ArmsState, round: int, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
-        arm = ucb1(state.counts, state.sums, round)
+    def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
+        arm = ucb1(state.counts, state.sums, round=len(state.run.configs) + 1)
         return arm, {"observed": int(state.counts[arm]), "sum": float(state.sums[arm])}

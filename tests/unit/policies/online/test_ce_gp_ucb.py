@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from shoestring import policies
 from shoestring.core.decision import Train, Validate
-from shoestring.core.entries import Cost, Note, Opened
+from shoestring.core.entries import Cost, Note, Opened, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Choice, Float
@@ -150,7 +152,7 @@ def test_queued_configs_come_first_in_the_middle_too_and_are_validated() -> None
     assert ledger.orders[13].why["query"] != "queued"
 
 
-def test_a_learned_rate_stays_in_its_bounds_and_does_not_depend_on_the_memo() -> None:
+def test_a_learned_rate_stays_in_its_bounds_and_changes_when_observations_have_doubled() -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(size=200)
     policy = TVGPUCB(forgetting_rate=None, **VALUES)
@@ -161,18 +163,18 @@ def test_a_learned_rate_stays_in_its_bounds_and_does_not_depend_on_the_memo() ->
     assert all(low <= rate <= high for rate in rates)
     assert len(set(rates[8:16])) == len(set(rates[16:32])) == 1
     assert rates[-1] > 0.2  # noise has no memory
-    assert list(ledger.orders[-1].memo["fitted_at"]) == [32.0]
-    forgetful = Ledger([entry for entry in ledger.entries() if not isinstance(entry, Note)])
-    without_memo = policy._belief(_with_empty_memo(forgetful))[0]
-    assert without_memo.forgetting_rate == rates[-1]
+    assert ledger.orders[-1].memo["fitted_at"][0] == 32.0
 
 
-def _with_empty_memo(ledger: Ledger) -> Ledger:
-    from dataclasses import replace
-
-    from shoestring.core.entries import Order
-
-    return Ledger([replace(entry, memo={}) if isinstance(entry, Order) else entry for entry in ledger.entries()])
+def test_a_memo_that_counts_the_last_fit_alone_is_understood() -> None:
+    policy = TVGPUCB(forgetting_rate=None, **VALUES)
+    ledger = play(policy, peak, begin(policy), 12)
+    fitted = ledger.memo["forgetting_rate"]
+    older = {"fitted_at": [8.0], "forgetting_rate": fitted}
+    entries = [replace(entry, memo=older) if isinstance(entry, Order) else entry for entry in ledger.entries()]
+    decision = policy.decide(Ledger(entries), ledger.decision_rng())
+    assert isinstance(decision, Train)
+    assert decision.memo["forgetting_rate"] == fitted
 
 
 def test_where_no_pass_may_be_bought_the_round_takes_the_best_known_config() -> None:
@@ -202,7 +204,7 @@ def test_a_gain_over_several_rounds_is_credited_less_what_the_others_were_expect
         order = ledger.accept(Train(trial=0, config={"mode": mode}, until=step, validate=validate))
         assert order is not None
         ledger = ledger.append(order).append(receipt(order, step, value, Cost(), at=0.0, saved=step))
-    belief = ledger.view(policy._belief(ledger)[0]).belief
+    belief = ledger.view(policy._learn(ledger)[0]).belief
     # Arms are unrelated, so b's process is scalar: seen 0.4 in round 3; then 2.7 = a_4 + a_5 + b_6 in round 6.
     keep, noise = 0.9, 0.05
     mean_a, var_a = 0.9 / 1.05, 0.05 / 1.05  # after round 2
@@ -212,7 +214,7 @@ def test_a_gain_over_several_rounds_is_credited_less_what_the_others_were_expect
         skipped_var += keep**lag * var_a + 1 - keep**lag
     mean_b, var_b = keep**1.5 * 0.4 / 1.05, keep**3 * 0.05 / 1.05 + 1 - keep**3
     mean_b += var_b / (var_b + noise + skipped_var) * (2.7 - skipped_mean - mean_b)
-    found = belief.expect({"mode": "b"}, space)[0]
+    found = belief.expect({"mode": "b"})[0]
     np.testing.assert_allclose(found, keep**0.5 * mean_b, rtol=1e-4)  # arms are unrelated to about 1e-6
 
 
@@ -227,20 +229,23 @@ def test_the_why_of_a_decision_tells_its_numbers() -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        (CEGPUCB, {"kappa": 0.0}, r"CEGPUCB\(kappa=0.0\) must lie in \(0, 1\]"),
+        (CEGPUCB, {"kappa": 0.0}, r"CEGPUCB\(kappa=0.0\) must be a number above 0"),
+        (CEGPUCB, {"kappa": 1.1}, "it is a probability"),
         (CEGPUCB, {"query": "sometimes"}, "must be one of 'always', 'bernoulli', 'kappa', 'lcb_ucb'"),
         (TVGPUCB, {"query_probability": 1.5}, r"TVGPUCB\(query_probability=1.5\)"),
-        (CEGPUCB, {"forgetting_rate": -0.1}, "0 for a function that stands still"),
-        (CEGPUCB, {"reward": "loss"}, "must be 'gain'"),
+        (CEGPUCB, {"forgetting_rate": -0.1}, "0 where a function stands still"),
+        (CEGPUCB, {"reward": "loss"}, "must be one of 'gain', 'value'"),
         (CEGPUCB, {"unit": 0.0}, "unit"),
         (CEGPUCB, {"clip": -1.0}, "clip"),
-        (CEGPUCB, {"acquisition": "lcb"}, "'ucb', 'pi' or 'ei'"),
+        (CEGPUCB, {"acquisition": "lcb"}, "must be one of 'ucb', 'pi', 'ei'"),
         (CEGPUCB, {"kernel": "hamming"}, "matern32"),
         (CEGPUCB, {"beta": -1.0}, "0.8 ln 4t"),
+        (CEGPUCB, {"beta": math.inf}, "0.8 ln 4t"),
         (CEGPUCB, {"n_starts": 0}, "n_starts"),
         (CEGPUCB, {"validate_at_most": "a lot"}, "'20%', '30 passes' or '10m'"),
+        (CEGPUCB, {"validate_at_most": 20}, r"CEGPUCB\(validate_at_most=20\) must be a share"),
         (RGPUCB, {"block": 0}, "block"),
-        (RGPUCB, {"forgetting_rate": None}, "has no drift to learn"),
+        (RGPUCB, {"forgetting_rate": None}, "learns no drift"),
     ],
 )
 def test_settings_out_of_range_are_refused(kind: type[CEGPUCB], settings: dict[str, Any], message: str) -> None:

@@ -16,7 +16,7 @@ from shoestring.core.parameters import Choice, Float
 from shoestring.core.policy import Policy
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError
-from shoestring.models.online.bandits import exp3s_weights, tally
+from shoestring.models.online.bandits import exp3s_update
 from shoestring.policies.online.exp3s import EXP3S
 from shoestring.policies.online.ucb1 import UCB1
 from shoestring.runners.runner import receipt
@@ -66,20 +66,22 @@ def test_rounds_without_validation_teach_nothing(name: str) -> None:
     policy = policies.make(name, VALUES | {"query": "bernoulli", "query_probability": 0.0})
     ledger = play(policy, begin(policy), 30)
     assert [order.validate for order in ledger.orders] == ["last"] + ["none"] * 29
-    state = ledger.view(policy._view())  # type: ignore[attr-defined]
+    state = ledger.view(policy.arms_view)  # type: ignore[attr-defined]
     assert state.counts.sum() == 1
 
 
 def test_the_fold_is_the_tally_of_all_observed_rounds() -> None:
     policy = EXP3S(query="bernoulli", query_probability=0.5, mixing=0.2, **VALUES)
     ledger = play(policy, begin(policy), 60)
-    state = ledger.view(policy._view())
-    seen = [(c, r) for c, r in zip(state.rounds.configs, state.rounds.rewards, strict=True) if r is not None]
+    state = ledger.view(policy.arms_view)
+    seen = [(c, r) for c, r in zip(state.run.configs, state.run.rewards, strict=True) if r is not None]
     arms = [["a", "b", "c"].index(config["mode"]) for config, _ in seen]
-    counts, sums = tally(arms, [reward for _, reward in seen], 3)
-    np.testing.assert_array_equal(state.counts, counts)
-    np.testing.assert_allclose(state.sums, sums, rtol=1e-12)
-    expected = exp3s_weights(arms, [reward for _, reward in seen], 3, mixing=0.2, sharing=1 / 400)
+    rewards = [reward for _, reward in seen]
+    np.testing.assert_array_equal(state.counts, np.bincount(arms, minlength=3))
+    np.testing.assert_allclose(state.sums, np.bincount(arms, weights=rewards, minlength=3), rtol=1e-12)
+    expected = np.full(3, 1 / 3)
+    for arm, reward in zip(arms, rewards, strict=True):
+        expected = exp3s_update(expected, arm, reward, mixing=0.2, sharing=1 / 400)
     np.testing.assert_allclose(state.weights, expected, rtol=1e-12)
 
 
@@ -94,7 +96,7 @@ def test_a_queued_config_that_is_no_arm_is_acted_with_once() -> None:
     ledger = begin(policy, Space({"x": Float(0, 1)})).append(Note(topic="enqueue", facts={"config": {"x": 0.123}}))
     ledger = play(policy, ledger, 10)
     assert [order.config["x"] == 0.123 for order in ledger.orders] == [True] + [False] * 9
-    assert ledger.view(policy._view()).counts.sum() == 9
+    assert ledger.view(policy.arms_view).counts.sum() == 9
 
 
 @pytest.mark.parametrize(

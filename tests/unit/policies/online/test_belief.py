@@ -1,0 +1,110 @@
+"""The kernel on configs and on points of the cube, and which spaces are scored config by config."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoestring.core.encoding import Encoding
+from shoestring.core.entries import Opened
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Choice, Constant, Float, Int
+from shoestring.core.space import Config, Space
+from shoestring.policies.online.belief import CubeBelief, CubeKernel, DriftView, FiniteBelief
+from shoestring.policies.online.rounds import RunView
+
+MIXED = Space(
+    {
+        "lr": Float(1e-4, 1.0, log=True),
+        "depth": Int(1, 9),
+        "optimizer": Choice(["sgd", "adam", "lion"]),
+        "momentum": Float(0.0, 0.99, when={"optimizer": "sgd"}),
+        "batch": Constant(32),
+    }
+)
+OPTIMIZER, MOMENTUM = (MIXED.cube_names.index(name) for name in ("optimizer", "momentum"))
+VIEW = DriftView(RunView(), kernel="matern52", lengthscale=0.3, variance=1.7, noise_variance=0.01, forgetting_rate=0.01)
+
+
+def cube_kernel(space: Space) -> CubeKernel:
+    encoding = Encoding(space)
+    return CubeKernel(encoding, *VIEW.kernel_on(encoding))
+
+
+def believe(space: Space) -> FiniteBelief | CubeBelief:
+    opened = Opened(space=space, budget=Budget("9 epochs"), policy="ce_gp_ucb", settings={}, seed=0, max_steps=9)
+    return VIEW.start(opened).belief
+
+
+def test_points_of_the_cube_and_their_configs_agree_where_nothing_is_rounded() -> None:
+    configs: list[Config] = [
+        {"lr": 0.01, "depth": 5, "optimizer": "adam", "batch": 32},
+        {"lr": 0.01, "depth": 2, "optimizer": "sgd", "momentum": 0.9, "batch": 32},
+    ]
+    cube = np.array([MIXED.to_cube(config) for config in configs])
+    k = cube_kernel(MIXED)(cube, cube)[0]
+    np.testing.assert_allclose(k, VIEW.prior_covariance(MIXED, configs), rtol=1e-12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_the_gradient_in_the_cube_is_that_of_differences(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kernel = cube_kernel(MIXED)
+    x, z = rng.random((1, 4)), rng.random((3, 4))
+    k, gradient = kernel(x, z)
+    assert k.shape == (1, 3)
+    assert (k <= 1.7 + 1e-12).all()
+    for j in set(range(4)) - {OPTIMIZER}:
+        step = np.zeros((1, 4))
+        step[0, j] = 1e-6
+        numeric = (kernel(x + step, z)[0] - kernel(x - step, z)[0]) / 2e-6
+        np.testing.assert_allclose(gradient[:, :, j], numeric, rtol=1e-4, atol=1e-7)
+    assert (gradient[:, :, OPTIMIZER] == 0.0).all()
+    if "momentum" not in MIXED.from_cube(x[0]):
+        assert (gradient[:, :, MOMENTUM] == 0.0).all()
+
+
+def test_an_integer_keeps_its_place_within_its_cell_so_that_a_search_has_a_slope() -> None:
+    kernel = cube_kernel(Space({"n": Int(1, 2)}))
+    at, beside = kernel(np.array([[0.1], [0.2]]), np.array([[0.4]]))[0]
+    assert at < beside
+
+
+def test_inactive_options_are_equal_to_each_other_and_to_no_option() -> None:
+    space = Space(
+        {"c": Choice(["a", "b", "e"]), "d": Choice(["p", "q", "r"], when={"c": ["a", "b"]}), "x": Float(0, 1)}
+    )
+    absent, other, present = {"c": "e", "x": 0.5}, {"c": "a", "d": "p", "x": 0.5}, {"c": "a", "d": "q", "x": 0.5}
+    k = VIEW.prior_covariance(space, [absent, other, present])
+    assert k[0, 1] == k[0, 2]
+
+
+def test_different_options_are_nearly_unrelated() -> None:
+    space = Space({"mode": Choice(["train", "tune"])})
+    assert VIEW.prior_covariance(space, [{"mode": "train"}, {"mode": "tune"}])[0, 1] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("space", "kind"),
+    [
+        (Space.listed([{"x": 0.1}, {"x": 0.2}]), FiniteBelief),
+        (Space({"n": Int(1, 2000)}), FiniteBelief),
+        (Space({"n": Int(1, 2001)}), CubeBelief),
+        (MIXED, CubeBelief),
+    ],
+)
+def test_small_finite_spaces_are_scored_config_by_config(space: Space, kind: type) -> None:
+    assert isinstance(believe(space), kind)
+
+
+def test_a_space_where_nothing_varies_has_one_config_and_no_competitor() -> None:
+    proposal = believe(Space({"batch": Constant(32)})).propose("ucb", 1.0, np.random.default_rng(0))
+    assert (proposal.config, proposal.chosen, proposal.rivals.size) == ({"batch": 32}, 0, 0)
+
+
+def test_all_other_options_compete() -> None:
+    proposal = believe(Space({"mode": Choice(["a", "b", "c"])})).propose("ucb", 1.0, np.random.default_rng(0))
+    assert (proposal.chosen, proposal.rivals.tolist()) == (0, [1, 2])
