@@ -8,8 +8,8 @@ overlap; a row says `same` where six lines in a row agree to the letter, else `s
 
 Not looked at: blank lines, comments, docstrings, imports and lines without a word, such as a lone bracket.
 Thin, and no more than half of a run: decorators, `pass` and its like and, where only the shape agrees, lines that declare
-and do nothing: the head of a class, a field, an argument or an item on a line of its own. Two dataclasses of six numbers
-or two calls with six arguments have nothing in common that one place could hold.
+and do nothing: the head of a class, a field, an argument or an item on a line of its own, a row of plain data. Two
+dataclasses of six numbers or two calls with six arguments have nothing in common that one place could hold.
 Of runs that overlap, as shifted copies of one list do, the longest is a pair and the others are not.
 """
 
@@ -33,7 +33,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _FSTRING_START, _FSTRING_END = (getattr(tokenize, f"FSTRING_{end}", None) for end in ("START", "END"))
 _THIN = re.compile(r"@.*|pass|else:|try:|return|return None|\.\.\.")
-_DECLARES = re.compile(r"class .*|n : .*|n = [^()]*|[^()]* ,")
+_DECLARES = re.compile(r"class .*|n : .*|n = [^()]*|[^()]* ,|[s0-9 ,()\[\]{}:-]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from shoestring.models.freeze_thaw.action_value import action_value, choose, pla
 from shoestring.models.freeze_thaw.belief import Belief
 from shoestring.models.freeze_thaw.curves import Curves, Parameters
 from shoestring.models.freeze_thaw.sums import log_marginal_likelihood
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 Floats = NDArray[np.float64]
@@ -182,5 +182,5 @@ class Keyed:
 
     curves: Mapping[str, list[float]]
 
-    def step(self, config: Config, step: int) -> Outcome:
-        return Outcome(self.curves[dumps(config)][step - 1], Cost(train=1.0))
+    def step(self, config: Config, step: int) -> StepOutcome:
+        return StepOutcome(self.curves[dumps(config)][step - 1], Cost(train=1.0))

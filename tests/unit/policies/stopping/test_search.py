@@ -15,8 +15,8 @@ from shoestring.policies.stopping.bo_bos import BOBOS
 from shoestring.policies.stopping.error_range import error_bounds, incumbent
 from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.search import choose, multiplier, observations, surrogate
-from shoestring.runners.simulated import Outcome
-from shoestring.testing.curves import Recorded
+from shoestring.runners.simulated import StepOutcome
+from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
@@ -25,16 +25,16 @@ SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 class Bowl:
     """Smooth in both numbers, best at (0.3, 0.7)."""
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         far = (config["x"] - 0.3) ** 2 + (config["y"] - 0.7) ** 2
-        return Outcome(0.1 + far + 0.5 / step, Cost(train=1.0))
+        return StepOutcome(0.1 + far + 0.5 / step, Cost(train=1.0))
 
 
 def told(curves: dict[str, list[float]], max_steps: int) -> Ledger:
     policy = RandomSearch()
     rows = Space.listed([{"name": name} for name in curves])
     return simulate(
-        policy, Recorded(curves), opened(policy, space=rows, budget="999 epochs", max_steps=max_steps)
+        policy, WrittenCurves(curves), opened(policy, space=rows, budget="999 epochs", max_steps=max_steps)
     ).ledger
 
 
