@@ -6,7 +6,8 @@ from shoestring.core.entries import Amended
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError
-from shoestring.policies.halving.asha import ASHA, rung_steps
+from shoestring.policies.halving.asha import ASHA
+from shoestring.policies.halving.ladder import rung_steps
 from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
