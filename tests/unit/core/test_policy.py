@@ -135,7 +135,7 @@ def test_a_trial_that_stands_between_two_stops_was_cut_short() -> None:
     assert cut is not None
     assert cut.number == 0
     assert find_cut_short(ledger, (1, 2, 3)) is None
-    going = ledger.append(Order(number=3, trial=0, config={"x": 0.0}, until=5))
+    going = ledger.append(Order(number=2, trial=0, config={"x": 0.0}, until=5))
     assert find_cut_short(going, (3, 5)) is None
 
 
