@@ -31,8 +31,8 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.runners.blas import OneThread
 from shoestring.runners.runner import receipt
-from shoestring.runners.simulated import Outcome, Source
-from shoestring.testing.curves import Recorded
+from shoestring.runners.simulated import Source, StepOutcome
+from shoestring.testing.curves import WrittenCurves
 
 DECISIONS = 20
 
@@ -85,7 +85,7 @@ def bhpt() -> list[Case]:
             trained[i], trained[j] = trained[i] - 1, trained[j] + 1
     assert trained.sum() == seen
     space = Space.listed([{"name": f"arm {i}"} for i in range(arms)])
-    source = Recorded({f"arm {i}": list(curve) for i, curve in enumerate(curves)})
+    source = WrittenCurves({f"arm {i}": list(curve) for i, curve in enumerate(curves)})
 
     def begin(policy: Policy) -> Callable[[], Ledger]:
         def made() -> Ledger:
@@ -139,10 +139,10 @@ class Drifting:
 
     noise: tuple[float, ...]
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         x = float(config["x"])
         value = np.sin(6.0 * x + step / 50.0) + 0.7 * np.cos(17.0 * x - step / 80.0) + self.noise[step - 1]
-        return Outcome(float(value), Cost(train=1.0))
+        return StepOutcome(float(value), Cost(train=1.0))
 
 
 def ce_gp_ucb() -> list[Case]:
@@ -206,11 +206,11 @@ def bo_bos() -> list[Case]:
     ends = rng.uniform(0.1, 0.6, rows)
     curves = ends[:, None] + (0.9 - ends[:, None]) / np.arange(1.0, steps + 1) ** rng.uniform(0.5, 1.0, (rows, 1))
     space = Space.listed([{"x": float(end), "y": float(y)} for end, y in zip(ends, rng.random(rows), strict=True)])
-    source = Recorded({str(end): list(curve) for end, curve in zip(ends, curves, strict=True)})  # type: ignore[arg-type]
+    source = WrittenCurves({str(end): list(curve) for end, curve in zip(ends, curves, strict=True)})  # type: ignore[arg-type]
 
     @dataclass(frozen=True)
     class ByEnd:
-        def step(self, config: Config, step: int) -> Outcome | None:
+        def step(self, config: Config, step: int) -> StepOutcome | None:
             return source.step({"name": str(config["x"])}, step)
 
     def begin(policy: Policy) -> Callable[[], Ledger]:
@@ -283,11 +283,11 @@ def induction_by_loops(paths: list[list[float]], incumbent: float, k1: float = 1
 class Priced:
     """Hartmann's six-dimensional function, at prices that differ by a factor of 150."""
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         from cost_aware.functions import hartmann6
 
         u = np.array([config[f"x{j}"] for j in range(6)])
-        return Outcome(hartmann6(u), Cost(train=float(np.exp(3 * u[0] + 2 * u[5]))))
+        return StepOutcome(hartmann6(u), Cost(train=float(np.exp(3 * u[0] + 2 * u[5]))))
 
 
 def cost_aware_ei() -> list[Case]:
@@ -338,12 +338,12 @@ class Iterative:
 
     steps: int
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         u = np.array([config[f"x{j}"] for j in range(6)])
         height = 100.0 * np.exp(-2.0 * ((u - 0.6) ** 2).sum())
         reward = height / (1.0 + np.exp(6.0 - (6.0 + 10.0 * u[1]) * step / self.steps))
         wobble = 3.0 * np.sin(step * (1.0 + 7.0 * u[2]))
-        return Outcome(float(reward + wobble), Cost(train=0.5 + float(u[0])))
+        return StepOutcome(float(reward + wobble), Cost(train=0.5 + float(u[0])))
 
 
 def boil() -> list[Case]:

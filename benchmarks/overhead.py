@@ -23,7 +23,7 @@ from shoestring import policies
 from shoestring.core.entries import Cost
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.stores.memory import Memory
 from shoestring.study.study import Study
 
@@ -42,8 +42,8 @@ HYPERBAND_TARGET_S = 3.0
 
 
 class Curve:
-    def step(self, config: Config, step: int) -> Outcome:
-        return Outcome(config["dropout"] + 1 / (1 + config["lr"] * step), Cost(train=1.0))
+    def step(self, config: Config, step: int) -> StepOutcome:
+        return StepOutcome(config["dropout"] + 1 / (1 + config["lr"] * step), Cost(train=1.0))
 
 
 def shoestring_ms(store: Any, orders: int) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
 from shoestring.models.freeze_thaw.curves import CurveParameters
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 from shoestring.runners.tables import Table as RecordedTable
 
 Floats = NDArray[np.float64]
@@ -38,12 +38,12 @@ class Table:
     start: float  # l_0: loss before training, or what stands for it
     settings: dict[str, Any]  # what a curve belief is told about this table
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         row = self.space.row_number(config)
         assert row is not None
         if step > self.losses.shape[1] or np.isnan(self.losses[row, step - 1 :]).all():
             return None
-        return Outcome(float(self.losses[row, step - 1]), Cost(train=float(self.seconds[row, step - 1])))
+        return StepOutcome(float(self.losses[row, step - 1]), Cost(train=float(self.seconds[row, step - 1])))
 
     def lowest_within(self, budget: float, in_seconds: bool = False) -> Floats:
         """(n_arms,) what each arm would reach with the whole budget; nan for one that it does not buy a step of."""

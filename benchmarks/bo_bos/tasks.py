@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from shoestring.core.entries import Cost
 from shoestring.core.parameters import Float, Int
 from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 
 Array = NDArray[np.float64]
 EPOCHS = 50
@@ -66,12 +66,12 @@ class Revealed:
             self._curves[key] = self.task.train(config)
         return self._curves[key]
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         curve = self.curve(config)
         if step > curve.errors.size:
             return None
         before = curve.seconds[step - 2] if step > 1 else 0.0
-        return Outcome(float(curve.errors[step - 1]), Cost(train=max(0.0, float(curve.seconds[step - 1] - before))))
+        return StepOutcome(float(curve.errors[step - 1]), Cost(train=max(0.0, float(curve.seconds[step - 1] - before))))
 
 
 # logistic regression -------------------------------------------------------------------------------------------------

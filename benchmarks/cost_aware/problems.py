@@ -22,7 +22,7 @@ from shoestring.core.encoding import Encoding
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
 from shoestring.models.cost_aware.features import CostFeatures
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 
 Array = NDArray[np.float64]
 
@@ -57,10 +57,10 @@ class Problem:
         """From the best row to the median one: losses are compared in this unit."""
         return float(np.median(self.losses) - self.losses.min()) or 1.0
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         row = self.space.row_number(config)
         assert row is not None
-        return Outcome(float(self.losses[row]), Cost(train=float(self.seconds[row])))
+        return StepOutcome(float(self.losses[row]), Cost(train=float(self.seconds[row])))
 
 
 def load(

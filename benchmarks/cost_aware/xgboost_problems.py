@@ -33,7 +33,7 @@ from shoestring.core.entries import Cost
 from shoestring.core.parameters import Float, Int
 from shoestring.core.quasi_random import points as quasi_random
 from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 
 Array = NDArray[np.float64]
 SPACE = Space(
@@ -79,7 +79,7 @@ class Boosting:
         train, valid = (np.asarray(features.transform(part)) for part in parts[:2])
         return xgboost.DMatrix(train, parts[2]), xgboost.DMatrix(valid), parts[3]
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         """One training; the processor's seconds are those of boosting alone, data and judgement apart."""
         import xgboost
 
@@ -96,7 +96,7 @@ class Boosting:
             loss = float(np.mean((told > 0.5 if classes == 2 else told) != y))
         else:
             loss = float(np.sqrt(np.mean((told - y) ** 2)) / np.std(y))
-        return Outcome(loss, Cost(train=seconds))
+        return StepOutcome(loss, Cost(train=seconds))
 
 
 def boostings(names: Iterable[str], pipelines: Iterable[str], folders: Iterable[Path], rows: int) -> list[Boosting]:
@@ -125,7 +125,7 @@ class Trained(Problem):
     def place(self) -> str:
         return f"{self.folder}/{self.name}/trained"
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         return self.boosting.step(config, step)
 
 

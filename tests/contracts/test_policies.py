@@ -12,6 +12,19 @@ DEAF = {"random_search", "grid", "replay_fixed"}  # choose without looking at va
 QUICK = {*DEAF, "asha", "hyperband", "sequential_halving", "successive_halving", "top_k_after_one"}  # have no model
 
 
+def test_every_policy_is_in_exactly_one_group() -> None:
+    groups = policies.groups()
+    assert list(groups)[:3] == ["recommended", "from the papers", "baselines"]
+    assert sorted(name for group in groups.values() for name in group) == policies.names()
+    assert set(policies.USE_WHEN) == set(groups["recommended"])
+    assert groups["recommended"][0] == policies.DEFAULT
+
+
+@pytest.mark.parametrize("name", sorted(policies.REGISTRY))
+def test_every_policy_is_registered_under_its_own_name(name: str) -> None:
+    assert policies.make(name).name == name
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(policies.REGISTRY))
 def test_every_policy(name: str, check: Check) -> None:

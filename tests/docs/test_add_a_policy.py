@@ -43,9 +43,21 @@ def test_the_policy_of_the_page_keeps_the_contract(curious: ModuleType, check: C
     check(curious.Curious(curiosity=0.5))
 
 
+def test_an_object_needs_no_registration(curious: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(policies.REGISTRY, "curious")
+    study = tune(lambda c: c["x"], Space({"x": Float(0, 1)}), "9 epochs", policy=curious.Curious())
+    assert study.spent == 9
+
+
+@pytest.mark.parametrize("check", [*CHECKS, *LEARNING_CHECKS], ids=lambda check: check.__name__)
+def test_nor_does_the_contract(curious: ModuleType, monkeypatch: pytest.MonkeyPatch, check: Check) -> None:
+    monkeypatch.delitem(policies.REGISTRY, "curious")
+    check(curious.Curious(curiosity=0.5), light=True)
+
+
 def test_it_can_be_used_by_name(curious: ModuleType) -> None:
     study = tune(lambda c: c["x"], Space({"x": Float(0, 1)}), "9 epochs", policy="curious", settings={"curiosity": 1.0})
     assert study.spent == 9
-    with pytest.raises(policies.PolicyError, match=r"curiosity=0\) .*Try 0.3"):
-        policies.make("curious", {"curiosity": 0})
+    with pytest.raises(policies.PolicyError, match=r"curiosity=2\) .*Try 0.3"):
+        policies.make("curious", {"curiosity": 2})
     assert "CHECKS + LEARNING_CHECKS" in block("contract")

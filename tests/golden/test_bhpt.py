@@ -17,7 +17,7 @@ from shoestring.core.strict_json import dumps
 from shoestring.models.freeze_thaw.action_value import plan_values, value_actions
 from shoestring.models.freeze_thaw.belief import FreezeThawBelief, log_likelihood, sum_arms
 from shoestring.models.freeze_thaw.curves import CurveParameters, Curves, whiten
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 Floats = NDArray[np.float64]
@@ -179,5 +179,5 @@ class Keyed:
 
     curves: Mapping[str, list[float]]
 
-    def step(self, config: Config, step: int) -> Outcome:
-        return Outcome(self.curves[dumps(config)][step - 1], Cost(train=1.0))
+    def step(self, config: Config, step: int) -> StepOutcome:
+        return StepOutcome(self.curves[dumps(config)][step - 1], Cost(train=1.0))

@@ -14,7 +14,7 @@ import pytest
 from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 TRACES = Path(__file__).parent / "traces"
@@ -31,10 +31,10 @@ POLICIES = {
 
 
 class Table:
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         off = math.log10(config["rate"]) + 1.7
         loss = 0.2 * off * off + 1.0 / math.sqrt(config["rounds"]) + (0.1 if config["kind"] == "a" else 0.0)
-        return Outcome(loss, Cost(train=0.02 * config["rounds"] * (2.0 if config["kind"] == "a" else 1.0)))
+        return StepOutcome(loss, Cost(train=0.02 * config["rounds"] * (2.0 if config["kind"] == "a" else 1.0)))
 
 
 def test_decisions_on_a_table(request: pytest.FixtureRequest) -> None:

@@ -16,7 +16,7 @@ from shoestring import policies
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.core.space import Space
-from shoestring.testing.curves import Recorded
+from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 TRACES = Path(__file__).parent / "traces"
@@ -50,7 +50,7 @@ FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb",
 def trace(policy: Policy, budget: str, workers: int) -> list[str]:
     space = Space.listed([{"name": name} for name in CURVES])
     start = opened(policy, space=space, budget=budget, max_steps=9, workers=workers, seed=7)
-    ledger = simulate(policy, Recorded(CURVES, costs_s=COSTS_S), start).ledger
+    ledger = simulate(policy, WrittenCurves(CURVES, costs_s=COSTS_S), start).ledger
     head = {"budget": budget, "workers": workers, "orders": len(ledger.orders), "spent": round(ledger.spent, 9)}
     best = ledger.best
     assert best is not None

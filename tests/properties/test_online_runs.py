@@ -16,7 +16,7 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
-from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.stores.memory import Memory
 from shoestring.study.loop import Ending, run_in_memory
 from shoestring.study.online import OnlineTuner
@@ -45,12 +45,14 @@ MODELS: list[dict[str, Any]] = [
 
 def made_up(seed: int, trouble: float) -> Any:
     class Values:
-        def step(self, config: Config, step: int) -> Outcome | None:
+        def step(self, config: Config, step: int) -> StepOutcome | None:
             rng = stream(seed, dumps(config), step)
             cost = Cost(train=float(rng.choice([0.5, 1.0, 2.0])), validate=float(rng.choice([0.0, 0.25])))
             if rng.random() < trouble:
-                return Outcome(None, cost, failure="boom") if rng.random() < 0.5 else Outcome(float("inf"), cost)
-            return Outcome(float(rng.normal()), cost)
+                return (
+                    StepOutcome(None, cost, failure="boom") if rng.random() < 0.5 else StepOutcome(float("inf"), cost)
+                )
+            return StepOutcome(float(rng.normal()), cost)
 
     return Values()
 

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter, same
+from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps, loads
+from shoestring.core.values import same
 from shoestring.errors import ShoestringError, SpaceError
 
 EXACT = 1e-12  # of the range; on a log scale, of the value itself

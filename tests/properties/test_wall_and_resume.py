@@ -20,7 +20,7 @@ from shoestring.core.policy import Policy, fresh_config
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
-from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.stores.memory import Memory
 from shoestring.study.loop import Ending, run_in_memory
 
@@ -60,17 +60,17 @@ class AnyCurves:
     seed: int
     trouble: float
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         rng = stream(self.seed, dumps(config), step)
         cost = Cost(setup=float(rng.random() < 0.1), train=float(rng.choice([0.0, 0.25, 1.0, 1.0, 3.0])), validate=0.5)
         if rng.random() < self.trouble:
             kind = rng.integers(5)
             if kind == 0:
-                return Outcome(None, cost, failure="boom")
+                return StepOutcome(None, cost, failure="boom")
             if kind == 1:
                 return None
-            return Outcome([math.nan, math.inf, None][kind - 2], cost)
-        return Outcome(float(rng.normal()), cost)
+            return StepOutcome([math.nan, math.inf, None][kind - 2], cost)
+        return StepOutcome(float(rng.normal()), cost)
 
 
 class Forgetful(Simulated):

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter, listed, same
+from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space import Config, Space
+from shoestring.core.values import listed, same
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

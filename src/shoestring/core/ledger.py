@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from shoestring.core.books import Books, OpenOrder, State, Trial
+from shoestring.core.bookkeeping import BooksView
+from shoestring.core.books import Books, OpenOrder, Trial
 from shoestring.core.decision import Memo, Train
 from shoestring.core.entries import Entry, Opened, Order
 from shoestring.core.money import Budget
@@ -24,7 +25,7 @@ from shoestring.core.views import LossesAt, View
 from shoestring.errors import StudyError
 
 S = TypeVar("S")
-_BOOKS = Books()
+_BOOKS = BooksView()
 
 
 class Ledger:
@@ -80,7 +81,7 @@ class Ledger:
     # what the study is -----------------------------------------------------------------------------------------------
 
     @property
-    def books(self) -> State:
+    def books(self) -> Books:
         return self.view(_BOOKS)
 
     @property

@@ -12,13 +12,12 @@ the middle of theirs, so that a uniform draw gives each the same chance (on a lo
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from shoestring.core.strict_json import dumps
-from shoestring.errors import SpaceError
+from shoestring.core.values import is_finite, is_number, is_plain, is_whole, listed, same
 
 Scalar = str | int | float | bool | None
 When = Mapping[str, Any]
@@ -29,34 +28,55 @@ _MOST_LOG_INTEGER = 2**40  # the same on a log scale
 _MOST_SHOWN = 20  # options of a choice in a message
 
 
-def same(a: Any, b: Any) -> bool:
-    """Equality that tells True from 1 and 1 from 1.0, as options of a choice must."""
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    return type(a) is type(b) and bool(a == b)
-
-
 @dataclass(frozen=True, slots=True)
-class Float:
-    """A number from `low` to `high`, on a log scale if `log`; `when` says which values of others make it active."""
+class _Range:
+    """What floats and integers share: two bounds, perhaps a log scale."""
 
     low: float
     high: float
     log: bool = False
     when: When = field(default_factory=dict)
-    kind: ClassVar[str] = "float"
 
     def __post_init__(self) -> None:
-        _plain_bounds(self)
+        for name in ("low", "high", "log"):  # NumPy's numbers would wrap around or compare at half precision
+            object.__setattr__(self, name, listed(getattr(self, name)))
 
     def rule(self) -> str | None:
         """What is wrong with this definition, if anything."""
-        if not all(_is_number(bound) and _is_finite(bound) for bound in (self.low, self.high)):
-            return f"float bounds must be finite numbers, not {self.low!r} and {self.high!r}"
+        if problem := self._rule_of_bounds():
+            return problem
         if not isinstance(self.log, bool):
             return f"log = {self.log!r} must be true or false"
         if self.low >= self.high:
             return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
+        return self._rule_of_range()
+
+    def _rule_of_bounds(self) -> str | None:
+        raise NotImplementedError
+
+    def _rule_of_range(self) -> str | None:
+        raise NotImplementedError
+
+    def from_unit(self, u: float) -> Any:
+        raise NotImplementedError
+
+    def _spread(self, points: int) -> list[Any]:
+        """`points` values spread over the range, both ends included."""
+        return [self.from_unit(i / (points - 1)) for i in range(points)] if points > 1 else [self.from_unit(0.5)]
+
+
+@dataclass(frozen=True, slots=True)
+class Float(_Range):
+    """A number from `low` to `high`, on a log scale if `log`; `when` says which values of others make it active."""
+
+    kind: ClassVar[str] = "float"
+
+    def _rule_of_bounds(self) -> str | None:
+        if not all(is_number(bound) and is_finite(bound) for bound in (self.low, self.high)):
+            return f"float bounds must be finite numbers, not {self.low!r} and {self.high!r}"
+        return None
+
+    def _rule_of_range(self) -> str | None:
         if self.log and self.low <= 0:
             return f"a log scale needs low > 0, not {self.low!r}; raise it or drop log"
         if float(self.low) == float(self.high):
@@ -67,7 +87,7 @@ class Float:
 
     def accept(self, value: Any) -> float:
         value = listed(value)
-        if not _is_number(value) or not self.low <= value <= self.high:
+        if not is_number(value) or not self.low <= value <= self.high:
             raise ValueError(f"must be a number from {self.low!r} to {self.high!r}")
         return float(value)
 
@@ -86,8 +106,7 @@ class Float:
         return min(max(value, low), high)
 
     def levels(self, points: int) -> list[float]:
-        """`points` values spread over the range, both ends included."""
-        return [self.from_unit(i / (points - 1)) for i in range(points)] if points > 1 else [self.from_unit(0.5)]
+        return self._spread(points)
 
     @property
     def size(self) -> float:
@@ -98,25 +117,19 @@ class Float:
 
 
 @dataclass(frozen=True, slots=True)
-class Int:
+class Int(_Range):
     """A whole number from `low` to `high`, both included, on a log scale if `log`."""
 
     low: int
     high: int
-    log: bool = False
-    when: When = field(default_factory=dict)
     kind: ClassVar[str] = "int"
 
-    def __post_init__(self) -> None:
-        _plain_bounds(self)
-
-    def rule(self) -> str | None:
-        if not all(_is_integer(bound) for bound in (self.low, self.high)):
+    def _rule_of_bounds(self) -> str | None:
+        if not all(is_whole(bound) for bound in (self.low, self.high)):
             return f"int bounds must be whole numbers, not {self.low!r} and {self.high!r}"
-        if not isinstance(self.log, bool):
-            return f"log = {self.log!r} must be true or false"
-        if self.low >= self.high:
-            return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
+        return None
+
+    def _rule_of_range(self) -> str | None:
         if self.log and self.low < 1:
             return f"a log scale needs low >= 1, not {self.low!r}; raise it or drop log"
         if max(abs(self.low), abs(self.high)) > _LARGEST_INTEGER:
@@ -133,7 +146,7 @@ class Int:
         value = listed(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if not _is_integer(value) or not self.low <= value <= self.high:
+        if not is_whole(value) or not self.low <= value <= self.high:
             raise ValueError(f"must be a whole number from {self.low!r} to {self.high!r}")
         return int(value)
 
@@ -154,8 +167,7 @@ class Int:
     def levels(self, points: int) -> list[int]:
         if self.high - self.low < points:
             return list(range(self.low, self.high + 1))
-        ends = [self.from_unit(i / (points - 1)) for i in range(points)] if points > 1 else [self.from_unit(0.5)]
-        return sorted(set(ends))
+        return sorted(set(self._spread(points)))
 
     @property
     def size(self) -> float:
@@ -181,7 +193,7 @@ class Choice:
         if isinstance(options, Sequence) and not isinstance(options, str | bytes):
             object.__setattr__(self, "options", [listed(option) for option in options])
             for i, option in enumerate(self.options):
-                if _is_option(option):
+                if is_plain(option):
                     self._places.setdefault(dumps(option), i)
 
     def rule(self) -> str | None:
@@ -190,14 +202,14 @@ class Choice:
         if not self.options:
             return "a choice needs at least one option"
         for i, option in enumerate(self.options):
-            if not _is_option(option):
+            if not is_plain(option):
                 return f"option {option!r} must be a string, number, boolean, None or a list of these"
             if self.index(option) != i:
                 return f"option {option!r} is listed twice"
         return None
 
     def accept(self, value: Any) -> Any:
-        place = self._places.get(dumps(value)) if _is_option(value := listed(value)) else None
+        place = self._places.get(dumps(value)) if is_plain(value := listed(value)) else None
         if place is not None:
             return self.options[place]
         first = ", ".join(map(repr, self.options[:_MOST_SHOWN]))
@@ -236,7 +248,7 @@ class Constant:
         object.__setattr__(self, "value", listed(self.value))
 
     def rule(self) -> str | None:
-        if not _is_option(self.value):
+        if not is_plain(self.value):
             return f"the constant {self.value!r} must be a string, number, boolean, None or a list of these"
         return None
 
@@ -257,72 +269,3 @@ class Constant:
 
 
 Parameter = Float | Int | Choice | Constant
-KINDS: dict[str, type[Float] | type[Int] | type[Choice] | type[Constant]] = {
-    parameter.kind: parameter for parameter in (Float, Int, Choice, Constant)
-}
-
-
-def parse(name: str, spec: Any) -> Parameter:
-    """A parameter from its description, as in `lr = { float = [1e-4, 1.0], log = true }`."""
-    from shoestring.errors import did_you_mean
-
-    if isinstance(spec, Float | Int | Choice | Constant):
-        return spec
-    remedy = 'write {"float": [low, high]}, {"int": [low, high]}, {"choice": [...]} or {"constant": value}'
-    if not isinstance(spec, Mapping):
-        raise SpaceError(f"{name} = {spec!r} is no parameter: {remedy}")
-    kinds = [key for key in spec if key in KINDS]
-    if len(kinds) != 1:
-        unknown = next((key for key in spec if key not in KINDS and key not in ("log", "when")), None)
-        hint = f" {did_you_mean(str(unknown), KINDS)}" if unknown is not None and not kinds else ""
-        raise SpaceError(f"{name} = {dict(spec)!r} must name exactly one kind: {remedy}.{hint}")
-    kind = kinds[0]
-    allowed = {kind, "when"} | ({"log"} if kind in ("float", "int") else set())
-    for key in spec:
-        if key not in allowed:
-            raise SpaceError(f"{name} has an unknown setting {key!r} for a {kind}. {did_you_mean(str(key), allowed)}")
-    when = spec.get("when", {})
-    body = spec[kind]
-    if kind == "constant":
-        return Constant(body, when)
-    if isinstance(body, str) or not isinstance(body, Sequence) or (kind != "choice" and len(body) != 2):
-        wanted = "a list of options" if kind == "choice" else "[low, high]"
-        raise SpaceError(f"{name} has {kind} = {body!r}, which must be {wanted}")
-    if kind == "choice":
-        return Choice(body, when)
-    log = spec.get("log", False)
-    return Float(body[0], body[1], log, when) if kind == "float" else Int(body[0], body[1], log, when)
-
-
-def listed(value: Any) -> Any:
-    """Tuples as lists and NumPy's numbers as Python's: what JSON would give back, so that a resumed study sees the same."""
-    if isinstance(value, list | tuple):
-        return [listed(item) for item in value]
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-        return value.tolist()
-    return value
-
-
-def _plain_bounds(parameter: Float | Int) -> None:
-    """Bounds as Python's own numbers: NumPy's would wrap around or compare at half precision."""
-    for name in ("low", "high", "log"):
-        object.__setattr__(parameter, name, listed(getattr(parameter, name)))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_finite(value: float) -> bool:
-    """Whether this is a finite float, or a whole number that can be one."""
-    return -sys.float_info.max <= value <= sys.float_info.max
-
-
-def _is_option(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(_is_option(item) for item in value)
-    return _is_finite(value) if type(value) in (int, float) else value is None or type(value) in (str, bool)

@@ -19,6 +19,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.quasi_random import point
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
+from shoestring.core.views import UnderWay
 
 _PROBES = 100  # tries to find an unused config before all are listed
 _STRIDE = 1_000_003  # from one try to the next in the sequence: prime, so that no coordinate stays where it was
@@ -48,6 +49,21 @@ def train_further(trial: Trial, until: int, *, why: Why = NO_WHY, memo: Memo = N
 def nothing_to_buy(ledger: Ledger, why: str = "every config was tried and every trial is at its end") -> Wait | Finish:
     """No config is left and no trial can go on; an order that is open may still change that."""
     return Wait() if ledger.open_orders else Finish(why)
+
+
+# trials to choose from -----------------------------------------------------------------------------------------------
+
+
+def find_cut_short(ledger: Ledger, stops: tuple[int, ...]) -> Trial | None:
+    """A trial that stands still between two stops, because its order was shortened, cut off or given up."""
+    under_way = (ledger.trials[number] for number in ledger.view(UnderWay(stops)))
+    return next((trial for trial in under_way if trial.can_go_on), None)
+
+
+def find_best_unfinished(ledger: Ledger) -> Trial | None:
+    """The best trial, by its newest loss, that can be trained further; the older of equals."""
+    going = (trial for trial in ledger.trials if trial.can_go_on)
+    return min(going, key=lambda trial: (trial.last_loss, trial.number), default=None)
 
 
 # configs to choose from ----------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from shoestring.core.values import is_number, is_whole
 from shoestring.errors import PolicyError, did_you_mean
 
 
@@ -20,34 +20,25 @@ def require_whole(
 ) -> None:
     """The setting must be a whole number, `least` or more."""
     value = getattr(owner, setting)
-    if optional and value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise PolicyError(f"{_name(owner, setting)} must be an integer >= {least}: {because}. {remedy}")
+    _require(owner, setting, is_whole(value) and value >= least, f"an integer >= {least}", because, remedy, optional)
 
 
 def require_between(
     owner: object, setting: str, low: float, high: float, because: str, remedy: str, *, optional: bool = False
 ) -> None:
     """The setting must be a number strictly between `low` and `high`."""
+    rule = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
     value = getattr(owner, setting)
-    if optional and value is None:
-        return
-    if not _is_number(value) or not low < value < high:
-        rule = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
-        raise PolicyError(f"{_name(owner, setting)} must be a number {rule}: {because}. {remedy}")
+    _require(owner, setting, is_number(value) and low < value < high, f"a number {rule}", because, remedy, optional)
 
 
 def require_within(
     owner: object, setting: str, low: float, high: float, because: str, remedy: str, *, optional: bool = False
 ) -> None:
     """The setting must be a number from `low` to `high`, both included; an infinite `high` has no upper end."""
+    rule = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
     value = getattr(owner, setting)
-    if optional and value is None:
-        return
-    if not _is_number(value) or not low <= value <= high:
-        rule = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
-        raise PolicyError(f"{_name(owner, setting)} must be a number {rule}: {because}. {remedy}")
+    _require(owner, setting, is_number(value) and low <= value <= high, f"a number {rule}", because, remedy, optional)
 
 
 def require_one_of(owner: object, setting: str, options: Sequence[object]) -> None:
@@ -66,8 +57,9 @@ def require_reduction_factor(owner: object) -> None:
     require_whole(owner, "reduction_factor", 2, "with 1 nobody is ever dropped", "Try 3.")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _require(owner: object, setting: str, holds: bool, rule: str, because: str, remedy: str, optional: bool) -> None:
+    if not holds and not (optional and getattr(owner, setting) is None):
+        raise PolicyError(f"{_name(owner, setting)} must be {rule}: {because}. {remedy}")
 
 
 def _name(owner: object, setting: str) -> str:

@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter, listed, parse, same
+from shoestring.core.parameter_specs import infer, parse
+from shoestring.core.parameters import Constant, Float, Parameter
 from shoestring.core.strict_json import dumps
+from shoestring.core.values import listed, same
 from shoestring.errors import SpaceError, did_you_mean
 
 Config = Mapping[str, Any]
@@ -62,7 +64,7 @@ class Space:
         names = list(dict.fromkeys(name for row in rows for name in row))
         if not names:
             raise SpaceError("Space.listed got configs without parameters: give at least one name and value")
-        space = cls({name: _inferred(name, [row[name] for row in rows if name in row]) for name in names})
+        space = cls({name: infer(name, [row[name] for row in rows if name in row]) for name in names})
         space.rows = tuple(rows)
         keys = space._row_numbers
         if len(keys) < len(rows):
@@ -116,28 +118,33 @@ class Space:
         for name in config:
             if name not in self.parameters:
                 raise SpaceError(f"unknown parameter {name!r}. {did_you_mean(str(name), self.parameters)}")
-        if self.rows is not None:
-            try:
-                number = self.row_number(config)
-            except TypeError:  # something that no ledger could hold
-                number = None
-            if number is None:
-                raise SpaceError(f"{dict(config)!r} is none of the {len(self.rows)} listed configs: pick one of them")
-            return dict(self.rows[number])
+        return self._listed_row(config) if self.rows is not None else self._checked(config)
+
+    def _listed_row(self, config: Config) -> dict[str, Any]:
+        assert self.rows is not None
+        try:
+            number = self.row_number(config)
+        except TypeError:  # something that no ledger could hold
+            number = None
+        if number is None:
+            raise SpaceError(f"{dict(config)!r} is none of the {len(self.rows)} listed configs: pick one of them")
+        return dict(self.rows[number])
+
+    def _checked(self, config: Config) -> dict[str, Any]:
         checked: dict[str, Any] = {}
         for name in self._order:
-            if not self._is_active(name, checked):
-                if name in config:
-                    raise SpaceError(
-                        f"{name} = {config[name]!r} is given, but it is active only when {self._told(name)}: leave it out"
-                    )
-                continue
-            if name not in config:
-                raise SpaceError(f"{name} is missing from the config {dict(config)!r}: give it a value")
-            try:
-                checked[name] = self.parameters[name].accept(config[name])
-            except ValueError as rule:
-                raise SpaceError(f"{name} = {config[name]!r} {rule}") from None
+            if self._is_active(name, checked):
+                if name not in config:
+                    raise SpaceError(f"{name} is missing from the config {dict(config)!r}: give it a value")
+                try:
+                    checked[name] = self.parameters[name].accept(config[name])
+                except ValueError as rule:
+                    raise SpaceError(f"{name} = {config[name]!r} {rule}") from None
+            elif name in config:
+                condition = self._conditions_in_words(name)
+                raise SpaceError(
+                    f"{name} = {config[name]!r} is given, but it is active only when {condition}: leave it out"
+                )
         return {name: checked[name] for name in self.parameters if name in checked}
 
     def key(self, config: Config) -> str:
@@ -262,7 +269,7 @@ class Space:
                 active[name] = values[name]
         return {name: active[name] for name in self.parameters if name in active}
 
-    def _told(self, name: str) -> str:
+    def _conditions_in_words(self, name: str) -> str:
         return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self._when[name].items())
 
 
@@ -271,24 +278,3 @@ def _names(parameters: Mapping[str, Any]) -> list[str]:
         if not isinstance(name, str) or not name:
             raise SpaceError(f"{name!r} cannot be the name of a parameter: names are strings, not empty")
     return list(parameters)
-
-
-def _inferred(name: str, values: list[Any]) -> Parameter:
-    """The parameter that a column of listed configs looks like."""
-    distinct: list[Any] = []
-    keys = set()
-    for value in values:
-        if (problem := Choice([value]).rule()) is not None:
-            raise SpaceError(f"{name}: {problem}")
-        if (key := dumps([type(value).__name__, value])) not in keys:
-            keys.add(key)
-            distinct.append(value)
-    if len(distinct) == 1:
-        return Constant(distinct[0])
-    if not all(type(v) in (int, float) for v in distinct):
-        return Choice(distinct)
-    low, high = min(distinct), max(distinct)
-    log = low > 0 and high / low >= 100
-    if all(isinstance(v, int) for v in distinct) and Int(low, high, log).rule() is None:
-        return Int(low, high, log)
-    return Float(low, high, log) if Float(low, high, log).rule() is None else Choice(distinct)

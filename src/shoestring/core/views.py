@@ -11,7 +11,7 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from shoestring.core.entries import Entry, Opened, Receipt
+from shoestring.core.entries import Entry, Note, Opened, Order, Receipt
 
 S = TypeVar("S")
 
@@ -44,4 +44,24 @@ class LossesAt:
                 seen.add(entry.trial)
                 if entry.status == "ok" and entry.value is not None:
                     insort(ranked, (sign * entry.value, entry.trial))
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """Trials that were ordered and have neither come to one of the `stops` since, nor ended: running or cut short."""
+
+    stops: tuple[int, ...]
+
+    def start(self, opened: Opened) -> dict[int, None]:
+        return {}
+
+    def absorb(self, state: dict[int, None], entry: Entry) -> dict[int, None]:
+        if isinstance(entry, Order):
+            state[entry.trial] = None
+        elif isinstance(entry, Receipt):
+            if entry.status in ("failed", "diverged") or entry.step in self.stops:
+                state.pop(entry.trial, None)
+        elif isinstance(entry, Note) and entry.topic == "ended":
+            state.pop(entry.facts["trial"], None)
         return state

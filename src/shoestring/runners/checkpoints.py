@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from shoestring.core.entries import Lost
 from shoestring.core.ledger import Ledger
 
 _STEP = re.compile(r"step-(\d+)")
@@ -66,6 +67,10 @@ class Checkpoints:
 
     def folder(self, trial: int) -> Path:
         return self.root / f"trial-{trial:04d}"
+
+    def thaw_from(self, trial: int, step: int) -> Path | None:
+        """Where a trial goes on from; None: from nothing."""
+        return self.path(trial, step) if step else None
 
     def newest(self, trial: int, up_to: int | None = None) -> int:
         """The newest step on disk, 0 if there is none."""
@@ -125,15 +130,15 @@ class Checkpoints:
             if step not in (newest, spared) and (trial, step) != self._best:
                 _remove(self.path(trial, step))
 
-    def over_limit(self, keep: set[int]) -> list[int]:
-        """Trials whose checkpoints must go to respect the limit, oldest first; those in `keep` and the best stay."""
+    def drop_over_limit(self, keep: set[int]) -> list[Lost]:
+        """Delete what the limit has no room for, the oldest trials first; those in `keep` and the best stay."""
         if self.at_most_bytes == float("inf"):
             return []
         if sum(self._sizes().values()) > self.at_most_bytes:
             for trial in self._untidy:  # rather a step to be run again after a crash than a whole trial now
                 self._tidy(trial)
         sizes = self._sizes()
-        total, evicted = sum(sizes.values()), []
+        total, lost = sum(sizes.values()), []
         best = self._best[0] if self._best else None
         by_age = sorted(sizes, key=lambda t: self.path(t, self.newest(t)).stat().st_mtime if self.newest(t) else 0.0)
         for trial in by_age:
@@ -141,10 +146,10 @@ class Checkpoints:
                 break
             if sizes[trial] and trial not in keep and trial != best:
                 total -= sizes[trial]
-                evicted.append(trial)
+                lost.append(Lost(trial=trial, held=0, why="its checkpoint went over the limit"))
                 for step in self._steps(trial):
                     _remove(self.path(trial, step))
-        return evicted
+        return lost
 
     def _sizes(self) -> dict[int, int]:
         return {t: sum(_size(self.path(t, s)) for s in self._steps(t)) for t in self._trials()}

@@ -1,13 +1,7 @@
 """The command runner: any executable, in any language, run without a shell. `command_line.py` has what it is told and tells.
 
-An order is one run of the command, from the step that its checkpoint directory holds up to the step that is paid for.
-
-    ROOT/trial-0007/checkpoint/    the directory that the command may keep its state in
-                    config.json, reports.jsonl, stdout.txt, stderr.txt, state.json
-
-Which step does the directory hold? What the reports say with "saved". A command that never says so is believed after a
-clean exit only: then a directory that is not empty holds the last step. In all other cases nothing is known, the
-directory is emptied, and the trial starts from nothing.
+An order is one run of the command (`command_run.py`), from the step that its checkpoint directory holds up to the step
+that is paid for.
 
 A step that no report mentions, because the next report is further on, was trained but not looked at: it gets a receipt
 without a value and an even share of the cost, and does not count as diverged, whatever validation was bought. A report
@@ -17,53 +11,28 @@ since only then it is known whether the step was saved; the time in between is t
 
 from __future__ import annotations
 
-import json
 import selectors
-import shutil
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
+from shoestring.core.entries import Cost, Lost, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Space
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command_line import Output, Told, check_arguments, environment, fill_in, read_line
-from shoestring.runners.command_state import State, end_groups, end_leftover, has_exited, started_at
-from shoestring.runners.runner import Clock, News, receipt, unfinished
-from shoestring.runners.worker import Patience, told_exit
+from shoestring.runners.command_line import Told, check_arguments, read_line
+from shoestring.runners.command_run import CommandRun, held_step
+from shoestring.runners.command_state import end_groups, end_leftover, has_exited
+from shoestring.runners.runner import Clock, News, note_end, receipt, unfinished
+from shoestring.runners.worker import Patience
 
 _LOOK_S = 0.05  # how often the report file and the exit are looked at; standard output is heard at once
 _LAST_LOOK_S = 0.005
-_TAIL_CHARS = 2000
 _WHAT_TO_PRINT = (
     'the command ended without a report: let it print a line like {"value": 0.3} after each step, '
     "or append it to the file in SHOESTRING_REPORT"
 )
-
-
-@dataclass(eq=False, slots=True)
-class _Run:
-    """One run of the command, for one order."""
-
-    order: Order
-    folder: Path
-    process: subprocess.Popen[bytes]
-    state: State
-    step: int  # the last one reported
-    since: float
-    output: Output
-    errors_from: int  # where its own part of stderr.txt begins
-    has_reported: bool = False
-    bare_numbers: bool = True  # count as reports
-    last: Receipt | None = None  # of the order's last step, held back until the command has ended
-    last_by_clock: bool = True  # the command did not tell its cost
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
 
 
 class Commands:
@@ -76,7 +45,7 @@ class Commands:
         self.argv, self.space, self.workers = list(argv), space, workers
         self.can_save: bool | None = None
         self._folders = Checkpoints(folder)
-        self._runs: dict[int, _Run] = {}  # by order
+        self._runs: dict[int, CommandRun] = {}  # by order
         self._since: dict[int, float] = {}
         self._news: list[News] = []
         self._max_steps = 0
@@ -92,7 +61,7 @@ class Commands:
         self._max_steps = ledger.max_steps
         self._folders.start(ledger)
         self._clock.start(ledger)
-        survivors = {trial.number: self._holds(trial.number) for trial in ledger.trials}
+        survivors = {trial.number: held_step(self._folders.folder(trial.number)) for trial in ledger.trials}
         # A checkpoint beyond what was recorded cannot be named in the ledger: that trial starts from nothing.
         return {trial: step for trial, step in survivors.items() if 0 < step <= ledger.trials[trial].steps}
 
@@ -100,17 +69,17 @@ class Commands:
         if order.number in self._runs:
             return
         folder = self._folders.folder(order.trial)
-        step = held if self._holds(order.trial) == held else 0
+        step = held if held_step(folder) == held else 0
         if step != held:
             self._news.append(Lost(trial=order.trial, held=0, why="its checkpoint directory is not what it was"))
         try:
-            run = self._launched(order, folder, step)
+            run = CommandRun.launch(self.argv, self.space, order, folder, step)
         except OSError as error:
             text = f"the command {self.argv[0]!r} cannot be started: {error.strerror or error}"
             self._news.append(unfinished(order, step + 1, "failed", text, Cost(), at=self.now(), saved=step))
             return
         self._runs[order.number] = run
-        self._since[order.number] = run.since
+        self._since[order.number] = run.since = self.now()
 
     def wait(self, until: float) -> list[News]:
         while True:
@@ -118,7 +87,7 @@ class Commands:
             left_s = 0.0 if news else min(max(0.0, until - self.now()), _LOOK_S)
             self._listen(left_s)
             for run in list(self._runs.values()):
-                news += self._heard(run)
+                news += self._hear(run)
             if news or not self._runs or self.now() >= until:
                 return news
 
@@ -131,7 +100,7 @@ class Commands:
         end_groups([run.process for run in runs])
         for run in runs:
             if run.last is not None:
-                news += self._closed(run, run.last, why)
+                news += self._close_order(run, run.last, why)
                 continue
             cost = Cost(train=max(0.0, cut_at - run.since))
             saved = run.state.saved
@@ -148,34 +117,6 @@ class Commands:
 
     # one run -----------------------------------------------------------------------------------------------------------
 
-    def _launched(self, order: Order, folder: Path, step: int) -> _Run:
-        checkpoint, config, reports = folder / "checkpoint", folder / "config.json", folder / "reports.jsonl"
-        state = State.of(folder)
-        if step == 0 and checkpoint.is_dir():
-            shutil.rmtree(checkpoint)
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        config.write_text(json.dumps(dict(order.config)) + "\n", encoding="utf-8")
-        reports.write_bytes(b"")
-        places = {"config": str(config), "checkpoint": str(checkpoint), "step": str(step), "until": str(order.until)}
-        # From now on the directory may change at any time; only a command that says what it saved is still believed.
-        state = replace(state, saved=step if state.tells else 0)
-        state.write(folder)
-        with (folder / "stderr.txt").open("ab") as errors:
-            errors_from = errors.tell()
-            process = subprocess.Popen(
-                fill_in(self.argv, self.space, order.config, places),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment(order, config, checkpoint, step, reports),
-                start_new_session=True,  # Ctrl-C does not reach it, and its own children can be ended with it
-            )
-        state = replace(state, pid=process.pid, started=started_at(process.pid))
-        state.write(folder)
-        assert process.stdout is not None
-        output = Output(process.stdout, folder / "stdout.txt", reports)
-        return _Run(order, folder, process, state, step, self.now(), output, errors_from)
-
     def _listen(self, timeout_s: float) -> None:
         """Sleep until some command says something, at most so long."""
         open_outputs = [run.output.pipe for run in self._runs.values() if not run.output.pipe.closed]
@@ -189,7 +130,7 @@ class Commands:
             else:
                 time.sleep(timeout_s)
 
-    def _heard(self, run: _Run) -> list[News]:
+    def _hear(self, run: CommandRun) -> list[News]:
         """What one command has said and done since it was last listened to."""
         exited = has_exited(run.process)  # asked before reading: what is read below is then all there ever was
         news: list[News] = []
@@ -199,33 +140,31 @@ class Commands:
                 if told is None or (told.is_bare and not run.bare_numbers):
                     continue
                 run.bare_numbers = told.is_bare or not told.has_value
-                news += self._take(run, told)
+                news += self._take_report(run, told)
                 if run.order.number not in self._runs:
                     return news
         except ValueError as error:
-            return news + self._failed(run, str(error))
+            return news + self._fail(run, str(error))
         silent_s = self.now() - run.since
         if exited:
-            news += self._ended(run)
+            news += self._hear_exit(run)
         elif self._patience.is_over(silent_s):
-            news += self._failed(run, self._patience.text(silent_s))
+            news += self._fail(run, self._patience.text(silent_s))
         return news
 
-    def _take(self, run: _Run, told: Told) -> list[News]:
+    def _take_report(self, run: CommandRun, told: Told) -> list[News]:
         if not told.has_value:
-            self._note_saved(run, told, run.step)
+            run.note_saved(told, run.step)
             return []
         if run.last is not None:
-            return self._failed(
-                run, f"the command went on after step {run.order.until}, its last: see SHOESTRING_UNTIL"
-            )
+            return self._fail(run, f"the command went on after step {run.order.until}, its last: see SHOESTRING_UNTIL")
         order, now = run.order, self.now()
         step = told.step or run.step + 1
         news: list[News] = []
         if step <= run.step and not run.has_reported:
             news.append(Lost(trial=order.trial, held=step - 1, why=f"the command went on from step {step - 1}"))
             run.step = step - 1
-            self._save(run, replace(run.state, saved=min(run.state.saved, run.step)))
+            run.remember(saved=min(run.state.saved, run.step))
         if step <= run.step:
             raise ValueError(f"the command reported step {step} after step {run.step}: steps go up")
         if step > order.until:
@@ -238,7 +177,7 @@ class Commands:
         for skipped in range(run.step + 1, step):
             unseen = receipt(order, skipped, None, share, at=now, saved=run.state.saved)
             news.append(replace(unseen, status="ok", text=""))
-        self._note_saved(run, told, step)
+        run.note_saved(told, step)
         paid = receipt(order, step, told.value, share, at=now, saved=run.state.saved)
         self._patience.saw(now - run.since)
         run.step, run.since, run.has_reported = step, now, True
@@ -247,76 +186,45 @@ class Commands:
             run.last, run.last_by_clock = paid, told.cost is None
             return news
         news.append(paid)
-        return news + self._over(run, "it diverged") if paid.status == "diverged" else news
+        return news + self._end_run(run, "it diverged") if paid.status == "diverged" else news
 
-    def _note_saved(self, run: _Run, told: Told, step: int) -> None:
-        if told.saved is False:
-            return
-        saved = step if told.saved is True else told.saved
-        if saved > step:
-            raise ValueError(f"the command saved step {saved}, but has reported {step} only: report it first")
-        self._save(run, replace(run.state, saved=saved, tells=True))
-
-    def _ended(self, run: _Run) -> list[News]:
+    def _hear_exit(self, run: CommandRun) -> list[News]:
         end_groups([run.process])
-        order, code = run.order, run.process.returncode
+        code = run.process.returncode
         if code == 0 and run.has_reported:
-            if not run.state.tells and _is_filled(run.checkpoint):
-                self._save(run, replace(run.state, saved=run.step))
+            run.trust_its_exit()
             self.can_save = run.state.saved > 0
         if code != 0:
-            return self._failed(run, self._exit_text(run, code))
+            return self._fail(run, run.exit_text(code))
         if not run.has_reported:
-            return self._failed(run, _WHAT_TO_PRINT)
+            return self._fail(run, _WHAT_TO_PRINT)
         if run.last is not None:
-            return self._closed(run, run.last, "the command did not save it")
-        seconds = max(0.0, self.now() - run.since)
+            return self._close_order(run, run.last, "the command did not save it")
+        ended = note_end(run.order, run.step, self.now() - run.since)
         self._forget(run)
-        facts = {"order": order.number, "trial": order.trial, "step": run.step, "seconds": seconds}
-        return [Note(topic="ended", facts=facts)]
+        return [ended]
 
-    def _closed(self, run: _Run, last: Receipt, why: str) -> list[News]:
+    def _close_order(self, run: CommandRun, last: Receipt, why: str) -> list[News]:
         """The order's last step with what is known by now; its value stands, whatever became of its state."""
         tail_s = max(0.0, self.now() - run.since) if run.last_by_clock else 0.0
         cost = replace(last.cost, setup=last.cost.setup + tail_s)
-        return [replace(last, saved=run.state.saved, cost=cost, at=self.now()), *self._over(run, why)]
+        return [replace(last, saved=run.state.saved, cost=cost, at=self.now()), *self._end_run(run, why)]
 
-    def _over(self, run: _Run, why: str) -> list[News]:
+    def _end_run(self, run: CommandRun, why: str) -> list[News]:
         """No command outlives its order: what was not saved is lost (and not missed in a trial that is complete)."""
         self._forget(run)
         if run.state.saved == run.step or run.step >= self._max_steps:
             return []
         return [Lost(trial=run.order.trial, held=run.state.saved, why=why)]
 
-    def _failed(self, run: _Run, text: str) -> list[News]:
+    def _fail(self, run: CommandRun, text: str) -> list[News]:
         if run.last is not None:  # all its steps were done before
-            return self._closed(run, run.last, text)
+            return self._close_order(run, run.last, text)
         cost = Cost(train=max(0.0, self.now() - run.since))
         self._forget(run)
         return [unfinished(run.order, run.step + 1, "failed", text, cost, at=self.now(), saved=run.state.saved)]
 
-    def _forget(self, run: _Run) -> None:
+    def _forget(self, run: CommandRun) -> None:
         """Make sure that it has ended, and that this is known to whoever comes after us."""
-        end_groups([run.process])
-        run.output.pipe.close()
-        self._save(run, replace(run.state, pid=0, started=""))
+        run.end()
         del self._runs[run.order.number], self._since[run.order.number]
-
-    def _save(self, run: _Run, state: State) -> None:
-        run.state = state
-        state.write(run.folder)
-
-    def _holds(self, trial: int) -> int:
-        """The step that the trial's checkpoint directory is known to hold, 0 if none."""
-        folder = self._folders.folder(trial)
-        return State.of(folder).saved if _is_filled(folder / "checkpoint") else 0
-
-    def _exit_text(self, run: _Run, code: int) -> str:
-        with (run.folder / "stderr.txt").open("rb") as errors:
-            errors.seek(run.errors_from)
-            tail = errors.read().decode(errors="replace").strip()[-_TAIL_CHARS:]
-        return f"the command {told_exit(code)}" + (f": {tail}" if tail else "")
-
-
-def _is_filled(directory: Path) -> bool:
-    return directory.is_dir() and any(directory.iterdir())

@@ -22,14 +22,16 @@ _LOOK_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CommandState:
+    """What a trial's folder says about its command."""
+
     saved: int = 0  # the step that the checkpoint directory is known to hold
     tells: bool = False  # the command reports what it saved, so it is believed while it runs, too
     pid: int = 0
     started: str = ""
 
     @classmethod
-    def of(cls, folder: Path) -> State:
+    def of(cls, folder: Path) -> CommandState:
         try:
             return cls(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):  # none, or cut short: nothing is known
@@ -55,7 +57,7 @@ def started_at(pid: int) -> str:
 
 def end_leftover(folder: Path) -> None:
     """End the command that a killed run of ours left running for this trial."""
-    state = State.of(folder)
+    state = CommandState.of(folder)
     if not state.pid:
         return
     for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, 5.0)):

@@ -16,7 +16,7 @@ from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.resume_check import check_note, kept_random_state
-from shoestring.runners.runner import Clock, News, receipt, unfinished
+from shoestring.runners.runner import Clock, News, note_end, receipt, unfinished
 from shoestring.runners.training import Ended, Live, StepResult, can_save
 
 LIVE_WITHOUT_SAVING = 8
@@ -60,18 +60,17 @@ class Local:
         news: list[News] = []
         try:
             with _stdout_on_stderr():
-                resumed = self._resumed_step(order, live)
+                resumed = self._check_resuming(order, live)
                 result = live.advance(order.config, order.until, order.validates(step))
                 self.can_save = live.can_save
                 cost = self._save_if_due(order, live, result)
         except Ended:
-            seconds = max(0.0, self.now() - self._since)
+            ended = note_end(order, step - 1, self.now() - self._since)
             self._drop(order.trial)
             self._next_order()
-            facts = {"order": order.number, "trial": order.trial, "step": step - 1, "seconds": seconds}
-            return [Note(topic="ended", facts=facts)]
+            return [ended]
         except (Exception, SystemExit) as error:
-            failed = self._failed(order, step, error)
+            failed = self._fail(order, step, error)
             self._drop(order.trial)
             self._next_order()
             return [failed]
@@ -120,9 +119,9 @@ class Local:
             self._begin(*self._waiting.pop(0))
 
     def _thaw(self, order: Order, held: int) -> Live:
-        return Live(self.target, order.config, held, self.checkpoints.path(order.trial, held) if held else None)
+        return Live(self.target, order.config, held, self.checkpoints.thaw_from(order.trial, held))
 
-    def _resumed_step(self, order: Order, live: Live) -> tuple[float | None, float] | None:
+    def _check_resuming(self, order: Order, live: Live) -> tuple[float | None, float] | None:
         """When this order pays for a resume check: (value of the next step from a checkpoint, seconds).
 
         It needs a step with a value, and a trial that has gone on by itself: one that was just thawed is a copy too.
@@ -150,7 +149,7 @@ class Local:
         seconds = self.checkpoints.save(order.trial, live.step, live.save)
         return Cost(setup=result.cost.setup + seconds, train=result.cost.train, validate=result.cost.validate)
 
-    def _failed(self, order: Order, step: int, error: BaseException) -> Receipt:
+    def _fail(self, order: Order, step: int, error: BaseException) -> Receipt:
         text = "".join(traceback.format_exception(error)).strip()
         cost = Cost(train=self.now() - self._since)
         saved = self.checkpoints.newest(order.trial, up_to=step - 1)
@@ -166,9 +165,8 @@ class Local:
             self._drop(trial)
             if saved != live.step:
                 news.append(Lost(trial=trial, held=saved, why=f"more than {limit} trials were alive"))
-        for trial in self.checkpoints.over_limit(keep={*self._live, *(order.trial for order, _ in self._waiting)}):
-            news.append(Lost(trial=trial, held=0, why="its checkpoint went over the limit"))
-        return news
+        needed = {*self._live, *(order.trial for order, _ in self._waiting)}
+        return news + self.checkpoints.drop_over_limit(keep=needed)
 
     def _drop(self, trial: int) -> None:
         self._live.pop(trial).close()

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from multiprocessing import connection
 from typing import Any
 
@@ -19,33 +18,15 @@ from shoestring.core.entries import Cost, Lost, Note, Order
 from shoestring.core.ledger import Ledger
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.crew import STOP_GRACE_S, Crew
+from shoestring.runners.live_process import LiveProcess
 from shoestring.runners.local import LIVE_WITHOUT_SAVING
-from shoestring.runners.resume_check import check_note
-from shoestring.runners.runner import Clock, News, receipt, unfinished
+from shoestring.runners.runner import Clock, News, note_end, unfinished
 from shoestring.runners.targets import portable
-from shoestring.runners.training import StepResult
 from shoestring.runners.worker import Patience, Worker, leave_if_importing_main, stop
 
 _LOOK_S = 0.5  # how often silent processes are looked at
 _SAVE_GRACE_S = 0.5  # for a checkpoint being written when the wall is reached
 _CLOSE_GRACE_S = 5.0  # for freezing everything at the end
-
-
-@dataclass(eq=False, slots=True)
-class _Live:
-    """A trial with a process of its own, at `step`."""
-
-    trial: int
-    worker: Worker
-    step: int
-    thawed_at: int  # the step that its process began from
-    order: Order | None = None  # None: frozen
-    since: float = 0.0  # when its present step began
-    setup_s: float = 0.0  # of that step: waiting for imports
-    can_save: bool | None = None
-    result: StepResult | None = None  # of a finished step whose checkpoint is being written
-    copy: Worker | None = None  # tries resuming out, while the trial itself rests
-    resumed: tuple[float | None, float] | None = None  # what that gave, and its seconds
 
 
 class Processes:
@@ -64,7 +45,7 @@ class Processes:
         self.can_save: bool | None = None
         self._crew = Crew(portable(train))
         self._live_limit = live
-        self._lives: dict[int, _Live] = {}  # by trial, the least recently used first
+        self._lives: dict[int, LiveProcess] = {}  # by trial, the least recently used first
         self._since: dict[int, float] = {}  # by order
         self._news: list[News] = []
         self._checked_order: int | None = None
@@ -96,7 +77,8 @@ class Processes:
                 self._news.append(Lost(trial=order.trial, held=step, why="its process or checkpoint is gone"))
             if not self._crew.has_ready:
                 self._make_room()
-            live = _Live(order.trial, self._begun(order, step), step, thawed_at=step)
+            worker = self._crew.take(order.config, step, self.checkpoints.thaw_from(order.trial, step))
+            live = LiveProcess(order.trial, worker, self.checkpoints, step, thawed_at=step)
         self._lives[order.trial] = live
         live.order, live.since = order, self.now()
         self._since[order.number] = live.since
@@ -107,7 +89,8 @@ class Processes:
         while True:
             news, self._news = self._news, []
             left_s = 0.0 if news else min(max(0.0, until - self.now()), _LOOK_S)
-            workers = {worker.connection: worker for worker in self._listening()}
+            with_a_trial = (worker for live in self._lives.values() for worker in live.workers)
+            workers = {worker.connection: worker for worker in (*self._crew.spares, *with_a_trial)}
             for ready in connection.wait(list(workers), left_s):
                 news += self._hear(workers[ready])  # type: ignore[index]
             news += self._look_at_silent()
@@ -121,24 +104,23 @@ class Processes:
         """Ends running steps. A step that is done and being saved is paid for, and gets a moment to be saved."""
         cut_at = self.now()
         busy = [live for live in self._lives.values() if live.order is not None]
-        stop([live.worker for live in busy if live.result is None] + _copies(busy), STOP_GRACE_S)
+        stop([worker for live in busy if live.result is None for worker in live.workers], STOP_GRACE_S)
         deadline = time.monotonic() + _SAVE_GRACE_S
         news: list[News] = []
         for live in busy:
-            was_under_way = live.result is None
-            if not was_under_way:
-                with contextlib.suppress(Exception):  # not saved is no failure here
-                    self._keep(live, live.worker.receive(deadline - time.monotonic()))
-                news += self._pay(live)
-            saved = self._saved(live)
-            if was_under_way and live.order is not None:
+            assert live.order is not None
+            if live.result is None:
                 cost = Cost(train=max(0.0, cut_at - live.since))
-                news.append(unfinished(live.order, live.step + 1, "interrupted", why, cost, at=self.now(), saved=saved))
+                cut = unfinished(live.order, live.step + 1, "interrupted", why, cost, at=self.now(), saved=live.saved)
+                news.append(cut)
             else:
+                with contextlib.suppress(Exception):  # not saved is no failure here
+                    live.keep_checkpoint(live.worker.receive(deadline - time.monotonic()))
+                news += self._pay(live)
                 if live.order is not None:
                     news.append(Note(topic="released", facts={"order": live.order.number, "why": why}))
-                if saved != live.step:
-                    news.append(Lost(trial=live.trial, held=saved, why=why))
+                if live.saved != live.step:
+                    news.append(Lost(trial=live.trial, held=live.saved, why=why))
             self._drop(live)
         return news
 
@@ -146,14 +128,14 @@ class Processes:
         deadline = time.monotonic() + _CLOSE_GRACE_S
         lives = list(self._lives.values())
         busy = [live for live in lives if live.order is not None]
-        stop([live.worker for live in busy] + _copies(busy), STOP_GRACE_S)
+        stop([worker for live in busy for worker in live.workers], STOP_GRACE_S)
         frozen = [live for live in lives if live.order is None and live.can_save] if freeze else []
-        unsaved = [live for live in frozen if self._saved(live) < live.step]
+        unsaved = [live for live in frozen if live.saved < live.step]
         for live in unsaved:
-            self._ask_to_save(live)
+            live.ask_to_save()
         for live in unsaved:
             with contextlib.suppress(Exception):  # freezing is a courtesy here: what is not saved is trained again
-                self._keep(live, live.worker.receive(deadline - time.monotonic()))
+                live.keep_checkpoint(live.worker.receive(deadline - time.monotonic()))
         self._crew.close([live.worker for live in lives])
         for known in (self._lives, self._since, self._news):
             known.clear()
@@ -164,9 +146,9 @@ class Processes:
         if worker.connection.closed:  # dropped because of what another one said a moment ago
             return []
         message = worker.receive()
-        live = next((live for live in self._lives.values() if worker in (live.worker, live.copy)), None)
+        live = next((live for live in self._lives.values() if worker in live.workers), None)
         if message is None or message["is"] == "unusable":
-            return self._gone(worker, live, message)
+            return self._bury(worker, live, message)
         if message["is"] == "ready":
             self._crew.greet(worker, message)
             if live is not None and worker is live.worker:
@@ -174,69 +156,52 @@ class Processes:
             return []
         assert live is not None
         if worker is live.copy:
-            return self._resumed(live, message)
+            return self._hear_copy(live, message)
         if message["is"] == "failed":
-            return self._failed(live, message["text"])
+            return self._fail(live, message["text"])
         if message["is"] == "ended":
             assert live.order is not None
-            seconds = max(0.0, self.now() - live.since)
-            facts = {"order": live.order.number, "trial": live.trial, "step": live.step, "seconds": seconds}
+            ended = note_end(live.order, live.step, self.now() - live.since)
             self._drop(live)
-            return [Note(topic="ended", facts=facts)]
+            return [ended]
         try:
-            return self._stepped(live, message) if message["is"] == "stepped" else self._written(live, message)
+            return (
+                self._hear_step(live, message) if message["is"] == "stepped" else self._hear_checkpoint(live, message)
+            )
         except OSError as error:  # the disk, not the training code
-            return self._failed(live, f"the checkpoint of step {live.step} cannot be kept: {error}")
+            return self._fail(live, f"the checkpoint of step {live.step} cannot be kept: {error}")
 
-    def _stepped(self, live: _Live, message: Mapping[str, Any]) -> list[News]:
-        assert live.order is not None
-        setup, train, validate = message["cost"]
-        live.step += 1
-        cost = Cost(setup=setup + live.setup_s, train=train, validate=validate)
-        live.result = StepResult(message["value"], cost, message["told"])
-        live.setup_s = 0.0
-        live.can_save = self.can_save = message["can_save"]
+    def _hear_step(self, live: LiveProcess, message: Mapping[str, Any]) -> list[News]:
+        live.take_result(message)
+        self.can_save = live.can_save
         self._patience.saw(self.now() - live.since)
-        last = live.step == live.order.until
-        due = self.checkpoints.is_due(live.trial, live.step, live.result.value, last=last)
-        if live.can_save and due:
-            self._ask_to_save(live)
+        if live.is_checkpoint_due:
+            live.ask_to_save()
             return []
-        return self._paid(live)
+        return self._pay_and_go_on(live)
 
-    def _written(self, live: _Live, message: Mapping[str, Any]) -> list[News]:
-        self._keep(live, message)
+    def _hear_checkpoint(self, live: LiveProcess, message: Mapping[str, Any]) -> list[News]:
+        live.keep_checkpoint(message)
         if live.result is not None:
-            return self._paid(live)
+            return self._pay_and_go_on(live)
         self._try_resuming(live)  # that is what the checkpoint was written for
         return []
 
-    def _paid(self, live: _Live) -> list[News]:
+    def _pay_and_go_on(self, live: LiveProcess) -> list[News]:
         news = self._pay(live)
         if live.order is not None:
             self._go_on(live)
             return news
-        return news + self._at_rest(live)
+        return news + self._rest(live)
 
-    def _pay(self, live: _Live) -> list[News]:
-        """The receipt of the step that is done, behind the resume check that its order may have paid for."""
-        order, result, now = live.order, live.result, self.now()
+    def _pay(self, live: LiveProcess) -> list[News]:
+        order = live.order
         assert order is not None
-        assert result is not None
-        # The worker was ours all the time, also while a message was on its way and while we had other things to do.
-        unseen_s = max(0.0, now - live.since - result.cost.total - (live.resumed[1] if live.resumed else 0.0))
-        cost = result.cost if result.told else replace(result.cost, setup=result.cost.setup + unseen_s)
-        paid = receipt(order, live.step, result.value, cost, at=now, saved=self._saved(live))
-        news: list[News] = [paid]
-        if live.resumed is not None:
-            news.insert(0, check_note(order, live.step, result.value, *live.resumed))
-        live.result = live.resumed = None
-        live.since = now
-        if paid.status == "diverged" or live.step == order.until:
-            live.order = None
+        news = live.pay(self.now())
+        if live.order is None:
             del self._since[order.number]
         else:
-            self._since[order.number] = now
+            self._since[order.number] = live.since
         return news
 
     # what processes are told -------------------------------------------------------------------------------------------
@@ -244,57 +209,36 @@ class Processes:
     def _make_room(self) -> None:
         """A frozen trial that is safe on disk gives its process away: that is quicker than waiting for imports."""
         for old in self._lives.values():
-            if old.order is None and old.can_save and self._saved(old) == old.step:
+            if old.order is None and old.can_save and old.saved == old.step:
                 del self._lives[old.trial]
                 self._crew.take_back(old.worker)
                 return
 
-    def _begun(self, order: Order, step: int) -> Worker:
-        """A process in which this trial can go on from `step`."""
-        return self._crew.take(order.config, step, self.checkpoints.path(order.trial, step) if step else None)
-
-    def _go_on(self, live: _Live) -> None:
+    def _go_on(self, live: LiveProcess) -> None:
         order = live.order
         assert order is not None
-        due = order.check and self._checked_order != order.number and order.validates(live.step + 1)
-        if due and live.can_save and live.step != live.thawed_at:  # one just thawed is a copy too
-            self._checked_order = order.number
-            if self._saved(live) == live.step:
-                self._try_resuming(live)
-            else:
-                self._ask_to_save(live)
+        if self._checked_order == order.number or not live.can_check_resuming:
+            live.ask_for_step()
             return
-        _ask_for_step(live.worker, order, order.validates(live.step + 1))
+        self._checked_order = order.number
+        if live.saved == live.step:
+            self._try_resuming(live)
+        else:
+            live.ask_to_save()
 
-    def _try_resuming(self, live: _Live) -> None:
-        """The next step is trained first by a copy from the checkpoint; the trial itself does not notice."""
+    def _try_resuming(self, live: LiveProcess) -> None:
         assert live.order is not None
-        live.copy = self._begun(live.order, live.step)
-        _ask_for_step(live.copy, live.order, validate=True)
+        saved = self.checkpoints.thaw_from(live.trial, live.step)
+        live.try_on_copy(self._crew.take(live.order.config, live.step, saved))
 
-    def _resumed(self, live: _Live, message: Mapping[str, Any]) -> list[News]:
-        stepped = message["is"] == "stepped"  # or the copy could not go on at all
-        seconds = sum(message["cost"]) if stepped else max(0.0, self.now() - live.since)
-        live.resumed = (message["value"] if stepped else None, seconds)
-        assert live.copy is not None
-        self._crew.dismiss(live.copy)
-        live.copy = None
+    def _hear_copy(self, live: LiveProcess, message: Mapping[str, Any]) -> list[News]:
+        self._crew.dismiss(live.take_check(message, self.now()))
         self._go_on(live)
         return []
 
-    def _ask_to_save(self, live: _Live) -> None:
-        live.worker.send("save", path=str(self.checkpoints.partial(live.trial, live.step)))
-
-    def _keep(self, live: _Live, message: Mapping[str, Any] | None) -> None:
-        if message is not None and message["is"] == "saved":
-            seconds = self.checkpoints.keep(live.trial, live.step, message["seconds"])
-            if live.result is not None:
-                cost = live.result.cost
-                live.result = replace(live.result, cost=replace(cost, setup=cost.setup + seconds))
-
     # keeping count -----------------------------------------------------------------------------------------------------
 
-    def _at_rest(self, live: _Live) -> list[News]:
+    def _rest(self, live: LiveProcess) -> list[News]:
         """Frozen: keep to the number of live frozen trials; one that is not saved is lost."""
         self._lives[live.trial] = self._lives.pop(live.trial)
         if live.worker.reusable:  # a plain function keeps nothing alive: the next trial may have its process
@@ -306,12 +250,9 @@ class Processes:
         for old in frozen[: max(0, len(frozen) - limit)]:
             del self._lives[old.trial]
             self._crew.take_back(old.worker)
-            if self._saved(old) != old.step:
-                why = f"more than {limit} trials were alive"
-                news.append(Lost(trial=old.trial, held=self._saved(old), why=why))
-        for trial in self.checkpoints.over_limit(keep=set(self._lives)):
-            news.append(Lost(trial=trial, held=0, why="its checkpoint went over the limit"))
-        return news
+            if old.saved != old.step:
+                news.append(Lost(trial=old.trial, held=old.saved, why=f"more than {limit} trials were alive"))
+        return news + self.checkpoints.drop_over_limit(keep=set(self._lives))
 
     def _look_at_silent(self) -> list[News]:
         """A process can die without closing its pipe (its own children hold it too), or hang."""
@@ -321,25 +262,25 @@ class Processes:
             silent_s = self.now() - live.since
             worker = live.copy or live.worker
             if worker.died_silently:
-                news += self._gone(worker, live, None)
+                news += self._bury(worker, live, None)
             elif live.order is not None and self._patience.is_over(silent_s):
-                news += self._failed(live, self._patience.text(silent_s))
+                news += self._fail(live, self._patience.text(silent_s))
         return news
 
-    def _gone(self, worker: Worker, live: _Live | None, message: Mapping[str, Any] | None) -> list[News]:
+    def _bury(self, worker: Worker, live: LiveProcess | None, message: Mapping[str, Any] | None) -> list[News]:
         how = f"the worker process {worker.how_it_ended()}" if message is None else message["text"]
         if live is None:
             self._crew.bury(worker)
             return []
         if worker is live.copy:
-            return self._resumed(live, {"is": "failed"})
+            return self._hear_copy(live, {"is": "failed"})
         if live.order is not None:
-            return self._failed(live, how)
-        saved = self._saved(live)
+            return self._fail(live, how)
+        saved = live.saved
         self._drop(live)
         return [Lost(trial=live.trial, held=saved, why=how)] if saved != live.step else []
 
-    def _failed(self, live: _Live, text: str) -> list[News]:
+    def _fail(self, live: LiveProcess, text: str) -> list[News]:
         assert live.order is not None
         # A step that was done but could not be saved counts as not done.
         step = live.step if live.result is not None else live.step + 1
@@ -348,26 +289,9 @@ class Processes:
         self._drop(live)
         return [unfinished(order, step, "failed", text, cost, at=self.now(), saved=saved)]
 
-    def _drop(self, live: _Live) -> None:
+    def _drop(self, live: LiveProcess) -> None:
         """End a trial's process now."""
         del self._lives[live.trial]
         if live.order is not None:
             del self._since[live.order.number]
-        stop([live.worker, *_copies([live])], STOP_GRACE_S)
-
-    def _saved(self, live: _Live) -> int:
-        return self.checkpoints.newest(live.trial, up_to=live.step)
-
-    def _listening(self) -> Iterable[Worker]:
-        yield from self._crew.spares
-        for live in self._lives.values():
-            yield live.worker
-            yield from _copies([live])
-
-
-def _ask_for_step(worker: Worker, order: Order, validate: bool) -> None:
-    worker.send("step", config=order.config, until=order.until, validate=validate)
-
-
-def _copies(lives: Iterable[_Live]) -> list[Worker]:
-    return [live.copy for live in lives if live.copy is not None]
+        stop(live.workers, STOP_GRACE_S)

@@ -66,20 +66,17 @@ class Runner(Protocol):
         ...
 
 
+def note_end(order: Order, step: int, seconds: float) -> Note:
+    """The training code came to its own end after `step`, `seconds` after its last receipt."""
+    facts = {"order": order.number, "trial": order.trial, "step": step, "seconds": max(0.0, seconds)}
+    return Note(topic="ended", facts=facts)
+
+
 def unfinished(
     order: Order, step: int, status: Literal["failed", "interrupted"], text: str, cost: Cost, *, at: float, saved: int
 ) -> Receipt:
     """The receipt of a step that did not come to its end; it closes the order."""
-    return Receipt(
-        order=order.number,
-        trial=order.trial,
-        step=step,
-        cost=_spent(cost),
-        status=status,
-        text=text,
-        saved=saved,
-        at=at,
-    )
+    return _write(order, step, None, cost, status, text, at=at, saved=saved)
 
 
 def receipt(
@@ -92,6 +89,12 @@ def receipt(
         text = text or ("no value was reported" if status == "diverged" else "")
     elif not math.isfinite(value):
         status, text = "diverged", text or f"the value is {value}"
+    return _write(order, step, value, cost, status, text, at=at, saved=saved)
+
+
+def _write(
+    order: Order, step: int, value: float | None, cost: Cost, status: Status, text: str, *, at: float, saved: int
+) -> Receipt:
     return Receipt(
         order=order.number,
         trial=order.trial,

@@ -20,7 +20,7 @@ from shoestring.runners.runner import News, receipt, unfinished
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What one step gives: a value (None or nan: diverged), its cost, or the text of a failure."""
 
     value: float | None
@@ -31,7 +31,7 @@ class Outcome:
 class Source(Protocol):
     """Where simulated curves come from."""
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         """The outcome of training `config` from `step - 1` to `step`; None: its curve ends before."""
         ...
 
@@ -45,7 +45,7 @@ class Simulated:
         self._clock = 0.0
         self._orders: dict[int, Order] = {}
         self._since: dict[int, float] = {}
-        self._due: list[tuple[float, int, int, Outcome | None]] = []  # (clock, order, step, outcome)
+        self._due: list[tuple[float, int, int, StepOutcome | None]] = []  # (clock, order, step, outcome)
 
     def now(self) -> float:
         return self._clock

@@ -34,7 +34,7 @@ from shoestring.core.entries import Cost, Direction
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
 from shoestring.errors import StudyError
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 
 Floats = NDArray[np.float64]
 
@@ -109,14 +109,14 @@ class Table:
     def _space(self) -> Space:
         return Space.listed(self.configs)
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         row = self._space.row_number(config)
         if row is None:
             raise StudyError(f"{dict(config)!r} is none of the {len(self.configs)} rows of the table {self.name!r}")
         if step > self.lengths[row]:
             return None
         validate = float(self.eval_costs_s[row]) if len(self.eval_costs_s) else 0.0
-        return Outcome(
+        return StepOutcome(
             float(self.values[row, step - 1]), Cost(train=float(self.costs_s[row, step - 1]), validate=validate)
         )
 

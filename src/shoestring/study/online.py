@@ -27,7 +27,7 @@ from shoestring.core.money import Budget, Prices
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.errors import Conflict, StudyError
-from shoestring.policies.online.rounds import RUN, Rounds
+from shoestring.policies.online.rounds import RUN, RunView
 from shoestring.runners.runner import receipt
 from shoestring.stores.opening import DEFAULT_STORE
 from shoestring.stores.store import Store
@@ -35,7 +35,7 @@ from shoestring.study.decide import Thinking, decide
 from shoestring.study.schedule import Schedule
 from shoestring.study.study import Study
 
-_ROUNDS = Rounds()
+_ROUNDS = RunView()
 
 
 class OnlineTuner:

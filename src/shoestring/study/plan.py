@@ -17,7 +17,7 @@ from shoestring.core.space import Config
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
 from shoestring.errors import BudgetError
-from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.study.loop import run_in_memory
 
 
@@ -26,9 +26,9 @@ class MadeUp:
     seed: int
     step_s: float
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         start, end, speed = stream(self.seed, dumps(config)).random(3)
-        return Outcome(float(end + (1 + start) / (1 + speed * step)), Cost(train=self.step_s))
+        return StepOutcome(float(end + (1 + start) / (1 + speed * step)), Cost(train=self.step_s))
 
 
 @dataclass(frozen=True)

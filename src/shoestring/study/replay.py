@@ -18,7 +18,7 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
 from shoestring.errors import StudyError
-from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.study.loop import run_in_memory
 
 
@@ -33,13 +33,13 @@ class Recorded:
             elif isinstance(entry, Receipt) and entry.status == "failed":
                 self._cost_of_failure[entry.trial] = entry.cost
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         trial = self._trials[dumps(config)]
         if step <= trial.steps:
-            return Outcome(trial.values[step - 1], self._costs[trial.number, step])
+            return StepOutcome(trial.values[step - 1], self._costs[trial.number, step])
         if not trial.failure:
             return None
-        return Outcome(None, self._cost_of_failure.get(trial.number, Cost()), failure=trial.failure)
+        return StepOutcome(None, self._cost_of_failure.get(trial.number, Cost()), failure=trial.failure)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 from shoestring.core.strict_json import dumps, loads
 from shoestring.errors import StudyError
-from shoestring.policies.online.rounds import Rounds
+from shoestring.policies.online.rounds import RunView
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Schedule:
     @classmethod
     def of(cls, ledger: Ledger) -> Schedule:
         """The schedule of the run in this ledger, as far as it was trained."""
-        return cls(tuple(ledger.view(Rounds()).configs))
+        return cls(tuple(ledger.view(RunView()).configs))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (dict(config) for config in self.configs)

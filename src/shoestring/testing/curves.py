@@ -12,6 +12,7 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from shoestring.core.entries import Cost
 from shoestring.core.space import Config
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
-from shoestring.runners.simulated import Outcome, Source
+from shoestring.runners.simulated import Source, StepOutcome
 
 
 def draw(config: Config, seed: int, name: str, *numbers: int) -> np.random.Generator:
@@ -37,12 +38,12 @@ class Decaying:
     setup_s: float = 0.0  # paid with the first step
     spread: float = 4.0
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         rng = draw(config, self.seed, "decaying")
         end, start, rate = rng.uniform(0.0, 1.0), rng.uniform(1.0, 3.0), rng.uniform(0.3, 1.5)
         seconds = self.cost_s * self.spread ** rng.uniform(-1.0, 1.0)
         cost = Cost(setup=self.setup_s if step == 1 else 0.0, train=seconds, validate=self.validate_s)
-        return Outcome(end + (start - end) * float(step) ** -rate, cost)
+        return StepOutcome(end + (start - end) * float(step) ** -rate, cost)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Noisy:
     deviation: float = 0.1
     seed: int = 0
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         outcome = self.source.step(config, step)
         if outcome is None or outcome.value is None:
             return outcome
@@ -60,49 +61,54 @@ class Noisy:
 
 
 @dataclass(frozen=True)
-class Diverging:
-    """That share of the configs reports nan at some step up to `before`."""
+class _Misfortune:
+    """Something that happens to a share of the configs, at some step up to `before`."""
 
     source: Source
     share: float = 0.2
     before: int = 10
     seed: int = 0
+    name: ClassVar[str]
 
-    def step(self, config: Config, step: int) -> Outcome | None:
-        outcome = self.source.step(config, step)
-        happens = _happens_at(config, self.seed, "diverging", self.share, self.before)
-        return replace(outcome, value=math.nan) if outcome is not None and step >= happens else outcome
+    def happens_at(self, config: Config) -> float:
+        """The step; infinite for configs that are spared."""
+        rng = draw(config, self.seed, self.name)
+        return float(rng.integers(1, self.before + 1)) if rng.uniform() < self.share else math.inf
 
 
 @dataclass(frozen=True)
-class Failing:
+class Diverging(_Misfortune):
+    """That share of the configs reports nan from some step on, `before` at the latest."""
+
+    name: ClassVar[str] = "diverging"
+
+    def step(self, config: Config, step: int) -> StepOutcome | None:
+        outcome = self.source.step(config, step)
+        return replace(outcome, value=math.nan) if outcome is not None and step >= self.happens_at(config) else outcome
+
+
+@dataclass(frozen=True)
+class Failing(_Misfortune):
     """That share of the configs raises an error at some step up to `before`."""
 
-    source: Source
-    share: float = 0.2
-    before: int = 10
-    seed: int = 0
+    name: ClassVar[str] = "failing"
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         outcome = self.source.step(config, step)
-        happens = _happens_at(config, self.seed, "failing", self.share, self.before)
-        if outcome is None or step < happens:
+        if outcome is None or step < self.happens_at(config):
             return outcome
-        return Outcome(None, outcome.cost, failure=f"RuntimeError: out of luck at step {step} of {dumps(config)}")
+        return StepOutcome(None, outcome.cost, failure=f"RuntimeError: out of luck at step {step} of {dumps(config)}")
 
 
 @dataclass(frozen=True)
-class EndingEarly:
+class EndingEarly(_Misfortune):
     """That share of the configs comes to its own end at some step up to `before`, never before the first."""
 
-    source: Source
     share: float = 0.3
-    before: int = 10
-    seed: int = 0
+    name: ClassVar[str] = "ending"
 
-    def step(self, config: Config, step: int) -> Outcome | None:
-        ends = _happens_at(config, self.seed, "ending", self.share, self.before)
-        return None if step > ends else self.source.step(config, step)
+    def step(self, config: Config, step: int) -> StepOutcome | None:
+        return None if step > self.happens_at(config) else self.source.step(config, step)
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ class Negated:
 
     source: Source
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         outcome = self.source.step(config, step)
         if outcome is None or outcome.value is None:
             return outcome
@@ -119,20 +125,15 @@ class Negated:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class WrittenCurves:
     """Curves written down: `curves[config[by]]` is the list of values by step; a step takes `costs_s[config[by]]`."""
 
     curves: Mapping[str, list[float]]
     by: str = "name"
     costs_s: Mapping[str, float] | None = None
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         curve = self.curves[config[self.by]]
         if step > len(curve):
             return None
-        return Outcome(curve[step - 1], Cost(train=1.0 if self.costs_s is None else self.costs_s[config[self.by]]))
-
-
-def _happens_at(config: Config, seed: int, name: str, share: float, before: int) -> float:
-    rng = draw(config, seed, name)
-    return float(rng.integers(1, before + 1)) if rng.uniform() < share else math.inf
+        return StepOutcome(curve[step - 1], Cost(train=1.0 if self.costs_s is None else self.costs_s[config[self.by]]))

@@ -14,7 +14,8 @@ wrong in an AssertionError; `check(policy, light=True)` asks the same of smaller
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, is_dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -114,6 +115,12 @@ class Watched:
         ledger.accept(order)  # refuses what no ledger could take
 
 
+def make_anew(policy: Policy) -> Policy:
+    """The policy that a resumed study would have: made from the settings that the ledger keeps."""
+    settings = loads(dumps(policies.settings_of(policy)))
+    return type(policy)(**settings) if is_dataclass(policy) else copy(policy)
+
+
 def watched(policy: Policy, *, thorough: bool = True) -> Policy:
     return cast(Policy, Watched(policy, thorough))  # the loop asks it for its name and for decisions only
 
@@ -149,7 +156,7 @@ def same_ledger_same_decision(policy: Policy, light: bool = False) -> None:
         first, again = ledger.fork(count), ledger.fork(count)
         decision = policy.decide(first, first.decision_rng())
         assert decision == policy.decide(first, first.decision_rng()), f"{policy.name} asked twice decides differently"
-        twin = policies.make(policy.name, loads(dumps(policies.settings_of(policy))))
+        twin = make_anew(policy)
         assert decision == twin.decide(again, again.decision_rng()), f"{policy.name} made anew decides differently"
 
 
@@ -244,8 +251,8 @@ def takes_over(policy: Policy, light: bool = False) -> None:
 
 
 def settings_survive_storage(policy: Policy, light: bool = False) -> None:
-    settings = policies.settings_of(policy)
-    assert policies.make(policy.name, loads(dumps(settings))) is not None
+    settings = dumps(policies.settings_of(policy))
+    assert dumps(policies.settings_of(make_anew(policy))) == settings, f"{policy.name} loses settings in the ledger"
 
 
 # what policies that learn must do ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Config, Space
 from shoestring.runners.runner import Runner
-from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop
 
@@ -68,12 +68,12 @@ class Curve:
 class CurveSource:
     """The same curve for the simulated runner."""
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         state = 1.0
         for _ in range(step):
             state = next_state(config, state)
         failure = BROKEN if config["kind"] == "bad" and step == 3 else ""
-        return Outcome(state, Cost(train=1.0), failure)
+        return StepOutcome(state, Cost(train=1.0), failure)
 
 
 # The same once more as a command, which imports nothing of ours and so starts at once.

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.parameters import Choice, Constant, Float, Int, listed, parse, same
+from shoestring.core.parameter_specs import parse
+from shoestring.core.parameters import Choice, Constant, Float, Int
+from shoestring.core.values import listed, same
 from shoestring.errors import SpaceError
 
 

@@ -1,4 +1,4 @@
-"""Fresh configs: the user's own first, none twice, and the same after a restart."""
+"""The words of a decision; and fresh configs: the user's own first, none twice, and the same after a restart."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections import Counter
 
 import pytest
 
-from shoestring.core.entries import Note, Opened, Order
+from shoestring.core.decision import Finish, Train, Wait
+from shoestring.core.entries import Note, Opened, Order, Receipt
 from shoestring.core.formats import read
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.policy import fresh_config
+from shoestring.core.policy import (
+    find_best_unfinished,
+    find_cut_short,
+    fresh_config,
+    nothing_to_buy,
+    train_further,
+    train_new,
+)
 from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps, loads
 
@@ -90,3 +98,54 @@ def test_a_study_read_back_from_a_store_draws_the_same() -> None:
     ledger = begun(space)
     stored = [(entry.kind, loads(dumps(entry.body()))) for entry in ledger.entries()]
     assert drawn(Ledger(read(stored)), 20) == drawn(ledger, 20)
+
+
+# what a policy may answer --------------------------------------------------------------------------------------------
+
+
+def trained(*curves: list[float], until: int = 4) -> Ledger:
+    """A trial for each curve, ordered until that step and cut off behind its last value."""
+    space, budget = Space({"x": Float(0, 1)}), Budget("99 epochs")
+    ledger = Ledger([Opened(space=space, budget=budget, policy="p", settings={}, seed=0, max_steps=5)])
+    for number, curve in enumerate(curves):
+        ledger = ledger.append(Order(number=number, trial=number, config={"x": number / 10}, until=until))
+        for step, value in enumerate(curve, start=1):
+            ledger = ledger.append(Receipt(order=number, trial=number, step=step, value=value, saved=step))
+        if len(curve) < until:
+            ledger = ledger.append(Note(topic="released", facts={"order": number}))
+    return ledger
+
+
+def test_orders_name_the_next_trial_or_go_on_with_one_and_never_beyond_its_end() -> None:
+    ledger = trained([0.5, 0.4])
+    assert train_new(ledger, {"x": 0.7}, 3) == Train(trial=1, config={"x": 0.7}, until=3)
+    assert train_further(ledger.trials[0], 9, why={"a": 1}) == Train(trial=0, config={"x": 0.0}, until=5, why={"a": 1})
+
+
+def test_nothing_to_buy_waits_while_an_order_is_open() -> None:
+    ledger = trained([0.5, 0.4])
+    assert nothing_to_buy(ledger, "that was all") == Finish("that was all")
+    ledger = ledger.append(Order(number=1, trial=0, config={"x": 0.0}, until=5))
+    assert nothing_to_buy(ledger) == Wait()
+
+
+def test_a_trial_that_stands_between_two_stops_was_cut_short() -> None:
+    ledger = trained([0.5, 0.4], [0.3, 0.2, 0.1])
+    cut = find_cut_short(ledger, (3, 5))
+    assert cut is not None
+    assert cut.number == 0
+    assert find_cut_short(ledger, (1, 2, 3)) is None
+    going = ledger.append(Order(number=2, trial=0, config={"x": 0.0}, until=5))
+    assert find_cut_short(going, (3, 5)) is None
+
+
+def test_the_best_unfinished_trial_is_not_one_at_its_end_or_under_way() -> None:
+    ledger = trained([0.5, 0.4], [0.3], [0.3])
+    best = find_best_unfinished(ledger)
+    assert best is not None
+    assert best.number == 1
+    going = ledger.append(Order(number=3, trial=1, config={"x": 0.1}, until=5))
+    best = find_best_unfinished(going)
+    assert best is not None
+    assert best.number == 2
+    assert find_best_unfinished(trained([0.3] * 5, until=5)) is None

@@ -151,14 +151,14 @@ def test_over_the_limit_the_oldest_go_but_never_the_best_or_the_living(tmp_path:
     for trial, value in enumerate([4.0, 1.0, 3.0, 2.0]):
         train(kept, trial, [value], size=100)
         os.utime(kept.path(trial, 1), (trial, trial))
-    assert kept.over_limit(keep={2}) == [0, 3]
+    assert [lost.trial for lost in kept.drop_over_limit(keep={2})] == [0, 3]
     assert [kept.newest(trial) for trial in range(4)] == [0, 1, 1, 0]
-    assert kept.over_limit(keep={2}) == []
-    assert Checkpoints(tmp_path / "c").over_limit(keep=set()) == []  # no limit
+    assert kept.drop_over_limit(keep={2}) == []
+    assert Checkpoints(tmp_path / "c").drop_over_limit(keep=set()) == []  # no limit
 
 
 def test_a_limit_that_cannot_be_kept_is_not_kept_by_deleting_the_best(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path / "c", at_most_bytes=1)
     train(kept, 0, [1.0], size=100)
-    assert kept.over_limit(keep=set()) == []
+    assert kept.drop_over_limit(keep=set()) == []
     assert kept.newest(0) == 1

@@ -26,7 +26,7 @@ from shoestring.core.space import Space
 from shoestring.errors import RunnerError
 from shoestring.runners.command import Commands
 from shoestring.runners.command_line import fill_in, read_line
-from shoestring.runners.command_state import State, started_at
+from shoestring.runners.command_state import CommandState, started_at
 from shoestring.study.study import Study
 
 SPACE = Space(
@@ -447,7 +447,7 @@ def test_closing_ends_the_command(bench: Callable[..., Bench], tmp_path: Path) -
     leader = pid_in(tmp_path / "leader")
     it.runner.close()
     assert not started_at(leader)
-    assert State.of(tmp_path / "root" / "trial-0000").pid == 0
+    assert CommandState.of(tmp_path / "root" / "trial-0000").pid == 0
 
 
 def test_a_killed_runner_leaves_a_command_that_the_next_one_ends(bench: Callable[..., Bench], tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ def test_a_killed_runner_leaves_a_command_that_the_next_one_ends(bench: Callable
     orphan = pid_in(tmp_path / "leader")
     folder = tmp_path / "other" / "trial-0000"
     deadline = time.monotonic() + DEADLINE_S
-    while State.of(folder).pid != orphan:
+    while CommandState.of(folder).pid != orphan:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     parent.kill()
@@ -472,7 +472,7 @@ def test_a_killed_runner_leaves_a_command_that_the_next_one_ends(bench: Callable
     assert started_at(orphan)
     Commands(["true"], SPACE, tmp_path / "other").start(it.ledger)
     assert not started_at(orphan)
-    assert State.of(folder).pid == 0
+    assert CommandState.of(folder).pid == 0
 
 
 def test_a_process_that_only_has_the_number_of_ours_is_left_alone(tmp_path: Path) -> None:
@@ -480,7 +480,7 @@ def test_a_process_that_only_has_the_number_of_ours_is_left_alone(tmp_path: Path
     try:
         folder = tmp_path / "trial-0000"
         folder.mkdir()
-        State(pid=other.pid, started="long ago").write(folder)
+        CommandState(pid=other.pid, started="long ago").write(folder)
         Commands(["true"], SPACE, tmp_path).start(fresh_ledger())
         assert other.poll() is None
     finally:

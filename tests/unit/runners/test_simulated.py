@@ -12,7 +12,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
 from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.runners.simulated import Simulated, StepOutcome
 
 
 class Table:
@@ -21,13 +21,13 @@ class Table:
     def __init__(self, **curves: list[Any]) -> None:
         self.curves = curves
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         curve = self.curves[config["name"]]
         if step > len(curve):
             return None
         value, seconds = curve[step - 1]
         cost = Cost(setup=0.5, train=seconds - 0.5)
-        return Outcome(None, cost, failure=value) if isinstance(value, str) else Outcome(value, cost)
+        return StepOutcome(None, cost, failure=value) if isinstance(value, str) else StepOutcome(value, cost)
 
 
 def order(number: int, name: str, until: int, **more: Any) -> Order:
@@ -107,8 +107,8 @@ def test_it_goes_on_at_the_moment_of_the_last_receipt() -> None:
     ledger = Ledger([opened, first, paid])
 
     class Steady:
-        def step(self, config: Config, step: int) -> Outcome:
-            return Outcome(1.0, Cost(train=2.0))
+        def step(self, config: Config, step: int) -> StepOutcome:
+            return StepOutcome(1.0, Cost(train=2.0))
 
     runner = Simulated(Steady())
     assert runner.start(ledger) == {0: 1}
@@ -119,9 +119,9 @@ def test_it_goes_on_at_the_moment_of_the_last_receipt() -> None:
 
 def test_negative_costs_are_never_refunded() -> None:
     class Backwards:
-        def step(self, config: Config, step: int) -> Outcome:
+        def step(self, config: Config, step: int) -> StepOutcome:
             cost = Cost(setup=-1.0, train=-5.0, validate=float("nan"))
-            return Outcome(1.0, cost) if step == 1 else Outcome(None, cost, failure="boom")
+            return StepOutcome(1.0, cost) if step == 1 else StepOutcome(None, cost, failure="boom")
 
     runner = Simulated(Backwards())
     runner.submit(order(0, "a", 2), 0)

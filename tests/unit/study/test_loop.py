@@ -19,7 +19,7 @@ from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config, Space
 from shoestring.errors import DecisionError
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.runners.simulated import Outcome, Simulated
+from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.stores.memory import Memory, MemoryLease
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop, run_in_memory
@@ -32,9 +32,11 @@ def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
 
 @dataclass(frozen=True)
 class Curves:
-    outcome: Callable[[Config, int], Outcome | None] = lambda config, step: Outcome(config["x"] / step, Cost(train=1.0))
+    outcome: Callable[[Config, int], StepOutcome | None] = lambda config, step: StepOutcome(
+        config["x"] / step, Cost(train=1.0)
+    )
 
-    def step(self, config: Config, step: int) -> Outcome | None:
+    def step(self, config: Config, step: int) -> StepOutcome | None:
         return self.outcome(config, step)
 
 
@@ -140,8 +142,8 @@ def test_a_stop_leaves_orders_open_for_the_next_start() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
 def test_diverged_losses_do_not_stop_a_study(value: float | None) -> None:
-    def one_in_two(config: Config, step: int) -> Outcome:
-        return Outcome(value if config["x"] > 0.5 else config["x"], Cost(train=1.0))
+    def one_in_two(config: Config, step: int) -> StepOutcome:
+        return StepOutcome(value if config["x"] > 0.5 else config["x"], Cost(train=1.0))
 
     outcome = run_in_memory(begun("40 epochs"), RandomSearch(), Simulated(Curves(one_in_two)))
     assert outcome.reason == "budget"
@@ -154,10 +156,10 @@ def test_diverged_losses_do_not_stop_a_study(value: float | None) -> None:
 def failing(texts: Callable[[int], str]) -> Curves:
     known: dict[float, int] = {}
 
-    def outcome(config: Config, step: int) -> Outcome:
+    def outcome(config: Config, step: int) -> StepOutcome:
         number = known.setdefault(config["x"], len(known))
         text = texts(number)
-        return Outcome(None, Cost(train=1.0), failure=text) if text else Outcome(0.5, Cost(train=1.0))
+        return StepOutcome(None, Cost(train=1.0), failure=text) if text else StepOutcome(0.5, Cost(train=1.0))
 
     return Curves(outcome)
 
@@ -207,7 +209,7 @@ def test_code_that_never_reports_a_step_stops_the_study_too() -> None:
 
 @pytest.mark.parametrize(("workers", "budget"), [(1, "10s"), (3, "10s"), (4, "$10 at 3600/h")])
 def test_the_wall_of_time_is_met_exactly(workers: int, budget: str) -> None:
-    slow = Curves(lambda config, step: Outcome(0.5, Cost(train=3.0)))
+    slow = Curves(lambda config, step: StepOutcome(0.5, Cost(train=3.0)))
     outcome = run_in_memory(begun(budget, workers=workers), RandomSearch(), Simulated(slow, workers))
     assert outcome.reason == "budget"
     assert outcome.ledger.spent == pytest.approx(10.0, abs=1e-9)

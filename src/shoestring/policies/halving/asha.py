@@ -18,47 +18,47 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import NO_MEMO, Decision, Train, Wait
+from shoestring.core.decision import Decision, Train, Wait, Why
 from shoestring.core.entries import Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config
-from shoestring.core.settings import require_reduction_factor, require_whole
-from shoestring.policies.halving.rounds import best_unfinished, can_train, cut_short, further, nothing_to_buy
+from shoestring.core.policy import (
+    find_best_unfinished,
+    find_cut_short,
+    fresh_config,
+    nothing_to_buy,
+    train_further,
+    train_new,
+)
+from shoestring.policies.halving.ladder import Ladder, rung_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ASHA:
-    reduction_factor: int = 3
-    min_steps: int = 1
+class ASHA(Ladder):
     name: ClassVar[str] = "asha"
-
-    def __post_init__(self) -> None:
-        require_reduction_factor(self)
-        require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         rungs = rung_steps(ledger.max_steps, self.min_steps, self.reduction_factor)
         if not ledger.queue:
-            if trial := cut_short(ledger, rungs):
-                return further(trial, _rung_above(rungs, trial.steps), NO_MEMO, was="cut short", at=trial.steps)
-            if promotion := self._promotion(ledger, rungs):
+            if trial := find_cut_short(ledger, rungs):
+                why: Why = {"was": "cut short", "at": trial.steps}
+                return train_further(trial, _rung_above(rungs, trial.steps), why=why)
+            if promotion := self._promote(ledger, rungs):
                 return promotion
         config = fresh_config(ledger)
         if config is not None:
-            return Train(trial=len(ledger.trials), config=config, until=rungs[0], why={"rung": 0})
+            return train_new(ledger, config, rungs[0], why={"rung": 0})
         if ledger.open_orders:
             return Wait()  # a receipt may make somebody due for promotion
-        best = best_unfinished(ledger)
+        best = find_best_unfinished(ledger)
         if best is None:
             return nothing_to_buy(ledger)
-        return further(best, _rung_above(rungs, best.steps), NO_MEMO, was="the best, and no config is left")
+        return train_further(best, _rung_above(rungs, best.steps), why={"was": "the best, and no config is left"})
 
-    def _promotion(self, ledger: Ledger, rungs: tuple[int, ...]) -> Train | None:
+    def _promote(self, ledger: Ledger, rungs: tuple[int, ...]) -> Train | None:
         for k in reversed(range(len(rungs) - 1)):  # highest rung first, Algorithm 2, get_job
             waiting = ledger.view(Waiting(rungs[k])).waiting
             if not waiting:
@@ -70,20 +70,10 @@ class ASHA:
                 if rank >= promoted:
                     break
                 trial = ledger.trials[candidate[1]]
-                if can_train(trial):
-                    return further(trial, rungs[k + 1], NO_MEMO, rung=k + 1, rank=rank, of=len(ranked))
+                if trial.can_go_on:
+                    why = {"rung": k + 1, "rank": rank, "of": len(ranked)}
+                    return train_further(trial, rungs[k + 1], why=why)
         return None
-
-
-@lru_cache(maxsize=64)
-def rung_steps(max_steps: int, min_steps: int, reduction_factor: int) -> tuple[int, ...]:
-    """min_steps * eta**k below full training, then full training."""
-    steps = []
-    step = min_steps
-    while step < max_steps:
-        steps.append(step)
-        step *= reduction_factor
-    return (*steps, max_steps)
 
 
 def _rung_above(rungs: tuple[int, ...], steps: int) -> int:

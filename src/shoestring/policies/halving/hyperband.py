@@ -25,19 +25,13 @@ import numpy as np
 
 from shoestring.core.decision import Decision
 from shoestring.core.ledger import Ledger
-from shoestring.core.settings import require_reduction_factor, require_whole
-from shoestring.policies.halving.brackets import Rung, decide_in_brackets, most_halvings, rungs
+from shoestring.policies.halving.brackets import decide_in_brackets
+from shoestring.policies.halving.ladder import Ladder, Rung, most_halvings, rungs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hyperband:
-    reduction_factor: int = 3
-    min_steps: int = 1
+class Hyperband(Ladder):
     name: ClassVar[str] = "hyperband"
-
-    def __post_init__(self) -> None:
-        require_reduction_factor(self)
-        require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         def plan(number: int) -> tuple[Rung, ...]:

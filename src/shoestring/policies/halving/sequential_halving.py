@@ -32,21 +32,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from shoestring.core.books import Trial
-from shoestring.core.decision import NO_MEMO, Decision, Memo, Train, Wait
+from shoestring.core.decision import NO_MEMO, Decision, Memo, Train, Wait, Why
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config
+from shoestring.core.policy import find_best_unfinished, fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_between, require_reduction_factor, require_whole
-from shoestring.policies.halving.rounds import (
-    ROUNDS,
-    Round,
-    begins,
-    best_first,
-    best_unfinished,
-    can_train,
-    further,
-    next_arm,
-    nothing_to_buy,
-)
+from shoestring.policies.halving.rounds import ROUND_VIEW, Round, find_next_arm, rank, round_memo
 
 _STEPS_PER_ARM = 2  # the budget buys at least so many for each newcomer: one to look at it, one for a favourite
 _ROUNDING = 1e-12  # of a share that is spent to the last bit
@@ -90,102 +80,102 @@ class SequentialHalving:
         require_reduction_factor(self)
         because = "it is how many trials are opened for each full training that the budget buys"
         require_between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
-        if self.arms is not None:
-            require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.")
+        require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.", optional=True)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.max_steps == 1:
-            return self._newcomer(ledger, 1, NO_MEMO) or nothing_to_buy(ledger)
-        now = ledger.view(ROUNDS)
+            return self._open_newcomer(ledger, 1, NO_MEMO) or nothing_to_buy(ledger)
+        now = ledger.view(ROUND_VIEW)
         if not now.facts:
-            return self._race(ledger, range(len(ledger.trials)), ledger.budget.total, len(ledger.trials))
+            return self._begin_race(ledger, range(len(ledger.trials)), ledger.budget.total, len(ledger.trials))
         facts = _facts(now)
         if ledger.budget.total > facts.total:
-            return self._race(ledger, now.arms, ledger.budget.total, len(ledger.trials))
+            return self._begin_race(ledger, now.arms, ledger.budget.total, len(ledger.trials))
         return self._go_on(ledger, now, facts, NO_MEMO)
 
     # one race ----------------------------------------------------------------------------------------------------------
 
-    def _race(self, ledger: Ledger, arms: Iterable[int], worth: float, counted: int) -> Decision:
+    def _begin_race(self, ledger: Ledger, arms: Iterable[int], worth: float, counted: int) -> Decision:
         """Begin a race with these arms and with newcomers; `counted` of its arms are there already."""
         joined = [number for number in arms if not ledger.trials[number].is_stuck]
         facts = Facts(total=ledger.budget.total, purse=ledger.left, worth=worth, counted=counted)
         now = Round(tuple(facts), joined, len(joined), 0, {n: i for i, n in enumerate(joined)}, len(ledger.trials))
-        return self._go_on(ledger, now, facts, begins(facts, joined))
+        return self._go_on(ledger, now, facts, round_memo(facts, joined))
 
     def _go_on(self, ledger: Ledger, now: Round, facts: Facts, memo: Memo) -> Decision:
         """The next order of this round; of the next one when it is through."""
         if facts.round == _LAST:
-            return self._last(ledger, now.arms, memo)
+            return self._train_last(ledger, now.arms, memo)
         until = facts.until if facts.round else self._first_look(ledger, now, facts)
-        wanted = facts.round == 0 and now.newcomers < self._newcomers(ledger, facts)
-        if (ledger.queue or wanted) and (newcomer := self._newcomer(ledger, until, memo, facts.round, len(now.arms))):
+        wanted = facts.round == 0 and now.newcomers < self._count_newcomers(ledger, facts)
+        if (ledger.queue or wanted) and (
+            newcomer := self._open_newcomer(ledger, until, memo, facts.round, len(now.arms))
+        ):
             return newcomer
-        if trial := next_arm(ledger, now, until):
-            rank = now.place.get(trial.number, -1)
-            return further(trial, until, memo, round=facts.round, rank=rank, arms=len(now.arms))
+        if trial := find_next_arm(ledger, now, until):
+            why = {"round": facts.round, "rank": now.place.get(trial.number, -1), "arms": len(now.arms)}
+            return train_further(trial, until, why=why, memo=memo)
         if ledger.open_orders:
             return Wait()
-        return self._next_round(ledger, now, facts)
+        return self._begin_next_round(ledger, now, facts)
 
-    def _next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision:
-        ranked = best_first(ledger, now.arms)
+    def _begin_next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision:
+        ranked = rank(ledger, now.arms)
         rounds = facts.rounds or rounds_of(len(ranked), self.reduction_factor)
         round = facts.round + 1
         share = ledger.left / max(1, rounds - round)
-        kept = self._affordable(ledger, ranked[: max(1, len(ranked) // self.reduction_factor)], share)
-        going = [number for number in kept if can_train(ledger.trials[number])]
+        kept = self._keep_affordable(ledger, ranked[: max(1, len(ranked) // self.reduction_factor)], share)
+        going = [number for number in kept if ledger.trials[number].can_go_on]
         if len(kept) <= 1 or not going:
-            return self._last(ledger, kept, begins(facts._replace(round=_LAST), kept))
+            return self._train_last(ledger, kept, round_memo(facts._replace(round=_LAST), kept))
         until = common_step(share, [_load(ledger, ledger.trials[number]) for number in going])
         facts = facts._replace(round=round, until=until, rounds=rounds)
         first = next(number for number in going if ledger.trials[number].steps < until)
-        return further(
-            ledger.trials[first],
-            until,
-            begins(facts, kept),
-            round=round,
-            rounds=rounds,
-            rank=kept.index(first),
-            arms=len(kept),
-            of=len(ranked),
-            share=share,
-        )
+        why = {
+            "round": round,
+            "rounds": rounds,
+            "rank": kept.index(first),
+            "arms": len(kept),
+            "of": len(ranked),
+            "share": share,
+        }
+        return train_further(ledger.trials[first], until, why=why, memo=round_memo(facts, kept))
 
-    def _affordable(self, ledger: Ledger, ranked: Sequence[int], share: float) -> Sequence[int]:
+    def _keep_affordable(self, ledger: Ledger, ranked: Sequence[int], share: float) -> Sequence[int]:
         """As many of the best as `share` buys one more step each; those at their end cost nothing."""
         cost = 0.0
         for kept, number in enumerate(ranked):
             trial = ledger.trials[number]
-            if can_train(trial):
+            if trial.can_go_on:
                 cost += _load(ledger, trial).cost(trial.steps + 1)
             if cost > share * (1 + _ROUNDING):
                 return ranked[: max(1, kept)]
         return ranked
 
-    def _last(self, ledger: Ledger, arms: Sequence[int], memo: Memo) -> Decision:
+    def _train_last(self, ledger: Ledger, arms: Sequence[int], memo: Memo) -> Decision:
         """The last arm takes the rest; what it cannot use goes to the next best, and then to another race."""
         if ledger.left <= 0 and ledger.open_orders:
             return Wait()
-        if ledger.queue and (newcomer := self._newcomer(ledger, ledger.max_steps, memo, _LAST, len(arms))):
+        if ledger.queue and (newcomer := self._open_newcomer(ledger, ledger.max_steps, memo, _LAST, len(arms))):
             return newcomer
-        going = (ledger.trials[number] for number in best_first(ledger, arms))
-        if best := next(filter(can_train, going), None) or best_unfinished(ledger):
-            return further(best, best.limit, memo, stage="the best takes the rest", loss=best.last_loss)
+        going = (ledger.trials[number] for number in rank(ledger, arms))
+        if best := next((trial for trial in going if trial.can_go_on), None) or find_best_unfinished(ledger):
+            why: Why = {"stage": "the best takes the rest", "loss": best.last_loss}
+            return train_further(best, best.limit, why=why, memo=memo)
         if ledger.open_orders or fresh_config(ledger) is None:
             return nothing_to_buy(ledger)
-        return self._race(ledger, (), worth=ledger.left, counted=0)
+        return self._begin_race(ledger, (), worth=ledger.left, counted=0)
 
     # its newcomers -----------------------------------------------------------------------------------------------------
 
-    def _newcomer(self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0) -> Train | None:
+    def _open_newcomer(self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0) -> Train | None:
         config = fresh_config(ledger)
         if config is None:
             return None
         why = {"round": round, "arm": arm, "until": until}
-        return Train(trial=len(ledger.trials), config=config, until=until, why=why, memo=memo)
+        return train_new(ledger, config, until, why=why, memo=memo)
 
-    def _newcomers(self, ledger: Ledger, facts: Facts) -> float:
+    def _count_newcomers(self, ledger: Ledger, facts: Facts) -> float:
         """How many newcomers the race has, at the price so far; no end of them before one is known."""
         price = ledger.step_price()
         if math.isnan(price):
@@ -203,7 +193,7 @@ class SequentialHalving:
         price = ledger.step_price()
         if math.isnan(price):
             return 1
-        newcomers = max(now.newcomers, int(self._newcomers(ledger, facts)))
+        newcomers = max(now.newcomers, int(self._count_newcomers(ledger, facts)))
         arms = now.listed + newcomers
         if arms <= 1:
             return 1
@@ -223,9 +213,8 @@ def rounds_of(arms: int, reduction_factor: int) -> int:
 
 
 def _load(ledger: Ledger, trial: Trial) -> Load:
-    held = (
-        trial.steps if ledger.budget.unit == "epochs" else trial.held
-    )  # an epoch is charged once, time whenever it is spent
+    # An epoch is charged once, time whenever it is spent.
+    held = trial.steps if ledger.budget.unit == "epochs" else trial.held
     return Load(trial.steps, trial.limit, ledger.step_price(trial.number), held)
 
 

@@ -21,22 +21,19 @@ import numpy as np
 
 from shoestring.core.decision import Decision
 from shoestring.core.ledger import Ledger
-from shoestring.core.settings import require_reduction_factor, require_whole
-from shoestring.policies.halving.brackets import decide_in_brackets, most_halvings, rungs
+from shoestring.core.settings import require_whole
+from shoestring.policies.halving.brackets import decide_in_brackets
+from shoestring.policies.halving.ladder import Ladder, most_halvings, rungs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuccessiveHalving:
-    reduction_factor: int = 3
-    min_steps: int = 1
+class SuccessiveHalving(Ladder):
     arms: int | None = None  # None: as many as it takes for one of them to be trained in full
     name: ClassVar[str] = "successive_halving"
 
     def __post_init__(self) -> None:
-        require_reduction_factor(self)
-        require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
-        if self.arms is not None:
-            require_whole(self, "arms", 1, "a bracket without arms trains nothing", "Leave it out.")
+        Ladder.__post_init__(self)
+        require_whole(self, "arms", 1, "a bracket without arms trains nothing", "Leave it out.", optional=True)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         halvings = most_halvings(ledger.max_steps, self.min_steps, self.reduction_factor)

@@ -15,12 +15,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import NO_MEMO, Decision, Train, Wait, Why
+from shoestring.core.decision import Decision, Train, Wait, Why
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config
+from shoestring.core.policy import find_best_unfinished, fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_between
 from shoestring.core.space import Config
-from shoestring.policies.halving.rounds import best_unfinished, further, nothing_to_buy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +39,15 @@ class TopKAfterOne:
         trials = ledger.trials
         if any(trials[opened.order.trial].steps == 0 for opened in ledger.open_orders.values()):
             return Wait()  # the best is not known before all have shown their first loss
-        best = best_unfinished(ledger) if ledger.max_steps > 1 else None
+        best = find_best_unfinished(ledger) if ledger.max_steps > 1 else None
         if best is not None:
-            return further(best, best.limit, NO_MEMO, stage="the best goes on", loss=best.last_loss)
+            return train_further(best, best.limit, why={"stage": "the best goes on", "loss": best.last_loss})
         config = fresh_config(ledger)
         return nothing_to_buy(ledger) if config is None else self._open(ledger, config)
 
     def _open(self, ledger: Ledger, config: Config) -> Train:
         why: Why = {"stage": "first steps", "arm": len(ledger.trials)}
-        return Train(trial=len(ledger.trials), config=config, until=1, why=why)
+        return train_new(ledger, config, until=1, why=why)
 
     def _buys_first_steps(self, ledger: Ledger) -> bool:
         share = self.first_share * ledger.budget.total

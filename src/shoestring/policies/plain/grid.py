@@ -13,13 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import NO_MEMO, Decision, Train, Why
+from shoestring.core.decision import Decision, Why
 from shoestring.core.entries import Entry, Opened, Order
 from shoestring.core.ledger import Ledger
+from shoestring.core.policy import find_cut_short, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_whole
 from shoestring.core.space import Config
 from shoestring.core.strict_json import dumps
-from shoestring.policies.halving.rounds import cut_short, further, nothing_to_buy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +31,14 @@ class Grid:
         require_whole(self, "levels", 1, "every number needs a value", "Try 5.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        if not ledger.queue and (trial := cut_short(ledger, (ledger.max_steps,))):
-            return further(trial, trial.limit, NO_MEMO, was="cut short", at=trial.steps)
+        if not ledger.queue and (trial := find_cut_short(ledger, (ledger.max_steps,))):
+            return train_further(trial, trial.limit, why={"was": "cut short", "at": trial.steps})
         point = ledger.view(Combinations(self.levels))
         config = ledger.queue[0] if ledger.queue else point.next
         if config is None:
             return nothing_to_buy(ledger)
         why: Why = {"from": "queue"} if ledger.queue else {"from": "grid", "point": point.number}
-        return Train(trial=len(ledger.trials), config=config, until=ledger.max_steps, why=why)
+        return train_new(ledger, config, ledger.max_steps, why=why)
 
 
 @dataclass(slots=True)

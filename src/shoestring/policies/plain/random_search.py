@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Finish, Train
+from shoestring.core.decision import Decision, Finish
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config
+from shoestring.core.policy import fresh_config, train_new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,4 +26,4 @@ class RandomSearch:
         config = fresh_config(ledger)
         if config is None:
             return Finish("every config of the space was trained to its end")
-        return Train(trial=len(ledger.trials), config=config, until=ledger.max_steps)
+        return train_new(ledger, config, ledger.max_steps)

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Finish, Train, Wait
+from shoestring.core.decision import Decision, Train, Wait
 from shoestring.core.entries import Amended, Entry, Opened, Order
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config
+from shoestring.core.policy import fresh_config, nothing_to_buy, train_new
+from shoestring.core.values import is_whole
 from shoestring.errors import PolicyError
-from shoestring.policies.halving.rounds import nothing_to_buy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,9 @@ class ReplayFixed:
             opened = max(opened, line[0] + 1)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        done = ledger.view(Replayed())
+        done = ledger.view(ReplayView())
         if ledger.queue:
-            why = {"from": "queue"}
-            return Train(trial=len(ledger.trials), config=ledger.queue[0], until=ledger.max_steps, why=why)
+            return train_new(ledger, ledger.queue[0], ledger.max_steps, why={"from": "queue"})
         for number in range(done.lines, len(self.orders)):
             listed, config, until = self.orders[number]
             until = min(until, ledger.max_steps)
@@ -51,7 +50,7 @@ class ReplayFixed:
                 config = fresh_config(ledger) if config is None else config
                 if config is None:
                     return nothing_to_buy(ledger)
-                return Train(trial=len(ledger.trials), config=config, until=until, why={"line": number}, memo=memo)
+                return train_new(ledger, config, until, why={"line": number}, memo=memo)
             trial = ledger.trials[done.trials[listed]]
             if trial.open_order is not None:
                 return Wait()
@@ -60,27 +59,27 @@ class ReplayFixed:
             config = trial.config if config is None else config
             until = min(until, trial.limit)
             return Train(trial=trial.number, config=config, until=until, why={"line": number}, memo=memo)
-        return Wait() if ledger.open_orders else Finish("all orders of the list were given")
+        return nothing_to_buy(ledger, "all orders of the list were given")
 
 
 @dataclass(slots=True)
-class Done:
+class LinesDone:
     lines: int = 0  # of the list, up to the last one that was ordered
     trials: dict[int, int] = field(default_factory=dict)  # number in the list -> number in the ledger
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    def start(self, opened: Opened) -> Done:
-        return Done()
+class ReplayView:
+    def start(self, opened: Opened) -> LinesDone:
+        return LinesDone()
 
-    def absorb(self, state: Done, entry: Entry) -> Done:
+    def absorb(self, state: LinesDone, entry: Entry) -> LinesDone:
         if isinstance(entry, Order) and "line" in entry.memo:
             number, listed = entry.memo["line"]
             state.lines = int(number) + 1
             state.trials.setdefault(int(listed), entry.trial)
         elif isinstance(entry, Amended) and entry.policy is not None:
-            state = Done()
+            state = LinesDone()
         return state
 
 
@@ -88,14 +87,10 @@ def _problem(line: Any, opened: int) -> str:
     if isinstance(line, str) or not isinstance(line, Sequence) or len(line) != 3:
         return "it must have three items"
     trial, config, until = line
-    if not _is_whole(trial) or not 0 <= trial <= opened:
+    if not is_whole(trial) or not 0 <= trial <= opened:
         return f"trial {trial!r} must be a whole number from 0 to {opened}, the next new one"
     if config is not None and not isinstance(config, Mapping):
         return f"config {config!r} must be a dict of parameters or null"
-    if not _is_whole(until) or until < 1:
+    if not is_whole(until) or until < 1:
         return f"until {until!r} must be a whole number, 1 or more"
     return ""
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

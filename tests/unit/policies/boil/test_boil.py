@@ -21,7 +21,7 @@ from shoestring.policies.boil.belief import ScoreBelief, believe
 from shoestring.policies.boil.boil import BOIL
 from shoestring.policies.boil.runs import finished_runs
 from shoestring.policies.config_table import ConfigsView
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate, watched
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
@@ -35,18 +35,18 @@ class Hill:
     floor: float = 0.0
     diverging_beyond: float = 2.0
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         height = math.exp(-4.0 * ((config["x"] - 0.3) ** 2 + (config["y"] - 0.7) ** 2))
         diverges = config["x"] > self.diverging_beyond and step >= 4
         value = math.nan if diverges else self.floor + height * (1.0 - math.exp(-step / 4.0))
-        return Outcome(value, Cost(train=0.5 + config["x"]))
+        return StepOutcome(value, Cost(train=0.5 + config["x"]))
 
 
 class Collapsing:
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         risen = Hill().step(config, min(step, 6)).value
         assert risen is not None
-        return Outcome(risen if step <= 6 else risen * 0.5 ** (step - 6), Cost(train=1.0))
+        return StepOutcome(risen if step <= 6 else risen * 0.5 ** (step - 6), Cost(train=1.0))
 
 
 def run_study(policy: BOIL, budget: str = "150 epochs", hill: Hill | None = None, **settings: Any) -> Ledger:

@@ -24,7 +24,7 @@ from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
 from shoestring.policies.cost_aware.trial_costs import transferred
 from shoestring.policies.outcomes import Outcomes
 from shoestring.runners.runner import receipt
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 SPACE = Space({"x": Float(0.0, 1.0), "rounds": Int(1, 256, log=True), "kind": Choice(["a", "b"])})
@@ -39,11 +39,11 @@ class Made:
     cost_scale: float = 0.01
     fails: Callable[[Config], bool] = lambda config: False
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         cost = Cost(train=self.cost_scale * config["rounds"], setup=0.005 if step == 1 else 0.0)
         if self.fails(config):
-            return Outcome(None, cost, failure="out of memory")
-        return Outcome(self.loss(config) + 1.0 / step, cost)
+            return StepOutcome(None, cost, failure="out of memory")
+        return StepOutcome(self.loss(config) + 1.0 / step, cost)
 
 
 def study(policy: CostAwareEI, source: Made | None = None, **options: Any) -> Ledger:

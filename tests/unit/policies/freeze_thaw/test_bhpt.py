@@ -22,7 +22,7 @@ from shoestring.core.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.freeze_thaw.arms import ArmsView, compare, measure_reach
 from shoestring.policies.freeze_thaw.bhpt import BHPT
-from shoestring.testing.curves import Recorded
+from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 GIVEN = [1.0, 5.0, 1.0, 0.01, 1.0, 0.0]
@@ -170,7 +170,9 @@ def test_it_commits_to_the_best_arm_when_money_runs_short() -> None:
 
 def test_greedy_always_takes_the_arm_expected_to_be_best() -> None:
     policy = BHPT(parameters=GIVEN, eps=1.0)
-    ledger = simulate(policy, Recorded(FALLING), opened(policy, space=NAMED, budget="12 epochs", max_steps=5)).ledger
+    ledger = simulate(
+        policy, WrittenCurves(FALLING), opened(policy, space=NAMED, budget="12 epochs", max_steps=5)
+    ).ledger
     assert all(order.why["arm"] == order.why["c_hat"] for order in ledger.orders)
 
 
@@ -220,8 +222,8 @@ def test_why_is_in_the_units_of_the_values() -> None:
     up = {name: [-v for v in curve] for name, curve in FALLING.items()}
     policy = BHPT(parameters=GIVEN)
     study: dict[str, Any] = {"space": NAMED, "budget": "9 epochs", "max_steps": 5}
-    down = simulate(policy, Recorded(FALLING), opened(policy, **study)).ledger.orders
-    mirrored = simulate(policy, Recorded(up), opened(policy, direction="max", **study)).ledger.orders
+    down = simulate(policy, WrittenCurves(FALLING), opened(policy, **study)).ledger.orders
+    mirrored = simulate(policy, WrittenCurves(up), opened(policy, direction="max", **study)).ledger.orders
     for a, b in zip(down, mirrored, strict=True):
         assert a.why["mu"] == pytest.approx(-b.why["mu"])  # type: ignore[operator]
         assert a.why["sigma"] == pytest.approx(b.why["sigma"])
@@ -231,7 +233,9 @@ def test_why_is_in_the_units_of_the_values() -> None:
 def test_a_diverged_loss_does_not_wreck_the_scale() -> None:
     curves = {**FALLING, "b": [0.8, math.nan]}
     policy = BHPT(samples=2)
-    ledger = simulate(policy, Recorded(curves), opened(policy, space=NAMED, budget="12 epochs", max_steps=5)).ledger
+    ledger = simulate(
+        policy, WrittenCurves(curves), opened(policy, space=NAMED, budget="12 epochs", max_steps=5)
+    ).ledger
     assert any(trial.diverged for trial in ledger.trials)
     assert all(math.isfinite(float(o.why["mu"])) and abs(float(o.why["mu"])) < 5.0 for o in ledger.orders)  # type: ignore[arg-type]
 
@@ -249,7 +253,7 @@ def test_parameters_are_refreshed_by_receipts(settings: dict[str, Any]) -> None:
     curves = {f"arm {i}": [1.0 / (i + s) for s in range(1, 21)] for i in range(4)}
     space = Space.listed([{"name": name} for name in curves])
     start = opened(policy, space=space, budget="70 epochs", max_steps=20, workers=2)
-    ledger = simulate(policy, Recorded(curves), start).ledger
+    ledger = simulate(policy, WrittenCurves(curves), start).ledger
     due = [order.memo.get("receipts", [0.0])[0] for order in ledger.orders]
     assert due == sorted(due)
     assert set(np.arange(1.0, 51.0)) <= {*due, 1.0}

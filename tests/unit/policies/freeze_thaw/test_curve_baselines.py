@@ -12,7 +12,7 @@ from shoestring.errors import PolicyError
 from shoestring.policies.freeze_thaw.fabolas_epochs import FabolasEpochs
 from shoestring.policies.freeze_thaw.freeze_thaw_bo import FreezeThawBO
 from shoestring.policies.freeze_thaw.rollout import Rollout
-from shoestring.testing.curves import Recorded
+from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 GIVEN = (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)
@@ -21,7 +21,9 @@ SPACE = Space.listed([{"name": name} for name in CURVES])
 
 
 def study(policy: Any, budget: str = "24 epochs", **more: Any) -> Any:
-    return simulate(policy, Recorded(CURVES), opened(policy, space=SPACE, budget=budget, max_steps=8, **more)).ledger
+    return simulate(
+        policy, WrittenCurves(CURVES), opened(policy, space=SPACE, budget=budget, max_steps=8, **more)
+    ).ledger
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from shoestring.core.entries import Amended
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError
-from shoestring.policies.halving.asha import ASHA, rung_steps
-from shoestring.testing.curves import Decaying, Recorded
+from shoestring.policies.halving.asha import ASHA
+from shoestring.policies.halving.ladder import rung_steps
+from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 
@@ -24,7 +25,9 @@ def test_promotions_by_hand() -> None:
     curves = {name: [loss, loss, loss, loss] for name, loss in losses.items()}
     policy = ASHA(reduction_factor=2)
     rows = Space.listed([{"name": name} for name in curves])
-    ledger = simulate(policy, Recorded(curves), opened(policy, space=rows, budget="100 epochs", max_steps=4)).ledger
+    ledger = simulate(
+        policy, WrittenCurves(curves), opened(policy, space=rows, budget="100 epochs", max_steps=4)
+    ).ledger
     seen: list[tuple[str, int]] = []
     at: dict[str, int] = {}
     for order in ledger.orders:

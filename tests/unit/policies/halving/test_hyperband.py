@@ -6,10 +6,10 @@ import pytest
 
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError
-from shoestring.policies.halving.brackets import most_halvings
 from shoestring.policies.halving.hyperband import Hyperband, brackets
+from shoestring.policies.halving.ladder import most_halvings
 from shoestring.policies.halving.successive_halving import SuccessiveHalving
-from shoestring.testing.curves import Decaying, Recorded
+from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 
@@ -46,7 +46,7 @@ def test_the_best_of_a_rung_goes_on() -> None:
     curves = {name: [first, first - 0.1, first - 0.2] for name, first in zip("abc", (0.5, 0.3, 0.9), strict=True)}
     policy = Hyperband()
     start = opened(policy, space=Space.listed([{"name": n} for n in curves]), budget="5 epochs", max_steps=3)
-    ledger = simulate(policy, Recorded(curves), start).ledger
+    ledger = simulate(policy, WrittenCurves(curves), start).ledger
     assert ledger.best is not None
     assert ledger.best.config == {"name": "b"}
     last = ledger.orders[-1]

@@ -14,7 +14,7 @@ from shoestring.errors import PolicyError
 from shoestring.policies.halving.top_k_after_one import TopKAfterOne
 from shoestring.policies.plain.grid import Grid
 from shoestring.policies.plain.replay_fixed import ReplayFixed
-from shoestring.testing.curves import Decaying, Diverging, Recorded
+from shoestring.testing.curves import Decaying, Diverging, WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 TWO = Space({"lr": Float(1.0, 3.0), "optimizer": Choice(["sgd", "adam"])})
@@ -22,8 +22,8 @@ ABCD = {"a": 0.5, "b": 0.2, "c": 0.9, "d": 0.4}
 ROWS = Space.listed([{"name": name} for name in ABCD])
 
 
-def flat(length: int) -> Recorded:
-    return Recorded({name: [loss] * length for name, loss in ABCD.items()})
+def flat(length: int) -> WrittenCurves:
+    return WrittenCurves({name: [loss] * length for name, loss in ABCD.items()})
 
 
 def test_grid_goes_through_all_combinations_in_order() -> None:
@@ -59,7 +59,7 @@ def test_top_k_by_hand() -> None:
 
 def test_top_k_waits_for_all_first_losses() -> None:
     policy = TopKAfterOne()
-    slow = Recorded(flat(4).curves, costs_s={"a": 1.0, "b": 50.0, "c": 1.0, "d": 1.0})
+    slow = WrittenCurves(flat(4).curves, costs_s={"a": 1.0, "b": 50.0, "c": 1.0, "d": 1.0})
     ledger = simulate(policy, slow, opened(policy, space=ROWS, budget="8 epochs", max_steps=4, workers=4)).ledger
     assert max(ledger.trials, key=lambda trial: trial.steps).config == {"name": "b"}
 

@@ -24,7 +24,7 @@ from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.stopping.bo_bos import BOBOS, solve_rule
 from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.runs import RunsUnderWay
-from shoestring.testing.curves import Decaying, Recorded
+from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate, summary, watched
 
 STEPS = 16
@@ -44,7 +44,7 @@ def curves(count: int = 24) -> dict[str, list[float]]:
 def study(policy: BOBOS, budget: int = 250, **more: Any) -> Ledger:
     rows = Space.listed([{"name": name, "x": i / 23} for i, name in enumerate(curves())])
     start = opened(policy, space=rows, budget=f"{budget} epochs", max_steps=STEPS, **more)
-    return simulate(watched(policy), Recorded(curves(), by="name"), start).ledger
+    return simulate(watched(policy), WrittenCurves(curves(), by="name"), start).ledger
 
 
 def stops(ledger: Ledger) -> list[Order]:
@@ -145,7 +145,7 @@ def test_the_map_of_errors_is_fixed_after_the_design() -> None:
     big = {name: [1000.0 * value for value in curve] for name, curve in curves().items()}
     rows = Space.listed([{"name": name} for name in big])
     ledger = simulate(
-        SMALL, Recorded(big, by="name"), opened(SMALL, space=rows, budget="250 epochs", max_steps=STEPS)
+        SMALL, WrittenCurves(big, by="name"), opened(SMALL, space=rows, budget="250 epochs", max_steps=STEPS)
     ).ledger
     design = [loss for trial in ledger.trials[:3] for loss in trial.losses if loss is not None]
     margin = 0.1 * (max(design) - min(design))
@@ -204,7 +204,7 @@ def test_without_its_cache_a_study_goes_on_as_before() -> None:
     whole = study(SMALL)
     for cut in (len(whole) // 3, len(whole) // 2, len(whole) - 3):
         solve_rule.cache_clear()
-        rows = Recorded(curves(), by="name")
+        rows = WrittenCurves(curves(), by="name")
         assert summary(simulate(SMALL, rows, *whole.entries()[:cut]).ledger) == summary(whole)
 
 
@@ -229,7 +229,7 @@ def test_a_run_cut_short_at_the_wall_goes_on_when_the_budget_is_raised() -> None
     short = study(policy, 99)
     assert short.trials[-1].steps < STEPS
     more = simulate(
-        watched(policy), Recorded(curves(), by="name"), *short.entries(), Amended(budget=Budget("250 epochs"))
+        watched(policy), WrittenCurves(curves(), by="name"), *short.entries(), Amended(budget=Budget("250 epochs"))
     )
     assert more.ledger.spent == 250
     assert more.ledger.orders[len(short.orders)].trial == short.orders[-1].trial

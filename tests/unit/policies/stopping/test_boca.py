@@ -10,16 +10,16 @@ from shoestring.core.parameters import Float
 from shoestring.core.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.policies.stopping.boca import BOCA
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate, watched
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 
 
 class Bowl:
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         far = (config["x"] - 0.3) ** 2 + (config["y"] - 0.7) ** 2
-        return Outcome(0.1 + far + 0.5 / step, Cost(train=1.0))
+        return StepOutcome(0.1 + far + 0.5 / step, Cost(train=1.0))
 
 
 def test_lengths_follow_the_threshold() -> None:

@@ -9,7 +9,7 @@ from shoestring.core.space import Space
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.policies.stopping.error_range import ErrorRange, measure_range, pick_range
 from shoestring.policies.stopping.runs import incumbent
-from shoestring.testing.curves import Recorded
+from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 
@@ -17,7 +17,7 @@ def study(curves: dict[str, list[float]], max_steps: int) -> Ledger:
     policy = RandomSearch()
     rows = Space.listed([{"name": name} for name in curves])
     return simulate(
-        policy, Recorded(curves), opened(policy, space=rows, budget="999 epochs", max_steps=max_steps)
+        policy, WrittenCurves(curves), opened(policy, space=rows, budget="999 epochs", max_steps=max_steps)
     ).ledger
 
 

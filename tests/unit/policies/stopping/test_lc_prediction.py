@@ -11,7 +11,7 @@ from shoestring.core.space import Space
 from shoestring.errors import PolicyError
 from shoestring.models.stopping.forecasts import forecast_by_process
 from shoestring.policies.stopping.lc_prediction import LCPrediction
-from shoestring.testing.curves import Recorded
+from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate, summary, watched
 
 STEPS = 12
@@ -25,7 +25,7 @@ ROWS = Space.listed([{"name": name, "x": i} for i, name in enumerate(CURVES)])
 
 def test_runs_are_given_up_exactly_when_the_forecast_says_so() -> None:
     start = opened(POLICY, space=ROWS, budget="140 epochs", max_steps=STEPS)
-    ledger = simulate(watched(POLICY), Recorded(CURVES, by="name"), start).ledger
+    ledger = simulate(watched(POLICY), WrittenCurves(CURVES, by="name"), start).ledger
     losses: dict[int, list[float]] = {}
     stops = 0
     for entry in ledger.entries():
@@ -52,9 +52,9 @@ def test_runs_are_given_up_exactly_when_the_forecast_says_so() -> None:
 def test_the_families_are_asked_with_a_stream_of_the_run_and_step() -> None:
     policy = replace(POLICY, forecast="families", every=4)
     start = opened(policy, space=ROWS, budget="34 epochs", max_steps=STEPS)
-    whole = simulate(policy, Recorded(CURVES, by="name"), start).ledger
+    whole = simulate(policy, WrittenCurves(CURVES, by="name"), start).ledger
     assert any("prob_better" in order.why for order in whole.orders)
-    resumed = simulate(policy, Recorded(CURVES, by="name"), *whole.entries()[: len(whole) - 3]).ledger
+    resumed = simulate(policy, WrittenCurves(CURVES, by="name"), *whole.entries()[: len(whole) - 3]).ledger
     assert summary(resumed) == summary(whole)
 
 

@@ -14,7 +14,7 @@ from shoestring.policies.stopping.bo_bos import BOBOS
 from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.search import choose, multiplier
 from shoestring.policies.stopping.surrogate import fit_surrogate, observe
-from shoestring.runners.simulated import Outcome
+from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
@@ -23,9 +23,9 @@ SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 class Bowl:
     """Smooth in both numbers, best at (0.3, 0.7)."""
 
-    def step(self, config: Config, step: int) -> Outcome:
+    def step(self, config: Config, step: int) -> StepOutcome:
         far = (config["x"] - 0.3) ** 2 + (config["y"] - 0.7) ** 2
-        return Outcome(0.1 + far + 0.5 / step, Cost(train=1.0))
+        return StepOutcome(0.1 + far + 0.5 / step, Cost(train=1.0))
 
 
 def test_multipliers() -> None:

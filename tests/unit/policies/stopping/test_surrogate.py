@@ -7,7 +7,7 @@ from shoestring.core.space import Space
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.surrogate import observe
-from shoestring.testing.curves import Decaying, Recorded
+from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
 
@@ -15,7 +15,7 @@ def study(curves: dict[str, list[float]], max_steps: int) -> Ledger:
     policy = RandomSearch()
     rows = Space.listed([{"name": name} for name in curves])
     return simulate(
-        policy, Recorded(curves), opened(policy, space=rows, budget="999 epochs", max_steps=max_steps)
+        policy, WrittenCurves(curves), opened(policy, space=rows, budget="999 epochs", max_steps=max_steps)
     ).ledger
 
 

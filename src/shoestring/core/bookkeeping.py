@@ -1,0 +1,260 @@
+"""How every entry of the ledger changes the books, and what is charged for it.
+
+In epochs: one for every step not seen before and one for every step that failed or was cut off at the wall; validation
+passes that were ordered, at their listed price; one for a resume check. In seconds and dollars: everything that took time,
+the policy's thinking and steps run again included, at the rate that held at the time. Epoch counts are whole numbers,
+priced in one multiplication, so that "never over budget" holds to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoestring.core.books import Books, OpenOrder, Trial
+from shoestring.core.entries import Amended, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.strict_json import dumps
+from shoestring.errors import DecisionError, StudyError
+
+
+@dataclass(frozen=True, slots=True)
+class BooksView:
+    """The one view that every ledger carries."""
+
+    def start(self, opened: Opened) -> Books:
+        return Books(
+            sign=1.0 if opened.direction == "min" else -1.0,
+            budget=opened.budget,
+            validate_epochs=opened.prices.validate_epochs,
+            workers=opened.workers,
+            policy=opened.policy,
+            settings=opened.settings,
+            max_steps=opened.max_steps,
+        )
+
+    def absorb(self, books: Books, entry: Entry) -> Books:
+        if isinstance(entry, Receipt):
+            _enter_receipt(books, entry)
+        elif isinstance(entry, Order):
+            _enter_order(books, entry)
+        elif isinstance(entry, Lost):
+            books.trials[entry.trial].held = entry.held
+            _charge_time(books, "lost", entry.seconds)
+        elif isinstance(entry, Amended):
+            _enter_change(books, entry)
+        elif isinstance(entry, Note):
+            _enter_note(books, entry)
+        return books
+
+
+# orders --------------------------------------------------------------------------------------------------------------
+
+
+def _enter_order(books: Books, order: Order) -> None:
+    if order.number != len(books.orders) or not 0 <= order.trial <= len(books.trials):
+        raise DecisionError(
+            f"order {order.number} of trial {order.trial} does not come next: "
+            f"there are {len(books.orders)} orders and {len(books.trials)} trials"
+        )
+    if order.trial == len(books.trials):
+        key = dumps(order.config)
+        books.trials.append(Trial(order.trial, order.config, limit=books.max_steps))
+        books.used.add(key)
+        if books.queue:
+            books.queue = [config for config in books.queue if dumps(config) != key]
+    trial = books.trials[order.trial]
+    trial.config = order.config
+    steps = order.until - trial.steps + order.check
+    books.check_ordered |= order.check
+    validations = order.until - trial.steps if order.validate == "each" else int(order.validate == "last")
+    books.open_orders[order.number] = OpenOrder(order, steps, validations, since=order.at)
+    books.orders.append(order)
+    books.steps_due += steps
+    books.validations_due += validations
+    trial.open_order = trial.last_order = order.number
+    books.clock = max(books.clock, order.at)
+    _charge_time(books, "thinking", order.thinking_s)
+
+
+def _close_order(books: Books, number: int) -> None:
+    closed = books.open_orders.pop(number)
+    books.steps_due -= closed.steps_due
+    books.validations_due -= closed.validations_due
+    books.trials[closed.order.trial].open_order = None
+    if closed.order.check and not closed.checked:
+        books.check_ordered = False  # it never came to it: a later order may try again
+
+
+# receipts ------------------------------------------------------------------------------------------------------------
+
+
+def _enter_receipt(books: Books, receipt: Receipt) -> None:
+    opened = _order_of(books, receipt)
+    trial = books.trials[receipt.trial]
+    is_finished = receipt.status in ("ok", "diverged")
+    is_repeated = receipt.step <= trial.steps
+    _charge_step(books, opened, trial, receipt, is_finished=is_finished, is_repeated=is_repeated)
+    books.receipts += 1
+    books.clock = max(books.clock, receipt.at)
+    opened.since = receipt.at
+    trial.saved = receipt.saved
+    if not is_finished:
+        _enter_broken_step(books, trial, receipt)
+        _close_order(books, receipt.order)
+        return
+    if receipt.status == "diverged" and receipt.value is None:
+        _count_failure(books, receipt.text or "no value was reported")  # code that forgets to report is no bad luck
+    else:
+        books.failures_in_a_row, books.last_failure = 0, ""
+    trial.held = receipt.step
+    trial.failure = ""
+    trial.diverged = receipt.status == "diverged"
+    if not is_repeated:
+        _enter_new_step(books, trial, receipt)
+    if trial.diverged or receipt.step == opened.order.until:
+        _close_order(books, receipt.order)
+
+
+def _order_of(books: Books, receipt: Receipt) -> OpenOrder:
+    """The open order that a receipt belongs to; a receipt that no order asked for is refused."""
+    opened = books.open_orders.get(receipt.order)
+    if opened is None or opened.order.trial != receipt.trial:
+        raise DecisionError(f"a receipt for order {receipt.order} of trial {receipt.trial}, which is not open")
+    held = books.trials[receipt.trial].held
+    if receipt.step != held + 1 or receipt.step > opened.order.until:
+        raise DecisionError(
+            f"a receipt for step {receipt.step} of trial {receipt.trial}, which holds step {held} "
+            f"and was ordered until {opened.order.until}: steps come one by one"
+        )
+    return opened
+
+
+def _enter_broken_step(books: Books, trial: Trial, receipt: Receipt) -> None:
+    trial.held = min(receipt.saved, trial.steps)  # what was alive is gone; a checkpoint may be left
+    if receipt.status == "failed":
+        _fail_trial(books, trial, receipt.text.strip() or "failed")
+
+
+def _enter_new_step(books: Books, trial: Trial, receipt: Receipt) -> None:
+    trial.steps = receipt.step
+    trial.values.append(receipt.value)
+    seconds = receipt.cost.total
+    trial.step_costs.append(seconds)
+    insort(books.step_costs, seconds)
+    books.step_seconds += seconds
+    if trial.diverged:
+        trial.losses.append(math.inf)
+        return
+    books.ok_receipts += 1
+    loss = None if receipt.value is None else books.sign * receipt.value
+    trial.losses.append(loss)
+    if loss is not None and loss < trial.best_loss:
+        trial.best_loss, trial.best_step = loss, receipt.step
+        trial.best_config = books.orders[receipt.order].config
+        if loss < books.best_loss:
+            books.best_loss, books.best_trial = loss, trial.number
+
+
+def _fail_trial(books: Books, trial: Trial, text: str) -> None:
+    trial.failures += 1
+    trial.failure = text
+    _count_failure(books, text)
+
+
+def _count_failure(books: Books, text: str) -> None:
+    is_same = text.splitlines()[-1] == (books.last_failure.splitlines() or [""])[-1]
+    books.failures_in_a_row = books.failures_in_a_row + 1 if is_same else 1
+    books.last_failure = text
+
+
+# changes and notes ---------------------------------------------------------------------------------------------------
+
+
+def _enter_change(books: Books, entry: Amended) -> None:
+    if entry.budget is not None and entry.budget.unit != books.budget.unit:
+        raise StudyError(f"the study has a budget in {books.budget.unit}, not in {entry.budget.unit}: keep the unit")
+    if entry.budget is not None and entry.budget.total < books.committed:
+        open_too = " or ordered" if books.committed > books.spent else ""
+        raise StudyError(
+            f"the budget {entry.budget} is below the {books.budget.show(books.committed)} that the study has spent{open_too}: "
+            "it can be lowered to that, not further"
+        )
+    books.budget = entry.budget or books.budget
+    books.workers = entry.workers or books.workers
+    if entry.policy is not None:
+        books.policy, books.settings = entry.policy, entry.settings or {}
+        books.memo_from = len(books.orders)
+
+
+def _enter_note(books: Books, note: Note) -> None:
+    facts = note.facts
+    if note.topic == "enqueue":
+        books.queue = [*books.queue, facts["config"]]
+    elif note.topic == "thinking":
+        _charge_time(books, "thinking", facts["seconds"])
+    elif note.topic == "released" and facts["order"] in books.open_orders:
+        _close_order(books, facts["order"])
+    elif note.topic == "ended":
+        _enter_end(books, facts)
+    elif note.topic == "check":
+        _enter_check(books, facts)
+
+
+def _enter_end(books: Books, facts: Mapping[str, Any]) -> None:
+    trial = books.trials[facts["trial"]]
+    trial.limit = facts["step"]
+    _charge_time(books, "train", facts.get("seconds", 0.0))
+    opened = books.open_orders.get(facts["order"])
+    if opened is None:
+        return
+    if trial.limit == 0:  # charged as the failure it is, or code that never reports would run for ever
+        _charge_epoch(books, opened)
+        _fail_trial(books, trial, "the training code ended before its first step: let it report after each step")
+    _close_order(books, facts["order"])
+
+
+def _enter_check(books: Books, facts: Mapping[str, Any]) -> None:
+    opened = books.open_orders.get(facts["order"])
+    if opened is None or not opened.order.check or opened.checked:
+        raise DecisionError(f"a resume check that order {facts['order']} did not pay for")
+    opened.checked = True
+    _charge_epoch(books, opened)
+    opened.charged += facts["seconds"] * books.budget.per_second(books.workers)
+    _charge_time(books, "check", facts["seconds"])
+
+
+# charges -------------------------------------------------------------------------------------------------------------
+
+
+def _charge_step(
+    books: Books, opened: OpenOrder, trial: Trial, receipt: Receipt, *, is_finished: bool, is_repeated: bool
+) -> None:
+    if not (is_finished and is_repeated):
+        _charge_epoch(books, opened)
+        trial.seconds += receipt.cost.total
+    if is_finished and not is_repeated and opened.order.validates(receipt.step):
+        books.validations += 1
+        books.validations_due -= 1
+        opened.validations_due -= 1
+    opened.charged += receipt.cost.total * books.budget.per_second(books.workers)
+    if is_repeated:
+        _charge_time(books, "repeated", receipt.cost.total)
+    else:
+        _charge_time(books, "setup", receipt.cost.setup)
+        _charge_time(books, "train", receipt.cost.train)
+        _charge_time(books, "validate", receipt.cost.validate)
+
+
+def _charge_epoch(books: Books, opened: OpenOrder) -> None:
+    books.steps += 1
+    books.steps_due -= 1
+    opened.steps_due -= 1
+
+
+def _charge_time(books: Books, kind: str, seconds: float) -> None:
+    books.seconds += seconds
+    books.charged += seconds * books.budget.per_second(books.workers)
+    books.by_kind[kind] += seconds

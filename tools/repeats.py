@@ -1,0 +1,198 @@
+"""Where does the code repeat itself? Pairs of places that share six or more lines.
+
+    python tools/repeats.py [FOLDER] [--json]
+
+Two lines agree when they are the same but for white space, or when they have the same shape: every name, string and number
+stands for any other, keywords and punctuation must agree. A pair is a longest run of such lines in two places that do not
+overlap; a row says `same` where six lines in a row agree to the letter, else `shape`.
+
+Not looked at: blank lines, comments, docstrings, imports and lines without a word, such as a lone bracket.
+Thin, and no more than half of a run: decorators, `pass` and its like and, where only the shape agrees, lines that declare
+and do nothing: the head of a class, a field, an argument or an item on a line of its own, a row of plain data. Two
+dataclasses of six numbers or two calls with six arguments have nothing in common that one place could hold.
+Of runs that overlap, as shifted copies of one list do, the longest is a pair and the others are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import keyword
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+
+LEAST = 6  # lines of a run
+SOURCE = Path(__file__).parents[1] / "src"
+_SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+_FSTRING_START, _FSTRING_END = (getattr(tokenize, f"FSTRING_{end}", None) for end in ("START", "END"))
+_THIN = re.compile(r"@.*|pass|else:|try:|return|return None|\.\.\.")
+_DECLARES = re.compile(r"class .*|n : .*|n = [^()]*|[^()]* ,|[s0-9 ,()\[\]{}:-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int
+    text: str
+    shape: str
+
+    @property
+    def is_thin(self) -> bool:
+        return _THIN.fullmatch(self.text) is not None
+
+    @property
+    def is_thin_by_shape(self) -> bool:
+        return self.is_thin or _DECLARES.fullmatch(self.shape) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`lines` that begin at line `first` of one file and `second` of another (or the same), counted in code lines."""
+
+    first: int
+    second: int
+    lines: int
+
+    def overlaps(self, other: Run) -> bool:
+        """Whether both places have lines in common with those of the other run."""
+        return _meet(self.first, self.lines, other.first, other.lines) and _meet(
+            self.second, self.lines, other.second, other.lines
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    first: str  # file:from-to
+    second: str
+    lines: int
+    is_same: bool  # to the letter
+
+    def __str__(self) -> str:
+        return f"{self.first} ~ {self.second}  {self.lines} lines, {'same' if self.is_same else 'shape'}"
+
+
+def repeats(folder: Path) -> list[Pair]:
+    """All pairs below a folder, the longest first."""
+    files = {path: code_lines(path.read_text("utf-8")) for path in sorted(folder.rglob("*.py"))}
+    starts: dict[tuple[str, ...], list[tuple[Path, int]]] = defaultdict(list)
+    for path, lines in files.items():
+        for start in range(len(lines) - LEAST + 1):
+            starts[tuple(line.shape for line in lines[start : start + LEAST])].append((path, start))
+    agreeing: dict[tuple[Path, Path], set[tuple[int, int]]] = defaultdict(set)
+    for places in starts.values():
+        for (a, i), (b, j) in combinations(places, 2):
+            agreeing[a, b].add((i, j))
+    found = [
+        _pair(folder, a, b, files[a], files[b], run)
+        for (a, b), windows in agreeing.items()
+        for run in _longest(_runs(windows, a == b))
+        if _counts(files[a], files[b], run)
+    ]
+    return sorted(found, key=lambda pair: (-pair.lines, pair.first, pair.second))
+
+
+def _runs(windows: set[tuple[int, int]], one_file: bool) -> Iterator[Run]:
+    """Windows that follow each other are one run; within one file it ends where its two places would meet."""
+    for i, j in windows:
+        if (i - 1, j - 1) in windows:
+            continue
+        lines = LEAST
+        while (i + lines - LEAST + 1, j + lines - LEAST + 1) in windows:
+            lines += 1
+        lines = min(lines, j - i) if one_file else lines
+        if lines >= LEAST:
+            yield Run(i, j, lines)
+
+
+def _longest(runs: Iterable[Run]) -> list[Run]:
+    chosen: list[Run] = []
+    for run in sorted(runs, key=lambda run: (-run.lines, run.first, run.second)):
+        if not any(run.overlaps(longer) for longer in chosen):
+            chosen.append(run)
+    return chosen
+
+
+def _counts(a: Sequence[Line], b: Sequence[Line], run: Run) -> bool:
+    thin = 0
+    for ours, theirs in zip(a[run.first : run.first + run.lines], b[run.second : run.second + run.lines], strict=True):
+        thin += ours.is_thin if ours.text == theirs.text else ours.is_thin_by_shape
+    return 2 * thin <= run.lines
+
+
+def _pair(folder: Path, a: Path, b: Path, ours: Sequence[Line], theirs: Sequence[Line], run: Run) -> Pair:
+    ours, theirs = ours[run.first : run.first + run.lines], theirs[run.second : run.second + run.lines]
+    same = any(_is_same(ours[i : i + LEAST], theirs[i : i + LEAST]) for i in range(run.lines - LEAST + 1))
+    return Pair(
+        f"{a.relative_to(folder)}:{ours[0].number}-{ours[-1].number}",
+        f"{b.relative_to(folder)}:{theirs[0].number}-{theirs[-1].number}",
+        run.lines,
+        same,
+    )
+
+
+def _is_same(ours: Sequence[Line], theirs: Sequence[Line]) -> bool:
+    return [line.text for line in ours] == [line.text for line in theirs]
+
+
+def _meet(start: int, lines: int, other: int, other_lines: int) -> bool:
+    return start < other + other_lines and other < start + lines
+
+
+def code_lines(text: str) -> list[Line]:
+    """The lines of a file that count."""
+    passed_over = set(_lines_passed_over(ast.parse(text)))
+    words: dict[int, list[tokenize.TokenInfo]] = defaultdict(list)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _SILENT and token.start[0] not in passed_over:
+            words[token.start[0]].append(token)
+    lines = []
+    for number, tokens in words.items():
+        if any(token.type != tokenize.OP for token in tokens):
+            said = " ".join(token.string for token in tokens)
+            lines.append(Line(number, said.replace(" ", ""), " ".join(_shapes(tokens))))
+    return lines
+
+
+def _shapes(tokens: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
+    inside = 0  # of f-strings, which Python 3.12 and later take apart
+    for token in tokens:
+        opens, closes = token.type == _FSTRING_START, token.type == _FSTRING_END
+        if not inside and not closes:
+            yield "s" if opens else _shape(token)
+        inside += opens - closes
+
+
+def _shape(token: tokenize.TokenInfo) -> str:
+    if token.type == tokenize.OP or keyword.iskeyword(token.string):
+        return token.string
+    return "n" if token.type == tokenize.NAME else "0" if token.type == tokenize.NUMBER else "s"
+
+
+def _lines_passed_over(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        is_import = isinstance(node, ast.Import | ast.ImportFrom)
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_import or is_docstring:
+            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=SOURCE, help="default: src")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    found = repeats(arguments.folder)
+    if arguments.json:
+        print(json.dumps([asdict(pair) for pair in found], indent=2))
+        return
+    print(*found, f"{len(found)} pairs, {sum(pair.is_same for pair in found)} of them the same to the letter", sep="\n")
+
+
+if __name__ == "__main__":
+    main()
