@@ -161,12 +161,15 @@ def _print_groups(ideas: Mapping[str, str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    width = max(map(len, ideas)) + len(" (default)")
     for group, names in policies.groups().items():
-        table = Table(group, "", box=None, header_style="bold", pad_edge=False)
-        table.columns[0].min_width = max(map(len, ideas)) + len(" (default)")
+        table = Table(box=None, show_header=False, pad_edge=False, title=group, title_justify="left", title_style="bold")
+        table.add_column(min_width=width)
+        table.add_column()
         for name in names:
             default = " (default)" if name == policies.DEFAULT else ""
-            table.add_row(f"{name}{default}", Text(ideas[name]))
+            when = policies.USE_WHEN.get(name)
+            table.add_row(f"{name}{default}", Text(ideas[name] + (f"\nWhen {when}." if when else "")))
         print_rich(table)
         print_line("")
     print_line("shoestring policies NAME: its source, its symbols and its settings")

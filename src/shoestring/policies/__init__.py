@@ -15,7 +15,6 @@ from shoestring.policies.other_names import advise, spell
 DEFAULT = "sequential_halving"
 RECOMMENDED = {  # what to begin with
     "sequential_halving": "shoestring.policies.halving.sequential_halving:SequentialHalving",
-    "top_k_after_one": "shoestring.policies.halving.top_k_after_one:TopKAfterOne",
     "asha": "shoestring.policies.halving.asha:ASHA",
     "cost_aware_ei": "shoestring.policies.cost_aware.cost_aware_ei:CostAwareEI",
     "ce_gp_ucb": "shoestring.policies.online.ce_gp_ucb:CEGPUCB",
@@ -42,13 +41,13 @@ BASELINES = {  # what everybody compares with, and the rivals that the papers na
     "rollout": "shoestring.policies.freeze_thaw.rollout:Rollout",
     "softmax": "shoestring.policies.online.softmax:Softmax",
     "successive_halving": "shoestring.policies.halving.successive_halving:SuccessiveHalving",
+    "top_k_after_one": "shoestring.policies.halving.top_k_after_one:TopKAfterOne",
     "tv_gp_ucb": "shoestring.policies.online.tv_gp_ucb:TVGPUCB",
     "ucb1": "shoestring.policies.online.ucb1:UCB1",
 }
 REGISTRY = {**RECOMMENDED, **FROM_THE_PAPERS, **BASELINES}
 USE_WHEN = {
     "sequential_halving": "training reports a loss step by step, and there is a budget",
-    "top_k_after_one": "the budget buys less than two full trainings",
     "asha": "many workers train at the same time, and none should wait for another",
     "cost_aware_ei": "a trial is one number, and some cost far more than others",
     "ce_gp_ucb": "one run is tuned while it trains",

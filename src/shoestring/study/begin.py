@@ -15,20 +15,9 @@ from shoestring.core.money import Budget, Prices
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import Conflict, PolicyError
+from shoestring.errors import Conflict
 from shoestring.stores.store import Store
 from shoestring.study.journal import Journal
-
-
-def make_policy(policy: str | Policy, settings: Mapping[str, Any] | None) -> Policy:
-    """The policy that is meant: by its name and settings, or the object itself."""
-    if not isinstance(policy, Policy):
-        return policies.make(policy, settings)
-    if settings:
-        raise PolicyError(
-            f"settings={settings!r} are given beside the policy {policy!r}: give them to the policy itself"
-        )
-    return policy
 
 
 def describe(

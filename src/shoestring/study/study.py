@@ -25,7 +25,7 @@ from shoestring.runners.runner import Runner
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import ask, tell
-from shoestring.study.begin import begin, describe, enqueue, make_policy
+from shoestring.study.begin import begin, describe, enqueue
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Ending, Loop, Observe
@@ -92,7 +92,7 @@ class Study:
         target: Mapping[str, Any] | None = None,
     ) -> Study:
         """A new study, or the one of that name going on: a changed budget, policy or number of workers is amended."""
-        chosen = make_policy(policy, settings)
+        chosen = policies.make(policy, settings)
         wanted = describe(
             space,
             budget,
@@ -155,7 +155,7 @@ class Study:
         """The object that the study was begun with, or one made anew where there is none or the ledger has another."""
         given, books = self._given, self.ledger.books
         if given is None or (given.name, dumps(policies.settings_of(given))) != (books.policy, dumps(books.settings)):
-            return policies.make(books.policy, books.settings)
+            return policies.restore(books.policy, books.settings)
         return given
 
     def explain(self, number: int) -> Order:
