@@ -1,6 +1,6 @@
 """Other libraries' ways to choose the next point, behind one question: the past in, a point out.
 
-    sklearn GP    GaussianProcessRegressor (Matérn 5/2, one length-scale a dimension, noise), fitted again at each decision
+    sklearn GP    GaussianProcessRegressor (Matérn 5/2, one length-scale per dimension, noise), fitted again at each decision
                   from its last optimum; EI on 2250 random points, L-BFGS-B with numerical slopes from the best one
     Optuna TPE    TPESampler, its defaults
     Optuna GP     GPSampler, its defaults but for as many given trials at the start as the others

@@ -13,7 +13,7 @@
         ├── Leased        another process runs this study
         └── Damaged       a stored entry does not match its checksum
 
-What happens to a trial (a loss that diverged, code that raised, a worker that died) is no error of ours: it is a receipt
+What happens to a trial (a loss that diverged, code that raised, a worker that died) is not an error of ours: it is a receipt
 in the ledger.
 """
 

@@ -163,7 +163,9 @@ def _print_groups(ideas: Mapping[str, str]) -> None:
 
     width = max(map(len, ideas)) + len(" (default)")
     for group, names in policies.groups().items():
-        table = Table(box=None, show_header=False, pad_edge=False, title=group, title_justify="left", title_style="bold")
+        table = Table(
+            box=None, show_header=False, pad_edge=False, title=group, title_justify="left", title_style="bold"
+        )
         table.add_column(min_width=width)
         table.add_column()
         for name in names:

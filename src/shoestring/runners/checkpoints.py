@@ -1,4 +1,4 @@
-"""Checkpoints on disk: one folder a trial, one file (or folder, as the training code likes) a step.
+"""Checkpoints on disk: one folder per trial, one file (or folder, as the training code likes) per step.
 
     ROOT/trial-0007/step-000012
 

@@ -60,7 +60,7 @@ def check_arguments(argv: Sequence[str], space: Space) -> None:
             lowered = {name.lower(): name for name in names}
             close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=_CLOSE)
             if close:
-                raise RunnerError(f"{{{word}}} is no parameter of the space. Did you mean {{{lowered[close[0]]}}}?")
+                raise RunnerError(f"{{{word}}} is not a parameter of the space. Did you mean {{{lowered[close[0]]}}}?")
 
 
 def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[str, str]) -> list[str]:

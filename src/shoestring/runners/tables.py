@@ -71,7 +71,7 @@ class Table:
         except KeyError as error:
             raise StudyError(f"the table {str(path)!r} lacks {error}: see the layout in {__name__}") from None
         except (OSError, ValueError) as error:
-            why = error if zipfile.is_zipfile(path) else "it is no .npz file"
+            why = error if zipfile.is_zipfile(path) else "it is not an .npz file"
             raise StudyError(f"the table {str(path)!r} cannot be read: {why}; see the layout in {__name__}") from None
         values = np.asarray(objective, dtype=float)
         if values.ndim == 2 and meta.get("fidelity", "") is None:

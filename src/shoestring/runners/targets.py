@@ -42,7 +42,7 @@ class Target:
             neighbours = [str(Path(where).with_name(p.name)) for p in path.parent.glob("*.py")]
             raise RunnerError(f"the target {text!r}: there is no file {where!r}. {did_you_mean(where, neighbours)}")
         if path.suffix != ".py":
-            raise RunnerError(f"the target {text!r}: {where!r} is no Python file: {_SHAPES}, or a command after --")
+            raise RunnerError(f"the target {text!r}: {where!r} is not a Python file: {_SHAPES}, or a command after --")
         return cls(text, path.stem, name, str(path.parent), is_file=True)
 
     def load(self) -> Any:

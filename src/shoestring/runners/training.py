@@ -66,7 +66,7 @@ def shape_of(target: Any) -> Shape:
             raise RunnerError(f"the class {target.__name__} has only one of save(path) and load(path): give it both")
     elif not callable(target):
         raise RunnerError(
-            f"{target!r} is no training code: give a function, a generator function or a class with step()"
+            f"{target!r} is not training code: give a function, a generator function or a class with step()"
         )
     _arity(target)
     if inspect.isclass(target):

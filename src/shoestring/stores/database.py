@@ -208,7 +208,9 @@ def _server_url(address: str) -> URL:
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
-        raise StoreError(f"the store {address!r} is no address: write sqlite:///file.db or postgresql://…") from None
+        raise StoreError(
+            f"the store {address!r} is not an address: write sqlite:///file.db or postgresql://…"
+        ) from None
     if url.get_backend_name() != "postgresql":
         raise StoreError(f"the store {address!r} must begin with sqlite:/// or postgresql://")
     return url.set(drivername="postgresql+psycopg")

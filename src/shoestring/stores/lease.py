@@ -1,4 +1,4 @@
-"""Who runs a study: one row a study, refreshed by a heartbeat, taken over from the dead.
+"""Who runs a study: one row per study, refreshed by a heartbeat, taken over from the dead.
 
 A holder is dead when its process is gone (which can be seen only from the machine it ran on) or when nothing was heard of
 it for a minute. The row outlives its holder, since its last heartbeat says which steps were under way: whoever comes next

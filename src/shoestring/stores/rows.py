@@ -96,9 +96,9 @@ def _body(row: Row, study: str, seq: int, link: Link) -> Mapping[str, Any]:
     except TypeError:  # SQLite keeps what it is given: a damaged field may be of another type
         raise Unsound(f"entry {seq} does not match its checksum") from None
     except ValueError:
-        raise Unsound(f"entry {seq} is no JSON") from None
+        raise Unsound(f"entry {seq} is not JSON") from None
     if not isinstance(body, dict):
-        raise Unsound(f"entry {seq} is no JSON object")
+        raise Unsound(f"entry {seq} is not a JSON object")
     return body
 
 

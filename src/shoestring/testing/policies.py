@@ -108,9 +108,11 @@ class Watched:
             assert not ledger.queue or order.config == ledger.queue[0], f"{told}, but a config of the user is queued"
         assert dict(ledger.space.validate(order.config)) == dict(order.config), f"{told}, a config outside the space"
         for name, value in order.why.items():
-            assert isinstance(value, str | int | float | bool | None), f"{told}: why[{name!r}] is no number or word"
+            assert isinstance(value, str | int | float | bool | None), (
+                f"{told}: why[{name!r}] is not a number or a word"
+            )
         for name, numbers in order.memo.items():
-            assert all(type(number) is float for number in numbers), f"{told}: memo[{name!r}] is no list of floats"
+            assert all(type(number) is float for number in numbers), f"{told}: memo[{name!r}] is not a list of floats"
         dumps(order.why), dumps(order.memo)
         ledger.accept(order)  # refuses what no ledger could take
 
@@ -162,7 +164,13 @@ def same_ledger_same_decision(policy: Policy, light: bool = False) -> None:
 
 def keeps_to_the_rules(policy: Policy, light: bool = False) -> None:
     """Every decision allowed, with several workers, on rough curves, in every unit of money; the end is reached."""
-    few = [("1 epochs", 3, 9), ("6 epochs", 3, 1), ("12 epochs", 2, 4), ("10s", 2, 4), ("$0.01 at 3/h per machine", 2, 2)]
+    few = [
+        ("1 epochs", 3, 9),
+        ("6 epochs", 3, 1),
+        ("12 epochs", 2, 4),
+        ("10s", 2, 4),
+        ("$0.01 at 3/h per machine", 2, 2),
+    ]
     many = [("1 epochs", 3, 9), ("2 epochs", 1, 2), ("20 epochs", 3, 1), ("60 epochs", 1, 9), ("60 epochs", 5, 9)]
     many += [("40s", 1, 9), ("20s", 3, 1), ("$0.05 at 3/h", 2, 9), ("$0.05 at 3/h per machine", 3, 2)]
     for budget, workers, max_steps in few if light else many:

@@ -36,7 +36,7 @@ def test_there_and_back(value: Any) -> None:
     text = dumps(value)
     assert alike(loads(text), value)
     assert dumps(loads(text)) == text
-    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     text.encode("ascii")  # any database takes it, half a surrogate pair in a file name included
 
 

@@ -120,7 +120,7 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="lacks 'meta"):
         Table.load(tmp_path / "odd.npz")
     (tmp_path / "plain.npz").write_text("a,b\n1,2\n")
-    with pytest.raises(StudyError, match=r"cannot be read: it is no \.npz file; see the layout"):
+    with pytest.raises(StudyError, match=r"cannot be read: it is not an \.npz file; see the layout"):
         Table.load(tmp_path / "plain.npz")
     with pytest.raises(StudyError, match=r"the costs have the shape \(2, 1\), the values \(2, 2\)"):
         Table.load(write(tmp_path / "shapes.npz", [[1, 2], [1, 2]], cost=[[1.0], [2.0]]))

@@ -67,7 +67,7 @@ def test_misspelt_things_are_pointed_out(tmp_path: Path, monkeypatch: pytest.Mon
     assert "Known: train." in one_line("digits_target.py:xyz")
     assert "there is no module 'no_such_module_at_all'" in one_line("no_such_module_at_all.x:train")
     (tmp_path / "notes.txt").write_text("x")
-    assert "is no Python file" in one_line("./notes.txt:train")
+    assert "is not a Python file" in one_line("./notes.txt:train")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ class OnlySaves:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        (5, ["5 is no training code", "class with step()"]),
+        (5, ["5 is not training code", "class with step()"]),
         (object, ["object", "step()"]),
         (OnlySaves, ["OnlySaves", "only one of save(path) and load(path)", "both"]),
         (lambda: 1.0, ["takes 0 arguments", "(config) or (config, context)"]),

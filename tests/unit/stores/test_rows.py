@@ -103,8 +103,8 @@ def test_a_row_of_another_study_does_not_fit() -> None:
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        (sealed("{"), "entry 0 is no JSON"),
-        (sealed("[1]"), "entry 0 is no JSON object"),
+        (sealed("{"), "entry 0 is not JSON"),
+        (sealed("[1]"), "entry 0 is not a JSON object"),
         (sealed('{"format":1}'), "entry 0 cannot be followed: KeyError"),
         (sealed('{"format":"one"}'), "entry 0 cannot be followed: ValueError"),
     ],

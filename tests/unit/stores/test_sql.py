@@ -83,8 +83,8 @@ def test_reading_makes_nothing(file: Path) -> None:
         ("sqlite://", "names no file"),
         ("sqlite:///:memory:", "names no file"),
         ("mysql://host/db", "must begin with sqlite:/// or postgresql://"),
-        ("postgresql://host:port/db", "is no address"),
-        ("nonsense", "is no address"),
+        ("postgresql://host:port/db", "is not an address"),
+        ("nonsense", "is not an address"),
     ],
 )
 def test_an_address_that_cannot_be_used(address: str, text: str) -> None:

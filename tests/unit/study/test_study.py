@@ -194,7 +194,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"live": 0}, ["live=0", "1 or more"]),
     ({"checkpoints_at_most": "much"}, ["'much'", "500MB"]),
     ({"deadline": "soon"}, ["deadline", "'soon'"]),
-    ({"train": 5}, ["5 is no training code"]),
+    ({"train": 5}, ["5 is not training code"]),
     ({"train": lambda: 1.0}, ["(config) or (config, context)"]),
     ({"train": loss, "max_steps": 7}, ["max_steps=7", "a plain function is one step"]),
     ({"max_steps": None}, ["max_steps"]),

@@ -51,7 +51,7 @@ class CurveMatrix:
     @classmethod
     def of(cls, curves: Iterable[ArrayLike], max_steps: int) -> Self:
         if max_steps < 1:
-            raise ValueError(f"max_steps={max_steps} must be at least 1: a curve has one value a step.")
+            raise ValueError(f"max_steps={max_steps} must be at least 1: a curve has one value per step.")
         rows = [np.asarray(curve, dtype=np.float64) for curve in curves]
         rewards = np.zeros((len(rows), max_steps))
         for padded, row in zip(rewards, rows, strict=True):

@@ -33,7 +33,7 @@ BETA = 1.0
 
 @dataclass(frozen=True)
 class DecayingTime(Kernel):
-    """exp(-|x - x'|^2 / (2 sx^2)) with a length-scale a column, times the above on the last column."""
+    """exp(-|x - x'|^2 / (2 sx^2)) with a length-scale per column, times the above on the last column."""
 
     @classmethod
     def of(cls, n_dims: int) -> Self:

@@ -98,12 +98,12 @@ class ProcessParameters:
         return cls(**{name: float(memo[name][0]) for name in cls.__dataclass_fields__})
 
     def theta(self, dims: int) -> Array:
-        """Logs of signal variance (1), one length-scale a dimension of x, that of time, noise variance."""
+        """Logs of signal variance (1), one length-scale per dimension of x, that of time, noise variance."""
         return np.log([1.0, *[self.lengthscale_x] * dims, self.lengthscale_t, self.noise_variance])  # (d + 3,)
 
 
 def product_kernel(dims: int, time_kernel: TimeKernel = "se") -> Kernel:
-    """k(x, x') k(t~, t~'): two SE factors are one SE kernel with a length-scale a column, at half the work."""
+    """k(x, x') k(t~, t~'): two SE factors are one SE kernel with a length-scale per column, at half the work."""
     return Kernel.ard("se", dims + 1) if time_kernel == "se" else DecayingTime.of(dims + 1)
 
 

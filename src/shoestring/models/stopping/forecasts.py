@@ -83,7 +83,7 @@ def forecast_by_process(errors: Array | Sequence[float], n_max: int, incumbent_e
 def _require_curve(errors: Array | Sequence[float], n_max: int) -> Array:
     seen = np.asarray(errors, dtype=np.float64)
     if seen.ndim != 1 or not 1 <= seen.size <= n_max:
-        raise ValueError(f"errors of shape {seen.shape} must be one error a step, from 1 to n_max={n_max} of them.")
+        raise ValueError(f"errors of shape {seen.shape} must be one error per step, from 1 to n_max={n_max} of them.")
     if not np.isfinite(seen).all():
         raise ValueError(f"errors has a value that is not finite, {seen[~np.isfinite(seen)][0]}: the run diverged.")
     return seen

@@ -122,7 +122,7 @@ class StoppingRule:
         """Losses (n,) as errors in [0, 1]."""
         losses = np.asarray(values, dtype=np.float64)
         if losses.ndim != 1 or losses.size > self.n_max:
-            raise ValueError(f"values of shape {losses.shape} must be one loss a step, at most n_max={self.n_max}.")
+            raise ValueError(f"values of shape {losses.shape} must be one loss per step, at most n_max={self.n_max}.")
         if np.isnan(losses).any():
             raise ValueError(
                 f"values has a NaN at step {int(np.isnan(losses).argmax()) + 1}: the run diverged, end it."
@@ -156,7 +156,7 @@ class StoppingPlan:
     decisions: DecisionMap
 
     def judge(self, values: Array | Sequence[float]) -> Verdict:
-        """Whether to stop after the losses seen so far, one a step from step 1."""
+        """Whether to stop after the losses seen so far, one per step from step 1."""
         rule, found = self.rule, self.decisions
         errors = rule.errors(values)
         step = errors.size

@@ -81,7 +81,7 @@ class CurvePolicy:
                      asymptote variance, asymptote mean; a seventh is how far curves are expected to fall
     samples          how many parameter samples to average over
     scale            "standard": mean 0 and variance 1 over the losses so far; "log": of their logarithms; "none"
-    lengthscale      of the similarity of configs in the unit cube, one number or one a dimension; None: unrelated arms
+    lengthscale      of the similarity of configs in the unit cube, one number or one per dimension; None: unrelated arms
     epochs_per_step  what a step is to the curve's kernel
     start            the value that every curve has before its first step, if that is known
     falling          whether curves are expected to fall, by how much being fitted too; in the paper they are as likely to rise

@@ -143,7 +143,7 @@ def _make_kernel(encoding: Encoding) -> Kernel:
 
 
 def _count_constants(encoding: Encoding) -> int:
-    """A switch also for each parameter that is always on: two columns a parameter, whatever its kind.
+    """A switch also for each parameter that is always on: two columns per parameter, whatever its kind.
 
     They change no distance. But length-scales are expected to grow with the number of columns (`models.gp.fit`), and with
     fewer of them the fit to a handful of losses, and so what is bought, would be another.

@@ -15,7 +15,7 @@ Departs from the papers:
 - The length enters as ln(1 + n) / ln(1 + N): curves change with the logarithm of training, not evenly. With n / N the first
   steps dominate the fit, length-scales of the config shrink, and the search wanders.
 - A run that diverged, or failed before it said anything, counts as bad at full training.
-- The kernel is a product over numbers, choices and length, one length-scale a column; its parameters have weak priors.
+- The kernel is a product over numbers, choices and length, one length-scale per column; its parameters have weak priors.
 - A trial that is under way counts as if it had come out as predicted (several workers).
 """
 
@@ -159,7 +159,7 @@ def _inputs(encoding: Encoding, points: Points, share: float | Array, max_steps:
 
 
 def _scale(seen: Sequence[Observation]) -> Scaling:
-    """One row a trial, its observations in their order: the fence looks at first losses."""
+    """One row per trial, its observations in their order: the fence looks at first losses."""
     rows: dict[int, list[float]] = {}
     for o in seen:
         rows.setdefault(o.trial, []).append(o.loss)
