@@ -165,24 +165,15 @@ def same_ledger_same_decision(policy: Policy, light: bool = False) -> None:
 
 def keeps_to_the_rules(policy: Policy, light: bool = False) -> None:
     """Every decision allowed, with several workers, on rough curves, in every unit of money; the end is reached."""
-    few = (
+    few = [
         ("1 epochs", 3, 9),
         ("6 epochs", 3, 1),
         ("12 epochs", 2, 4),
         ("10s", 2, 4),
         ("$0.01 at 3/h per machine", 2, 2),
-    )
-    many = (
-        ("1 epochs", 3, 9),
-        ("2 epochs", 1, 2),
-        ("20 epochs", 3, 1),
-        ("60 epochs", 1, 9),
-        ("60 epochs", 5, 9),
-        ("40s", 1, 9),
-        ("20s", 3, 1),
-        ("$0.05 at 3/h", 2, 9),
-        ("$0.05 at 3/h per machine", 3, 2),
-    )
+    ]
+    many = [("1 epochs", 3, 9), ("2 epochs", 1, 2), ("20 epochs", 3, 1), ("60 epochs", 1, 9), ("60 epochs", 5, 9)]
+    many += [("40s", 1, 9), ("20s", 3, 1), ("$0.05 at 3/h", 2, 9), ("$0.05 at 3/h per machine", 3, 2)]
     for budget, workers, max_steps in few if light else many:
         start = opened(policy, budget=budget, workers=workers, max_steps=max_steps)
         ledger = simulate(watched(policy), ROUGH, start).ledger
