@@ -39,6 +39,10 @@ class Pool:
     points: Points
     rows: Indices
 
+    def take(self, which: Flags) -> Pool:
+        """The configs that a mask selects."""
+        return Pool(self.points.take(which), self.rows[which] if self.rows.size else self.rows)
+
 
 class ConfigTable:
     """The encoded configs of a study; read it, never write it."""
@@ -85,7 +89,7 @@ class ConfigTable:
             rows = np.flatnonzero(self.unused)
             return Pool(self.row_points.take(rows), rows)
         best = np.empty((0, ledger.space.dims))
-        if near_best:
+        if near_best and self.trials:
             order = np.argsort([trial.best_loss for trial in ledger.trials], kind="stable")[:_BEST]
             best = self.stack([int(number) for number in order]).cube
         points = draw_candidates(self.encoding, best, count, ledger.opened.seed, rng)
