@@ -19,11 +19,11 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config
 from shoestring.models.boil.choice import Choice, LinearCost, choose, largest_mean, log_ratio
-from shoestring.models.cost_aware.search import candidates
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.belief import Belief, Recipe
 from shoestring.policies.boil.runs import inputs
+from shoestring.policies.config_table import draw_candidates as candidates
 from shoestring.policies.outcomes import Table
 
 Array = NDArray[np.float64]

@@ -38,12 +38,13 @@ from shoestring.core.encoding import Encoding, Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config
-from shoestring.models.cost_aware.search import STARTS, candidates
+from shoestring.models.cost_aware.search import STARTS
 from shoestring.models.gp.acquisition import ucb
 from shoestring.models.gp.fit import fit_gp
 from shoestring.models.gp.kernels import Block, Family, Kernel, kernel_for
 from shoestring.models.gp.posterior import GP, condition
 from shoestring.models.loss_scaling import Scaling, scaling
+from shoestring.policies.config_table import draw_candidates as candidates
 from shoestring.policies.outcomes import Table
 
 Array = NDArray[np.float64]
