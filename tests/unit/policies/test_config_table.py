@@ -57,7 +57,7 @@ def test_a_pool_holds_configs_of_the_space_that_were_not_tried(
     rng = np.random.default_rng(seed)
     ledger = start(space)
     for _ in range(trials):
-        pool = ledger.view(ConfigsView()).pool(ledger, 5, rng, near_best=near)
+        pool = ledger.view(ConfigsView()).pool(ledger, 5, rng, near=None if near else ())
         configs = configs_of(ledger, pool)
         if not configs:
             break
@@ -65,7 +65,7 @@ def test_a_pool_holds_configs_of_the_space_that_were_not_tried(
     tried = {space.key(trial.config) for trial in ledger.trials}
     assert len(tried) == len(ledger.trials)
     table = ledger.view(ConfigsView())
-    pool = table.pool(ledger, 5, rng, near_best=near)
+    pool = table.pool(ledger, 5, rng, near=None if near else ())
     for config in configs_of(ledger, pool):
         space.validate(config)
         assert space.key(config) not in tried
@@ -104,7 +104,7 @@ def test_a_draw_that_hits_tried_configs_only_falls_back_on_a_fresh_one() -> None
     ledger = start(HUGE)
     only = draw_candidates(Encoding(HUGE), np.empty((0, 2)), 1, 3, np.random.default_rng(0))
     ledger = train(ledger, Encoding(HUGE).config(only, 0), 1.0)
-    pool = ledger.view(ConfigsView()).pool(ledger, 1, np.random.default_rng(0), near_best=False)
+    pool = ledger.view(ConfigsView()).pool(ledger, 1, np.random.default_rng(0), near=())
     assert configs_of(ledger, pool) == [fresh_config(ledger)]
 
 
@@ -122,6 +122,8 @@ def test_the_best_trials_are_searched_around() -> None:
     near = pool.points.cube[1:, CONTINUOUS.cube_names.index("x")]  # copies of trials 3 to 7, behind the one point drawn
     assert len(near) == 250
     np.testing.assert_allclose(near.reshape(5, 50).mean(axis=1), [0.3, 0.4, 0.5, 0.6, 0.7], atol=0.03)
+    named = ledger.view(ConfigsView()).pool(ledger, 1, np.random.default_rng(0), near=[4])
+    assert len(named.points) == 51
 
 
 def test_candidates_are_configs_and_change_from_decision_to_decision() -> None:

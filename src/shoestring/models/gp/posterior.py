@@ -177,7 +177,7 @@ def factorise(a: Array, *, typical: float) -> tuple[Array, float]:
     """Lower Cholesky factor of a, (n, n), and the jitter added to its diagonal, whose usual size is `typical`."""
     for jitter in (relative * typical for relative in JITTERS):
         trial = np.array(a, order="F")
-        trial[np.diag_indices_from(trial)] += jitter
+        trial.T.ravel()[:: len(a) + 1] += jitter  # the diagonal, as a view: a fit comes here hundreds of times
         factor, info = lapack.dpotrf(trial, lower=1, clean=1, overwrite_a=1)
         if info == 0:
             return factor, jitter

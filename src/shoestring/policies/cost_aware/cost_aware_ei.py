@@ -49,7 +49,7 @@ from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import scaling
-from shoestring.policies.config_table import ConfigsView, ConfigTable, Indices
+from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Indices
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
 
 Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
@@ -95,11 +95,8 @@ class CostAwareEI:
         require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
         require_within(self, "slack", 0.0, 1.0, "it is the fraction of the best EI that may be given up", "Try 0.5.")
         require_within(self, "cost_exponent", 0.0, np.inf, "below 0 it would pay extra for high costs", "Try 0.2.")
-        if isinstance(self.cost_features, str):
-            raise PolicyError(
-                f"CostAwareEI(cost_features={self.cost_features!r}) must be a list of parameter names, not one text: "
-                f"write [{self.cost_features!r}]."
-            )
+        if isinstance(one := self.cost_features, str):
+            raise PolicyError(f"CostAwareEI(cost_features={one!r}) must be a list of parameter names: write [{one!r}].")
         if (self.cost_model == "transfer") != bool(self.transferred):
             raise PolicyError(
                 f"CostAwareEI(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "
@@ -110,11 +107,9 @@ class CostAwareEI:
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.queue:
-            why: Why = {"phase": "queued"}
-            return train_new(ledger, ledger.queue[0], ledger.max_steps, why=why, memo=ledger.memo)
+            return train_new(ledger, ledger.queue[0], ledger.max_steps, why={"phase": "queued"}, memo=ledger.memo)
         if (trial := _cut_short(ledger)) is not None:
-            why = {"phase": "cut short", "at": trial.steps}
-            return train_further(trial, trial.limit, why=why, memo=ledger.memo)
+            return train_further(trial, trial.limit, why={"phase": "cut short", "at": trial.steps}, memo=ledger.memo)
         seen = None if self._is_in_design(ledger) else self.look(ledger, rng)
         if seen is None:
             return self._design(ledger, rng)
@@ -130,7 +125,7 @@ class CostAwareEI:
         table = ledger.view(ConfigsView())
         costs = self._costs(ledger, table)
         if self.initial_design == "cheap" and costs.model is not None:
-            pool = table.pool(ledger, _CHEAP_CANDIDATES, rng, near_best=False)
+            pool = table.pool(ledger, _CHEAP_CANDIDATES, rng, near=())
             if len(pool.points):
                 features, log_cost = table.encoding.features, costs.predict(pool.points)[0]
                 tried = features(table.stack(range(len(table.trials))))
@@ -149,12 +144,14 @@ class CostAwareEI:
         table, results = ledger.view(ConfigsView()), _results(ledger)
         if not results:
             return None
-        pool = table.pool(ledger, self.candidates, rng)
-        if not len(pool.points):
-            return None
         losses = np.array([trial.best_loss for trial in results])
         scale = scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool), self.log_losses)
-        gp, f_min, memo = _believe(ledger, table, results, scale.apply(losses))
+        y = scale.apply(losses)
+        best = [results[i].number for i in np.argsort(y, kind="stable")[:BEST]]
+        pool = table.pool(ledger, self.candidates, rng, near=best)
+        if not len(pool.points):
+            return None
+        gp, f_min, memo = _believe(ledger, table, results, y)
         costs = self._costs(ledger, table)
         can_be_paid = costs.can_be_paid(pool.points)
         if not (fits := can_be_paid(pool.points)).all():
