@@ -10,9 +10,9 @@ import numpy as np
 from problems import Problem
 from traces import Traces, go_on, method, opened, with_interval
 
-from shoestring.models.cost_aware.cost_models import COST_MODELS, fit_cost_model, fit_transfer, log_costs
-from shoestring.models.cost_aware.linear import choose_columns
-from shoestring.models.gp.acquisition import pareto_front
+from shoestring.models.cost_aware.cost_models import COST_MODELS, fit_cost_model, log_costs
+from shoestring.models.cost_aware.linear import choose_columns, fit_transfer
+from shoestring.models.cost_aware.trade_off import pareto_front
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 
 Line = dict[str, Any]

@@ -6,7 +6,7 @@ what follows is ours.
     here        meaning                                                                            unit
     first       upper quartile over arms of their first finite loss                                loss (or its log)
     best        smallest finite loss                                                               loss (or its log)
-    fence       first + 3 (first - best): above it  a loss says no more than "bad"                 loss (or its log)
+    fence       first + 3 (first - best): above it a loss  says no more than "bad"                 loss (or its log)
     bad         worst finite loss below the fence: what a diverged loss enters as                  loss (or its log)
 
 The fence lies where a run is worse than an untrained model by three times all the progress that any run has made. It leaves

@@ -26,7 +26,7 @@ Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 _ENUMERABLE = 10_000  # configs: a finite space up to this size is scored as a whole
 _DIGITS = 9  # two places in the cube closer than this are one config
-_BEST = 5  # trials whose surroundings are searched
+BEST = 5  # trials whose surroundings are searched
 _NEAR = 50  # perturbed copies of each of them
 _NEAR_STD = 0.05  # of a perturbation, in the unit cube
 _REDRAWN = 0.2  # chance that a perturbation draws an integer or choice anew: a small step rarely leaves its cell
@@ -38,6 +38,10 @@ class Pool:
 
     points: Points
     rows: Indices
+
+    def take(self, which: Flags) -> Pool:
+        """The configs that a mask selects."""
+        return Pool(self.points.take(which), self.rows[which] if self.rows.size else self.rows)
 
 
 class ConfigTable:
@@ -79,16 +83,18 @@ class ConfigTable:
         if number is not None:
             self.unused[number] = False
 
-    def pool(self, ledger: Ledger, count: int, rng: np.random.Generator, *, near_best: bool = True) -> Pool:
-        """All untried rows, or `count` drawn points and the surroundings of the best trials; empty if nothing is left."""
+    def pool(self, ledger: Ledger, count: int, rng: np.random.Generator, *, near: Sequence[int] | None = None) -> Pool:
+        """All untried rows, or `count` drawn points and the surroundings of some trials; empty if nothing is left.
+
+        `near`: the numbers of these trials; without it those of the smallest losses.
+        """
         if self.row_points is not None:
             rows = np.flatnonzero(self.unused)
             return Pool(self.row_points.take(rows), rows)
-        best = np.empty((0, ledger.space.dims))
-        if near_best:
-            order = np.argsort([trial.best_loss for trial in ledger.trials], kind="stable")[:_BEST]
-            best = self.stack([int(number) for number in order]).cube
-        points = draw_candidates(self.encoding, best, count, ledger.opened.seed, rng)
+        if near is None:
+            near = np.argsort([trial.best_loss for trial in ledger.trials], kind="stable")[:BEST].tolist()
+        around = self.stack(near).cube if near else np.empty((0, ledger.space.dims))
+        points = draw_candidates(self.encoding, around, count, ledger.opened.seed, rng)
         points = points.take(~self.is_tried(points))
         if not len(points):  # a huge finite space searched with a handful of candidates
             config = fresh_config(ledger)
@@ -109,11 +115,11 @@ class ConfigsView:
         return table
 
 
-def draw_candidates(encoding: Encoding, best: Array, count: int, seed: int, rng: np.random.Generator) -> Points:
-    """`count` quasi-random points, shifted anew each time, and perturbed copies of each row of best, (k, dims)."""
+def draw_candidates(encoding: Encoding, around: Array, count: int, seed: int, rng: np.random.Generator) -> Points:
+    """`count` quasi-random points, shifted anew each time, and perturbed copies of each row of around, (k, dims)."""
     dims = encoding.space.dims
     spread = (_sequence(seed, dims, count) + rng.random(dims)) % 1.0
-    near = np.repeat(best, _NEAR, axis=0)
+    near = np.repeat(around, _NEAR, axis=0)
     moved = np.clip(near + _NEAR_STD * rng.standard_normal(near.shape), 0.0, 1.0)
     redrawn = (rng.random(near.shape) < _REDRAWN) & ~encoding.is_continuous
     return encoding.snap(np.vstack([spread, np.where(redrawn, rng.random(near.shape), moved)]))

@@ -1,5 +1,6 @@
-"""What a trial will cost, and how to trade improvement against it. Guinet, Perrone and Archambeau, arXiv:2011.11456.
+"""What a trial will cost, and how to trade improvement against it. Guinet, Perrone and Archambeau, "Pareto-efficient
+Acquisition Functions for Cost-Aware Bayesian Optimization", arXiv:2011.11456.
 
-Read `linear` (the low-variance models) and `cost_models` (all seven), then `search`. The policy is
-`policies.cost_aware.cost_aware_ei`.
+Read `trade_off` (which candidate to buy) and `search` (where candidates are improved); then `features`, `linear` and
+`cost_models` (what a config will cost). The policy is `policies.cost_aware.cost_aware_ei`.
 """

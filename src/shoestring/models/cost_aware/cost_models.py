@@ -1,99 +1,113 @@
 """What the next trial will cost: one question, seven models of the log of the cost.
 
-Guinet, Perrone and Archambeau, "Pareto-efficient Acquisition Functions for Cost-Aware Bayesian Optimization",
-arXiv:2011.11456, section 3.2 and appendix B.
+Guinet et al., arXiv:2011.11456, section 3.2 and appendix B.
 
     paper            here                      model
-    LV-1, -2, -3     "lv1", "lv2", "lv3"       linear in that many features, see `cost_linear`
-    GP               "gp"                      Gaussian process on all features, see `cost_gp`
+    LV-1, -2, -3     "lv1", "lv2", "lv3"       linear in that many features, see `linear`
+    GP               "gp"                      Gaussian process on all features
     limited GP       "gp3"                     Gaussian process on the three features of LV-3
     GP-LV            "gplv"                    LV-3 plus a Gaussian process on its residuals
-    Transfer         `fit_transfer`            linear, fitted on other tasks' receipts and frozen
+    Transfer         `linear.fit_transfer`     linear, fitted on other tasks' receipts and frozen
 
-Every model has `predict(features) -> (mean, std)` of log cost. exp(mean) is the expected cost; `cost_quantile` gives the
-amount to hold in reserve.
+Each predicts mean (gamma of the paper) and std of the log of one new cost, noise included. exp(mean) is the expected cost;
+`cost_quantile` gives the amount to hold in reserve.
 
-Departs from the paper: costs of 0 (a clock too coarse) count as the smallest cost above 0; the quantile takes log cost as
-normal.
+Departs from the paper:
+- Costs of 0 (a clock too coarse) count as the smallest cost above 0; the quantile takes log cost as normal.
+- The Gaussian processes see features brought to 0..1 by the range observed at the fit, which is what the priors on
+  length-scales suppose. Log costs are divided by their spread but never by less than 0.5: a factor of 1.6 in cost is the
+  scale on which nothing is known yet, and one receipt, or residuals of a line through every point, must not read as
+  certainty. Predictions are clipped as those of the linear models.
+- GP-LV adds no uncertainty of the linear part, since the GP has seen its residuals and would count them twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from shoestring.models.cost_aware.gp_costs import fit_gp_cost
-from shoestring.models.cost_aware.linear import LinearCost, choose_columns, fit_linear, fit_transfer
+from shoestring.core.decision import Memo
+from shoestring.models.cost_aware.linear import PRIOR_STD, Limits, LinearCost, check_costs, choose_columns, fit_linear
+from shoestring.models.gp.fit import fit_gp
+from shoestring.models.gp.kernels import Array, Kernel
+from shoestring.models.gp.posterior import GP
 
-Array = NDArray[np.float64]
-CostModelName = Literal["lv1", "lv2", "lv3", "gp", "gp3", "gplv"]
-COST_MODELS: Mapping[CostModelName, int] = {
-    "lv1": 1,
-    "lv2": 2,
-    "lv3": 3,
-    "gp": 0,
-    "gp3": 3,
-    "gplv": 3,
-}  # linear features
-
-__all__ = ["COST_MODELS", "CostModel", "CostModelName", "cost_quantile", "fit_cost_model", "fit_transfer", "log_costs"]
-
-
-class CostModel(Protocol):
-    """What every cost model answers."""
-
-    def predict(self, features: Array) -> tuple[Array, Array]:
-        """Mean and std of log cost, (m,) each, at features, (m, d)."""
-
-    def memo(self) -> dict[str, list[float]]:
-        """What the next fit may start from; empty for linear models."""
+# How many columns a model picks, in falling order of importance: lv1, lv2, lv3 and gplv for their line, gp3 for its process.
+# The processes of gp and gplv see all columns.
+COST_MODELS: Mapping[str, int] = {"lv1": 1, "lv2": 2, "lv3": 3, "gp": 0, "gp3": 3, "gplv": 3}
 
 
 def fit_cost_model(
-    name: CostModelName,
-    features: Array,
-    log_cost: Array,
-    *,
-    columns: Sequence[int] | None = None,
-    memo: Mapping[str, Sequence[float]] | None = None,
-) -> CostModel:
+    name: str, features: Array, log_cost: Array, *, columns: Sequence[int] | None = None, memo: Memo | None = None
+) -> LinearCost | GPCost:
     """The model `name` of log_cost, (n,), at features, (n, d), log-scaled where that makes sense; n >= 1.
 
-    `columns`: the features of the linear part in falling order of importance, of which the first 1, 2 or 3 are used;
-    without it they are selected by their leave-one-out error. `memo`: parameters of an earlier fit, for the GP models.
+    `columns`: features in falling order of importance, of which the model takes as many as it picks; without it they are
+    selected by their leave-one-out error. `memo`: parameters of an earlier fit, for the GP models.
     """
-    if name not in COST_MODELS:
-        raise ValueError(f"cost model {name!r} is unknown: use one of {', '.join(COST_MODELS)}.")
+    all_columns = range(np.shape(features)[1])
     if name == "gp":
-        return fit_gp_cost(features, log_cost, range(np.shape(features)[1]), memo=memo)
+        return fit_gp_cost(features, log_cost, all_columns, memo=memo)
     most = COST_MODELS[name]
-    chosen = choose_columns(features, log_cost, most) if columns is None else tuple(columns)[:most]
+    picked = choose_columns(features, log_cost, most) if columns is None else tuple(columns)[:most]
     if name == "gp3":
         # A GP without inputs is no model: until selection finds a column that helps, it sees them all.
-        return fit_gp_cost(features, log_cost, chosen or range(np.shape(features)[1]), memo=memo)
-    linear: LinearCost = fit_linear(features, log_cost, chosen)
-    if name == "gplv":
-        return fit_gp_cost(features, log_cost, range(np.shape(features)[1]), base=linear, memo=memo)
-    return linear
+        return fit_gp_cost(features, log_cost, picked or all_columns, memo=memo)
+    linear = fit_linear(features, log_cost, picked)
+    return fit_gp_cost(features, log_cost, all_columns, base=linear, memo=memo) if name == "gplv" else linear
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GPCost:
+    """log c = base line (if any) + shift + scale * GP of the features, brought to 0..1."""
+
+    columns: tuple[int, ...]  # that the GP sees
+    low: Array  # (k,)
+    width: Array  # (k,)
+    shift: float
+    scale: float
+    gp: GP
+    base: LinearCost | None  # whose residuals the GP models
+    limits: Limits
+
+    def predict(self, features: Array) -> tuple[Array, Array]:
+        """Mean and std of log cost, (m,) each, at features, (m, d)."""
+        standard, variance = self.gp.predict((features[:, list(self.columns)] - self.low) / self.width, noisy=True)
+        mean = self.shift + self.scale * standard
+        if self.base is not None:
+            mean += self.base.line(features)
+        return self.limits.believe(mean, self.scale * np.sqrt(variance))
+
+
+def fit_gp_cost(
+    features: Array, log_cost: Array, columns: Sequence[int], base: LinearCost | None = None, memo: Memo | None = None
+) -> GPCost:
+    """A Matérn 5/2 GP of log_cost, (n,), or of its residuals from `base`, on the given columns of features, (n, d)."""
+    features, log_cost = check_costs(features, log_cost)
+    columns = tuple(int(j) for j in columns)
+    seen = features[:, list(columns)]  # (n, k)
+    low = seen.min(axis=0)
+    width = seen.max(axis=0) - low
+    width = np.where(width > 0.0, width, 1.0)  # a feature that has not varied yet keeps its own unit
+    target = log_cost if base is None else log_cost - base.line(features)
+    shift, scale = float(target.mean()), max(float(target.std()), PRIOR_STD)
+    kernel, standard = Kernel.ard("matern52", len(columns)), (target - shift) / scale
+    gp = fit_gp(kernel, (seen - low) / width, standard, memo=memo, n_starts=1, standardise=False)
+    return GPCost(columns, low, width, shift, scale, gp, base, Limits.of(log_cost))
 
 
 def log_costs(cost: Array) -> Array:
     """Logs of observed costs, (n,); a cost of 0 counts as the smallest one above 0, or as 1 if there is none."""
     cost = np.asarray(cost, dtype=np.float64)
-    if not np.all(np.isfinite(cost)) or np.any(cost < 0.0):
-        raise ValueError(
-            f"costs {cost[~(np.isfinite(cost) & (cost >= 0.0))][:3]} must be finite and >= 0: leave them out."
-        )
+    if (wrong := cost[~(np.isfinite(cost) & (cost >= 0.0))]).size:
+        raise ValueError(f"costs {wrong[:3]} must be finite and >= 0: leave them out.")
     smallest = float(np.min(cost[cost > 0.0], initial=np.inf))
     return np.log(np.maximum(cost, smallest if np.isfinite(smallest) else 1.0))
 
 
 def cost_quantile(mean: Array, std: Array, probability: float = 0.9) -> Array:
     """The cost, (m,), that a trial stays below with this probability, from a model's mean and std of log cost."""
-    if not 0.0 < probability < 1.0:
-        raise ValueError(f"probability={probability} must lie strictly between 0 and 1; 0.9 is usual for a reserve.")
     return np.asarray(np.exp(mean + float(ndtri(probability)) * std))

@@ -1,8 +1,7 @@
-"""What a cost model sees of a config, and a cost model that travels from study to study.
+"""What a cost model sees of a config: logarithms, since cost is about a power law in a few hyperparameters.
 
-Guinet, Perrone and Archambeau, "Pareto-efficient Acquisition Functions for Cost-Aware Bayesian Optimization",
-arXiv:2011.11456, section 3.2: cost is about a power law in a few hyperparameters (rounds, depth, width), so numbers enter as
-their logarithms, whatever the scale on which the space searches them.
+Guinet et al., arXiv:2011.11456, section 3.2: rounds, depth, width multiply the cost, so numbers enter as their logarithms,
+whatever the scale on which the space searches them.
 
     parameter                               columns
     float, int, choice of numbers, all > 0  log of the value
@@ -15,92 +14,59 @@ Departs from the paper: its models see seven positive numbers only, so the rows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shoestring.core.encoding import Encoding, Points
+from shoestring.core.encoding import Array, Encoding, Points
 from shoestring.core.parameters import Choice, Constant
-from shoestring.models.cost_aware.linear import Limits, LinearCost, TransferCost
 
-Array = NDArray[np.float64]
+Column = Callable[[Points], Array]  # m points to the column's m numbers
 
 
 class CostFeatures:
     """Columns for the cost models of one space; `names` says which parameter each column comes from."""
 
     def __init__(self, encoding: Encoding) -> None:
-        self.encoding = encoding
-        self._columns: list[tuple[int, str, Any]] = []  # (cube dimension or place in `optional`, kind, detail)
-        names: list[str] = []
-        space = encoding.space
-        for j, name in enumerate(space.cube_names):
-            parameter = space.parameters[name]
-            assert not isinstance(parameter, Constant)
-            if isinstance(parameter, Choice):
-                if all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in parameter.options):
-                    self._columns.append((j, "log option", np.log(np.array(parameter.options, dtype=np.float64))))
-                else:
-                    self._columns += [(j, "option", k) for k in range(1, len(parameter.options))]
-            else:
-                self._columns.append((j, "log" if parameter.low > 0 else "place", None))
-            names += [name] * (len(self._columns) - len(names))
-        self._columns += [(k, "active", None) for k in range(len(encoding.optional))]
-        self.names = (*names, *encoding.optional)
+        columns = [(name, c) for j, name in enumerate(encoding.space.cube_names) for c in _columns(encoding, j)]
+        columns += [(name, _activity(k)) for k, name in enumerate(encoding.optional)]
+        self.names = tuple(name for name, _ in columns)
+        self._columns = [column for _, column in columns]
 
     def of(self, points: Points) -> Array:
         """(m, number of columns)."""
         features = np.empty((len(points), len(self._columns)))
-        for i, (j, kind, detail) in enumerate(self._columns):
-            if kind == "active":
-                features[:, i] = points.active[:, j]
-            elif kind == "place":
-                features[:, i] = points.cube[:, j]
-            else:
-                values = self.encoding.values(j, points.cube[:, j])
-                if kind == "log":
-                    features[:, i] = np.log(values)
-                else:
-                    features[:, i] = values == detail if kind == "option" else detail[values.astype(np.intp)]
+        for i, column in enumerate(self._columns):
+            features[:, i] = column(points)
         return features
 
     def columns_of(self, parameters: Sequence[str]) -> tuple[int, ...]:
-        """The columns of these parameters, in that order; an unknown name is a KeyError."""
-        columns: list[int] = []
-        for parameter in parameters:
-            found = [i for i, name in enumerate(self.names) if name == parameter]
-            if not found:
-                raise KeyError(parameter)
-            columns += found
-        return tuple(columns)
+        """The columns of these parameters, in that order."""
+        return tuple(i for parameter in parameters for i, name in enumerate(self.names) if name == parameter)
 
 
-def packed(model: TransferCost) -> dict[str, list[float]]:
-    """A transferred model as named lists of floats: what a policy's settings can keep."""
-    linear = model.linear
-    return {
-        "columns": [float(j) for j in linear.columns],
-        "weights": linear.weights.tolist(),
-        "centre": linear.centre.tolist(),
-        "factor": linear.factor.ravel().tolist(),
-        "spread": [float(linear.n), linear.residual_sum, linear.limits.low, linear.limits.high],
-        "meta": model.meta.tolist(),
-    }
+def _columns(encoding: Encoding, dim: int) -> list[Column]:
+    """Those of one dimension of the cube."""
+    parameter = encoding.space.parameters[encoding.space.cube_names[dim]]
+    assert not isinstance(parameter, Constant)
+
+    def values(points: Points) -> Array:  # of a choice the option's number
+        return encoding.values(dim, points.cube[:, dim])
+
+    if isinstance(parameter, Choice):
+        options = parameter.options
+        if all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in options):
+            logs = np.log(np.array(options, dtype=np.float64))
+            return [lambda points: logs[values(points).astype(np.intp)]]
+        return [_indicator(values, number) for number in range(1, len(options))]
+    if parameter.low > 0:
+        return [lambda points: np.log(values(points))]
+    return [lambda points: points.cube[:, dim]]
 
 
-def unpacked(lists: Mapping[str, Sequence[float]]) -> TransferCost:
-    """The model that `packed` put away."""
-    columns = tuple(int(j) for j in lists["columns"])
-    n, residual_sum, low, high = lists["spread"]
-    linear = LinearCost(
-        columns,
-        np.array(lists["weights"], dtype=np.float64),
-        np.array(lists["centre"], dtype=np.float64),
-        np.array(lists["factor"], dtype=np.float64).reshape(len(columns), len(columns)),
-        int(n),
-        float(residual_sum),
-        Limits(float(low), float(high)),
-    )
-    return TransferCost(linear, np.array(lists["meta"], dtype=np.float64))
+def _indicator(values: Column, number: int) -> Column:
+    return lambda points: np.asarray(values(points) == number, dtype=np.float64)
+
+
+def _activity(place: int) -> Column:
+    return lambda points: points.active[:, place].astype(np.float64)

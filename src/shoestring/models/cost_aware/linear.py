@@ -1,7 +1,6 @@
 """Low-variance cost models: the log of the cost is linear in one to three features, so a handful of receipts will do.
 
-Guinet, Perrone and Archambeau, "Pareto-efficient Acquisition Functions for Cost-Aware Bayesian Optimization",
-arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (Transfer).
+Guinet et al., arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (Transfer).
 
     symbol   here                meaning                                                       unit
     F        features            one row a trial, log-scaled columns of the caller's choice    —
@@ -9,17 +8,18 @@ arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (Transfer).
     w        weights             intercept, then one weight a column used                      log cost (per feature)
     h_i      leverage            diagonal of the hat matrix, with the intercept's 1/n          —
     S        —                   centred features' Gram matrix, factored once (Cholesky)       —
-    s^2      residual_variance   residual sum of squares / (n - number of weights)             log cost squared
+    RSS      residual_sum        sum of squared residuals                                      log cost squared
+    s^2      variance            of one cost about the line                                    log cost squared
 
 The mean of log cost, taken to the exponential, is the expected cost (no + var/2: it is the median, as in GPyOpt); the std is
-that of one new observation, s^2 (1 + 1/n + f' S^-1 f).
+that of one new observation, the root of s^2 (1 + 1/n + f' S^-1 f).
 
 Departs from the paper:
 - The "most significant" hyperparameters are not named there; the caller gives the columns, or forward selection takes, one
   at a time, the column that lowers the leave-one-out error most, and stops when none does.
 - Fewer observations than weights, or columns that repeat each other: ridge, penalty 1e-3, intercept free.
-- The std uses (s_0^2 + RSS) / (1 + n - p), s_0 = 0.5: one pseudo-observation of a factor 1.6, so that a line through two
-  points does not promise a certain bill.
+- s^2 is (s_0^2 + RSS) / (1 + n - p), p the number of weights and s_0 = 0.5: one pseudo-observation of a factor 1.6, so
+  that a line through two points does not promise a certain bill.
 - Predicted log costs are clipped to [min - 2, max + 2] of the observed ones (a line extrapolates without shame), their std
   to half that range, and no cost is below 1e-12 of the median.
 """
@@ -27,13 +27,13 @@ Departs from the paper:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-Array = NDArray[np.float64]
+from shoestring.core.decision import Memo
+from shoestring.core.encoding import Array
 
 RIDGE = 1e-3
 PRIOR_STD = 0.5  # of log cost about the line, worth one observation
@@ -60,44 +60,38 @@ class Limits:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LinearCost:
-    """log c = weights[0] + weights[1:] . features[columns]."""
+    """log c = weights[0] + weights[1:] . inputs, the inputs being features[columns] and `meta`, p - 1 numbers in all."""
 
     columns: tuple[int, ...]
-    weights: Array  # (1 + k,)
-    centre: Array  # (k,)
-    factor: Array  # (k, k), lower Cholesky factor of S
+    weights: Array  # (p,)
+    centre: Array  # (p - 1,)
+    factor: Array  # (p - 1, p - 1), lower Cholesky factor of S
     n: int
     residual_sum: float
     limits: Limits
-
-    @property
-    def residual_variance(self) -> float:
-        """s^2; the prior's variance where there are no more observations than weights."""
-        spare = self.n - self.weights.size
-        return self.residual_sum / spare if spare > 0 else PRIOR_STD**2
+    meta: Array = field(default_factory=lambda: np.empty(0))  # (q,): what a transferred model is told about the task
 
     def line(self, features: Array) -> Array:
         """The linear prediction of log cost, not clipped, (m,)."""
-        return np.asarray(self.weights[0] + features[:, list(self.columns)] @ self.weights[1:])
+        return np.asarray(self.weights[0] + self._inputs(features) @ self.weights[1:])
 
     def predict(self, features: Array) -> tuple[Array, Array]:
         """Mean and std of log cost, (m,) each, at features, (m, d)."""
         spare = max(0, self.n - self.weights.size)
         variance = (PRIOR_STD**2 + self.residual_sum) / (1.0 + spare)
         spread = np.full(features.shape[0], 1.0 + 1.0 / self.n)
-        if self.columns:
-            v, _ = lapack.dtrtrs(self.factor, (features[:, list(self.columns)] - self.centre).T, lower=1)  # (k, m)
+        if self.centre.size:
+            v, _ = lapack.dtrtrs(self.factor, (self._inputs(features) - self.centre).T, lower=1)  # (p - 1, m)
             spread += np.einsum("km,km->m", v, v)
         return self.limits.believe(self.line(features), np.sqrt(variance * spread))
 
-    def memo(self) -> dict[str, list[float]]:
-        """Nothing: a linear fit needs no start."""
-        return {}
+    def _inputs(self, features: Array) -> Array:
+        return _join(features[:, list(self.columns)], self.meta)
 
 
 def fit_linear(features: Array, log_cost: Array, columns: Sequence[int]) -> LinearCost:
     """Least squares of log_cost, (n,), on an intercept and the given columns of features, (n, d); n >= 1."""
-    features, log_cost = checked(features, log_cost)
+    features, log_cost = check_costs(features, log_cost)
     columns = tuple(int(j) for j in columns)
     if len(set(columns)) < len(columns) or not all(0 <= j < features.shape[1] for j in columns):
         raise ValueError(
@@ -127,7 +121,7 @@ def choose_columns(features: Array, log_cost: Array, most: int) -> tuple[int, ..
     Adding a column with unit component q, orthogonal to those taken, changes the residuals to r - q q'r and the leverages
     to h + q^2; the leave-one-out error of every candidate, mean of (r / (1 - h))^2, then costs O(n d) for all together.
     """
-    features, log_cost = checked(features, log_cost)
+    features, log_cost = check_costs(features, log_cost)
     n = log_cost.size
     taken: list[int] = []
     r = log_cost - log_cost.mean()  # (n,)
@@ -157,61 +151,64 @@ def choose_columns(features: Array, log_cost: Array, most: int) -> tuple[int, ..
     return tuple(taken)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class TransferCost:
-    """A linear model of other tasks' costs, frozen; `meta` is what it is told about the task at hand."""
-
-    linear: LinearCost
-    meta: Array  # (q,)
-
-    def predict(self, features: Array) -> tuple[Array, Array]:
-        """Mean and std of log cost, (m,) each, at features, (m, d)."""
-        return self.linear.predict(_with_meta(features, self.meta))
-
-    def memo(self) -> dict[str, list[float]]:
-        """Nothing: a linear fit needs no start."""
-        return {}
-
-
 def fit_transfer(
     tasks: Sequence[tuple[Array, Array]],
     columns: Sequence[int],
     *,
     task_meta: Sequence[Sequence[float]] | None = None,
     meta: Sequence[float] = (),
-) -> TransferCost:
-    """Least squares over all (features, log_cost) of other tasks.
+) -> LinearCost:
+    """Least squares over all (features, log_cost) of other tasks, at least one, frozen.
 
     `task_meta` describes each task (log rows, log columns, classes), `meta` the one at hand; all are used as features.
     """
-    if not tasks:
-        raise ValueError("tasks is empty: a transferred cost model needs the receipts of at least one other task.")
     described = task_meta if task_meta is not None else [()] * len(tasks)
     if len(described) != len(tasks) or any(len(row) != len(meta) for row in described):
         raise ValueError(
             f"task_meta must describe each of the {len(tasks)} tasks with {len(meta)} numbers, as meta={tuple(meta)} "
             "describes the task at hand."
         )
-    stacked = np.vstack(
-        [_with_meta(f, np.asarray(row, dtype=float)) for (f, _), row in zip(tasks, described, strict=True)]
-    )
-    n_features = stacked.shape[1] - len(meta)
-    all_columns = [*columns, *range(n_features, stacked.shape[1])]
-    linear = fit_linear(stacked, np.concatenate([log_cost for _, log_cost in tasks]), all_columns)
-    return TransferCost(linear, np.asarray(meta, dtype=np.float64))
+    pairs = zip(tasks, described, strict=True)
+    features = np.vstack([_join(features, np.array(row, dtype=np.float64)) for (features, _), row in pairs])
+    log_cost = np.concatenate([log_cost for _, log_cost in tasks])
+    meta_columns = range(features.shape[1] - len(meta), features.shape[1])
+    model = fit_linear(features, log_cost, [*columns, *meta_columns])
+    return replace(model, columns=tuple(int(j) for j in columns), meta=np.array(meta, dtype=np.float64))
 
 
-def _with_meta(features: Array, meta: Array) -> Array:
-    return np.hstack([features, np.broadcast_to(meta, (features.shape[0], meta.size))])
+def _join(features: Array, meta: Array) -> Array:
+    """Features, (m, d), followed by the same `meta`, (q,), in every row."""
+    return np.hstack([features, np.tile(meta, (len(features), 1))]) if meta.size else features
 
 
-def checked(features: Array, log_cost: Array) -> tuple[Array, Array]:
+def pack(model: LinearCost) -> dict[str, list[float]]:
+    """The model as named lists of floats: what a policy's settings can keep."""
+    return {
+        "columns": [float(j) for j in model.columns],
+        "weights": model.weights.tolist(),
+        "centre": model.centre.tolist(),
+        "factor": model.factor.ravel().tolist(),
+        "spread": [float(model.n), model.residual_sum, model.limits.low, model.limits.high],
+        "meta": model.meta.tolist(),
+    }
+
+
+def unpack(lists: Memo) -> LinearCost:
+    """The model that `pack` put away."""
+    arrays = {name: np.array(numbers, dtype=np.float64) for name, numbers in lists.items()}
+    weights, centre, factor, meta = (arrays[name] for name in ("weights", "centre", "factor", "meta"))
+    n, residual_sum, low, high = arrays["spread"].tolist()
+    # Studies of earlier versions also list the columns of `meta`, behind the others.
+    columns = tuple(int(j) for j in lists["columns"][: centre.size - meta.size])
+    factor = factor.reshape(centre.size, centre.size)
+    return LinearCost(columns, weights, centre, factor, int(n), residual_sum, Limits(low, high), meta)
+
+
+def check_costs(features: Array, log_cost: Array) -> tuple[Array, Array]:
     """Both as float arrays, (n, d) and (n,), n >= 1, finite; or an error that says what to do."""
     features, log_cost = np.asarray(features, dtype=np.float64), np.asarray(log_cost, dtype=np.float64)
     if features.ndim != 2 or log_cost.shape != (features.shape[0],) or log_cost.size == 0:
-        raise ValueError(
-            f"features of shape {features.shape} and log_cost of shape {log_cost.shape} must be (n, d) and (n,), n >= 1."
-        )
+        raise ValueError(f"features {features.shape} and log_cost {log_cost.shape} must be (n, d) and (n,), n >= 1.")
     if not (np.all(np.isfinite(features)) and np.all(np.isfinite(log_cost))):
         raise ValueError("features or log_cost hold NaN or infinity: take logs with log_costs(), which mends zeros.")
     return features, log_cost

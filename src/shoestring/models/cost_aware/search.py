@@ -1,53 +1,45 @@
 """Finding the point to buy next in a mixed space: scan many candidates, then move the best along their continuous part.
 
-Guinet, Perrone and Archambeau, "Pareto-efficient Acquisition Functions for Cost-Aware Bayesian Optimization",
-arXiv:2011.11456, eqs. (1) and (2); the paper leaves the search itself to its toolbox, so what follows is ours.
+Guinet et al., arXiv:2011.11456, eqs. (1) and (2), leave the search itself to their toolbox, so what follows is ours.
 
-    here         meaning                                                                              unit
-    candidates   quasi-random points, and perturbed copies of the best points seen                    unit cube
-    climb        L-BFGS-B on log EI - alpha log c from the best candidates; choices and integers stay —
-    slide        SLSQP on log c with log EI kept above CEI's threshold, from the cheapest admissible  —
-    allowed      which points may be bought at all (not tried before, within what is left)            —
+    here         meaning
+    climb        L-BFGS-B on log EI - alpha log c from the best candidates; choices and integers stay
+    slide        SLSQP on log c with log EI kept above CEI's threshold, from the cheapest admissible
+    allowed      which points may be bought at all (not tried before, within what is left)
 
 All starts move together: their scores share no variable, so the sum of the scores is one function whose maximum is
 everybody's maximum, and one model call serves all. Nothing found is trusted before it was scored again as a config: only
 improvements are kept, so the result is never worse than the best candidate.
 
-Departs from the usual: the derivative of log cost is a central difference. Cost models are piecewise smooth (clipped) and cost
-next to nothing, and one rule serves all seven of them.
+Before any model of the objective is asked, `choose_cheap_and_far` finds configs that fill the space and cost little: Lee
+et al., arXiv:2003.10870 (CArBO), section 4.1.
+
+Departs from the usual and the paper:
+- The derivative of log cost is a central difference. Cost models are piecewise smooth (clipped) and cost next to nothing,
+  and one rule serves all seven of them.
+- CArBO's elimination is described in words only. Here the costliest candidate and the one closest to a trial are dropped
+  in turn, until one is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 
-from shoestring.core.encoding import Encoding, Points
-from shoestring.core.quasi_random import points as quasi_random
-from shoestring.models.gp.acquisition import (
-    cei_threshold,
-    choose_cei,
-    choose_ei_alpha,
-    log_expected_improvement,
-    log_expected_improvement_gradient,
-)
+from shoestring.core.encoding import Array, Encoding, Flags, Points
+from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, choose_ei_alpha
+from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
-STARTS = 5
-NEAR = 50  # perturbed copies of each of the best
-NEAR_STD = 0.05  # of a perturbation, in the unit cube
-REDRAWN = 0.2  # chance that a perturbation draws an integer or choice anew: a small step rarely leaves its cell
-CLIMB_STEPS = 20
-SLIDE_STEPS = 8
-BISECTIONS = 6
+Allowed = Callable[[Points], Flags]  # m points to m answers
+STARTS = 5  # of a climb or slide
+_CLIMB_STEPS = 20  # of L-BFGS-B, and below of SLSQP: few, since a decision should take milliseconds
+_SLIDE_STEPS = 8
+_BISECTIONS = 6  # a slide ends within 1/32 of its way from the threshold
 _STEP = 1e-5  # of the central difference
 
 
@@ -96,59 +88,58 @@ class Surface:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Found:
-    """The choice among all points that were looked at, the refined ones included."""
-
+class ScoredPoints:
     points: Points  # (m,)
     log_ei: Array  # (m,)
     log_cost: Array  # (m,)
+
+    def add(self, surface: Surface, more: Points, allowed: Allowed, at_most: float = np.inf) -> ScoredPoints:
+        """With those of `more` that may be bought and whose log EI is no larger than `at_most`."""
+        more = more.take(allowed(more))
+        if not len(more):
+            return self
+        log_ei, log_cost = surface.scores(more)
+        keep = log_ei <= at_most
+        return ScoredPoints(
+            self.points.join(more.take(keep)),
+            np.concatenate([self.log_ei, log_ei[keep]]),
+            np.concatenate([self.log_cost, log_cost[keep]]),
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Findings(ScoredPoints):
+    """All points that were looked at, the refined ones included, and which of them to buy."""
+
     index: int
     threshold: float | None  # smallest log EI that CEI admitted
 
 
-def candidates(encoding: Encoding, best: Array, count: int, seed: int, rng: np.random.Generator) -> Points:
-    """`count` quasi-random points, shifted anew each time, and `NEAR` perturbed copies of each row of best, (k, dims)."""
-    dims = encoding.space.dims
-    spread = (_sequence(seed, dims, count) + rng.random(dims)) % 1.0
-    near = np.repeat(best, NEAR, axis=0)
-    moved = np.clip(near + NEAR_STD * rng.standard_normal(near.shape), 0.0, 1.0)
-    redrawn = (rng.random(near.shape) < REDRAWN) & ~encoding.is_continuous
-    return encoding.snap(np.vstack([spread, np.where(redrawn, rng.random(near.shape), moved)]))
-
-
-@lru_cache(maxsize=16)
-def _sequence(seed: int, dims: int, count: int) -> Array:
-    return quasi_random(seed, "candidates", dims, np.arange(count))
-
-
-def find_ei_alpha(
-    surface: Surface, pool: Points, alpha: float, *, allowed: Callable[[Points], Flags], refine: bool
-) -> Found:
+def find_ei_alpha(surface: Surface, pool: Points, alpha: float, *, allowed: Allowed, refine: bool) -> Findings:
     """The largest EI / c^alpha; `pool` must be allowed and not empty."""
-    log_ei, log_cost = surface.scores(pool)
+    seen = ScoredPoints(pool, *surface.scores(pool))
     if refine:
-        top = np.argsort(alpha * log_cost - log_ei, kind="stable")[:STARTS]
-        pool, log_ei, log_cost = _added(surface, pool, log_ei, log_cost, climb(surface, pool.take(top), alpha), allowed)
-    return Found(pool, log_ei, log_cost, choose_ei_alpha(log_ei, log_cost, alpha), None)
+        top = np.argsort(alpha * seen.log_cost - seen.log_ei, kind="stable")[:STARTS]
+        seen = seen.add(surface, climb(surface, pool.take(top), alpha), allowed)
+    index = choose_ei_alpha(seen.log_ei, seen.log_cost, alpha)
+    return Findings(seen.points, seen.log_ei, seen.log_cost, index, None)
 
 
-def find_cei(
-    surface: Surface, pool: Points, slack: float, *, allowed: Callable[[Points], Flags], refine: bool
-) -> Found:
+def find_cei(surface: Surface, pool: Points, slack: float, *, allowed: Allowed, refine: bool) -> Findings:
     """The cheapest point whose EI is at least (1 - slack) of the best; `pool` must be allowed and not empty."""
-    log_ei, log_cost = surface.scores(pool)
+    seen = ScoredPoints(pool, *surface.scores(pool))
     if refine:
-        top = np.argsort(-log_ei, kind="stable")[:STARTS]
-        pool, log_ei, log_cost = _added(surface, pool, log_ei, log_cost, climb(surface, pool.take(top), 0.0), allowed)
-    threshold = cei_threshold(float(log_ei.max()), slack)
+        top = np.argsort(-seen.log_ei, kind="stable")[:STARTS]
+        seen = seen.add(surface, climb(surface, pool.take(top), 0.0), allowed)
+    best = float(seen.log_ei.max())
+    threshold = cei_threshold(best, slack)
     if refine and slack > 0.0:
-        admitted = np.flatnonzero(log_ei >= threshold)
-        cheapest = admitted[np.argsort(log_cost[admitted], kind="stable")[:STARTS]]
-        slid = slide(surface, pool.take(cheapest), threshold)
+        admitted = np.flatnonzero(seen.log_ei >= threshold)
+        cheapest = admitted[np.argsort(seen.log_cost[admitted], kind="stable")[:STARTS]]
         # A point that slid to a larger EI than the best would raise the threshold after the fact: it is not taken.
-        best = float(log_ei.max())
-        pool, log_ei, log_cost = _added(surface, pool, log_ei, log_cost, slid, allowed, at_most=best)
-    return Found(pool, log_ei, log_cost, choose_cei(log_ei, log_cost, slack), threshold)
+        seen = seen.add(surface, slide(surface, seen.points.take(cheapest), threshold), allowed, at_most=best)
+    index = choose_cei(seen.log_ei, seen.log_cost, slack)
+    return Findings(seen.points, seen.log_ei, seen.log_cost, index, threshold)
 
 
 def climb(surface: Surface, starts: Points, alpha: float) -> Points:
@@ -159,22 +150,17 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
     at_start = surface.log_cost(starts)  # subtracted, so that the solver's tolerances do not depend on the unit of cost
 
     def negative_score(moving: Array) -> tuple[float, Array]:
-        points = _moved(starts, free, moving)
+        points = _move(starts, free, moving)
         value, gradient = surface.log_ei_gradient(points)
         if alpha > 0.0:
             cost, by_place = surface.log_cost_gradient(points)
             value, gradient = value - alpha * (cost - at_start), gradient - alpha * by_place
         return -float(value.sum()), -gradient[free]
 
-    found = minimize(
-        negative_score,
-        starts.cube[free],
-        jac=True,
-        method="L-BFGS-B",
-        bounds=np.tile((0.0, 1.0), (int(free.sum()), 1)),
-        options={"maxiter": CLIMB_STEPS, "ftol": 1e-6, "gtol": 1e-4},
-    )
-    return _moved(starts, free, found.x)
+    bounds = np.tile((0.0, 1.0), (int(free.sum()), 1))
+    options = {"maxiter": _CLIMB_STEPS, "ftol": 1e-6, "gtol": 1e-4}
+    found = minimize(negative_score, starts.cube[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return _move(starts, free, found.x)
 
 
 def slide(surface: Surface, starts: Points, threshold: float) -> Points:
@@ -187,13 +173,13 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     if not free.any():
         return starts
     owner = np.nonzero(free)[0]  # the start that each variable belongs to
-    moving_starts = np.unique(owner)
+    movers = np.unique(owner)  # starts that move
 
     def at(moving: Array) -> Points:
-        return _moved(starts, free, moving)
+        return _move(starts, free, moving)
 
-    def slopes(moving: Array) -> Array:  # (starts that move, variables); each depends on its own variables alone
-        return np.where(moving_starts[:, None] == owner, surface.log_ei_gradient(at(moving))[1][free], 0.0)
+    def slopes(moving: Array) -> Array:  # (movers, variables); each depends on its own variables alone
+        return np.where(movers[:, None] == owner, surface.log_ei_gradient(at(moving))[1][free], 0.0)
 
     # Values and slopes apart: the solver's line search asks for values only, which cost half as much.
     found = minimize(
@@ -202,18 +188,16 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
         jac=lambda moving: surface.log_cost_gradient(at(moving))[1][free],
         method="SLSQP",
         bounds=[(0.0, 1.0)] * owner.size,
-        constraints=[
-            {"type": "ineq", "fun": lambda v: surface.log_ei(at(v))[moving_starts] - threshold, "jac": slopes}
-        ],
-        options={"maxiter": SLIDE_STEPS, "ftol": 1e-3},
+        constraints=[{"type": "ineq", "fun": lambda v: surface.log_ei(at(v))[movers] - threshold, "jac": slopes}],
+        options={"maxiter": _SLIDE_STEPS, "ftol": 1e-3},
     )
     if not np.all(np.isfinite(found.x)):
         return starts
     # The solver stops a rounding away from the threshold, often on the wrong side, and where the peak is narrow far beyond:
     # each start goes as much of its way as keeps the threshold, by bisection.
-    way = _moved(starts, free, np.clip(found.x, 0.0, 1.0)).cube - starts.cube
+    way = _move(starts, free, np.clip(found.x, 0.0, 1.0)).cube - starts.cube
     kept, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
-    for _ in range(BISECTIONS):
+    for _ in range(_BISECTIONS):
         fits = surface.log_ei(Points(starts.cube + share[:, None] * way, starts.active)) >= threshold
         kept = np.where(fits, share, kept)
         step /= 2.0
@@ -221,29 +205,18 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     return Points(starts.cube + kept[:, None] * way, starts.active)
 
 
-def _moved(starts: Points, free: Flags, moving: Array) -> Points:
+def _move(starts: Points, free: Flags, moving: Array) -> Points:
     cube = starts.cube.copy()
     cube[free] = moving
     return Points(cube, starts.active)
 
 
-def _added(
-    surface: Surface,
-    pool: Points,
-    log_ei: Array,
-    log_cost: Array,
-    more: Points,
-    allowed: Callable[[Points], Flags],
-    at_most: float = np.inf,
-) -> tuple[Points, Array, Array]:
-    """The pool with those of `more` that may be bought and whose log EI is no larger than `at_most`."""
-    more = more.take(allowed(more))
-    if not len(more):
-        return pool, log_ei, log_cost
-    new_ei, new_cost = surface.scores(more)
-    keep = new_ei <= at_most
-    return (
-        pool.join(more.take(keep)),
-        np.concatenate([log_ei, new_ei[keep]]),
-        np.concatenate([log_cost, new_cost[keep]]),
-    )
+def choose_cheap_and_far(x: Array, tried: Array, log_cost: Array) -> int:
+    """Index of the last candidate left; x (m, d), m >= 1, tried (n, d), n >= 1, log_cost (m,). The costliest goes first."""
+    apart = cdist(x, tried).min(axis=1)  # (m,)
+    first_out = [iter(np.argsort(key, kind="stable").tolist()) for key in (-log_cost, apart)]
+    gone: set[int] = set()
+    for turn in range(len(x) - 1):
+        gone.add(next(i for i in first_out[turn % 2] if i not in gone))
+    (left,) = set(range(len(x))) - gone
+    return left

@@ -1,4 +1,4 @@
 """Gaussian processes, shared by every method that searches with one.
 
-Read `kernels`, `posterior`, `fit`; `acquisition` and `information_gain` are what is asked of a posterior.
+Read `kernels`, `posterior`, `fit`; `acquisition` (log EI) and `information_gain` are what methods ask of a posterior.
 """

@@ -1,13 +1,9 @@
 """Choosing a Gaussian process's parameters: the mode of likelihood times weak priors, by L-BFGS-B from several starts.
 
-Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, eqs. (5.8)-(5.9); Guinet, Perrone and
-Archambeau, arXiv:2011.11456, appendix A, maximise the likelihood alone.
+Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, eqs. (5.8)-(5.9); Guinet et al.,
+arXiv:2011.11456, appendix A, maximise the likelihood alone.
 
-    symbol   here                 meaning                                            unit
-    A        —                    K + s_n^2 I of the n observations                  standardised output squared
-    alpha    weights              A^-1 (y~ - m)                                      —
-    W        —                    alpha alpha' - A^-1; dL/dtheta = tr(W dA) / 2      —
-    theta    theta                see `gp`                                           log
+Symbols are those of `posterior`; besides, W = alpha alpha' - A^-1, with which dL/dtheta = tr(W dA) / 2.
 
 Departs from the paper: normal priors on the logs, since the likelihood of two to five points has no useful maximum (noise
 explains everything, or length-scales run to a bound). In units of standardised outputs and unit-cube inputs they are
@@ -22,35 +18,34 @@ the gradient in theta needs no term for it. Starts are a low-discrepancy sequenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from shoestring.core.decision import Memo
 from shoestring.core.memo import Fit, Lists
-from shoestring.models.gp.kernels import Kernel, Pairs
+from shoestring.models.gp.kernels import Array, Kernel, Pairs
 from shoestring.models.gp.posterior import (
     GP,
     GP_MEMO,
-    JITTERS,
-    Mean,
-    checked,
+    check_observations,
+    check_theta,
     condition,
+    factorise,
     mean_and_weights,
     standardisation,
 )
 
-Array = NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
+MAX_ITERATIONS = 60  # of one search; half of 450 that were tried took 13 or fewer, the longest 37
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """A normal prior on the log of a parameter, with bounds; `lower == upper` fixes it."""
+    """A normal prior on the log of a parameter, with bounds."""
 
     median: float
     log_std: float
@@ -58,48 +53,31 @@ class Prior:
     upper: float
 
 
-@dataclass(frozen=True, slots=True)
-class Priors:
-    """`lengthscale=None` takes the median 0.5 sqrt(d) of the module docstring."""
-
-    signal_variance: Prior = Prior(1.0, 1.0, 1e-3, 1e3)
-    noise_variance: Prior = Prior(3e-3, 2.0, 1e-8, 10.0)
-    lengthscale: Prior | None = None
-
-    def each(self, kernel: Kernel) -> list[Prior]:
-        """One prior for each entry of theta."""
-        lengthscale = self.lengthscale or Prior(0.5 * kernel.n_dims**0.5, 1.2, 5e-3, 200.0)
-        return [self.signal_variance, *[lengthscale] * (kernel.n_parameters - 1), self.noise_variance]
+def priors(kernel: Kernel) -> list[Prior]:
+    """Those of the module docstring, one for each entry of theta."""
+    signal_variance = Prior(1.0, 1.0, 1e-3, 1e3)
+    lengthscale = Prior(0.5 * kernel.n_dims**0.5, 1.2, 5e-3, 200.0)
+    noise_variance = Prior(3e-3, 2.0, 1e-8, 10.0)
+    return [signal_variance, *[lengthscale] * (kernel.n_parameters - 1), noise_variance]
 
 
 def fit_gp(
-    kernel: Kernel,
-    x: Array,
-    y: Array,
-    *,
-    memo: Mapping[str, Sequence[float]] | None = None,
-    n_starts: int = 2,
-    mean: Mean = "constant",
-    standardise: bool = True,
-    priors: Priors | None = None,
-    max_iterations: int = 60,
+    kernel: Kernel, x: Array, y: Array, *, memo: Memo | None = None, n_starts: int = 2, standardise: bool = True
 ) -> GP:
     """The posterior of x, (n, d), and y, (n,), at its most probable parameters.
 
     The search starts from `memo` (what `GP.memo()` gave earlier; without one, the priors' medians) and from the best
     `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is the quick way.
     """
-    x, y = checked(x, y, kernel)
+    x, y = check_observations(x, y, kernel)
     shift, scale = standardisation(y) if standardise else (0.0, 1.0)
-    each = (priors or Priors()).each(kernel)
-    medians, log_stds, lower, upper = (
-        np.array(column)
-        for column in zip(*[(np.log(p.median), p.log_std, np.log(p.lower), np.log(p.upper)) for p in each], strict=True)
-    )
-    likelihood = _likelihood(kernel, kernel.pairs(x), (y - shift) / scale, mean)
+    each = priors(kernel)
+    medians, log_stds = np.log([p.median for p in each]), np.array([p.log_std for p in each])
+    lower, upper = np.log([p.lower for p in each]), np.log([p.upper for p in each])
+    log_likelihood = log_likelihood_of(kernel, kernel.pairs(x), (y - shift) / scale)
 
     def negative_log_posterior(theta: Array) -> tuple[float, Array]:
-        value, gradient = likelihood(theta)
+        value, gradient = log_likelihood(theta)
         away = (theta - medians) / log_stds
         return 0.5 * float(away @ away) - value, away / log_stds - gradient
 
@@ -108,18 +86,12 @@ def fit_gp(
     ranked = sorted(scattered, key=lambda theta: negative_log_posterior(theta)[0])
     first = medians if memo is None else _from_memo(memo, kernel)
     best, best_value = np.clip(first, lower, upper), np.inf
+    bounds, options = np.column_stack([lower, upper]), {"maxiter": MAX_ITERATIONS, "ftol": 1e-7, "gtol": 1e-4}
     for start in [best, *ranked[:n_starts]]:
-        found = minimize(
-            negative_log_posterior,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=np.column_stack([lower, upper]),
-            options={"maxiter": max_iterations, "ftol": 1e-7, "gtol": 1e-4},
-        )
+        found = minimize(negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         if found.fun < best_value:
             best, best_value = found.x, found.fun
-    return condition(kernel, best, x, y, mean=mean, standardise=standardise)
+    return condition(kernel, best, x, y, standardise=standardise)
 
 
 def carry_gp(
@@ -139,42 +111,26 @@ def carry_gp(
     return gp, {prefix + name: numbers for name, numbers in gp.memo().items()} | fit.marks
 
 
-def log_marginal_likelihood(gp: GP) -> tuple[float, Array]:
-    """Log likelihood of the standardised outputs of `gp`, with its constant mean plugged in, and d/dtheta, (p + 1,).
+def log_likelihood_of(kernel: Kernel, pairs: Pairs, y: Array) -> Callable[[Array], tuple[float, Array]]:
+    """theta -> (log likelihood of the standardised y with its constant mean plugged in, its gradient, (p + 1,)).
 
-    In the units of y it is smaller by n log(scale). With a constant mean the value carries the mean's prior, log N(m; 0, 1).
-    """
-    y = (gp.y - gp.shift) / gp.scale
-    return _likelihood(gp.kernel, gp.kernel.pairs(gp.x), y, gp.mean)(gp.theta)
-
-
-def _likelihood(kernel: Kernel, pairs: Pairs, y: Array, mean: Mean) -> Callable[[Array], tuple[float, Array]]:
-    """theta -> (log likelihood, gradient); what does not depend on theta is done once, here.
-
-    Only the lower triangle is ever filled, factored and read, so kernels and gradients cost n^2 / 2.
+    The value carries the mean's prior, log N(m; 0, 1). What does not depend on theta is done once, here. Only the lower
+    triangle is ever filled, factored and read, so kernels and gradients cost n^2 / 2.
     """
     n = y.size
     below = pairs.cols * n + pairs.rows  # entry (row, col), row > col, of a Fortran-ordered matrix
 
-    def factored(k: Array, diagonal: float) -> Array:
-        for relative in JITTERS:  # the rule of gp.factorise, without its copies
-            flat = np.empty(n * n)
-            flat[below] = k
-            flat[:: n + 1] = diagonal * (1.0 + relative)
-            factor, info = lapack.dpotrf(flat.reshape(n, n).T, lower=1, clean=0, overwrite_a=1)
-            if info == 0:
-                return np.asarray(factor)
-        raise ValueError(f"the covariance of {n} points is not positive definite: the parameters are not finite.")
-
     def evaluate(theta: Array) -> tuple[float, Array]:
         k, pullback = kernel.pair_values(theta[:-1], pairs)  # (m,)
         signal, noise = float(np.exp(theta[0])), float(np.exp(theta[-1]))
-        factor = factored(k, signal + noise)
-        m, weights = mean_and_weights(factor, y, mean)
+        flat = np.empty(n * n)
+        flat[below] = k
+        flat[:: n + 1] = signal + noise
+        factor, _ = factorise(flat.reshape(n, n).T, typical=signal + noise)
+        m, weights = mean_and_weights(factor, y, "constant")
         log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
         value = -0.5 * (float((y - m) @ weights) + log_determinant + n * LOG_2PI)
-        if mean == "constant":
-            value -= 0.5 * (m * m + LOG_2PI)
+        value -= 0.5 * (m * m + LOG_2PI)
         inverse = _inverse_below(factor)
         w = weights[pairs.rows] * weights[pairs.cols] - inverse.T.ravel()[below]  # (m,)
         w_trace = float(weights @ weights - inverse.trace())
@@ -204,14 +160,8 @@ def _inverse_below(factor: Array) -> Array:
     return inverse
 
 
-def _from_memo(memo: Mapping[str, Sequence[float]], kernel: Kernel) -> Array:
-    theta = np.array([value for name in GP_MEMO for value in memo.get(name, ())], dtype=np.float64)
-    if theta.size != kernel.n_parameters + 1 or not np.all(np.isfinite(theta)):
-        raise ValueError(
-            f"memo {dict(memo)} does not fit this kernel, which has 1 signal variance, {kernel.n_parameters - 1} "
-            "length-scales and 1 noise variance, all finite: drop the memo when the space changes."
-        )
-    return theta
+def _from_memo(memo: Memo, kernel: Kernel) -> Array:
+    return check_theta([value for name in GP_MEMO for value in memo.get(name, ())], kernel)
 
 
 def _spaced(n: int, dims: int) -> Array:

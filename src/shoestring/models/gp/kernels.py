@@ -1,8 +1,7 @@
 """Covariance functions: a signal variance times a product of stationary kernels, each on its own block of dimensions.
 
 Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, eqs. (4.9), (4.17), (5.1); the Matérn 5/2
-with one length-scale a dimension is the kernel of Guinet, Perrone and Archambeau, "Pareto-efficient Acquisition Functions
-for Cost-Aware Bayesian Optimization", arXiv:2011.11456, appendix A.
+with one length-scale a dimension is the kernel of Guinet et al., arXiv:2011.11456, appendix A.
 
     symbol   here              meaning                                                              unit
     s^2      exp(theta[0])     signal variance, k(x, x)                                             output squared
@@ -28,11 +27,11 @@ Departs from the sources: blocks are stationary only; decaying time kernels live
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,6 @@ from shoestring.core.encoding import Encoding
 
 Array = NDArray[np.float64]
 Family = Literal["se", "matern32", "matern52", "hamming"]
-FAMILIES: tuple[Family, ...] = ("se", "matern32", "matern52", "hamming")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,6 @@ class Block:
 class Pairs:
     """The squared differences of all pairs i > j of n points: computed once, reused at every step of a fit."""
 
-    n: int
     rows: NDArray[np.intp]  # (m,), m = n (n - 1) / 2
     cols: NDArray[np.intp]  # (m,)
     squared: Array  # (d, m)
@@ -78,9 +75,10 @@ class Kernel:
         dims = sorted(j for block in self.blocks for j in block.dims)
         if not dims or dims != list(range(len(dims))):
             raise ValueError(f"kernel blocks cover the dimensions {dims}: each of 0..d-1 must be in exactly one block.")
+        known = get_args(Family)
         for block in self.blocks:
-            if block.family not in FAMILIES:
-                raise ValueError(f"kernel family {block.family!r} is unknown: use one of {', '.join(FAMILIES)}.")
+            if block.family not in known:
+                raise ValueError(f"kernel family {block.family!r} is unknown: use one of {', '.join(known)}.")
 
     @classmethod
     def ard(cls, family: Family, n_dims: int) -> Kernel:
@@ -101,28 +99,26 @@ class Kernel:
         ends = np.cumsum([1] + [block.n_lengthscales for block in self.blocks])
         return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
 
-    def _inverse_squares(self, theta: Array, block: Block, where: slice) -> Array:
-        """1 / l_j^2 for each dimension of the block."""
-        inverse = np.exp(-2.0 * theta[where])
-        return np.broadcast_to(inverse, len(block.dims))  # (len(dims),)
+    def _scaled_blocks(self, theta: Array) -> Iterator[tuple[Block, slice, Array]]:
+        """Each block with its place in theta and 1 / l_j^2 for each of its dimensions, (len(dims),)."""
+        for block, where in zip(self.blocks, self._slices, strict=True):
+            yield block, where, np.broadcast_to(np.exp(-2.0 * theta[where]), len(block.dims))
 
     def pairs(self, x: Array) -> Pairs:
         """Squared differences of the points x, (n, d)."""
-        n = x.shape[0]
-        rows, cols = np.tril_indices(n, -1)
+        rows, cols = np.tril_indices(x.shape[0], -1)
         squared = np.empty((self.n_dims, rows.size))
         for block in self.blocks:
             for j in block.dims:
                 difference = x[rows, j] - x[cols, j]
                 squared[j] = difference != 0.0 if block.family == "hamming" else difference * difference
-        return Pairs(n, rows, cols, squared)
+        return Pairs(rows, cols, squared)
 
     def pair_values(self, theta: Array, pairs: Pairs) -> tuple[Array, Callable[[Array], Array]]:
         """k for every pair, (m,), and a function taking v, (m,), to the sum over pairs of v dk/dtheta, (n_parameters,)."""
         k = np.full(pairs.rows.size, np.exp(theta[0]))  # (m,)
         factors: list[tuple[Block, slice, Array, Array | None]] = []
-        for block, where in zip(self.blocks, self._slices, strict=True):
-            inverse = self._inverse_squares(theta, block, where)
+        for block, where, inverse in self._scaled_blocks(theta):
             value, slope = _profile(block.family, inverse @ _columns(pairs.squared, block.dims), with_slope=True)
             k *= value
             factors.append((block, where, inverse, slope))
@@ -151,13 +147,13 @@ class Kernel:
         """Covariances (n, m) of x with z, and their derivatives with respect to x, (n, m, d); 0 along categories."""
         k, slopes = self._matrix_and_slopes(theta, x, z, with_slopes=True)
         gradient = np.zeros((x.shape[0], z.shape[0], self.n_dims))
-        for block, where, slope in zip(self.blocks, self._slices, slopes, strict=True):
+        for (block, _, inverse), slope in zip(self._scaled_blocks(theta), slopes, strict=True):
             if block.family == "hamming":
                 continue
             along = k if slope is None else k * slope
             dims = list(block.dims)
             difference = x[:, None, dims] - z[None, :, dims]  # (n, m, len(dims))
-            gradient[:, :, dims] = -along[:, :, None] * difference * self._inverse_squares(theta, block, where)
+            gradient[:, :, dims] = -along[:, :, None] * difference * inverse
         return k, gradient
 
     def _matrix_and_slopes(
@@ -165,8 +161,7 @@ class Kernel:
     ) -> tuple[Array, list[Array | None]]:
         slopes: list[Array | None] = []
         k: Array | None = None
-        for block, where in zip(self.blocks, self._slices, strict=True):
-            inverse = self._inverse_squares(theta, block, where)
+        for block, _, inverse in self._scaled_blocks(theta):
             if block.family == "hamming":
                 squared = np.zeros((x.shape[0], z.shape[0]))
                 for j, weight in zip(block.dims, inverse, strict=True):

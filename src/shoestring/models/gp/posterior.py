@@ -1,7 +1,7 @@
 """Exact Gaussian-process regression with fixed parameters: one Cholesky factor answers everything.
 
 Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, algorithm 2.1 and eqs. (2.23)-(2.24). It
-is the surrogate of Guinet, Perrone and Archambeau, arXiv:2011.11456, section 2. `gp_fit.fit_gp` chooses the parameters.
+is the surrogate of Guinet et al., arXiv:2011.11456, section 2. `fit.fit_gp` chooses the parameters.
 
     symbol   here                 meaning                                                    unit
     X, y     x, y                 observed inputs (n, d) and outputs (n,)                    unit cube, output
@@ -20,8 +20,8 @@ Departs from the textbook:
 - Outputs are standardised anew whenever one is appended, so `append` and a fresh `condition` agree and the result does not
   depend on the way that led to it. The factor does not depend on y, so this costs O(n^2).
 - A is factored as it is; only if that fails is a jitter added to its diagonal, 1e-10 of the mean diagonal at first and ten
-  times more at each failure up to 1e-4. Rounding makes A indefinite by about n * 1e-16 of its size when points coincide and
-  the noise is 0, so the first step nearly always suffices; the last bounds what a pathological kernel can cost.
+  times more at each failure up to 1e-4. Where points coincide and the noise is 0, rounding makes A indefinite by about
+  n * 1e-16 of its size, so the first step nearly always suffices; the last bounds what a pathological kernel can cost.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
-from shoestring.models.gp.kernels import Kernel
+from shoestring.models.gp.kernels import Array, Kernel
 
-Array = NDArray[np.float64]
 Mean = Literal["zero", "constant"]
 
 GP_MEMO = ("log_signal_variance", "log_lengthscales", "log_noise_variance")  # how theta travels, in its order
@@ -83,47 +82,35 @@ class GP:
         for start in range(0, x_new.shape[0], step):
             part = slice(start, start + step)
             k = self.kernel.matrix(self.theta[:-1], x_new[part], self.x)  # (step, n)
-            mean[part] = self.shift + self.scale * (self.constant + k @ self.weights)
+            mean[part] = self._mean(k)
             v = _solve_lower(self.factor, k.T).T  # (step, n)
             explained[part] = np.einsum("mn,mn->m", v, v)
         variance = self._variance(explained)
         return mean, variance + self.noise_variance if noisy else variance
 
-    def predict_joint(self, x_new: Array, *, noisy: bool = False) -> tuple[Array, Array]:
-        """Mean (m,) and covariance (m, m) at the points x_new, (m, d)."""
+    def predict_joint(self, x_new: Array) -> tuple[Array, Array]:
+        """Latent mean (m,) and covariance (m, m) at the points x_new, (m, d)."""
         k = self.kernel.matrix(self.theta[:-1], x_new, self.x)  # (m, n)
-        mean = self.shift + self.scale * (self.constant + k @ self.weights)
         v = _solve_lower(self.factor, k.T)  # (n, m)
         covariance = self.scale**2 * (self.kernel.matrix(self.theta[:-1], x_new, x_new) - v.T @ v)
-        np.fill_diagonal(
-            covariance, self._variance(np.einsum("nm,nm->m", v, v)) + (self.noise_variance if noisy else 0)
-        )
-        return mean, covariance
+        np.fill_diagonal(covariance, self._variance(np.einsum("nm,nm->m", v, v)))
+        return self._mean(k), covariance
 
     def predict_with_gradient(self, x_new: Array) -> tuple[Array, Array, Array, Array]:
         """Latent mean (m,), variance (m,), and their derivatives with respect to x_new, (m, d) each."""
         k, dk = self.kernel.matrix_with_gradient(self.theta[:-1], x_new, self.x)  # (m, n), (m, n, d)
-        mean = self.shift + self.scale * (self.constant + k @ self.weights)
         d_mean = self.scale * np.einsum("mnd,n->md", dk, self.weights)
         v = _solve_lower(self.factor, k.T)  # (n, m)
         explained = np.einsum("nm,nm->m", v, v)
         variance = self._variance(explained)
         d_variance = -2.0 * self.scale**2 * np.einsum("mnd,nm->md", dk, _solve_lower(self.factor, v, transposed=True))
         d_variance[explained >= (1.0 - VARIANCE_FLOOR) * np.exp(self.theta[0])] = 0.0  # flat where the floor holds
-        return mean, variance, d_mean, d_variance
-
-    def sample(self, x_new: Array, n_samples: int, rng: np.random.Generator, *, noisy: bool = False) -> Array:
-        """Joint draws at the points x_new, (n_samples, m)."""
-        mean, covariance = self.predict_joint(x_new, noisy=noisy)
-        root, _ = factorise(covariance, typical=float(np.exp(self.theta[0])) * self.scale**2)
-        return mean + rng.standard_normal((n_samples, mean.size)) @ root.T
+        return self._mean(k), variance, d_mean, d_variance
 
     def append(self, x_new: Array, y_new: float) -> GP:
         """The posterior after one more observation at x_new, (d,), same parameters: a new row of the factor, O(n^2)."""
-        x_new, _ = checked(np.atleast_2d(x_new), np.array([y_new], dtype=np.float64), self.kernel)
-        x = np.vstack([self.x, x_new])  # (n + 1, d)
-        y = np.append(self.y, y_new)
-        n = self.y.size
+        x_new, _ = check_observations(np.atleast_2d(x_new), np.array([y_new], dtype=np.float64), self.kernel)
+        n, x, y = self.y.size, np.vstack([self.x, x_new]), np.append(self.y, y_new)  # (n + 1, d), (n + 1,)
         row = _solve_lower(self.factor, self.kernel.matrix(self.theta[:-1], self.x, x_new))[:, 0]  # (n,)
         diagonal = float(np.exp(self.theta[0]) + np.exp(self.theta[-1])) + self.jitter
         pivot = diagonal - float(row @ row)
@@ -134,6 +121,10 @@ class GP:
         factor[n, :n] = row
         factor[n, n] = np.sqrt(pivot)
         return _posterior(self.kernel, self.theta, x, y, self.mean, self.standardise, factor, self.jitter)
+
+    def _mean(self, k: Array) -> Array:
+        """(m,), from the covariances (m, n) with the observations."""
+        return np.asarray(self.shift + self.scale * (self.constant + k @ self.weights))
 
     def _variance(self, explained: Array) -> Array:
         signal = float(np.exp(self.theta[0]))
@@ -147,13 +138,8 @@ def condition(
 
     `standardise=False` takes y as it is, for callers who bring outputs of mean about 0 and variance about 1.
     """
-    x, y = checked(x, y, kernel)
-    theta = np.asarray(theta, dtype=np.float64)
-    if theta.shape != (kernel.n_parameters + 1,) or not np.all(np.isfinite(theta)):
-        raise ValueError(
-            f"theta={theta} must be {kernel.n_parameters + 1} finite numbers: log signal variance, "
-            f"{kernel.n_parameters - 1} log length-scales, log noise variance."
-        )
+    x, y = check_observations(x, y, kernel)
+    theta = check_theta(theta, kernel)
     a = kernel.matrix(theta[:-1], x, x)
     a[np.diag_indices_from(a)] = float(np.exp(theta[0]) + np.exp(theta[-1]))
     factor, jitter = factorise(a, typical=float(a[0, 0]))
@@ -189,10 +175,9 @@ def mean_and_weights(factor: Array, y: Array, mean: Mean) -> tuple[float, Array]
 
 def factorise(a: Array, *, typical: float) -> tuple[Array, float]:
     """Lower Cholesky factor of a, (n, n), and the jitter added to its diagonal, whose usual size is `typical`."""
-    for relative in JITTERS:
-        jitter = relative * typical
+    for jitter in (relative * typical for relative in JITTERS):
         trial = np.array(a, order="F")
-        trial[np.diag_indices_from(trial)] += jitter
+        trial.T.ravel()[:: len(a) + 1] += jitter  # the diagonal, as a view: a fit comes here hundreds of times
         factor, info = lapack.dpotrf(trial, lower=1, clean=1, overwrite_a=1)
         if info == 0:
             return factor, jitter
@@ -202,10 +187,19 @@ def factorise(a: Array, *, typical: float) -> tuple[Array, float]:
     )
 
 
-def checked(x: Array, y: Array, kernel: Kernel) -> tuple[Array, Array]:
+def check_theta(theta: ArrayLike, kernel: Kernel) -> Array:
+    theta = np.asarray(theta, dtype=np.float64)
+    if theta.shape != (kernel.n_parameters + 1,) or not np.all(np.isfinite(theta)):
+        raise ValueError(
+            f"theta={theta} must be {kernel.n_parameters + 1} finite numbers: log signal variance, {kernel.n_parameters - 1} "
+            "log length-scales, log noise variance. Drop the memo when the space changes."
+        )
+    return theta
+
+
+def check_observations(x: Array, y: Array, kernel: Kernel) -> tuple[Array, Array]:
     """Both as contiguous float arrays, (n, d) and (n,), n >= 1, of usable numbers; or an error that says what to do."""
-    x = np.ascontiguousarray(x, dtype=np.float64)
-    y = np.ascontiguousarray(y, dtype=np.float64)
+    x, y = np.ascontiguousarray(x, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64)
     if x.ndim != 2 or x.shape[1] != kernel.n_dims or y.shape != (x.shape[0],) or y.size == 0:
         raise ValueError(
             f"x of shape {x.shape} and y of shape {y.shape} must be (n, {kernel.n_dims}) and (n,) with n >= 1: "

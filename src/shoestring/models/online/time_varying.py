@@ -51,19 +51,6 @@ def memory(forgetting_rate: float, lag_rounds: ArrayLike) -> Floats:
     return np.asarray((1.0 - forgetting_rate) ** (np.asarray(lag_rounds, dtype=np.float64) / 2.0))
 
 
-def check_model(forgetting_rate: float, noise_variance: float, forget_below: float) -> None:
-    """Refuse settings under which the recursion has no meaning."""
-    if not 0.0 <= forgetting_rate <= 1.0:
-        raise ValueError(f"forgetting_rate={forgetting_rate} must lie in [0, 1]: 0 never forgets, 1 forgets all.")
-    if not (noise_variance > 0.0 and math.isfinite(noise_variance)):
-        raise ValueError(
-            f"noise_variance={noise_variance} must be positive and finite: a point observed twice in one round would "
-            "make the matrix singular. For exact values try 1e-6 of the kernel's variance."
-        )
-    if not 0.0 < forget_below < 1.0:
-        raise ValueError(f"forget_below={forget_below} must lie in (0, 1): try {FORGET_BELOW}.")
-
-
 def lifetime_rounds(forgetting_rate: float, forget_below: float) -> float:
     """Age after which (1-eps)^age < forget_below; infinite when nothing is forgotten."""
     if forgetting_rate == 0.0:
@@ -71,7 +58,54 @@ def lifetime_rounds(forgetting_rate: float, forget_below: float) -> float:
     return 0.0 if forgetting_rate == 1.0 else math.log(forget_below) / math.log1p(-forgetting_rate)
 
 
-class TimeVaryingGP:
+class ForgettingGP:
+    """What the processes on a list of points and on the cube share: rounds that pass, and observations that grow old.
+
+    Moving on fades what is known; once half of the observations are stale, these are dropped and the rest is refactored.
+    """
+
+    _rounds: list[int]  # of the observations, in order
+
+    def __init__(self, forgetting_rate: float, noise_variance: float, forget_below: float) -> None:
+        if not 0.0 <= forgetting_rate <= 1.0:
+            raise ValueError(f"forgetting_rate={forgetting_rate} must lie in [0, 1]: 0 never forgets, 1 forgets all.")
+        if not (noise_variance > 0.0 and math.isfinite(noise_variance)):
+            raise ValueError(
+                f"noise_variance={noise_variance} must be positive and finite: a point observed twice in one round "
+                "would make the matrix singular. For exact values try 1e-6 of the kernel's variance."
+            )
+        if not 0.0 < forget_below < 1.0:
+            raise ValueError(f"forget_below={forget_below} must lie in (0, 1): try {FORGET_BELOW}.")
+        self.forgetting_rate, self.noise_variance = forgetting_rate, noise_variance
+        self.round = 1
+        self._lifetime_rounds = lifetime_rounds(forgetting_rate, forget_below)
+
+    @property
+    def n_observations(self) -> int:
+        """Observations the posterior rests on; dropped ones are not counted."""
+        return len(self._rounds)
+
+    def advance(self, rounds: int = 1) -> None:
+        """Move the posterior `rounds` rounds on, with no observation in between."""
+        if rounds < 1:
+            raise ValueError(f"rounds={rounds} must be at least 1: the posterior only moves forward.")
+        self.round += rounds
+        n_stale = bisect_left(self._rounds, self.round - self._lifetime_rounds)
+        if n_stale >= self.n_observations - n_stale:  # also with no observation at all
+            self._drop(n_stale)
+        else:
+            self._fade(float(memory(self.forgetting_rate, rounds)))
+
+    def _drop(self, n_stale: int) -> None:
+        """Forget the first `n_stale` observations for good."""
+        raise NotImplementedError
+
+    def _fade(self, decay: float) -> None:
+        """Multiply the covariance with every observation by `decay`."""
+        raise NotImplementedError
+
+
+class TimeVaryingGP(ForgettingGP):
     """Posterior of the coming round on points 0..N-1. One round: read `mean`, `variance`; perhaps `observe`; `advance`.
 
     `kernel_rows` takes points (m,) to their covariances (m, N) with every point, so that a large domain never forms its
@@ -88,25 +122,16 @@ class TimeVaryingGP:
         noise_variance: float,
         forget_below: float = FORGET_BELOW,
     ) -> None:
-        check_model(forgetting_rate, noise_variance, forget_below)
+        super().__init__(forgetting_rate, noise_variance, forget_below)
         if prior_variance.ndim != 1 or not np.all((prior_variance > 0.0) & np.isfinite(prior_variance)):
             raise ValueError("prior_variance must hold a positive, finite variance for each point: k(x, x).")
-        self.forgetting_rate = forgetting_rate
-        self.noise_variance = noise_variance
         self._kernel_rows, self._prior_variance = kernel_rows, prior_variance
-        self._lifetime_rounds = lifetime_rounds(forgetting_rate, forget_below)
-        self.round = 1
         self._rows: Floats = np.empty((16, self.n_points))  # (capacity, N): V / _scale
         self.reset()
 
     @property
     def n_points(self) -> int:
         return int(self._prior_variance.size)
-
-    @property
-    def n_observations(self) -> int:
-        """Observations the posterior rests on; dropped ones are not counted."""
-        return len(self._rounds)
 
     @property
     def mean(self) -> Floats:
@@ -143,20 +168,6 @@ class TimeVaryingGP:
         self._rounds.append(self.round)
         self._values.append(value)
 
-    def advance(self, rounds: int = 1) -> None:
-        """Move the posterior `rounds` rounds on, with no observation in between: O(N), and now and then a rebuild."""
-        if rounds < 1:
-            raise ValueError(f"rounds={rounds} must be at least 1: the posterior only moves forward.")
-        self.round += rounds
-        n_stale = bisect_left(self._rounds, self.round - self._lifetime_rounds)  # rounds are in order
-        if n_stale >= self.n_observations - n_stale:  # also with no observation at all: the scale then stays 1
-            self._rebuild(n_stale)
-            return
-        decay = float(memory(self.forgetting_rate, rounds))
-        self._scale *= decay
-        self._set_mean(decay * self._mean)
-        self._explained *= decay**2
-
     def reset(self) -> None:
         """Drop every observation and return to the prior; the round keeps counting."""
         self._points: list[int] = []
@@ -166,7 +177,13 @@ class TimeVaryingGP:
         self._explained = np.zeros(self.n_points)
         self._set_mean(np.zeros(self.n_points))
 
-    def _rebuild(self, n_stale: int) -> None:
+    def _fade(self, decay: float) -> None:
+        """O(N)."""
+        self._scale *= decay
+        self._set_mean(decay * self._mean)
+        self._explained *= decay**2
+
+    def _drop(self, n_stale: int) -> None:
         """Drop the first `n_stale` observations and factorise the others afresh.
 
         This also sets `_scale` back to 1, long before it could underflow: between two rebuilds the observations must

@@ -28,7 +28,6 @@ from any data) every start is an optimum of its own.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,9 +39,8 @@ from scipy.optimize import minimize
 from shoestring.models.online.time_varying import (
     FORGET_BELOW,
     VARIANCE_FLOOR,
-    check_model,
+    ForgettingGP,
     factorise,
-    lifetime_rounds,
     memory,
 )
 
@@ -63,7 +61,7 @@ class Modes:
     ucb: Floats  # (m,)
 
 
-class ContinuousTimeVaryingGP:
+class ContinuousTimeVaryingGP(ForgettingGP):
     """Posterior of the coming round on [0, 1]^d. One round: `modes`, perhaps `observe`, then `advance`.
 
     `kernel(x, z)` gives the covariances of x (m, d) with z (n, d), (m, n), and their derivatives in x, (m, n, d);
@@ -80,30 +78,20 @@ class ContinuousTimeVaryingGP:
         noise_variance: float,
         forget_below: float = FORGET_BELOW,
     ) -> None:
-        check_model(forgetting_rate, noise_variance, forget_below)
+        super().__init__(forgetting_rate, noise_variance, forget_below)
         if n_dims < 1:
             raise ValueError(f"n_dims={n_dims} must be at least 1.")
         if not (variance > 0.0 and math.isfinite(variance)):
             raise ValueError(f"variance={variance} must be positive and finite: it is the kernel's k(x, x).")
         self.n_dims = n_dims
         self.variance = variance
-        self.forgetting_rate = forgetting_rate
-        self.noise_variance = noise_variance
-        self.round = 1
         self._kernel = kernel
-        self._lifetime_rounds = lifetime_rounds(forgetting_rate, forget_below)
         self._points: Floats  # (n, d)
-        self._rounds: list[int]
         self._values: list[float]
         self._decay: Floats  # (n,): from each observation to this round
         self._factor: Floats  # (n, n), lower
         self._weights: Floats  # (n,): (K~ + sigma^2 I)^-1 y
         self.reset()
-
-    @property
-    def n_observations(self) -> int:
-        """Observations the posterior rests on; dropped ones are not counted."""
-        return len(self._rounds)
 
     def observe(self, point: Floats, value: float) -> None:
         """Take in a noisy value of this round's function at `point` (d,)."""
@@ -126,17 +114,6 @@ class ContinuousTimeVaryingGP:
         self._values.append(value)
         self._decay = np.append(self._decay, 1.0)
         self._weights = cho_solve((factor, True), np.array(self._values), check_finite=False)
-
-    def advance(self, rounds: int = 1) -> None:
-        """Move the posterior `rounds` rounds on, with no observation in between."""
-        if rounds < 1:
-            raise ValueError(f"rounds={rounds} must be at least 1: the posterior only moves forward.")
-        self.round += rounds
-        n_stale = bisect_left(self._rounds, self.round - self._lifetime_rounds)
-        if n_stale >= self.n_observations - n_stale:  # half of all, as on a finite domain
-            self._drop(n_stale)
-        else:
-            self._decay = self._decay * memory(self.forgetting_rate, rounds)
 
     def reset(self) -> None:
         """Drop every observation and return to the prior; the round keeps counting."""
@@ -201,6 +178,9 @@ class ContinuousTimeVaryingGP:
     def _covariance_with_past(self, points: Floats) -> Floats:
         """k~ between `points` (m, d) in this round and the observations in theirs, (m, n)."""
         return np.asarray(self._kernel(points, self._points)[0] * self._decay)
+
+    def _fade(self, decay: float) -> None:
+        self._decay = self._decay * decay
 
     def _drop(self, n_stale: int) -> None:
         """Forget the first `n_stale` observations and factorise the others afresh."""

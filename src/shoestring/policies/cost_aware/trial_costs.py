@@ -4,77 +4,67 @@ The models are those of `models.cost_aware.cost_models`, fitted to the trials th
 one, all configs cost the same. They work in seconds and only the bill is in the budget's unit, so a rate in dollars changes
 no choice, not even by rounding. In an epoch budget every whole trial costs its steps, and cost decides nothing.
 
-`transferred` fits a model to earlier studies, to be given to `CostAwareEI(cost_model="transfer", transferred=...)`.
+`transfer_costs` fits a model to earlier studies, to be given to `CostAwareEI(cost_model="transfer", transferred=...)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shoestring.core.encoding import Points
+from shoestring.core.books import Trial
+from shoestring.core.decision import Memo, Train
+from shoestring.core.encoding import Array, Flags, Points
 from shoestring.core.ledger import Ledger
 from shoestring.errors import PolicyError, did_you_mean
-from shoestring.models.cost_aware.cost_models import (
-    COST_MODELS,
-    CostModel,
-    cost_quantile,
-    fit_cost_model,
-    fit_transfer,
-    log_costs,
-)
-from shoestring.models.cost_aware.features import CostFeatures, packed, unpacked
-from shoestring.models.cost_aware.linear import choose_columns
-from shoestring.policies.outcomes import Outcomes, Table, whole_costs
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from shoestring.models.cost_aware.cost_models import COST_MODELS, GPCost, cost_quantile, fit_cost_model, log_costs
+from shoestring.models.cost_aware.features import CostFeatures
+from shoestring.models.cost_aware.linear import LinearCost, choose_columns, fit_transfer, pack, unpack
+from shoestring.policies.config_table import ConfigsView, ConfigTable
 
 
 class TrialCosts:
     """The cost model of one decision; `model` is None as long as nothing is known."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        table: Table,
-        name: str,
-        parameters: Sequence[str],
-        transferred: Mapping[str, Sequence[float]],
+        self, ledger: Ledger, table: ConfigTable, name: str, parameters: Sequence[str], transferred: Memo
     ) -> None:
-        self.ledger, self.table = ledger, table
-        self.model: CostModel | None = None
+        self.ledger, self.features = ledger, CostFeatures(table.encoding)
+        self.model: LinearCost | GPCost | None = None
         self.memo: dict[str, list[float]] = {}  # what the next decision's fit may start from
         self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # budget's unit for each unit of the model
         self._newest: tuple[Points, tuple[Array, Array]] | None = None  # a whole table is asked about several times
         if name == "transfer":
-            self.model = unpacked(transferred)
+            self.model = unpack(transferred)
             return
-        numbers, costs = whole_costs(ledger, table)
-        if numbers and table.cost_features.names:
-            self._fit(name, parameters, table.cost_features.of(table.stacked(numbers)), log_costs(costs))
+        whole = _whole_trials(ledger)
+        if whole and self.features.names:
+            in_epochs, per_step = ledger.budget.unit == "epochs", ledger.step_price()
+            costs = np.array([per_step * trial.steps if in_epochs else trial.seconds for trial in whole])
+            features = self.features.of(table.stack([trial.number for trial in whole]))
+            self._fit(name, parameters, features, log_costs(costs))
 
     def _fit(self, name: str, parameters: Sequence[str], features: Array, log_cost: Array) -> None:
-        kind = next(known for known in COST_MODELS if known == name)
         if parameters:
-            columns = _columns(self.table.cost_features, parameters)
+            columns = _columns(self.features, parameters)
         else:
-            columns = choose_columns(features, log_cost, COST_MODELS[kind])
+            columns = choose_columns(features, log_cost, COST_MODELS[name])
         past = self.ledger.memo
         same = past.get("cost_columns") == [float(j) for j in columns]  # a memo fits only a model of the same columns
         start = {k.removeprefix("cost_"): v for k, v in past.items() if k.startswith("cost_log_")} if same else {}
-        self.model = fit_cost_model(kind, features, log_cost, columns=columns, memo=start or None)
-        fitted = {f"cost_{key}": numbers for key, numbers in self.model.memo().items()}
-        self.memo = {"cost_columns": [float(j) for j in columns], **fitted} if fitted else {}
+        self.model = fit_cost_model(name, features, log_cost, columns=columns, memo=start or None)
+        if isinstance(self.model, GPCost):
+            fitted = {f"cost_{key}": numbers for key, numbers in self.model.gp.memo().items()}
+            self.memo = {"cost_columns": [float(j) for j in columns], **fitted}
 
     def predict(self, points: Points) -> tuple[Array, Array]:
         """Mean and std of the log of the seconds (in an epoch budget: epochs) of a whole trial, (m,) each."""
         if self.model is None:
             return np.zeros(len(points)), np.zeros(len(points))
         if self._newest is None or self._newest[0] is not points:
-            self._newest = points, self.model.predict(self.table.cost_features.of(points))
+            self._newest = points, self.model.predict(self.features.of(points))
         return self._newest[1]
 
     def can_be_paid(self, pool: Points) -> Callable[[Points], Flags]:
@@ -94,16 +84,16 @@ class TrialCosts:
                     return within
         return lambda points: np.ones(len(points), dtype=bool)
 
-    def bill(self, points: Points, index: int) -> tuple[float | None, float | None]:
-        """Expected cost and reserve of a point; None leaves both to the core."""
+    def add_bill(self, order: Train, points: Points, index: int) -> Train:
+        """The order of a point with its expected cost and reserve, unless that is left to the core."""
         if self.model is None or self.ledger.budget.unit == "epochs":
-            return None, None
+            return order
         mean, std = self.predict(points.take([index]))
         expected, most = self.rate * float(np.exp(mean[0])), self.rate * float(cost_quantile(mean, std)[0])
-        return expected, most if most <= self.ledger.left else expected
+        return replace(order, expected_cost=expected, reserve=most if most <= self.ledger.left else expected)
 
 
-def transferred(
+def transfer_costs(
     studies: Sequence[Ledger],
     parameters: Sequence[str],
     *,
@@ -118,25 +108,27 @@ def transferred(
     for ledger in studies:
         if ledger.space != studies[0].space:
             raise PolicyError("a cost model is transferred between studies of one space: leave the others out.")
-        table = ledger.view(Outcomes(""))
-        numbers = [t.number for t in ledger.trials if t.steps >= t.limit and t.steps > 0]
-        if numbers:
-            seconds = np.array([table.facts[number].seconds for number in numbers])
-            tasks.append((table.cost_features.of(table.stacked(numbers)), log_costs(seconds)))
+        if whole := _whole_trials(ledger):
+            table = ledger.view(ConfigsView())
+            features = CostFeatures(table.encoding)
+            seconds = np.array([trial.seconds for trial in whole])
+            tasks.append((features.of(table.stack([trial.number for trial in whole])), log_costs(seconds)))
     if len(tasks) < len(studies) or not tasks:
         raise PolicyError(
             f"{len(tasks)} of {len(studies)} studies have a trial that was trained to its end: a cost model is transferred "
             "from such trials only. Leave the other studies out."
         )
-    columns = _columns(studies[0].view(Outcomes("")).cost_features, parameters)
-    return packed(fit_transfer(tasks, columns, task_meta=task_meta, meta=meta))
+    return pack(fit_transfer(tasks, _columns(features, parameters), task_meta=task_meta, meta=meta))
+
+
+def _whole_trials(ledger: Ledger) -> list[Trial]:
+    """Those that were trained to their end."""
+    return [trial for trial in ledger.trials if trial.steps >= trial.limit and trial.steps > 0]
 
 
 def _columns(features: CostFeatures, parameters: Sequence[str]) -> tuple[int, ...]:
-    try:
-        return features.columns_of(parameters)
-    except KeyError as unknown:
-        hint = did_you_mean(str(unknown.args[0]), set(features.names))
-        raise PolicyError(
-            f"cost_features={list(parameters)!r} names {unknown.args[0]!r}, which is no parameter that can vary. {hint}"
-        ) from None
+    unknown = next((name for name in parameters if name not in features.names), None)
+    if unknown is not None:
+        rule = f"names {unknown!r}, which is no parameter that can vary. {did_you_mean(unknown, set(features.names))}"
+        raise PolicyError(f"cost_features={list(parameters)!r} {rule}")
+    return features.columns_of(parameters)

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from shoestring.models.cost_aware.cost_models import (
     COST_MODELS,
-    CostModelName,
+    GPCost,
     cost_quantile,
     fit_cost_model,
+    fit_gp_cost,
     log_costs,
 )
-from shoestring.models.cost_aware.gp_costs import GPCost, fit_gp_cost
-from shoestring.models.cost_aware.linear import LinearCost, choose_columns, fit_linear, fit_transfer
+from shoestring.models.cost_aware.linear import LinearCost, choose_columns, fit_linear, fit_transfer, pack, unpack
 
 Array = NDArray[np.float64]
 NAMES = list(COST_MODELS)
@@ -37,7 +37,7 @@ def test_least_squares_and_its_predictive_std() -> None:
     design = np.column_stack([np.ones(12), features[:, [3, 1]]])
     weights, rss, _, _ = np.linalg.lstsq(design, log_cost)
     np.testing.assert_allclose(model.weights, weights, rtol=1e-11)
-    np.testing.assert_allclose(model.residual_variance, rss[0] / 9, rtol=1e-10)
+    np.testing.assert_allclose(model.residual_sum, rss[0], rtol=1e-10)
     new = receipts(4, seed=1)[0]
     rows = np.column_stack([np.ones(4), new[:, [3, 1]]])
     mean, std = model.predict(new)
@@ -54,7 +54,7 @@ def test_fewer_receipts_than_weights_use_ridge() -> None:
     np.testing.assert_allclose(model.weights, want, rtol=1e-8)
     plain = fit_linear(*receipts(4), (0, 1, 3))  # as many as weights: through every point
     np.testing.assert_allclose(plain.line(receipts(4)[0]), receipts(4)[1], rtol=1e-9)
-    assert plain.residual_variance == 0.25  # nothing is left to estimate it from
+    np.testing.assert_allclose(plain.residual_sum, 0.0, atol=1e-20)  # nothing is left to estimate a spread from
 
 
 def test_repeated_and_constant_columns_do_no_harm() -> None:
@@ -106,7 +106,7 @@ def test_selection_finds_what_matters_in_order() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 12])
-def test_few_receipts_give_sane_predictions(name: CostModelName, n: int) -> None:
+def test_few_receipts_give_sane_predictions(name: str, n: int) -> None:
     features, log_cost = receipts(n)
     for columns in (None, (1, 3, 0)):
         mean, std = fit_cost_model(name, features, log_cost, columns=columns).predict(receipts(50, seed=1)[0])
@@ -119,7 +119,7 @@ def test_few_receipts_give_sane_predictions(name: CostModelName, n: int) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("log_cost", [np.zeros(6), np.full(6, -9.0), np.array([0, 0, 0, 0, 0, 30.0])])
-def test_constant_costs_duplicates_and_outliers(name: CostModelName, log_cost: Array) -> None:
+def test_constant_costs_duplicates_and_outliers(name: str, log_cost: Array) -> None:
     features = np.repeat(receipts(2)[0], 3, axis=0)
     mean, std = fit_cost_model(name, features, log_cost).predict(receipts(20, seed=1)[0])
     assert np.all(np.isfinite(mean))
@@ -129,7 +129,7 @@ def test_constant_costs_duplicates_and_outliers(name: CostModelName, log_cost: A
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_unit_of_cost_only_shifts_the_logs(name: CostModelName) -> None:
+def test_the_unit_of_cost_only_shifts_the_logs(name: str) -> None:
     features, log_cost = receipts(10)
     new = receipts(8, seed=1)[0]
     mean, std = fit_cost_model(name, features, log_cost).predict(new)
@@ -149,34 +149,33 @@ def test_predictions_are_clipped_to_the_observed_range_and_floored() -> None:
 
 
 @pytest.mark.parametrize(("name", "columns"), [("lv1", (3,)), ("lv2", (3, 1)), ("lv3", (3, 1, 0))])
-def test_linear_models_use_the_first_features_given(name: CostModelName, columns: tuple[int, ...]) -> None:
+def test_linear_models_use_the_first_features_given(name: str, columns: tuple[int, ...]) -> None:
     model = fit_cost_model(name, *receipts(15), columns=(3, 1, 0))
     assert isinstance(model, LinearCost)
     assert model.columns == columns
-    assert model.memo() == {}
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "based"),
     [("gp", (0, 1, 2, 3, 4), False), ("gp3", (3, 1, 0), False), ("gplv", (0, 1, 2, 3, 4), True)],
 )
-def test_gp_models_use_the_features_their_names_say(name: CostModelName, columns: tuple[int, ...], based: bool) -> None:
+def test_gp_models_use_the_features_their_names_say(name: str, columns: tuple[int, ...], based: bool) -> None:
     model = fit_cost_model(name, *receipts(15), columns=(3, 1, 0))
     assert isinstance(model, GPCost)
     assert model.columns == columns
     assert (model.base is not None) == based
-    assert len(model.memo()["log_lengthscales"]) == len(columns)
+    assert len(model.gp.memo()["log_lengthscales"]) == len(columns)
 
 
 @pytest.mark.parametrize("name", ["gp", "gplv"])
-def test_gp_models_learn_what_a_line_cannot(name: CostModelName) -> None:
+def test_gp_models_learn_what_a_line_cannot(name: str) -> None:
     rng = np.random.default_rng(0)
     features = rng.random((40, 2))
     log_cost = 3 * features[:, 0] + np.sin(6 * features[:, 1])
     new = rng.random((200, 2))
     truth = 3 * new[:, 0] + np.sin(6 * new[:, 1])
 
-    def rmse(model: CostModelName) -> float:
+    def rmse(model: str) -> float:
         return float(np.sqrt(np.mean((fit_cost_model(model, features, log_cost).predict(new)[0] - truth) ** 2)))
 
     assert rmse(name) < 0.1 < rmse("lv3")
@@ -210,7 +209,6 @@ def test_transfer_is_one_line_over_all_tasks() -> None:
     stacked = fit_linear(np.vstack([f for f, _ in tasks]), np.concatenate([c for _, c in tasks]), (1, 3))
     new = receipts(6, seed=9)[0]
     np.testing.assert_allclose(naive.predict(new), stacked.predict(new), rtol=1e-13)
-    assert naive.memo() == {}
 
 
 def test_transfer_uses_what_describes_the_tasks() -> None:
@@ -221,8 +219,18 @@ def test_transfer_uses_what_describes_the_tasks() -> None:
     np.testing.assert_allclose(model.predict(new)[0], truth + 3.0, atol=0.05)
     with pytest.raises(ValueError, match="must describe each of the 3 tasks with 1 numbers"):
         fit_transfer(tasks, (1, 3), meta=[3.0])
-    with pytest.raises(ValueError, match="at least one other task"):
-        fit_transfer([], (1,))
+
+
+def test_a_transferred_model_survives_packing() -> None:
+    rng = np.random.default_rng(0)
+    tasks = [(rng.random((8, 3)), rng.normal(size=8)) for _ in range(2)]
+    model = fit_transfer(tasks, [2, 0], task_meta=[[1.0], [2.0]], meta=[1.5])
+    packed = pack(model)
+    before = packed | {"columns": [2.0, 0.0, 3.0]}  # as earlier versions packed it
+    x = rng.random((5, 3))
+    for again in (unpack(packed), unpack(before)):
+        for want, got in zip(model.predict(x), again.predict(x), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 def test_log_costs_mend_zeros_and_refuse_nonsense() -> None:
@@ -236,8 +244,6 @@ def test_log_costs_mend_zeros_and_refuse_nonsense() -> None:
 
 def test_wrong_arguments_are_refused_with_advice() -> None:
     features, log_cost = receipts(4)
-    with pytest.raises(ValueError, match="unknown: use one of lv1"):
-        fit_cost_model("lv4", features, log_cost)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="different indices below 5"):
         fit_linear(features, log_cost, (1, 1))
     with pytest.raises(ValueError, match="different indices below 5"):
@@ -246,5 +252,3 @@ def test_wrong_arguments_are_refused_with_advice() -> None:
         fit_linear(features[:0], log_cost[:0], (1,))
     with pytest.raises(ValueError, match="which mends zeros"):
         fit_linear(features, np.array([0.0, 1.0, -np.inf, 2.0]), (1,))
-    with pytest.raises(ValueError, match="strictly between 0 and 1"):
-        cost_quantile(np.zeros(1), np.ones(1), 1.0)

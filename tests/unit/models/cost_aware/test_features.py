@@ -1,15 +1,13 @@
-"""What cost models see, and a model that is put away and taken out again."""
+"""What cost models see."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from shoestring.core.encoding import Encoding
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Space
-from shoestring.models.cost_aware.features import CostFeatures, packed, unpacked
-from shoestring.models.cost_aware.linear import fit_transfer
+from shoestring.models.cost_aware.features import CostFeatures
 
 SPACE = Space(
     {
@@ -45,15 +43,3 @@ def test_columns() -> None:
     assert features.columns_of(["depth", "booster"]) == features.columns_of(["depth"]) + features.columns_of(
         ["booster"]
     )
-    with pytest.raises(KeyError, match="width"):
-        features.columns_of(["width"])
-
-
-def test_a_transferred_model_survives_packing() -> None:
-    rng = np.random.default_rng(0)
-    tasks = [(rng.random((8, 3)), rng.normal(size=8)) for _ in range(2)]
-    model = fit_transfer(tasks, [2, 0], task_meta=[[1.0], [2.0]], meta=[1.5])
-    again = unpacked(packed(model))
-    x = rng.random((5, 3))
-    for want, got in zip(model.predict(x), again.predict(x), strict=True):
-        np.testing.assert_array_equal(got, want)

@@ -16,15 +16,16 @@ from shoestring.core.space import Space
 from shoestring.models.cost_aware.search import (
     STARTS,
     Surface,
-    candidates,
+    choose_cheap_and_far,
     climb,
     find_cei,
     find_ei_alpha,
     slide,
 )
-from shoestring.models.gp.acquisition import cei_threshold, choose_cei, pareto_front
+from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, pareto_front
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import condition
+from shoestring.policies.config_table import draw_candidates
 
 SPACE = Space(
     {
@@ -55,7 +56,7 @@ def surface(seed: int, scale: float = 1.0) -> Surface:
 
 def pool(seed: int, count: int = 60) -> Points:
     encoding = Encoding(SPACE)
-    return candidates(encoding, np.full((1, SPACE.dims), 0.3), count, seed, np.random.default_rng(seed))
+    return draw_candidates(encoding, np.full((1, SPACE.dims), 0.3), count, seed, np.random.default_rng(seed))
 
 
 def anything(points: Points) -> Any:
@@ -137,7 +138,7 @@ def test_sliding_finds_the_cheap_edge_of_a_wide_peak() -> None:
         standardise=False,
     )
     here = Surface(encoding, gp, -1.0, lambda points: points.cube[:, 0])
-    from_these = candidates(encoding, np.full((1, 2), 0.5), 500, 1, np.random.default_rng(0))
+    from_these = draw_candidates(encoding, np.full((1, 2), 0.5), 500, 1, np.random.default_rng(0))
     scanned = find_cei(here, from_these, 0.5, allowed=anything, refine=False)
     refined = find_cei(here, from_these, 0.5, allowed=anything, refine=True)
     grid = np.stack(np.meshgrid(np.linspace(0, 1, 401), np.linspace(0, 1, 401)), axis=-1).reshape(-1, 2)
@@ -174,13 +175,14 @@ def test_what_is_not_allowed_is_not_found() -> None:
     assert len(found.points) == len(from_these)
 
 
-def test_candidates_are_configs_and_change_from_decision_to_decision() -> None:
-    encoding = Encoding(SPACE)
-    first = candidates(encoding, np.full((2, SPACE.dims), 0.5), 30, 7, np.random.default_rng(1))
-    again = candidates(encoding, np.full((2, SPACE.dims), 0.5), 30, 7, np.random.default_rng(1))
-    other = candidates(encoding, np.full((2, SPACE.dims), 0.5), 30, 7, np.random.default_rng(2))
-    np.testing.assert_array_equal(first.cube, again.cube)
-    assert len(first) == 30 + 2 * 50
-    assert not np.array_equal(first.cube, other.cube)
-    for i in range(len(first)):
-        SPACE.validate(encoding.config(first, i))
+@given(st.integers(0, 10**6), st.integers(1, 30))
+def test_the_costliest_and_the_closest_go_in_turn(seed: int, m: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, tried, log_cost = rng.random((m, 2)), rng.random((3, 2)), rng.normal(size=m)
+    left = list(range(m))
+    while len(left) > 1:
+        if (m - len(left)) % 2 == 0:
+            left.remove(max(left, key=lambda i: log_cost[i]))
+        else:
+            left.remove(min(left, key=lambda i: float(np.linalg.norm(tried - x[i], axis=1).min())))
+    assert choose_cheap_and_far(x, tried, log_cost) == left[0]

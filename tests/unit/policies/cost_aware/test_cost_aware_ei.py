@@ -19,10 +19,10 @@ from shoestring.core.money import Budget, Prices
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Config, Space
 from shoestring.errors import PolicyError
-from shoestring.models.gp.acquisition import pareto_front
+from shoestring.models.cost_aware.trade_off import pareto_front
+from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
-from shoestring.policies.cost_aware.trial_costs import transferred
-from shoestring.policies.outcomes import Outcomes
+from shoestring.policies.cost_aware.trial_costs import transfer_costs
 from shoestring.runners.runner import receipt
 from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate
@@ -279,8 +279,9 @@ def test_features_that_the_user_names_are_used() -> None:
     by_kind: dict[str, set[float]] = {"a": set(), "b": set()}
     seen = policy.look(ledger, np.random.default_rng(0))
     assert seen is not None
+    encoding = ledger.view(ConfigsView()).encoding
     for i in range(len(seen.found.points)):
-        config = seen.costs.table.encoding.config(seen.found.points, i)
+        config = encoding.config(seen.found.points, i)
         by_kind[config["kind"]].add(round(float(seen.found.log_cost[i]), 9))
     assert [len(costs) for costs in by_kind.values()] == [1, 1]
     with pytest.raises(
@@ -291,7 +292,7 @@ def test_features_that_the_user_names_are_used() -> None:
 
 def test_a_transferred_cost_model_knows_the_price_at_once() -> None:
     earlier = [begun(replace(SMALL, initial_trials=12), 12, Made(cost_scale=s)) for s in (0.01, 0.02)]
-    model = transferred(earlier, ["rounds"], task_meta=[[math.log(0.01)], [math.log(0.02)]], meta=[math.log(0.04)])
+    model = transfer_costs(earlier, ["rounds"], task_meta=[[math.log(0.01)], [math.log(0.02)]], meta=[math.log(0.04)])
     policy = replace(SMALL, cost_model="transfer", transferred=model)
     ledger = begun(policy, 4, Made(cost_scale=0.04))
     first = next(o for o in ledger.orders if o.why["phase"] == "cei")
@@ -303,18 +304,17 @@ def test_a_transferred_cost_model_knows_the_price_at_once() -> None:
 def test_transfer_needs_finished_trials_of_the_same_space() -> None:
     done = study(SMALL, budget="5 epochs")
     with pytest.raises(PolicyError, match="trained to its end"):
-        transferred([done.fork(1)], ["rounds"])
+        transfer_costs([done.fork(1)], ["rounds"])
     with pytest.raises(PolicyError, match="one space"):
-        transferred(
+        transfer_costs(
             [done, study(SMALL, space=Space({"rounds": Int(1, 9), "x": Float(0, 1)}), budget="5 epochs")], ["x"]
         )
 
 
 def test_setup_counts_and_validation_too() -> None:
     ledger = study(SMALL, budget="2s", max_steps=2)
-    table = ledger.view(Outcomes(DESIGN))
     trial = ledger.trials[0]
-    assert table.facts[0].seconds == pytest.approx(sum(trial.step_costs))
+    assert trial.seconds == pytest.approx(sum(trial.step_costs))
     priced = study(SMALL, budget="30 epochs", max_steps=3, prices=Prices(validate_epochs=0.5))
     assert {order.expected_cost for order in priced.orders[:3]} == {4.5}
 

@@ -1,0 +1,140 @@
+"""The rules that trade improvement against cost: which of many candidates to buy, given log EI and log cost of each.
+
+Guinet et al., arXiv:2011.11456: EI per unit cost and EI-cool (section 2, after Lee et al., arXiv:2003.10870), EI_alpha
+(eq. 1), contextual EI (eq. 2), cost Pareto front (section 3.1).
+
+    paper     here              meaning                                                        unit
+    c         exp(log_cost)     predicted cost                                                 seconds, dollars, …
+    alpha     alpha             exponent of the cost, >= 0: 0 is EI, 1 is EI per unit cost     —
+    lambda    slack             fraction of the best EI that may be given up, 0..1             —
+    tau       total_cost        whole budget                                                   as c
+    tau_k     spent_cost        spent so far, the initial design included                      as c
+    tau_init  initial_cost      spent on the initial design                                    as c
+
+Rules take arrays (m,) and return an index. log EI may be -inf: a point that promises nothing.
+
+Departs from the paper:
+- Everything is compared in logs: an EI that underflows to 0 would admit every point to CEI's set and make EI per unit cost
+  pick at random.
+- CEI admits by a threshold on the EI value, as eq. (2) says, not "the best 100 lambda per cent of the points" of the text.
+- Ties go to the cheaper point, then to the larger EI, then to the lower index. Without this CEI's choice is only weakly
+  efficient, so the claim that it lies on the front would be false.
+- EI_alpha reaches only the vertices of the upper convex hull of (log c, log EI); `implied_alpha` tells for each point.
+- The exponent of EI-cool is clipped to 0..1, and is 0 when the initial design has used up the budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def choose_ei_alpha(log_ei: Array, log_cost: Array, alpha: float) -> int:
+    """Index of the largest EI / c^alpha, eq. (1)."""
+    _check(log_ei, log_cost)
+    score = log_ei - alpha * log_cost
+    return _cheapest(np.flatnonzero(score == score.max()), log_ei, log_cost)
+
+
+def cooling_exponent(total_cost: float, initial_cost: float, spent_cost: float) -> float:
+    """alpha_k of EI-cool: 1 after the initial design, falling in proportion to what is left, 0 at the end."""
+    if total_cost <= initial_cost:
+        return 0.0
+    return min(1.0, max(0.0, (total_cost - spent_cost) / (total_cost - initial_cost)))
+
+
+def choose_cei(log_ei: Array, log_cost: Array, slack: float) -> int:
+    """Index of the cheapest point with EI >= (1 - slack) max EI, eq. (2); slack 0 is EI, slack 1 the cheapest of all."""
+    _check(log_ei, log_cost)
+    return _cheapest(np.flatnonzero(log_ei >= cei_threshold(float(log_ei.max()), slack)), log_ei, log_cost)
+
+
+def cei_threshold(log_ei_max: float, slack: float) -> float:
+    """The smallest admissible log EI; a relative 1e-12 of grace keeps 0.9 >= (1 - 0.1) * 1 true in floating point."""
+    return -np.inf if slack == 1.0 else log_ei_max + float(np.log1p(-slack)) - 1e-12
+
+
+def pareto_front(log_ei: Array, log_cost: Array) -> NDArray[np.intp]:
+    """Indices, rising, of the efficient points: no other is as cheap and as good, and better in one of the two; O(m log m)."""
+    _check(log_ei, log_cost)
+    # The front runs from the cheapest point to that of the largest EI: what lies outside needs no sorting.
+    least = float(log_ei[log_cost == log_cost.min()].max())
+    most = float(log_cost[log_ei == log_ei.max()].min())
+    between = np.flatnonzero((log_ei >= least) & (log_cost <= most))
+    # cheapest first, among equals the largest EI first
+    order = between[np.lexsort((-log_ei[between], log_cost[between]))]
+    e, c = log_ei[order], log_cost[order]
+    first = np.searchsorted(c, c)  # start of each point's group of equal cost
+    best = np.maximum.accumulate(e)
+    is_beaten = (first > 0) & (e <= best[first - 1])  # by something strictly cheaper
+    return np.sort(order[(e == e[first]) & ~is_beaten])
+
+
+@dataclass(frozen=True, slots=True)
+class ImpliedAlpha:
+    """The exponents for which EI_alpha would have chosen a point.
+
+    Supported: every alpha in low..high (high may be inf); `alpha` is the middle, or `low` when unbounded; `gap` is 0.
+    Unsupported: no alpha does; `alpha` is the one that misses by least, `gap` the log score it misses by.
+    """
+
+    low: float
+    high: float
+    supported: bool
+    alpha: float
+    gap: float
+
+
+def implied_alpha(log_ei: Array, log_cost: Array, index: int) -> ImpliedAlpha:
+    """Which alpha leads EI_alpha to the point `index`; that point needs a positive EI (a finite log EI)."""
+    _check(log_ei, log_cost)
+    if not np.isfinite(log_ei[index]):
+        raise ValueError(f"log_ei[{index}]={log_ei[index]} must be finite: without improvement there is no alpha.")
+    gain, extra = log_ei - log_ei[index], log_cost - log_cost[index]
+    costlier, cheaper = extra > 0.0, extra < 0.0
+    low = max(0.0, float(np.max(gain[costlier] / extra[costlier], initial=0.0)))
+    high = float(np.min(gain[cheaper] / extra[cheaper], initial=np.inf))
+    outdone = bool(np.any(gain[extra == 0.0] > 0.0))  # by a point of the same cost
+    if low <= high and not outdone:
+        return ImpliedAlpha(low, high, True, low if np.isinf(high) else 0.5 * (low + high), 0.0)
+    alpha = _least_gap_alpha(log_ei, log_cost, index)
+    return ImpliedAlpha(low, high, False, alpha, float(np.max(gain - alpha * extra)))
+
+
+def _least_gap_alpha(log_ei: Array, log_cost: Array, index: int) -> float:
+    """Slope, at this point's cost, of the upper hull of (log c, log EI), no less than 0.
+
+    The gap max_j score_j - score_i is convex in alpha and its minimum is the height of the hull above the point. A chord
+    of the hull that spans the point is raised until nothing lies above it: one O(m) pass a hull edge met, no sorting.
+    """
+    some = np.isfinite(log_ei)  # a point without improvement never scores highest
+    index, log_ei, log_cost = int(np.count_nonzero(some[:index])), log_ei[some], log_cost[some]
+    left = _cheapest(np.arange(log_ei.size), log_ei, log_cost)
+    right = choose_ei_alpha(log_ei, log_cost, 0.0)
+    if log_cost[right] <= log_cost[index]:
+        return 0.0
+    while True:
+        alpha = float((log_ei[right] - log_ei[left]) / (log_cost[right] - log_cost[left]))
+        score = log_ei - alpha * log_cost
+        top = int(np.argmax(score))
+        if score[top] <= max(score[left], score[right]) or log_cost[top] in (log_cost[left], log_cost[right]):
+            return alpha
+        if log_cost[top] <= log_cost[index]:
+            left = top
+        else:
+            right = top
+
+
+def _cheapest(among: NDArray[np.intp], log_ei: Array, log_cost: Array) -> int:
+    """Of these indices the cheapest; then the largest EI, then the first."""
+    return int(among[np.lexsort((among, -log_ei[among], log_cost[among]))[0]])
+
+
+def _check(log_ei: Array, log_cost: Array) -> None:
+    assert log_ei.shape == log_cost.shape == (log_ei.size,), "one number for each candidate"
+    if np.any(np.isnan(log_ei)) or np.any(log_ei == np.inf) or not np.all(np.isfinite(log_cost)):
+        raise ValueError("log_ei must hold no NaN or +inf and log_cost only finite numbers: floor the costs above 0.")
