@@ -30,7 +30,7 @@ from shoestring.core.parameters import Float
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.runners.blas import OneThread
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 from shoestring.runners.simulated import Source, StepOutcome
 from shoestring.testing.curves import WrittenCurves
 
@@ -67,7 +67,7 @@ def milliseconds(case: Case) -> tuple[list[float], list[float]]:
         for step in range(ledger.trials[order.trial].held + 1, order.until + 1):
             outcome = case.source.step(order.config, step)
             assert outcome is not None
-            ledger = ledger.append(receipt(order, step, outcome.value, outcome.cost, at=0.0, saved=step))
+            ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved=step))
     return times[1:], busy[1:]
 
 
@@ -169,7 +169,9 @@ def ce_gp_ucb() -> list[Case]:
                 order = ledger.accept(decision)
                 assert order is not None
                 value = source.step(order.config, step).value
-                ledger = ledger.append(order).append(receipt(order, step, value, Cost(train=1.0), at=0.0, saved=step))
+                ledger = ledger.append(order).append(
+                    write_receipt(order, step, value, Cost(train=1.0), at=0.0, saved=step)
+                )
             return ledger
 
         return made
@@ -233,7 +235,7 @@ def bo_bos() -> list[Case]:
                 for step in range(ledger.trials[order.trial].held + 1, order.until + 1):
                     value = ByEnd().step(order.config, step)
                     assert value is not None
-                    ledger = ledger.append(receipt(order, step, value.value, value.cost, at=0.0, saved=step))
+                    ledger = ledger.append(write_receipt(order, step, value.value, value.cost, at=0.0, saved=step))
             return ledger
 
         return made
@@ -312,7 +314,7 @@ def cost_aware_ei() -> list[Case]:
                 order = Order(number=number, trial=number, config=space.from_cube(rng.random(6)), until=1)
                 outcome = source.step(order.config, 1)
                 ledger = ledger.append(order)
-                ledger = ledger.append(receipt(order, 1, outcome.value, outcome.cost, at=0.0, saved=0))
+                ledger = ledger.append(write_receipt(order, 1, outcome.value, outcome.cost, at=0.0, saved=0))
             return ledger
 
         return made
@@ -370,7 +372,7 @@ def boil() -> list[Case]:
             ledger = ledger.append(order)
             for step in range(1, until + 1):
                 outcome = source.step(order.config, step)
-                ledger = ledger.append(receipt(order, step, outcome.value, outcome.cost, at=0.0, saved=step))
+                ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved=step))
         return ledger
 
     def stored(ledger: Ledger) -> int:

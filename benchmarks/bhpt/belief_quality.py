@@ -29,7 +29,7 @@ from scipy.stats import spearmanr
 from shoestring.models.freeze_thaw.belief import FreezeThawBelief
 from shoestring.models.freeze_thaw.curves import Curves
 from shoestring.models.freeze_thaw.fit import CurvePrior, LogPosterior, sample_parameters
-from shoestring.models.loss_scaling import scaling
+from shoestring.models.loss_scaling import fit_scaling
 
 SHOWN = (1, 2, 5, 10, 20)
 AHEAD = (1, 5, 10, None)  # None: the last step
@@ -44,7 +44,7 @@ def measure(table: Table, seed: int, most: int, kind: str) -> Iterator[dict[str,
     rng = np.random.default_rng([seed, most])
     shown = np.maximum(1, rng.integers(most // 2, most + 1, len(losses)))
     seen = np.where(np.arange(n) < shown[:, None], losses, np.nan)
-    scale = scaling(seen, ~np.isnan(seen), log=kind == "log")
+    scale = fit_scaling(seen, ~np.isnan(seen), log=kind == "log")
     curves = Curves.of(np.where(np.isnan(seen), np.nan, scale.apply(seen)))
     posterior = LogPosterior(curves, CurvePrior.of(curves, falling=kind == "falling"))
     samples = sample_parameters(posterior, rng, SAMPLES, burn_in=30)

@@ -38,7 +38,7 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.stopping.gp_ucb import GPUCB
-from shoestring.policies.stopping.runs import ActiveRun, GiveUp, GoOn, RunsUnderWay, incumbent
+from shoestring.policies.stopping.runs import ActiveRun, GiveUp, GoOn, RunsUnderWay, find_incumbent
 from shoestring.policies.stopping.surrogate import Surrogate, fit_surrogate, observe
 from shoestring.runners.simulated import Simulated, Source
 from shoestring.runners.tables import Table
@@ -182,7 +182,7 @@ class Oracle(GPUCB):
         return min(warm_up(self._problem) + 1, ledger.max_steps)  # type: ignore[attr-defined]
 
     def judge(self, ledger: Ledger, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp:
-        best = incumbent(ledger, run.trial)
+        best = find_incumbent(ledger, run.trial)
         if lowest(self._problem, ledger, ledger.trials[run.trial]) < best:  # type: ignore[attr-defined]
             return GoOn(run.goal)
         return GiveUp({"incumbent": ledger.books.sign * best})

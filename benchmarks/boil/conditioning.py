@@ -21,7 +21,13 @@ import matplotlib
 import numpy as np
 from problems import Problem, found, load
 
-from shoestring.models.boil.augmentation import full_curve, log_condition, most_uncertain, points_allowed, step_grid
+from shoestring.models.boil.augmentation import (
+    count_allowed_points,
+    log_condition,
+    pick_full_curve,
+    pick_most_uncertain,
+    step_grid,
+)
 from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
 from shoestring.models.gp.posterior import condition
 
@@ -49,8 +55,8 @@ def conditions(problem: Problem, way: str, seed: int, runs: int) -> list[dict[st
         z = np.vstack([z, np.append(x, 1.0)])
         gp = condition(kernel, theta, z, np.zeros(len(z)))
         if way != "none":
-            most = {"max_points": points_allowed(1.0, MAX_POINTS), "max_log_condition": SELECTED_AT_MOST}
-            added = full_curve(gp, x, times) if way == "full" else most_uncertain(gp, x, times, **most)
+            most = {"max_points": count_allowed_points(1.0, MAX_POINTS), "max_log_condition": SELECTED_AT_MOST}
+            added = pick_full_curve(gp, x, times) if way == "full" else pick_most_uncertain(gp, x, times, **most)
             z = np.vstack([z, np.column_stack([np.tile(x, (len(added.times), 1)), added.times])])
         told.append({"log_condition": log_condition(gp, z[len(gp.x) :]), "points": len(z)})
     return told

@@ -87,7 +87,7 @@ def front(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[
             fronts: dict[int, set[int]] = {}
             for n in moments:
                 then = ledger.fork(1 + 2 * n)  # opened, then an order and a receipt for each trial
-                seen = policy.look(then, then.decision_rng())
+                seen = policy.score_candidates(then, then.decision_rng())
                 if seen is None:  # the whole table was bought
                     continue
                 found = seen.found

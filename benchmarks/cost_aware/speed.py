@@ -33,7 +33,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.runners.blas import OneThread
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 Array = NDArray[np.float64]
 TARGET_MS, TIMES_QUICKER = 50.0, 2.0
@@ -62,7 +62,7 @@ def ours(
         x[i] = function.at(order.config)
         y[i] = function.of(x[i])
         cost = Cost(train=price(x[i]))
-        ledger = ledger.append(order).append(receipt(order, 1, y[i], cost, at=0.0, saved=0))
+        ledger = ledger.append(order).append(write_receipt(order, 1, y[i], cost, at=0.0, saved=0))
     return x, y, 1e3 * wall, 1e3 * cpu
 
 

@@ -31,7 +31,7 @@ from shoestring.core.space import Space
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.online import query_rules
 from shoestring.models.online.time_varying import TimeVaryingGP
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 POINTS, ROUNDS, LAST = 1000, 500, 20
 RATE, KAPPA = 0.01, 0.9
@@ -90,7 +90,7 @@ def through_policy(name: str, noise: Any) -> list[float]:
         order = ledger.accept(decision)
         assert order is not None
         value = float(truth(t, order.config["x"]) + noise[t - 1]) if order.validates(t) else None
-        ledger = ledger.append(order).append(receipt(order, t, value, Cost(), at=0.0))
+        ledger = ledger.append(order).append(write_receipt(order, t, value, Cost(), at=0.0))
     return seconds
 
 

@@ -46,7 +46,7 @@ from shoestring.models.online.query_rules import (
     query_by_chance,
     query_by_confidence,
 )
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 Floats = NDArray[np.float64]
 Run = Callable[[Floats, Floats, int], tuple[float, int]]  # truth (rounds, arms), noise (rounds,), seed -> (R / T, C)
@@ -152,7 +152,7 @@ def run_policy(policy: Policy, truth: Floats, noise: Floats, seed: int) -> tuple
         assert order is not None
         arm, look = order.config["arm"], order.validates(t)
         value = float(truth[t - 1, arm] + noise[t - 1]) if look else None
-        ledger = ledger.append(order).append(receipt(order, t, value, Cost(), at=0.0))
+        ledger = ledger.append(order).append(write_receipt(order, t, value, Cost(), at=0.0))
         regret += float(truth[t - 1].max() - truth[t - 1, arm])
         looks += look
     return regret / ROUNDS, looks

@@ -33,7 +33,7 @@ from shoestring.core.money import Budget
 from shoestring.core.policy import Policy
 from shoestring.core.space import Space
 from shoestring.models.gp.kernels import Kernel
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 Floats = NDArray[np.float64]
 RESULTS = Path(__file__).parent / "results"
@@ -120,7 +120,7 @@ def one_run(policy: Policy, space: Space, truth: Floats, noise: Floats, seed: in
         point = space.row_number(order.config)
         look = order.validates(t + 1)
         value = float(f[point] + noise[t]) if look else None
-        ledger = ledger.append(order).append(receipt(order, t + 1, value, Cost(), at=0.0))
+        ledger = ledger.append(order).append(write_receipt(order, t + 1, value, Cost(), at=0.0))
         regret += float(f.max() - f[point])
         looks += look
     return regret / len(truth), looks

@@ -18,10 +18,10 @@ from shoestring.testing.runners import (
     Curve,
     CurveSource,
     MakeRunner,
-    check_runner,
-    opened,
+    check_runner_contract,
+    make_opened,
     outcomes,
-    study,
+    run_study,
 )
 
 RUNNERS: dict[str, MakeRunner] = {
@@ -36,7 +36,7 @@ RUNNERS: dict[str, MakeRunner] = {
     "name", [pytest.param(name, marks=pytest.mark.slow) if name == "process" else name for name in RUNNERS]
 )
 def test_the_contract_is_kept(name: str, tmp_path: Path) -> None:
-    check_runner(RUNNERS[name], tmp_path)
+    check_runner_contract(RUNNERS[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", ["process", "command"])
@@ -45,9 +45,9 @@ def test_three_workers_buy_what_one_buys(name: str, tmp_path: Path) -> None:
         "process": lambda: Processes(Curve, Checkpoints(tmp_path), workers=3),
         "command": lambda: Commands(COMMAND, SPACE, tmp_path, workers=3),
     }[name]
-    ledger = study(made(), Ledger([opened(workers=3)]))
+    ledger = run_study(made(), Ledger([make_opened(workers=3)]))
     values = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(ledger)}
-    expected = study(Simulated(CurveSource()), Ledger([opened()]))
+    expected = run_study(Simulated(CurveSource()), Ledger([make_opened()]))
     common = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(expected)}
     assert {key: values[key] for key in common if key in values} == {
         key: common[key] for key in common if key in values

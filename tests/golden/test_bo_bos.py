@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shoestring.models.stopping.curve_paths import CurveFit, curve_posterior, fit_curve, log_marginal_likelihood
-from shoestring.models.stopping.decision_map import backward_induction, statistic_cell
+from shoestring.models.stopping.decision_map import solve_backwards, statistic_cell
 from shoestring.models.stopping.optimal_stopping import k1_schedule, noise_correction, surrogate_allows_stop
 
 
@@ -38,7 +38,7 @@ def test_backward_induction(case: Any) -> None:
     n_cells = edges.size - 1
     np.testing.assert_allclose(edges, np.linspace(0.0, 1.0, n_cells + 1), atol=1e-15)
     paths = np.array(given["paths"])
-    found = backward_induction(
+    found = solve_backwards(
         paths,
         given["incumbent_error"],
         k1=given["K1"],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.models.boil.augmentation import log_condition, most_uncertain
+from shoestring.models.boil.augmentation import log_condition, pick_most_uncertain
 from shoestring.models.boil.choice import CostPlane, log_ratio
 from shoestring.models.boil.compression import CurveMatrix, compress, preference_weights, standardise
 from shoestring.models.boil.process import CurveProcess, ProcessParameters, product_kernel
@@ -66,7 +66,7 @@ def test_augmentation(case: Any) -> None:
     gp = condition(product_kernel(len(x)), parameters.theta(len(x)), z, np.zeros(len(z)), mean="zero")
     grid = np.array([t for t in case.inputs["t_grid"] if t <= case.inputs["t_max"]])
     limits = {"max_log_condition": case.inputs["delta"], "variance_floor": case.inputs["variance_floor"]}
-    found = most_uncertain(gp, x, grid, max_points=case.inputs["M"], **limits)
+    found = pick_most_uncertain(gp, x, grid, max_points=case.inputs["M"], **limits)
 
     points = np.column_stack([np.tile(x, (len(found.times), 1)), found.times])
     trace: list[dict[str, Any]] = [

@@ -13,7 +13,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.policies.online.ce_gp_ucb import CEGPUCB
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 
 @pytest.mark.golden("ce_gp_ucb", "trace")
@@ -49,7 +49,7 @@ def test_trace(case: Any) -> None:
         assert order is not None
         point, query = space.row_number(order.config), order.validate == "last"
         value = float(truth[t - 1, point] + given["noise"][t - 1]) if query else None
-        ledger = ledger.append(order).append(receipt(order, t, value, Cost(), at=0.0))
+        ledger = ledger.append(order).append(write_receipt(order, t, value, Cost(), at=0.0))
         regrets.append(truth[t - 1].max() - truth[t - 1, point])
         queries += query
         told = {"t": order.until, "x": point, "query": query, "min_prob": order.why.get("pr_better")}

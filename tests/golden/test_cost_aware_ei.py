@@ -13,7 +13,7 @@ from shoestring.models.cost_aware.trade_off import (
     choose_cei,
     choose_ei_alpha,
     cooling_exponent,
-    implied_alpha,
+    find_implied_alpha,
     pareto_front,
 )
 from shoestring.models.gp.acquisition import log_expected_improvement
@@ -33,7 +33,7 @@ def test_selection(case: Any) -> None:
     log_ei, log_cost = np.log(case.inputs["ei"]), np.log(case.inputs["cost"])
     intervals = {}
     for key, want in case.expected["alpha_interval"].items():
-        implied = implied_alpha(log_ei, log_cost, int(key))
+        implied = find_implied_alpha(log_ei, log_cost, int(key))
         assert implied.supported == (want is not None)
         got = [implied.low, None if np.isinf(implied.high) else implied.high] if implied.supported else None
         if want is not None and want[1] is None:  # a list with a null is compared exactly: check its number here

@@ -17,7 +17,7 @@ from shoestring.errors import Damaged, Leased, StoreError
 from shoestring.stores.database import Database
 from shoestring.stores.repair import Repaired, repair
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import a_life, an_opening, an_order, told
+from shoestring.testing.stores import a_life, an_opening, an_order, entries_as_text
 
 pytestmark = pytest.mark.postgresql
 
@@ -141,9 +141,9 @@ def test_a_connection_that_broke_is_made_again(address: str, query: Callable[[st
     with pytest.raises(StoreError, match="check the address, and that its server runs") as caught:
         store.append("s", ledger, an_order(0))
     assert "\n" not in str(caught.value)
-    assert told(store.load("s")) == told(ledger)
+    assert entries_as_text(store.load("s")) == entries_as_text(ledger)
     grown = store.append("s", ledger, an_order(0))
-    assert told(Sql(address).load("s")) == told(grown)
+    assert entries_as_text(Sql(address).load("s")) == entries_as_text(grown)
 
 
 def test_nothing_is_left_open_between_calls(address: str, query: Callable[[str], object]) -> None:
@@ -165,9 +165,9 @@ def test_a_changed_row_is_found_and_the_rest_saved(
     assert caught.value.last_good == 4
     done = repair(address, "s", f"sqlite:///{tmp_path}/new.db")
     assert done == Repaired(5, len(ledger) - 5, "entry 5 does not match its checksum")
-    assert told(Sql(f"sqlite:///{tmp_path}/new.db").load("s")) == told(ledger.fork(5))
+    assert entries_as_text(Sql(f"sqlite:///{tmp_path}/new.db").load("s")) == entries_as_text(ledger.fork(5))
     with pytest.raises(StoreError, match="holds a study 's' already"):
         repair(f"sqlite:///{tmp_path}/new.db", "s", address)
     elsewhere = new_database()
     assert repair(f"sqlite:///{tmp_path}/new.db", "s", elsewhere) == Repaired(5, 0, "")
-    assert told(Sql(elsewhere).load("s")) == told(ledger.fork(5))
+    assert entries_as_text(Sql(elsewhere).load("s")) == entries_as_text(ledger.fork(5))

@@ -21,7 +21,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.errors import StudyError
 from shoestring.stores.rows import BEGIN, Link, checksum
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import a_step, told
+from shoestring.testing.stores import a_step, entries_as_text
 
 DATA = Path(__file__).parent / "data"
 
@@ -71,7 +71,7 @@ def test_format_1_goes_on(tmp_path: Path) -> None:
     assert ledger is not None
     with store.lease("first"):
         grown = store.append("first", ledger, Note(topic="enqueue", facts={"config": {"lr": 0.5}}))
-    assert told(Sql(f"sqlite:///{tmp_path}/store.db").load("first")) == told(grown)
+    assert entries_as_text(Sql(f"sqlite:///{tmp_path}/store.db").load("first")) == entries_as_text(grown)
 
 
 # an older format that never was --------------------------------------------------------------------------------------
@@ -139,9 +139,11 @@ def test_an_older_study_is_read_and_taken_up(old_store: Sql, monkeypatch: pytest
     again = other.load("s")
     assert again is not None
     assert again.trials[0].values == [0.25, 0.125, 0.0625]
-    assert told(again) == told(grown)
-    assert told(old_store.refresh("s", Ledger(again.entries()[:3]))) == told(grown), "from the middle, with its format"
-    assert told(other.append("s", again, a_step(0, 4))) == told(old_store.refresh("s", grown))
+    assert entries_as_text(again) == entries_as_text(grown)
+    assert entries_as_text(old_store.refresh("s", Ledger(again.entries()[:3]))) == entries_as_text(grown), (
+        "from the middle, with its format"
+    )
+    assert entries_as_text(other.append("s", again, a_step(0, 4))) == entries_as_text(old_store.refresh("s", grown))
 
 
 def test_a_study_of_a_newer_format_is_left_alone(old_store: Sql) -> None:

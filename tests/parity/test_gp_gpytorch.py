@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shoestring.models.gp.fit import log_likelihood_of
+from shoestring.models.gp.fit import make_log_likelihood
 from shoestring.models.gp.kernels import Family, Kernel
 from shoestring.models.gp.posterior import condition
 
@@ -86,7 +86,7 @@ def test_agrees_with_gpytorch(family: Family) -> None:
     np.testing.assert_allclose(
         gp.predict(x_new, noisy=True)[1] / gp.scale**2, noisy.variance.numpy(), rtol=1e-8, atol=1e-8
     )
-    ours, gradient = log_likelihood_of(gp.kernel, gp.kernel.pairs(x), standard)(THETA)
+    ours, gradient = make_log_likelihood(gp.kernel, gp.kernel.pairs(x), standard)(THETA)
     kernel, noise = model.covar_module, likelihood.noise_covar
     want = [
         by_log(kernel.raw_outputscale, kernel.raw_outputscale_constraint),

@@ -13,7 +13,7 @@ from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Space
 from shoestring.policies.boil.boil import BOIL
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
-from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summary, watched
+from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summarise, watch
 
 CONDITIONAL = Space(
     {
@@ -51,14 +51,14 @@ def test_wall_resume_and_end(data: st.DataObject) -> None:
         seed=seed,
     )
     curves = EndingEarly(source, share, 8, seed)
-    whole = simulate(watched(policy), curves, start)
+    whole = simulate(watch(policy), curves, start)
     ledger = whole.ledger
     assert not ledger.open_orders
     assert ledger.spent <= ledger.budget.total * (1 if epochs else 1 + 1e-9)
     cut = data.draw(st.sampled_from(seams(ledger)), label="cut")
     resumed = simulate(policy, curves, *ledger.entries()[:cut])
     if whole.reason != "failing":  # a resumed study looks for its next order before it looks at failures
-        again, before = summary(resumed.ledger), summary(ledger)
+        again, before = summarise(resumed.ledger), summarise(ledger)
         assert (again[0], again[2]) == (before[0], before[2])
         # Several steps cut off at the wall of a time budget share what is left; the sum rounds by the order of adding.
         assert again[1] == (before[1] if epochs else pytest.approx(before[1], rel=1e-15))

@@ -12,7 +12,7 @@ from shoestring.core.entries import Opened
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Space
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
-from shoestring.testing.policies import ROUGH, Watched, opened, orders_of, seams, simulate, summary
+from shoestring.testing.policies import ROUGH, Watched, opened, orders_of, seams, simulate, summarise
 
 CONDITIONAL = Space(
     {
@@ -73,7 +73,7 @@ def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[CostAwareEI, Opened]
     whole = simulate(policy, ROUGH, start).ledger
     cut = data.draw(st.sampled_from(seams(whole)), label="cut after entry")
     resumed = simulate(policy, ROUGH, *whole.entries()[:cut]).ledger
-    assert summary(resumed) == summary(whole)
+    assert summarise(resumed) == summarise(whole)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])

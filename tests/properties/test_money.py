@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoestring.core.money import Budget, Prices, duration_s, show_seconds
+from shoestring.core.money import Budget, Prices, parse_duration_s, show_seconds
 from shoestring.errors import BudgetError
 
 positive = st.integers(1, 0x7FEFFFFFFFFFFFFF).map(lambda b: struct.unpack("<d", struct.pack("<Q", b))[0])
@@ -76,7 +76,7 @@ def made(kind: Callable[[Any], Any], text: Any) -> tuple[Any, str]:
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.sampled_from(["", " "]))
 def test_durations_add_up(hours: int, minutes: int, seconds: int, gap: str) -> None:
     text = gap.join([f"{hours}h", f"{minutes}m", f"{seconds}s"])
-    assert duration_s(text) == hours * 3600 + minutes * 60 + seconds
+    assert parse_duration_s(text) == hours * 3600 + minutes * 60 + seconds
 
 
 @given(st.floats(0, 1e9))

@@ -11,7 +11,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.runners.simulated import Source
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
-from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summary, watched
+from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summarise, watch
 from shoestring.testing.small import small
 
 MODEL_FREE = (
@@ -29,7 +29,7 @@ SPACES = st.sampled_from([SPACE, LISTED, FINITE])
 
 @st.composite
 def any_policy(draw: st.DrawFn, name: str) -> Policy:
-    kind = policies.policy_class(name)
+    kind = policies.find_class(name)
     eta, least = draw(st.integers(2, 4)), draw(st.integers(1, 4))
     some_arms = st.none() | st.integers(2, 9)
     told: dict[str, object] = {
@@ -81,14 +81,14 @@ def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
     if whole.reason == "failing":  # a study that was stopped for its failures tries again when it is started again
         cuts.remove(len(ledger))
     resumed = simulate(policy, source, *ledger.entries()[: data.draw(st.sampled_from(cuts), label="cut")])
-    assert summary(resumed.ledger) == summary(ledger)
+    assert summarise(resumed.ledger) == summarise(ledger)
 
 
 class _Walled:
     """Inspects every decision, and the books before it."""
 
     def __init__(self, policy: Policy) -> None:
-        self.name, self._policy = policy.name, watched(policy, thorough=False)
+        self.name, self._policy = policy.name, watch(policy, thorough=False)
 
     def decide(self, ledger: Ledger, rng: object) -> object:
         if ledger.budget.unit == "epochs":

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps, loads
-from shoestring.core.values import same
+from shoestring.core.values import is_same
 from shoestring.errors import ShoestringError, SpaceError
 
 EXACT = 1e-12  # of the range; on a log scale, of the value itself
@@ -62,7 +62,7 @@ threes = st.one_of(
 def near(parameter: Parameter, back: Any, value: Any) -> bool:
     """Whether a value that went through the cube is the same: floats to 1e-12 and in range, all else exactly."""
     if not isinstance(parameter, Float):
-        return same(back, value)
+        return is_same(back, value)
     scale = value if parameter.log else float(parameter.high) - float(parameter.low)
     return bool(parameter.low <= back <= parameter.high and abs(back - value) <= EXACT * scale)
 
@@ -71,7 +71,6 @@ def there_and_back(space: Space, config: dict[str, Any]) -> dict[str, Any]:
     u = space.to_cube(config)
     assert u.shape == (space.dims,)
     assert np.all((u >= 0.0) & (u <= 1.0))
-    assert list(space.activity(config)) == [name in config for name in space.cube_names]
     return space.from_cube(u)
 
 
@@ -165,7 +164,7 @@ def spaces_with_a_config(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any
             parent = draw(st.sampled_from(switches))
             wanted = draw(st.lists(values_of(written[parent]), min_size=1, max_size=3))
             spec["when"] = {parent: wanted}
-            active = parent in config and any(same(config[parent], w) for w in wanted)
+            active = parent in config and any(is_same(config[parent], w) for w in wanted)
         written[name] = spec
         if active:
             config[name] = value

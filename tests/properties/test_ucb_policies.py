@@ -12,7 +12,7 @@ from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Space
 from shoestring.policies.stopping.bo_bos import BOBOS
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
-from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summary, watched
+from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summarise, watch
 from shoestring.testing.small import small
 
 CONDITIONAL = Space(
@@ -51,11 +51,11 @@ def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
         seed=seed,
     )
     curves = EndingEarly(source, share, 8, seed)
-    whole = simulate(watched(policy), curves, start)
+    whole = simulate(watch(policy), curves, start)
     ledger = whole.ledger
     assert ledger.spent + ledger.reserved <= ledger.budget.total * (1 if epochs else 1 + 1e-9)
     cuts = seams(ledger)
     if whole.reason == "failing":  # a study that was stopped for its failures tries again when it is started again
         cuts.remove(len(ledger))
     resumed = simulate(policy, curves, *ledger.entries()[: data.draw(st.sampled_from(cuts), label="cut")])
-    assert summary(resumed.ledger) == summary(ledger)
+    assert summarise(resumed.ledger) == summarise(ledger)

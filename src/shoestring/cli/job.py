@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from shoestring import policies
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import duration_s
+from shoestring.core.money import parse_duration_s
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
 from shoestring.runners.make import check_runner, make_runner, steps_of
@@ -71,9 +71,9 @@ class Job:
     def with_fingerprint(self) -> Job:
         """The same job, with the fingerprint that its code has now."""
         if isinstance(self.where, list):
-            return replace(self, fingerprint=_fingerprint(self.where))
+            return replace(self, fingerprint=_hash_files(self.where))
         file = self.where.rpartition(":")[0] if self.kind == "python" else self.where
-        return replace(self, fingerprint=_fingerprint([file]))
+        return replace(self, fingerprint=_hash_files([file]))
 
     @property
     def name(self) -> str:
@@ -107,15 +107,15 @@ class Job:
     def check(self, space: Space | None, workers: int) -> None:
         """Whether there can be a runner for this job; `space` is None when the study exists already."""
         if self.hung_after is not None:
-            duration_s(self.hung_after, "time to hang")
+            parse_duration_s(self.hung_after, "time to hang")
         if self.kind == "command" and space is not None:
             from shoestring.runners.command_line import check_arguments
 
             check_arguments(list(self.where), space)
         check_runner(self.runner, workers, self.live, self.checkpoints_at_most)
 
-    def runner_for(self, ledger: Ledger, checkpoints: Path) -> Runner:
-        hung_after_s = None if self.hung_after is None else duration_s(self.hung_after, "time to hang")
+    def make_runner(self, ledger: Ledger, checkpoints: Path) -> Runner:
+        hung_after_s = None if self.hung_after is None else parse_duration_s(self.hung_after, "time to hang")
         if self.kind == "table":
             from shoestring.runners.simulated import Simulated
 
@@ -142,9 +142,9 @@ def read_space(file: str | None, parameters: Iterable[str]) -> Space:
     """A space from a TOML file, from words like `lr={float=[1e-4,1],log=true}`, or both (words win)."""
     described: dict[str, Any] = {}
     if file:
-        described |= _toml_file(file)
+        described |= _read_toml_file(file)
     for word in parameters:
-        described |= _toml(word, f"--param {word!r}")
+        described |= _parse_toml(word, f"--param {word!r}")
     if not described:
         raise SpaceError("no space is given: --space FILE.toml, or --param 'lr={float=[1e-4,1.0],log=true}' for each")
     return Space.from_dict(described)
@@ -152,13 +152,17 @@ def read_space(file: str | None, parameters: Iterable[str]) -> Space:
 
 def parameter_words(space: Space) -> list[str]:
     """A space as words for `--param`, the other way round."""
-    return [f"{name}={_inline(parameter)}" for name, parameter in space.to_dict().items()] if space.rows is None else []
+    return (
+        [f"{name}={_to_inline_toml(parameter)}" for name, parameter in space.to_dict().items()]
+        if space.rows is None
+        else []
+    )
 
 
-def _inline(value: Any) -> str:
+def _to_inline_toml(value: Any) -> str:
     """A value as TOML on one line; what JSON writes for lists, text, numbers and booleans is TOML too."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{name}={_inline(part)}" for name, part in value.items()) + "}"
+        return "{" + ",".join(f"{name}={_to_inline_toml(part)}" for name, part in value.items()) + "}"
     return json.dumps(value)
 
 
@@ -176,7 +180,7 @@ def read_settings(words: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
-def with_validation_cap(policy: str, settings: Mapping[str, Any], at_most: str | None) -> dict[str, Any]:
+def add_validation_cap(policy: str, settings: Mapping[str, Any], at_most: str | None) -> dict[str, Any]:
     """The settings with `--validate-at-most` among them, for the policies that decide when to validate."""
     if at_most is None:
         return dict(settings)
@@ -210,23 +214,23 @@ def read_configs(file: str | None) -> list[dict[str, Any]]:
     return list(rows)
 
 
-def _toml_file(file: str) -> dict[str, Any]:
+def _read_toml_file(file: str) -> dict[str, Any]:
     try:
-        return _toml(Path(file).read_text(encoding="utf-8"), f"the space file {file!r}")
+        return _parse_toml(Path(file).read_text(encoding="utf-8"), f"the space file {file!r}")
     except OSError as error:
         raise SpaceError(f"the space file {file!r} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise SpaceError(f"the space file {file!r} is not text in UTF-8") from None
 
 
-def _toml(text: str, where: str) -> dict[str, Any]:
+def _parse_toml(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpaceError(f"{where} is not TOML: {error}; write lr = {{ float = [1e-4, 1.0], log = true }}") from None
 
 
-def _fingerprint(words: Iterable[str]) -> str:
+def _hash_files(words: Iterable[str]) -> str:
     """Of the files among the words, so that changed code can be pointed out."""
     files = [Path(word) for word in words if Path(word).is_file()]
     joined = b"\0".join(file.read_bytes() for file in files if file.stat().st_size < 50_000_000)

@@ -50,6 +50,7 @@ def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
         default=DEFAULT_STORE,
         show_default=True,
         envvar="SHOESTRING_STORE",
+        show_envvar=True,
         help="SQLite file or postgresql:// address.",
     )(function)
 
@@ -107,7 +108,7 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
 
     \b
     shoestring run train.py:train --space space.toml --budget 30m --max-steps 50
-    shoestring run --budget "60 epochs" -p 'lr={float=[1e-4,1],log=true}' -- ./train.sh --lr {lr}
+    shoestring run --budget "60 epochs" -p 'lr={float=[1e-4,1],log=true}' -- ./train.sh --lr={lr}
     """
     from shoestring.cli.run import run_study
 

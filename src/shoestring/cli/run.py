@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from shoestring import policies
-from shoestring.cli.job import Job, parameter_words, read_configs, read_settings, with_validation_cap
-from shoestring.core.continuing import changes
-from shoestring.core.money import Budget, Prices, duration_s
+from shoestring.cli.job import Job, add_validation_cap, parameter_words, read_configs, read_settings
+from shoestring.core.continuing import find_changes
+from shoestring.core.money import Budget, Prices, parse_duration_s
 from shoestring.core.strict_json import dumps
-from shoestring.reports.progress import Progress, progress_for
+from shoestring.reports.progress import Progress, make_progress
 from shoestring.runners.local import Local
-from shoestring.runners.make import code_changed
+from shoestring.runners.make import has_code_changed
 from shoestring.runners.runner import Runner
 from shoestring.stores.opening import DEFAULT_STORE
 from shoestring.study.loop import Ending
@@ -58,7 +58,7 @@ def run_study(
     job = Job.from_words(target, command, table, **how)
     space = job.space(space_file, params)
     job.check(space, workers)
-    deadline_s = None if deadline is None else duration_s(deadline, "deadline")
+    deadline_s = None if deadline is None else parse_duration_s(deadline, "deadline")
     policy = policy or policies.DEFAULT
     study = Study.begin(
         space,
@@ -68,7 +68,7 @@ def run_study(
         max_steps=job.max_steps(max_steps),
         direction="max" if maximize else "min",
         policy=policy,
-        settings=with_validation_cap(policy, read_settings(settings), validate_at_most),
+        settings=add_validation_cap(policy, read_settings(settings), validate_at_most),
         seed=seed,
         workers=workers,
         prices=Prices(validate_price),
@@ -86,20 +86,21 @@ def resume_study(
     ledger, books = study.ledger, study.ledger.books
     job = Job.from_target(ledger.opened.target)
     job.check(None, ledger.workers)
-    deadline_s = None if deadline is None else duration_s(deadline, "deadline")
+    _ = study.policy  # one that is not registered cannot be had here: said before anything is changed
+    deadline_s = None if deadline is None else parse_duration_s(deadline, "deadline")
     if budget is not None:
         now = {"policy": books.policy, "settings": books.settings, "workers": books.workers}
-        if change := changes(ledger, replace(ledger.opened, budget=Budget(budget), **now)):
+        if change := find_changes(ledger, replace(ledger.opened, budget=Budget(budget), **now)):
             study.amend(change)
     return _spend(study, job, store, deadline_s, quiet=quiet, as_json=as_json)
 
 
 def _spend(study: Study, job: Job, store: str, deadline_s: float | None, *, quiet: bool, as_json: bool) -> int:
     ledger = study.ledger
-    runner = job.runner_for(ledger, study.checkpoints)
+    runner = job.make_runner(ledger, study.checkpoints)
     title = f"{study.name}: {ledger.books.policy}, seed {ledger.opened.seed}"
     with (
-        progress_for(title, quiet=quiet) as progress,
+        make_progress(title, quiet=quiet) as progress,
         _stop_on_signals(progress, finishes_step=isinstance(runner, Local)) as should_stop,
     ):
         for line in _greeting(study, job, runner):
@@ -122,7 +123,7 @@ def _greeting(study: Study, job: Job, runner: Runner) -> Iterator[str]:
         yield f"study {study.name!r} goes on: {spent}, {len(ledger.trials)} trials"
     for notice in getattr(study.store, "notices", ()):
         yield f"note: {notice}"
-    if code_changed(ledger.opened.target, job.with_fingerprint().to_target()):
+    if has_code_changed(ledger.opened.target, job.with_fingerprint().to_target()):
         yield "warning: the training code has changed since this study began; its earlier values may not compare"
     if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
         yield "note: this training code cannot save, so a frozen trial lives in memory and a stop loses it"
@@ -189,11 +190,11 @@ def _what_next(study: Study, job: Job, store: str, ending: Ending) -> Iterator[s
     if len({dumps(order.config) for order in study.ledger.orders if order.trial == best.trial}) > 1:
         yield "its config changed on the way; shoestring.Schedule.of(study.ledger).save(path) keeps all of them"
     elif not was_retrained:
-        yield "the code cannot save, so no checkpoint was kept; this trains the winner again:"
-        yield f"  {shlex.join([*_retraining(study, job), *where])}"
+        yield "the code cannot save, so no checkpoint exists; this command trains the winner again:"
+        yield f"  {shlex.join([*_retrain_command(study, job), *where])}"
 
 
-def _retraining(study: Study, job: Job) -> list[str]:
+def _retrain_command(study: Study, job: Job) -> list[str]:
     """The command that trains the winner again, up to its best step."""
     best, ledger = study.best, study.ledger
     assert best is not None

@@ -9,9 +9,9 @@ from typing import Any
 from shoestring import policies
 from shoestring.cli.job import read_settings
 from shoestring.cli.printing import print_line, print_rich
-from shoestring.core.continuing import check
+from shoestring.core.continuing import require_possible
 from shoestring.core.entries import Opened
-from shoestring.core.money import Budget, duration_s
+from shoestring.core.money import Budget, parse_duration_s
 from shoestring.core.parameters import Float
 from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps
@@ -23,7 +23,7 @@ from shoestring.study.study import Study
 def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
     study = Study.open(name, store)
     if as_json:
-        trials = [facts.trial_facts(trial) for trial in facts.best_first(study.ledger)[:rows]]
+        trials = [facts.trial_facts(trial) for trial in facts.sort_best_first(study.ledger)[:rows]]
         orders = [facts.order_facts(o.order) for o in study.ledger.open_orders.values()]
         print_line(
             dumps(
@@ -39,13 +39,13 @@ def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
 
 def show_decision(store: str, name: str | None, order: int, as_json: bool) -> None:
     study = Study.open(name, store)
-    found = study.explain(order)
+    chosen_order = study.explain(order)
     if as_json:
-        print_line(dumps(facts.order_facts(found)))
+        print_line(dumps(facts.order_facts(chosen_order)))
     else:
         from shoestring.reports import text
 
-        print_rich(text.decision(study.ledger, found))
+        print_rich(text.decision(study.ledger, chosen_order))
 
 
 def show_plan(
@@ -72,22 +72,22 @@ def show_plan(
         max_steps=max_steps,
         workers=workers,
     )
-    check(opened)
-    made = plan(opened, chosen, duration_s(step_cost, "step cost") if step_cost else 1.0)
+    require_possible(opened)
+    purchases = plan(opened, chosen, parse_duration_s(step_cost, "step cost") if step_cost else 1.0)
     if as_json:
-        spent = {"spent": made.ledger.spent, "left": made.ledger.left, "trials": len(made.ledger.trials)}
-        by_steps = {str(steps): count for steps, count in made.trials_by_steps.items()}
+        spent = {"spent": purchases.ledger.spent, "left": purchases.ledger.left, "trials": len(purchases.ledger.trials)}
+        by_steps = {str(steps): count for steps, count in purchases.trials_by_steps.items()}
         print_line(dumps({"policy": chosen.name, "budget": str(total), **spent, "trials_by_steps": by_steps}))
         return
     from rich.table import Table
 
     table = Table("trained to step", "trials", "steps in all", box=None, header_style="dim")
-    for steps, count in made.trials_by_steps.items():
+    for steps, count in purchases.trials_by_steps.items():
         table.add_row(str(steps), str(count), str(steps * count))
     print_rich(table)
     print_line(
-        f"{chosen.name} would start {len(made.ledger.trials)} trials with {total.show(total.total)}, "
-        f"spend {total.show(made.ledger.spent)} and leave {total.show(made.ledger.left)} (made-up curves)"
+        f"{chosen.name} would start {len(purchases.ledger.trials)} trials with {total.show(total.total)}, "
+        f"spend {total.show(purchases.ledger.spent)} and leave {total.show(purchases.ledger.left)} (made-up curves)"
     )
 
 
@@ -98,38 +98,38 @@ def show_replay(
 
     study = Study.open(name, store)
     chosen = policies.make(policy or policies.DEFAULT, read_settings(settings))
-    again = replay(study.ledger, chosen, policies.settings_of(chosen), Budget(budget) if budget else None)
-    found, winner = again.ledger.best, again.winner
-    real = winner.values[winner.best_step - 1]
-    value = None if found is None else found.values[found.best_step - 1]
+    replayed = replay(study.ledger, chosen, policies.settings_of(chosen), Budget(budget) if budget else None)
+    best, winner = replayed.ledger.best, replayed.winner
+    real = winner.best_value
+    value = None if best is None else best.best_value
     compared = {
         "policy": chosen.name,
         "best": value,
-        "spent": again.ledger.spent,
-        "trials": len(again.ledger.trials),
+        "spent": replayed.ledger.spent,
+        "trials": len(replayed.ledger.trials),
         "real_best": real,
         "winner": winner.number,
-        "winner_steps": again.winner_steps,
-        "winner_frozen": again.winner_frozen,
-        "price": again.price,
-        "real_price": again.real_price,
+        "winner_steps": replayed.winner_steps,
+        "winner_frozen": replayed.winner_frozen,
+        "price": replayed.price,
+        "real_price": replayed.real_price,
     }
     if as_json:
         print_line(dumps(compared))
         return
     show = study.ledger.budget.show
     print_line(
-        f"{chosen.name} would have found {value} for {show(again.ledger.spent)} in {len(again.ledger.trials)} trials; "
+        f"{chosen.name} would have found {value} for {show(replayed.ledger.spent)} in {len(replayed.ledger.trials)} trials; "
         f"the study found {real}"
     )
-    if again.price is not None:
+    if replayed.price is not None:
         print_line(
-            f"as good as the study after {show(again.price)} of training; the study itself took {show(again.real_price)}"
+            f"as good as the study after {show(replayed.price)} of training; the study itself took {show(replayed.real_price)}"
         )
-    if again.winner_frozen:
-        seen = f"frozen it at step {again.winner_steps}" if again.winner_steps else "never started it"
+    if replayed.winner_frozen:
+        fate = f"frozen it at step {replayed.winner_steps}" if replayed.winner_steps else "never started it"
         print_line(
-            f"the winner, trial {winner.number}, was best at step {winner.best_step}: {chosen.name} would have {seen}"
+            f"the winner, trial {winner.number}, was best at step {winner.best_step}: {chosen.name} would have {fate}"
         )
     else:
         print_line(f"it would have trained the winner, trial {winner.number}, to its best step {winner.best_step}")
@@ -139,20 +139,20 @@ def show_replay(
 
 
 def show_policies(name: str | None, as_json: bool) -> None:
-    listed = {known: _about(known, whole=name is not None) for known in ([name] if name else policies.names())}
+    descriptions = {known: _describe(known, whole=name is not None) for known in ([name] if name else policies.names())}
     if as_json:
-        print_line(dumps(listed))
+        print_line(dumps(descriptions))
     elif name:
-        print_line(listed[name]["about"])
-        settings = ", ".join(f"{setting}={value!r}" for setting, value in listed[name]["settings"].items())
+        print_line(descriptions[name]["about"])
+        settings = ", ".join(f"{setting}={value!r}" for setting, value in descriptions[name]["settings"].items())
         print_line(f"\nSettings: {settings or 'none'}")
     else:
-        _print_groups({known: str(about["about"]) for known, about in listed.items()})
+        _print_groups({known: str(about["about"]) for known, about in descriptions.items()})
 
 
-def _about(name: str, *, whole: bool) -> dict[str, Any]:
+def _describe(name: str, *, whole: bool) -> dict[str, Any]:
     """What the source says about a policy (its first line, unless the whole is wanted), and its settings."""
-    kind = policies.policy_class(name)
+    kind = policies.find_class(name)
     text = inspect.getdoc(inspect.getmodule(kind)) or inspect.getdoc(kind) or ""
     return {"about": text if whole else text.splitlines()[0], "settings": policies.defaults_of(name)}
 

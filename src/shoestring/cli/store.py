@@ -32,18 +32,27 @@ def export_study(store: str, name: str | None, form: str, whole: bool, output: s
 def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
     from shoestring.stores.repair import repair
 
-    done = repair(store, study, output)
+    repaired = repair(store, study, output)
     if as_json:
         print_line(
-            dumps({"study": study, "kept": done.kept, "dropped": done.dropped, "why": done.why, "output": output})
+            dumps(
+                {
+                    "study": study,
+                    "kept": repaired.kept,
+                    "dropped": repaired.dropped,
+                    "why": repaired.why,
+                    "output": output,
+                }
+            )
         )
         return
-    kept = checkpoint_root(open_store(store), study)
-    if kept.exists():
+    checkpoints = checkpoint_root(open_store(store), study)
+    if checkpoints.exists():
         print_line(
-            f"checkpoints stay where they are; to have them: cp -r {kept} {checkpoint_root(open_store(output), study)}"
+            f"checkpoints stay where they are; to have them: cp -r {checkpoints} {checkpoint_root(open_store(output), study)}"
         )
-    rest = "an unknown number" if done.dropped is None else done.dropped
+    rest = "an unknown number" if repaired.dropped is None else repaired.dropped
     print_line(
-        f"kept {done.kept} entries of {study!r} in {output}" + (f", dropped {rest}: {done.why}" if done.why else "")
+        f"kept {repaired.kept} entries of {study!r} in {output}"
+        + (f", dropped {rest}: {repaired.why}" if repaired.why else "")
     )

@@ -26,7 +26,7 @@ class BooksView:
 
     def start(self, opened: Opened) -> Books:
         return Books(
-            sign=1.0 if opened.direction == "min" else -1.0,
+            sign=opened.sign,
             budget=opened.budget,
             validate_epochs=opened.prices.validate_epochs,
             workers=opened.workers,
@@ -85,28 +85,30 @@ def _close_order(books: Books, number: int) -> None:
     books.validations_due -= closed.validations_due
     books.trials[closed.order.trial].open_order = None
     if closed.order.check and not closed.checked:
-        books.check_ordered = False  # it never came to it: a later order may try again
+        books.check_ordered = False  # the check was never made: a later order may try again
 
 
 # receipts ------------------------------------------------------------------------------------------------------------
 
 
 def _enter_receipt(books: Books, receipt: Receipt) -> None:
-    opened = _order_of(books, receipt)
+    open_order = _order_of(books, receipt)
     trial = books.trials[receipt.trial]
-    is_finished = receipt.status in ("ok", "diverged")
+    is_finished = receipt.is_finished
     is_repeated = receipt.step <= trial.steps
-    _charge_step(books, opened, trial, receipt, is_finished=is_finished, is_repeated=is_repeated)
+    _charge_step(books, open_order, trial, receipt, is_finished=is_finished, is_repeated=is_repeated)
     books.receipts += 1
     books.clock = max(books.clock, receipt.at)
-    opened.since = receipt.at
+    open_order.since = receipt.at
     trial.saved = receipt.saved
     if not is_finished:
         _enter_broken_step(books, trial, receipt)
         _close_order(books, receipt.order)
         return
     if receipt.status == "diverged" and receipt.value is None:
-        _count_failure(books, receipt.text or "no value was reported")  # code that forgets to report is no bad luck
+        _count_failure(
+            books, receipt.text or "no value was reported"
+        )  # code that forgets to report is a mistake, not bad luck
     else:
         books.failures_in_a_row, books.last_failure = 0, ""
     trial.held = receipt.step
@@ -114,22 +116,22 @@ def _enter_receipt(books: Books, receipt: Receipt) -> None:
     trial.diverged = receipt.status == "diverged"
     if not is_repeated:
         _enter_new_step(books, trial, receipt)
-    if trial.diverged or receipt.step == opened.order.until:
+    if trial.diverged or receipt.step == open_order.order.until:
         _close_order(books, receipt.order)
 
 
 def _order_of(books: Books, receipt: Receipt) -> OpenOrder:
     """The open order that a receipt belongs to; a receipt that no order asked for is refused."""
-    opened = books.open_orders.get(receipt.order)
-    if opened is None or opened.order.trial != receipt.trial:
+    open_order = books.open_orders.get(receipt.order)
+    if open_order is None or open_order.order.trial != receipt.trial:
         raise DecisionError(f"a receipt for order {receipt.order} of trial {receipt.trial}, which is not open")
     held = books.trials[receipt.trial].held
-    if receipt.step != held + 1 or receipt.step > opened.order.until:
+    if receipt.step != held + 1 or receipt.step > open_order.order.until:
         raise DecisionError(
             f"a receipt for step {receipt.step} of trial {receipt.trial}, which holds step {held} "
-            f"and was ordered until {opened.order.until}: steps come one by one"
+            f"and was ordered until {open_order.order.until}: steps come one by one"
         )
-    return opened
+    return open_order
 
 
 def _enter_broken_step(books: Books, trial: Trial, receipt: Receipt) -> None:
@@ -207,22 +209,22 @@ def _enter_end(books: Books, facts: Mapping[str, Any]) -> None:
     trial = books.trials[facts["trial"]]
     trial.limit = facts["step"]
     _charge_time(books, "train", facts.get("seconds", 0.0))
-    opened = books.open_orders.get(facts["order"])
-    if opened is None:
+    open_order = books.open_orders.get(facts["order"])
+    if open_order is None:
         return
     if trial.limit == 0:  # charged as the failure it is, or code that never reports would run for ever
-        _charge_epoch(books, opened)
+        _charge_epoch(books, open_order)
         _fail_trial(books, trial, "the training code ended before its first step: let it report after each step")
     _close_order(books, facts["order"])
 
 
 def _enter_check(books: Books, facts: Mapping[str, Any]) -> None:
-    opened = books.open_orders.get(facts["order"])
-    if opened is None or not opened.order.check or opened.checked:
+    open_order = books.open_orders.get(facts["order"])
+    if open_order is None or not open_order.order.check or open_order.checked:
         raise DecisionError(f"a resume check that order {facts['order']} did not pay for")
-    opened.checked = True
-    _charge_epoch(books, opened)
-    opened.charged += facts["seconds"] * books.budget.per_second(books.workers)
+    open_order.checked = True
+    _charge_epoch(books, open_order)
+    open_order.charged += facts["seconds"] * books.budget.per_second(books.workers)
     _charge_time(books, "check", facts["seconds"])
 
 
@@ -230,16 +232,16 @@ def _enter_check(books: Books, facts: Mapping[str, Any]) -> None:
 
 
 def _charge_step(
-    books: Books, opened: OpenOrder, trial: Trial, receipt: Receipt, *, is_finished: bool, is_repeated: bool
+    books: Books, open_order: OpenOrder, trial: Trial, receipt: Receipt, *, is_finished: bool, is_repeated: bool
 ) -> None:
     if not (is_finished and is_repeated):
-        _charge_epoch(books, opened)
+        _charge_epoch(books, open_order)
         trial.seconds += receipt.cost.total
-    if is_finished and not is_repeated and opened.order.validates(receipt.step):
+    if is_finished and not is_repeated and open_order.order.validates(receipt.step):
         books.validations += 1
         books.validations_due -= 1
-        opened.validations_due -= 1
-    opened.charged += receipt.cost.total * books.budget.per_second(books.workers)
+        open_order.validations_due -= 1
+    open_order.charged += receipt.cost.total * books.budget.per_second(books.workers)
     if is_repeated:
         _charge_time(books, "repeated", receipt.cost.total)
     else:
@@ -248,10 +250,10 @@ def _charge_step(
         _charge_time(books, "validate", receipt.cost.validate)
 
 
-def _charge_epoch(books: Books, opened: OpenOrder) -> None:
+def _charge_epoch(books: Books, open_order: OpenOrder) -> None:
     books.steps += 1
     books.steps_due -= 1
-    opened.steps_due -= 1
+    open_order.steps_due -= 1
 
 
 def _charge_time(books: Books, kind: str, seconds: float) -> None:

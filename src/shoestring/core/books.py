@@ -2,7 +2,7 @@
 
 spent       charged so far, in the budget's unit
 reserved    what the open orders may still cost
-held        per trial: the step that still exists somewhere and can be gone on from
+held        per trial: the newest step that still exists somewhere, from which training can continue
 repeated    seconds of steps that had to be run again because their state was lost
 """
 
@@ -32,13 +32,18 @@ class Trial:
     step_costs: list[float] = field(default_factory=list)  # seconds of each finished step, setting up included
     best_loss: float = math.inf
     best_step: int = 0
-    best_config: Config | None = None  # that step was trained with; a run that is tuned as it goes has several
+    best_config: Config | None = None  # of that step; a run that is tuned while it trains has several
     diverged: bool = False  # at its last step
     failures: int = 0
     failure: str = ""  # text of the last one
     open_order: int | None = None
     last_order: int = 0  # its newest, open or not
     seconds: float = 0.0  # charged for it, steps that failed or were cut off included, steps run again left out
+
+    @property
+    def best_value(self) -> float | None:
+        """The value at its best step, as reported; None before the first."""
+        return self.values[self.best_step - 1] if self.best_step else None
 
     @property
     def last_loss(self) -> float:
@@ -118,7 +123,7 @@ class Books:
         """What open orders may still cost."""
         if self.budget.unit == "epochs":
             return self.steps_due + self.validations_due * self.validate_epochs
-        return sum(max(0.0, opened.order.reserve - opened.charged) for opened in self.open_orders.values())
+        return sum(max(0.0, one.order.reserve - one.charged) for one in self.open_orders.values())
 
     @property
     def committed(self) -> float:

@@ -1,4 +1,4 @@
-"""What a study may be, and that the same command again continues: what may change, and what makes it another study.
+"""When the same command is given again: what may change about a study, and what makes it another study.
 
 Budget, policy and number of workers may change; that is recorded as an amendment. Another space, direction, length of
 training or training function would make past values incomparable with new ones and is refused.
@@ -12,18 +12,18 @@ from shoestring.core.strict_json import dumps
 from shoestring.errors import BudgetError, StudyError
 
 
-def amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
+def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
     """What `wanted` changes about the study `name`, None if nothing; an error if it is not the same study."""
     was = ledger.opened
     again = "start another study with --study NAME"
-    if (before := _trained(was)) and (now := _trained(wanted)) and before != now:
+    if (before := _name_target(was)) and (now := _name_target(wanted)) and before != now:
         raise StudyError(f"the study {name!r} trains {before}, not {now}; {again}")
     if wanted.budget.unit != was.budget.unit:
         raise StudyError(
             f"the study {name!r} has a budget in {was.budget.unit}, not in {wanted.budget.unit}: keep the unit, or {again}"
         )
     if wanted.space != was.space:
-        raise StudyError(f"the study {name!r} has another space: {_difference(was, wanted)}; {again}")
+        raise StudyError(f"the study {name!r} has another space: {_describe_difference(was, wanted)}; {again}")
     if wanted.direction != was.direction:
         raise StudyError(f"the study {name!r} has the direction {was.direction!r}, not {wanted.direction!r}; {again}")
     if wanted.max_steps != was.max_steps:
@@ -37,11 +37,11 @@ def amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) ->
         raise StudyError(
             f"the study {name!r} has the seed {was.seed}, not {wanted.seed}: leave the seed out, or {again}"
         )
-    return changes(ledger, wanted)
+    return find_changes(ledger, wanted)
 
 
-def changes(ledger: Ledger, wanted: Opened) -> Amended | None:
-    """What differs from what the study has come to; whether it may, the books say when they take it."""
+def find_changes(ledger: Ledger, wanted: Opened) -> Amended | None:
+    """What differs between `wanted` and the study as it stands. The books decide whether the change is allowed."""
     budget, books = wanted.budget, ledger.books
     new_policy = wanted.policy != books.policy or dumps(wanted.settings) != dumps(books.settings)
     if budget == books.budget and not new_policy and wanted.workers == books.workers:
@@ -54,7 +54,7 @@ def changes(ledger: Ledger, wanted: Opened) -> Amended | None:
     )
 
 
-def _trained(opened: Opened) -> str:
+def _name_target(opened: Opened) -> str:
     """The kind of target, for Python code with file and function, wherever the file lies; empty if it was not recorded."""
     kind, where = opened.target.get("kind"), opened.target.get("where")
     if not isinstance(kind, str):
@@ -62,7 +62,7 @@ def _trained(opened: Opened) -> str:
     return where.rpartition("/")[2] if kind == "python" and isinstance(where, str) else f"a {kind}"
 
 
-def _difference(was: Opened, wanted: Opened) -> str:
+def _describe_difference(was: Opened, wanted: Opened) -> str:
     old, new = was.space.parameters, wanted.space.parameters
     for parameter in old:
         if parameter not in new:
@@ -73,7 +73,7 @@ def _difference(was: Opened, wanted: Opened) -> str:
     return f"{extra[0]} is new" if extra else "its conditions or rows differ"
 
 
-def check(opened: Opened) -> None:
+def require_possible(opened: Opened) -> None:
     """Whether there can be such a study: asked before anything is stored."""
     if opened.direction not in ("min", "max"):
         raise StudyError(f"direction={opened.direction!r} must be 'min' or 'max'")

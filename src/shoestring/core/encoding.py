@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space import Config, Space
-from shoestring.core.values import listed, same
+from shoestring.core.values import is_same, to_plain
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -117,7 +117,7 @@ class Encoding:
         if name not in known:
             active = np.ones(snapped.shape[0], dtype=bool)
             for parent, wanted in self.space.parameters[name].when.items():
-                options = [listed(v) for v in wanted] if isinstance(wanted, list | tuple) else [listed(wanted)]
+                options = [to_plain(v) for v in wanted] if isinstance(wanted, list | tuple) else [to_plain(wanted)]
                 active &= self._is_active(parent, snapped, known) & self._holds(parent, options, snapped)
             known[name] = active
         return known[name]
@@ -125,7 +125,7 @@ class Encoding:
     def _holds(self, parent: str, wanted: list[Any], snapped: Array) -> Flags:
         parameter = self.space.parameters[parent]
         if isinstance(parameter, Constant):
-            return np.full(snapped.shape[0], any(same(parameter.value, value) for value in wanted))
+            return np.full(snapped.shape[0], any(is_same(parameter.value, value) for value in wanted))
         numbers = [parameter.index(v) if isinstance(parameter, Choice) else int(v) for v in wanted]
         place = self.space.cube_names.index(parent)
         return np.isin(_values(parameter, snapped[:, place]), numbers)

@@ -41,21 +41,23 @@ class Opened:
     format: int = FORMAT
     kind: ClassVar[str] = "opened"
 
+    @property
+    def sign(self) -> float:
+        """Times a value: its loss, which is small when good."""
+        return 1.0 if self.direction == "min" else -1.0
+
     def body(self) -> dict[str, Any]:
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
         return shown | {"space": self.space.to_dict(), "budget": str(self.budget), "prices": self.prices.to_dict()}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Opened:
-        told = dict(body)
-        return cls(
-            **told
-            | {
-                "space": Space.from_dict(told["space"]),
-                "budget": Budget(told["budget"]),
-                "prices": Prices(**told["prices"]),
-            }
-        )
+        parsed = {
+            "space": Space.from_dict(body["space"]),
+            "budget": Budget(body["budget"]),
+            "prices": Prices(**body["prices"]),
+        }
+        return cls(**{**body, **parsed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +84,8 @@ class Order:
     reserve: float = 0.0
     why: Why = field(default_factory=lambda: NO_WHY)
     memo: Memo = field(default_factory=lambda: NO_MEMO)
-    check: bool = False  # on the way, try out whether a saved trial goes on as if it had never been frozen
-    asked: bool = False  # by somebody who owns their loop and tells about it; a runner leaves it alone
+    check: bool = False  # test on the way whether a saved trial continues as if it had never been frozen
+    asked: bool = False  # for, by somebody who owns their loop; a runner leaves it alone
     thinking_s: float = 0.0  # the policy's own time, charged to time and money
     at: float = 0.0  # the runner's clock
     kind: ClassVar[str] = "order"
@@ -128,6 +130,11 @@ class Receipt:
     saved: int = 0  # newest step of this trial on durable storage
     at: float = 0.0
     kind: ClassVar[str] = "receipt"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the step came to its end, with a good value or a bad one."""
+        return self.status in ("ok", "diverged")
 
     def body(self) -> dict[str, Any]:
         return {
@@ -177,16 +184,14 @@ class Amended:
     kind: ClassVar[str] = "amended"
 
     def body(self) -> dict[str, Any]:
-        told: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        told["budget"] = None if self.budget is None else str(self.budget)
-        return {name: value for name, value in told.items() if value is not None}
+        changed: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        changed["budget"] = None if self.budget is None else str(self.budget)
+        return {name: value for name, value in changed.items() if value is not None}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Amended:
-        told = dict(body)
-        if "budget" in told:
-            told["budget"] = Budget(told["budget"])
-        return cls(**told)
+        budget = {"budget": Budget(body["budget"])} if "budget" in body else {}
+        return cls(**{**body, **budget})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +203,7 @@ class Note:
               closed, the seconds since its last receipt are charged, and an end before the first step is a failure
     released  {"order"}: an order that nobody reported on is given up; it is closed, nothing is charged
     check     {"order", "trial", "step", "seconds", …}: resuming was tried out; charged as one step or its seconds
-    thinking  {"seconds"}: thinking and bookkeeping that no order came of
+    thinking  {"seconds"}: thinking and bookkeeping that led to no order
     """
 
     topic: str

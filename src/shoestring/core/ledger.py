@@ -29,12 +29,13 @@ _BOOKS = BooksView()
 
 
 class Ledger:
-    __slots__ = ("_count", "_entries", "_views", "opened")
+    __slots__ = ("_books", "_count", "_entries", "_views", "opened")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = list(entries)
         self._count = len(self._entries)
         self._views: dict[Any, tuple[Any, int]] = {}
+        self._books: Books | None = None  # asked for dozens of times per decision: no look-up among the views
         first = self._entries[0] if self._entries else None
         if not isinstance(first, Opened):
             raise StudyError("a ledger begins with an `opened` entry")
@@ -50,8 +51,11 @@ class Ledger:
         entries.append(entry)
         successor._entries, successor._count = entries, self._count + 1
         successor._views, self._views = self._views, {}
+        successor._books = self._books = None
         try:
-            successor.view(_BOOKS)  # an entry that breaks a rule is refused here, before anything is stored
+            successor._books = successor.view(
+                _BOOKS
+            )  # an entry that breaks a rule is refused here, before anything is stored
         except Exception:
             entries.pop()
             raise
@@ -82,7 +86,9 @@ class Ledger:
 
     @property
     def books(self) -> Books:
-        return self.view(_BOOKS)
+        if self._books is None:
+            self._books = self.view(_BOOKS)
+        return self._books
 
     @property
     def space(self) -> Space:
@@ -151,7 +157,7 @@ class Ledger:
     ) -> Order | None:
         """The order that this decision becomes: checked, priced, shortened to what can be paid. None: nothing fits.
 
-        `can_check`: the training code can save, so that an order may try resuming out.
+        `can_check`: the training code can save, so an order may test resuming.
         """
         return price(self, decision, at=at, thinking_s=thinking_s, can_check=can_check)
 

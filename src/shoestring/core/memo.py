@@ -48,7 +48,7 @@ class Refits:
     afresh: float = math.inf
     key: str = "fitted_at"
 
-    def look(self, memo: Memo, count: int) -> Fit:
+    def check_due(self, memo: Memo, count: int) -> Fit:
         """What is due at `count` observations, given what the last decision left."""
         marks = memo.get(self.key, ())
         if not marks or marks[0] == 0.0:

@@ -50,7 +50,7 @@ class Budget:
         elif text.startswith("$"):
             raise BudgetError(f"the budget {text!r} lacks its rate: write what an hour costs, as in '$20 at 2.50/h'")
         else:
-            self.unit, self.total = "seconds", duration_s(text, "budget")
+            self.unit, self.total = "seconds", parse_duration_s(text, "budget")
         if not (0 < self.total < math.inf):
             raise BudgetError(f"the budget {text!r} buys nothing: it must be above 0, and finite; {_EXAMPLES}")
 
@@ -101,7 +101,7 @@ class Prices:
         return {"validate_epochs": self.validate_epochs}
 
 
-def duration_s(text: str, what: str = "duration") -> float:
+def parse_duration_s(text: str, what: str = "duration") -> float:
     """Seconds in "2h", "1h 30m", "90s", "1.5 hours"; a bare number is refused, since its unit would be a guess."""
     text = text.strip().lower()
     position, total = 0, 0.0

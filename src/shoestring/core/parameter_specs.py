@@ -20,7 +20,7 @@ def parse(name: str, spec: Any) -> Parameter:
         return spec
     remedy = 'write {"float": [low, high]}, {"int": [low, high]}, {"choice": [...]} or {"constant": value}'
     if not isinstance(spec, Mapping):
-        raise SpaceError(f"{name} = {spec!r} is no parameter: {remedy}")
+        raise SpaceError(f"{name} = {spec!r} is not a parameter: {remedy}")
     kinds = [key for key in spec if key in _KINDS]
     if len(kinds) != 1:
         unknown = next((key for key in spec if key not in _KINDS and key not in ("log", "when")), None)

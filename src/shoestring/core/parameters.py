@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from shoestring.core.strict_json import dumps
-from shoestring.core.values import is_finite, is_number, is_plain, is_whole, listed, same
+from shoestring.core.values import is_finite, is_number, is_plain, is_same, is_whole, to_plain
 
 Scalar = str | int | float | bool | None
 When = Mapping[str, Any]
@@ -39,7 +39,7 @@ class _Range:
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "log"):  # NumPy's numbers would wrap around or compare at half precision
-            object.__setattr__(self, name, listed(getattr(self, name)))
+            object.__setattr__(self, name, to_plain(getattr(self, name)))
 
     def rule(self) -> str | None:
         """What is wrong with this definition, if anything."""
@@ -86,7 +86,7 @@ class Float(_Range):
         return None
 
     def accept(self, value: Any) -> float:
-        value = listed(value)
+        value = to_plain(value)
         if not is_number(value) or not self.low <= value <= self.high:
             raise ValueError(f"must be a number from {self.low!r} to {self.high!r}")
         return float(value)
@@ -143,7 +143,7 @@ class Int(_Range):
         return None
 
     def accept(self, value: Any) -> int:
-        value = listed(value)
+        value = to_plain(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not is_whole(value) or not self.low <= value <= self.high:
@@ -189,9 +189,9 @@ class Choice:
     kind: ClassVar[str] = "choice"
 
     def __post_init__(self) -> None:
-        options = listed(self.options)
+        options = to_plain(self.options)
         if isinstance(options, Sequence) and not isinstance(options, str | bytes):
-            object.__setattr__(self, "options", [listed(option) for option in options])
+            object.__setattr__(self, "options", [to_plain(option) for option in options])
             for i, option in enumerate(self.options):
                 if is_plain(option):
                     self._places.setdefault(dumps(option), i)
@@ -209,7 +209,7 @@ class Choice:
         return None
 
     def accept(self, value: Any) -> Any:
-        place = self._places.get(dumps(value)) if is_plain(value := listed(value)) else None
+        place = self._places.get(dumps(value)) if is_plain(value := to_plain(value)) else None
         if place is not None:
             return self.options[place]
         first = ", ".join(map(repr, self.options[:_MOST_SHOWN]))
@@ -245,7 +245,7 @@ class Constant:
     kind: ClassVar[str] = "constant"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", listed(self.value))
+        object.__setattr__(self, "value", to_plain(self.value))
 
     def rule(self) -> str | None:
         if not is_plain(self.value):
@@ -253,7 +253,7 @@ class Constant:
         return None
 
     def accept(self, value: Any) -> Any:
-        if not same(listed(value), self.value):
+        if not is_same(to_plain(value), self.value):
             raise ValueError(f"must be the constant {self.value!r}")
         return self.value
 

@@ -26,7 +26,7 @@ _CHECK_SHARE = 0.01
 
 
 def price(ledger: Ledger, decision: Train, *, at: float, thinking_s: float, can_check: bool) -> Order | None:
-    trial = _allowed(ledger, decision)
+    trial = _require_allowed(ledger, decision)
     config = decision.config if trial and decision.config is trial.config else ledger.space.validate(decision.config)
     seen, held, limit = (trial.steps, trial.held, trial.limit) if trial else (0, 0, ledger.max_steps)
     until = min(int(decision.until), limit)
@@ -56,12 +56,12 @@ def price(ledger: Ledger, decision: Train, *, at: float, thinking_s: float, can_
     )
 
 
-def _allowed(ledger: Ledger, decision: Train) -> Trial | None:
+def _require_allowed(ledger: Ledger, decision: Train) -> Trial | None:
     """The trial that is meant, None for a new one; a decision that no ledger could take is the policy's mistake."""
     trials = ledger.trials
     if decision.validate not in ("each", "last", "none"):
         raise DecisionError(f"Train(validate={decision.validate!r}) must be 'each', 'last' or 'none'")
-    if not _is_whole(decision.until) or decision.until < 1:
+    if not _is_integer(decision.until) or decision.until < 1:
         raise DecisionError(f"Train(until={decision.until!r}) must be a whole number of steps, 1 or more")
     if decision.trial == len(trials):
         return None
@@ -85,12 +85,12 @@ def _allowed(ledger: Ledger, decision: Train) -> Trial | None:
     return trial
 
 
-def _is_whole(number: object) -> bool:
+def _is_integer(number: object) -> bool:
     return hasattr(number, "__index__") and not isinstance(number, bool)  # NumPy's integers too
 
 
 def _check_is_due(ledger: Ledger, steps: int, reserve: float) -> bool:
-    """Whether this order should try resuming out: never tried, two steps to compare, cheap, and paid for."""
+    """Whether this order should test resuming: never tested, two steps to compare, cheap, and affordable."""
     if ledger.books.check_ordered or steps < 2:
         return False
     price = _check_price(ledger)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from shoestring.core.parameter_specs import infer, parse
 from shoestring.core.parameters import Constant, Float, Parameter
 from shoestring.core.strict_json import dumps
-from shoestring.core.values import listed, same
+from shoestring.core.values import is_same, to_plain
 from shoestring.errors import SpaceError, did_you_mean
 
 Config = Mapping[str, Any]
@@ -60,7 +60,7 @@ class Space:
             raise SpaceError(f"Space.listed takes a list of dicts of parameters, not {configs!r}")
         if not configs:
             raise SpaceError("Space.listed got no configs: give at least one")
-        rows = [{name: listed(config[name]) for name in _names(config)} for config in configs]
+        rows = [{name: to_plain(config[name]) for name in _names(config)} for config in configs]
         names = list(dict.fromkeys(name for row in rows for name in row))
         if not names:
             raise SpaceError("Space.listed got configs without parameters: give at least one name and value")
@@ -201,10 +201,6 @@ class Space:
         parameters = self.parameters
         return np.array([parameters[n].to_unit(config[n]) if n in config else 0.5 for n in self.cube_names])  # type: ignore[union-attr]
 
-    def activity(self, config: Config) -> NDArray[np.bool_]:
-        """(dims,): which cube dimensions mean something for this config."""
-        return np.array([name in config for name in self.cube_names])
-
     def from_cube(self, u: NDArray[np.float64]) -> dict[str, Any]:
         if self.rows is not None:
             raise SpaceError("a listed space has no points between its rows: pick one of `space.rows`")
@@ -227,14 +223,14 @@ class Space:
         for parent, values in when.items():
             if parent not in self.parameters or parent == name:
                 raise SpaceError(
-                    f"{name} depends on {parent!r}, which is no other parameter. "
+                    f"{name} depends on {parent!r}, which is not another parameter. "
                     f"{did_you_mean(str(parent), [other for other in self.parameters if other != name])}"
                 )
             if isinstance(self.parameters[parent], Float):
                 raise SpaceError(
                     f"{name} depends on {parent}, a float: only choice, int and constant parameters can switch others"
                 )
-            wanted = [listed(value) for value in values] if isinstance(values, list | tuple) else [listed(values)]
+            wanted = [to_plain(value) for value in values] if isinstance(values, list | tuple) else [to_plain(values)]
             if not wanted:
                 raise SpaceError(f"{name} is never active: {parent} has no values in its condition")
             conditions[parent] = []
@@ -258,7 +254,7 @@ class Space:
 
     def _is_active(self, name: str, config: Config) -> bool:
         return all(
-            parent in config and any(same(config[parent], value) for value in values)
+            parent in config and any(is_same(config[parent], value) for value in values)
             for parent, values in self._when[name].items()
         )
 

@@ -26,7 +26,7 @@ def dumps(value: Any, *, in_order: bool = False) -> str:
 
 
 def loads(text: str) -> Any:
-    return _untagged(json.loads(text))
+    return _untag(json.loads(text))
 
 
 def plain(value: Any) -> Any:
@@ -57,13 +57,13 @@ def _key(key: Any) -> str:
     return key
 
 
-def _untagged(value: Any) -> Any:
+def _untag(value: Any) -> Any:
     if isinstance(value, str):
         if not value.startswith(TAG):
             return value
         return _DECODED[value] if value in _DECODED else value[len(TAG) :]
     if isinstance(value, list):
-        return [_untagged(item) for item in value]
+        return [_untag(item) for item in value]
     if isinstance(value, dict):
-        return {key: _untagged(item) for key, item in value.items()}
+        return {key: _untag(item) for key, item in value.items()}
     return value

@@ -6,19 +6,19 @@ import sys
 from typing import Any
 
 
-def listed(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Tuples as lists and NumPy's numbers as Python's: what JSON would give back, so that a resumed study sees the same."""
     if isinstance(value, list | tuple):
-        return [listed(item) for item in value]
+        return [to_plain(item) for item in value]
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         return value.tolist()
     return value
 
 
-def same(a: Any, b: Any) -> bool:
+def is_same(a: Any, b: Any) -> bool:
     """Equality that tells True from 1 and 1 from 1.0, as options of a choice must."""
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(is_same, a, b))
     return type(a) is type(b) and bool(a == b)
 
 

@@ -33,12 +33,12 @@ class LossesAt:
     step: int
 
     def start(self, opened: Opened) -> tuple[float, list[tuple[float, int]], set[int]]:
-        return (1.0 if opened.direction == "min" else -1.0), [], set()
+        return opened.sign, [], set()
 
     def absorb(
         self, state: tuple[float, list[tuple[float, int]], set[int]], entry: Entry
     ) -> tuple[float, list[tuple[float, int]], set[int]]:
-        if isinstance(entry, Receipt) and entry.step == self.step and entry.status in ("ok", "diverged"):
+        if isinstance(entry, Receipt) and entry.step == self.step and entry.is_finished:
             sign, ranked, seen = state
             if entry.trial not in seen:  # a step that was run again keeps what it had at first, be it nothing
                 seen.add(entry.trial)

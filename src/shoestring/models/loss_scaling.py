@@ -41,7 +41,7 @@ class Scaling:
     def apply(self, losses: Floats) -> Floats:
         """Scaled losses, any shape; nan, inf and the like come out as bad. Mask what was never reported afterwards."""
         losses = np.asarray(losses, dtype=np.float64)
-        usable = _usable(losses)
+        usable = _is_usable(losses)
         x = self._bend(np.where(usable, losses, 0.0))
         return np.asarray((np.minimum(np.where(usable, x, self.bad), self.fence) - self.centre) / self.scale)
 
@@ -56,7 +56,7 @@ class Scaling:
         return np.log(np.maximum(losses - self.floor, self.least))
 
 
-def scaling(losses: Floats, reported: NDArray[np.bool_], log: bool = False) -> Scaling:
+def fit_scaling(losses: Floats, reported: NDArray[np.bool_], log: bool = False) -> Scaling:
     """Scaling for losses (n_arms, n_steps), of which `reported` ones count; a reported nan or inf is a diverged run.
 
     With `log`, losses above 0 are taken as their logarithm; otherwise as that of their distance from the smallest, which
@@ -67,7 +67,7 @@ def scaling(losses: Floats, reported: NDArray[np.bool_], log: bool = False) -> S
         raise ValueError(
             f"losses has shape {losses.shape}, reported {reported.shape}: both must be the same (n_arms, n_steps)."
         )
-    good = reported & _usable(losses)
+    good = reported & _is_usable(losses)
     if not good.any():
         return Scaling(centre=0.0, scale=1.0, fence=0.0, bad=0.0, floor=None, least=0.0)
     x = losses[good]
@@ -93,5 +93,5 @@ def scaling(losses: Floats, reported: NDArray[np.bool_], log: bool = False) -> S
     return Scaling(centre=centre, scale=scale, fence=fence, bad=bad, floor=floor, least=least)
 
 
-def _usable(losses: Floats) -> NDArray[np.bool_]:
+def _is_usable(losses: Floats) -> NDArray[np.bool_]:
     return np.abs(losses) < _LARGEST  # false for nan too

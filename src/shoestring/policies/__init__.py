@@ -1,4 +1,16 @@
-"""Policies by name. A folder for each family; a plugin adds its own through the entry-point group `shoestring.policies`."""
+"""Policies by name: the registry, the default, and how one is made from its settings.
+
+    plain         random search, grid, a given list: never look at a value
+    halving       races; `sequential_halving` is the default
+    cost_aware    which config next, when prices differ          `cost_aware_ei`
+    freeze_thaw   which paused run gets the next step            `bhpt`
+    stopping      is this run worth finishing?                   `bo_bos`
+    boil          which config and how long, from noisy curves   `boil`
+    online        one run tuned while it trains                  `ce_gp_ucb`
+
+`config_table` (configs as numbers, candidates to choose from) is shared; `other_names` answers names known from other tools.
+A plugin adds its own through the entry-point group `shoestring.policies`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +22,9 @@ from typing import Any
 
 from shoestring.core.policy import Policy
 from shoestring.errors import PolicyError, did_you_mean
-from shoestring.policies.other_names import advise, spell
+from shoestring.policies.other_names import advise, find_same_name
 
-DEFAULT = "sequential_halving"
+DEFAULT = "sequential_halving"  # lowest regret from two full trainings on: docs/explanation/model-free-results.md
 RECOMMENDED = {  # what to begin with
     "sequential_halving": "shoestring.policies.halving.sequential_halving:SequentialHalving",
     "asha": "shoestring.policies.halving.asha:ASHA",
@@ -66,10 +78,10 @@ def names() -> list[str]:
     return sorted({**_plugins(), **REGISTRY})
 
 
-def policy_class(name: str) -> type[Policy]:
+def find_class(name: str) -> type[Policy]:
     where = REGISTRY.get(name) or _plugins().get(name)
     if where is None:
-        ours, advice = spell(name, names()), advise(name)
+        ours, advice = find_same_name(name, names()), advise(name)
         if ours is None and advice is not None:
             raise PolicyError(f"unknown policy {name!r}: {advice}")
         raise PolicyError(f"unknown policy {name!r}. {did_you_mean(ours or name, names())}")
@@ -87,7 +99,7 @@ def make(policy: str | Policy, settings: Mapping[str, Any] | None = None) -> Pol
         return _take(policy, settings)
     if not isinstance(settings, Mapping | None):
         raise PolicyError(f"the settings {settings!r} of {policy} must be a dict, as {{'reduction_factor': 3}}")
-    kind = policy_class(policy)
+    kind = find_class(policy)
     known = [f.name for f in _fields(kind)]
     for setting in settings or {}:
         if setting not in known:
@@ -107,7 +119,7 @@ def restore(name: str, settings: Mapping[str, Any]) -> Policy:
     likely = "".join(part.capitalize() for part in name.split("_"))
     raise PolicyError(
         f"the study's policy {name!r} is not registered: pass it again, as policy={likely}(…), "
-        "or register it through the entry-point group shoestring.policies"
+        "register it through the entry-point group shoestring.policies, or choose another with --policy NAME"
     )
 
 
@@ -118,7 +130,7 @@ def settings_of(policy: Policy) -> dict[str, Any]:
 
 def defaults_of(name: str) -> dict[str, Any]:
     """Settings and their defaults, for listings."""
-    return {f.name: f.default if f.default is not MISSING else None for f in _fields(policy_class(name))}
+    return {f.name: f.default if f.default is not MISSING else None for f in _fields(find_class(name))}
 
 
 def _take(policy: object, settings: object) -> Policy:
@@ -137,6 +149,10 @@ def _take(policy: object, settings: object) -> Policy:
     assert isinstance(policy, Policy)
     if not isinstance(policy.name, str) or not policy.name:
         raise PolicyError(f"policy={policy!r} has the name {policy.name!r}, which must be text: write name = 'mine'")
+    if policy.name in REGISTRY and type(policy) is not find_class(policy.name):
+        raise PolicyError(
+            f"policy={policy!r} has the name {policy.name!r}, which is that of another policy: give it a name of its own"
+        )
     if settings:
         raise PolicyError(
             f"settings={settings!r} are given beside the policy {policy!r}: give them to the policy itself"

@@ -16,7 +16,7 @@ _QUASI_RANDOM = "random_search already takes quasi-random points, which cover th
 _ONE_RUN = "to change the config of one run while it trains, use ce_gp_ucb (shoestring.OnlineTuner)"
 _TOOL = "that is a tool of its own, not a policy of this one"
 
-_INSTEAD = {  # spelled as `_plain` spells
+_INSTEAD = {  # spelled as `_normalise` spells
     # Bayesian optimisation
     "bayes": f"{_MODEL}.",
     "bayesian": f"{_MODEL}.",
@@ -42,11 +42,11 @@ _INSTEAD = {  # spelled as `_plain` spells
     # races, with and without a model
     "bohb": "not here; hyperband gives its brackets, cost_aware_ei its model.",
     "dehb": f"not here; hyperband gives its brackets, and {_EVOLUTION}.",
-    "halving": "successive_halving is the textbook's; sequential_halving, the default, is told the total and plans with it.",
+    "halving": "successive_halving is the textbook's; sequential_halving, the default, knows the total and plans with it.",
     "hb": "write hyperband.",
     "mobster": "not here; asha gives its promotions, cost_aware_ei its model.",
-    "sh": "successive_halving is the textbook's; sequential_halving, the default, is told the total and plans with it.",
-    "sha": "successive_halving is the textbook's; sequential_halving, the default, is told the total and plans with it.",
+    "sh": "successive_halving is the textbook's; sequential_halving, the default, knows the total and plans with it.",
+    "sha": "successive_halving is the textbook's; sequential_halving, the default, knows the total and plans with it.",
     # curves
     "dpl": "its power laws are not here; bhpt buys epoch by epoch where a curve is likely to lead furthest.",
     "dyhpo": "not here; bhpt buys epoch by epoch where a curve is likely to lead furthest, and knows the budget.",
@@ -100,17 +100,17 @@ _INSTEAD = {  # spelled as `_plain` spells
 }
 
 
-def spell(name: str, known: Iterable[str]) -> str | None:
+def find_same_name(name: str, known: Iterable[str]) -> str | None:
     """Our name that is meant, written in another way."""
-    return {_plain(ours): ours for ours in known}.get(_plain(name))
+    return {_normalise(ours): ours for ours in known}.get(_normalise(name))
 
 
 def advise(name: str) -> str | None:
     """What to use for something that other tools have."""
-    return _INSTEAD.get(_plain(name))
+    return _INSTEAD.get(_normalise(name))
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     """Without case, punctuation, and what other tools hang on to the names of their methods."""
     bare = re.sub(r"[^a-z0-9]", "", name.lower())
     for suffix in ("sampler", "pruner", "scheduler", "search", "searcher", "searchcv"):

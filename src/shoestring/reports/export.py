@@ -19,7 +19,7 @@ def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
     for entry in ledger.entries():
         if isinstance(entry, Receipt):
             repeated = entry.step <= seen.get(entry.trial, 0)
-            if entry.status in ("ok", "diverged"):
+            if entry.is_finished:
                 seen[entry.trial] = max(entry.step, seen.get(entry.trial, 0))
             yield {
                 "order": entry.order,

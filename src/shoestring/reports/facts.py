@@ -39,7 +39,7 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | None) -> dict[str, Any
 
 def _best_facts(best: Trial, checkpoint: Path | None) -> dict[str, Any]:
     return {
-        "value": best.values[best.best_step - 1],
+        "value": best.best_value,
         "trial": best.number,
         "step": best.best_step,
         "config": dict(best.best_config or best.config),
@@ -53,7 +53,7 @@ def trial_facts(trial: Trial) -> dict[str, Any]:
         "state": state_of(trial),
         "steps": trial.steps,
         "held": trial.held,
-        "value": trial.values[trial.best_step - 1] if trial.best_step else None,
+        "value": trial.best_value,
         "best_step": trial.best_step or None,
         "config": dict(trial.config),
         "failure": trial.failure.splitlines()[-1] if trial.failure else None,
@@ -74,11 +74,11 @@ def state_of(trial: Trial) -> str:
     return "complete" if trial.steps >= trial.limit else "frozen"
 
 
-def best_first(ledger: Ledger) -> list[Trial]:
+def sort_best_first(ledger: Ledger) -> list[Trial]:
     return sorted(ledger.trials, key=lambda trial: (trial.best_loss, trial.number))
 
 
-def curve(trial: Trial, width: int = 12) -> str:
+def draw_curve(trial: Trial, width: int = 12) -> str:
     """The trial's values as a row of small bars, as reported: up is larger."""
     known = [value for value in trial.values if value is not None and math.isfinite(value)]
     if not known:

@@ -67,7 +67,7 @@ class Lines(Quiet):
         best = ledger.best
         if best is not None and best.best_loss != self._best:
             self._best = best.best_loss
-            value = best.values[best.best_step - 1]
+            value = best.best_value
             self.say(f"best {value:.6g}: trial {best.number} at step {best.best_step}, {say_config(best.config)}")
         tenths = int(10 * ledger.spent / ledger.budget.total)
         if tenths > self._tenths:
@@ -135,10 +135,10 @@ class LiveView(Quiet):
             Text(self._forecast(ledger), "dim"),
         )
         best = ledger.best
-        found = Text("best so far: none yet", "dim")
+        best_line = Text("best so far: none yet", "dim")
         if best is not None:
-            value = best.values[best.best_step - 1]
-            found = Text.assemble(
+            value = best.best_value
+            best_line = Text.assemble(
                 "best so far ",
                 (f"{value:.6g}", "bold green"),
                 f"  trial {best.number}, step {best.best_step}  ",
@@ -148,7 +148,7 @@ class LiveView(Quiet):
             f"buying {order_line(self._order)}" if self._order else "thinking", overflow="ellipsis", no_wrap=True
         )
         return Panel(
-            Group(money, found, buying, Text(), trial_table(ledger, _ROWS, live=True)),
+            Group(money, best_line, buying, Text(), trial_table(ledger, _ROWS, live=True)),
             title=Text(self._title),
             title_align="left",
             width=self._console.width - len("^C"),  # a terminal echoes that behind the panel, and must not wrap
@@ -163,7 +163,7 @@ class LiveView(Quiet):
         return f"about {show_seconds(seconds * (1 - share) / share)} to go"
 
 
-def progress_for(title: str, *, quiet: bool) -> Progress:
+def make_progress(title: str, *, quiet: bool) -> Progress:
     if quiet:
         return Quiet()
     return LiveView(title) if sys.stderr.isatty() else Lines()

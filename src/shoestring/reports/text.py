@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoestring.core.entries import Note, Order
 from shoestring.core.ledger import Ledger
-from shoestring.reports.facts import best_first, curve, say_config, say_why, state_of
+from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,7 +18,7 @@ _REASONS = {
     "policy": "the policy sees nothing more worth buying",
     "deadline": "the deadline has come",
     "stopped": "stopped; what was bought is in the ledger",
-    "failing": "the first trials all failed in the same way",
+    "failing": "the same failure came again and again",
 }
 
 
@@ -44,7 +44,7 @@ def best_line(ledger: Ledger, checkpoint: Path | None) -> RenderableType:
     best = ledger.best
     if best is None or best.best_config is None:
         return Text("best: none yet, no validated step")
-    value = best.values[best.best_step - 1]
+    value = best.best_value
     line = Text.assemble("best ", (f"{value:.6g}", "bold green"), f" (trial {best.number}, step {best.best_step})  ")
     line.append(say_config(best.best_config))
     if checkpoint is not None:
@@ -61,17 +61,17 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
     for column, width in (("trial", 5), ("state", 8), ("steps", 5), ("best", 11), ("curve", 12)):
         table.add_column(column, justify="right" if column in ("trial", "steps", "best") else "left", width=width)
     table.add_column("config", ratio=1, no_wrap=True, overflow="ellipsis")
-    trials = best_first(ledger)
+    trials = sort_best_first(ledger)
     running = [trial for trial in trials if trial.open_order is not None]
     shown = running + [trial for trial in trials if trial.open_order is None]
     for trial in shown[: max(rows, len(running))]:
-        value = trial.values[trial.best_step - 1] if trial.best_step else None
+        value = trial.best_value
         table.add_row(
             str(trial.number),
             Text("running" if live and trial.open_order is not None else state_of(trial), _STYLES[state_of(trial)]),
             str(trial.steps),
             "–" if value is None else f"{value:.5g}",
-            curve(trial),
+            draw_curve(trial),
             Text(say_config(trial.config), overflow="ellipsis"),
         )
     if len(shown) > rows:

@@ -11,32 +11,51 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _PREFIXES = ("scipy_openblas", "openblas")  # the first is the copy that the wheels of NumPy and SciPy bring
 _SUFFIXES = ("64_", "")  # with and without 64-bit indices
-_GetSet = tuple[Callable[[], int], Callable[[int], None]]
+_Set = Callable[[int], None]
+_GetSet = tuple[Callable[[], int], _Set]
+
+
+_lock = threading.Lock()
+_inside = 0  # decisions under way at this moment, in all threads: the number of BLAS threads is one per process
+_before: list[tuple[_Set, int]] = []  # how to put back what was there before the first of them
 
 
 class OneThread:
-    """`with one_thread: …`; the libraries are looked for once, when it is made: after the policy was imported."""
+    """`with one_thread: …`, from any thread: the last one to leave restores the number of threads.
+
+    The libraries are looked for when it is first entered: by then the policy is imported, and with it SciPy's own copy.
+    """
 
     def __init__(self) -> None:
-        self._libraries = list(_loaded())
-        self._before: list[int] = []
+        self._libraries: list[_GetSet] | None = None
 
     def __enter__(self) -> None:
-        self._before = [count() for count, _ in self._libraries]
-        for _, limit in self._libraries:
-            limit(1)
+        global _inside, _before
+        if self._libraries is None:
+            self._libraries = list(_find_loaded())
+        with _lock:
+            _inside += 1
+            if _inside == 1:
+                _before = [(limit, count()) for count, limit in self._libraries]
+                for limit, _ in _before:
+                    limit(1)
 
     def __exit__(self, *raised: object) -> None:
-        for before, (_, limit) in zip(self._before, self._libraries, strict=True):
-            limit(before)
+        global _inside
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                for limit, threads in _before:
+                    limit(threads)
 
 
-def _loaded() -> Iterator[_GetSet]:
+def _find_loaded() -> Iterator[_GetSet]:
     """How to read and set the number of threads of each OpenBLAS in this process."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")

@@ -42,7 +42,7 @@ class Checkpoints:
         """Take up a study: {trial: step} of what is on disk. A checkpoint beyond what was recorded is not trusted."""
         self._sign = ledger.books.sign
         if not ledger.trials and self._trials():  # left by another study of this name: put aside, never mixed up
-            self.root.rename(_unused(self.root))
+            self.root.rename(_find_unused_name(self.root))
         if best := ledger.best:
             self._best, self._best_loss = (best.number, best.best_step), best.best_loss
         found = {}
@@ -58,7 +58,7 @@ class Checkpoints:
     def path(self, trial: int, step: int) -> Path:
         return self.folder(trial) / f"step-{step:06d}"
 
-    def of_step(self, trial: int, step: int, newest: int) -> Path | None:
+    def find_step(self, trial: int, step: int, newest: int) -> Path | None:
         """Where exactly this step is kept, if it is. A program keeps one folder, which holds the `newest` step it saved."""
         if (path := self.path(trial, step)).exists():
             return path
@@ -68,7 +68,7 @@ class Checkpoints:
     def folder(self, trial: int) -> Path:
         return self.root / f"trial-{trial:04d}"
 
-    def thaw_from(self, trial: int, step: int) -> Path | None:
+    def path_to_thaw(self, trial: int, step: int) -> Path | None:
         """Where a trial goes on from; None: from nothing."""
         return self.path(trial, step) if step else None
 
@@ -89,10 +89,10 @@ class Checkpoints:
     def save(self, trial: int, step: int, write: Callable[[Path], Any]) -> float:
         """Write a checkpoint and tidy up; returns the seconds it took."""
         began = time.monotonic()
-        write(self.partial(trial, step))
+        write(self.partial_path(trial, step))
         return self.keep(trial, step, time.monotonic() - began)
 
-    def partial(self, trial: int, step: int) -> Path:
+    def partial_path(self, trial: int, step: int) -> Path:
         """Where a checkpoint is written, by whomever, before `keep` puts it into its place."""
         path = self.path(trial, step)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ class Checkpoints:
         return [int(found[1]) for entry in self.root.iterdir() if (found := _TRIAL.fullmatch(entry.name))]
 
 
-def _unused(path: Path) -> Path:
+def _find_unused_name(path: Path) -> Path:
     return next(p for n in itertools.count(1) if not (p := path.with_name(f"{path.name}.old-{n}")).exists())
 
 

@@ -1,4 +1,4 @@
-"""The command runner: any executable, in any language, run without a shell. `command_line.py` has what it is told and tells.
+"""The command runner: any executable, in any language, run without a shell. `command_line.py` has what it is report and tells.
 
 An order is one run of the command (`command_run.py`), from the step that its checkpoint directory holds up to the step
 that is paid for.
@@ -21,10 +21,10 @@ from shoestring.core.entries import Cost, Lost, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Space
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command_line import Told, check_arguments, read_line
+from shoestring.runners.command_line import CommandReport, check_arguments, read_line
 from shoestring.runners.command_run import CommandRun, held_step
 from shoestring.runners.command_state import end_groups, end_leftover, has_exited
-from shoestring.runners.runner import Clock, News, note_end, receipt, unfinished
+from shoestring.runners.runner import Clock, News, note_end, write_broken_receipt, write_receipt
 from shoestring.runners.worker import Patience
 
 _LOOK_S = 0.05  # how often the report file and the exit are looked at; standard output is heard at once
@@ -76,7 +76,7 @@ class Commands:
             run = CommandRun.launch(self.argv, self.space, order, folder, step)
         except OSError as error:
             text = f"the command {self.argv[0]!r} cannot be started: {error.strerror or error}"
-            self._news.append(unfinished(order, step + 1, "failed", text, Cost(), at=self.now(), saved=step))
+            self._news.append(write_broken_receipt(order, step + 1, "failed", text, Cost(), at=self.now(), saved=step))
             return
         self._runs[order.number] = run
         self._since[order.number] = run.since = self.now()
@@ -104,7 +104,9 @@ class Commands:
                 continue
             cost = Cost(train=max(0.0, cut_at - run.since))
             saved = run.state.saved
-            news.append(unfinished(run.order, run.step + 1, "interrupted", why, cost, at=self.now(), saved=saved))
+            news.append(
+                write_broken_receipt(run.order, run.step + 1, "interrupted", why, cost, at=self.now(), saved=saved)
+            )
             self._forget(run)
         return news
 
@@ -136,11 +138,11 @@ class Commands:
         news: list[News] = []
         try:
             for line in run.output.lines(exited):
-                told = read_line(line)
-                if told is None or (told.is_bare and not run.bare_numbers):
+                report = read_line(line)
+                if report is None or (report.is_bare and not run.bare_numbers):
                     continue
-                run.bare_numbers = told.is_bare or not told.has_value
-                news += self._take_report(run, told)
+                run.bare_numbers = report.is_bare or not report.has_value
+                news += self._take_report(run, report)
                 if run.order.number not in self._runs:
                     return news
         except ValueError as error:
@@ -152,14 +154,14 @@ class Commands:
             news += self._fail(run, self._patience.text(silent_s))
         return news
 
-    def _take_report(self, run: CommandRun, told: Told) -> list[News]:
-        if not told.has_value:
-            run.note_saved(told, run.step)
+    def _take_report(self, run: CommandRun, report: CommandReport) -> list[News]:
+        if not report.has_value:
+            run.note_saved(report, run.step)
             return []
         if run.last is not None:
             return self._fail(run, f"the command went on after step {run.order.until}, its last: see SHOESTRING_UNTIL")
         order, now = run.order, self.now()
-        step = told.step or run.step + 1
+        step = report.step or run.step + 1
         news: list[News] = []
         if step <= run.step and not run.has_reported:
             news.append(Lost(trial=order.trial, held=step - 1, why=f"the command went on from step {step - 1}"))
@@ -172,18 +174,18 @@ class Commands:
                 f"the command reported step {step}, but was to stop after step {order.until}: see SHOESTRING_UNTIL"
             )
         count = step - run.step
-        whole = told.cost or Cost(train=max(0.0, now - run.since))
+        whole = report.cost or Cost(train=max(0.0, now - run.since))
         share = Cost(setup=whole.setup / count, train=whole.train / count, validate=whole.validate / count)
         for skipped in range(run.step + 1, step):
-            unseen = receipt(order, skipped, None, share, at=now, saved=run.state.saved)
+            unseen = write_receipt(order, skipped, None, share, at=now, saved=run.state.saved)
             news.append(replace(unseen, status="ok", text=""))
-        run.note_saved(told, step)
-        paid = receipt(order, step, told.value, share, at=now, saved=run.state.saved)
-        self._patience.saw(now - run.since)
+        run.note_saved(report, step)
+        paid = write_receipt(order, step, report.value, share, at=now, saved=run.state.saved)
+        self._patience.note_step(now - run.since)
         run.step, run.since, run.has_reported = step, now, True
         self._since[order.number] = now
         if step == order.until:
-            run.last, run.last_by_clock = paid, told.cost is None
+            run.last, run.last_by_clock = paid, report.cost is None
             return news
         news.append(paid)
         return news + self._end_run(run, "it diverged") if paid.status == "diverged" else news
@@ -222,7 +224,9 @@ class Commands:
             return self._close_order(run, run.last, text)
         cost = Cost(train=max(0.0, self.now() - run.since))
         self._forget(run)
-        return [unfinished(run.order, run.step + 1, "failed", text, cost, at=self.now(), saved=run.state.saved)]
+        return [
+            write_broken_receipt(run.order, run.step + 1, "failed", text, cost, at=self.now(), saved=run.state.saved)
+        ]
 
     def _forget(self, run: CommandRun) -> None:
         """Make sure that it has ended, and that this is known to whoever comes after us."""

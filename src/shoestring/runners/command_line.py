@@ -32,7 +32,7 @@ from typing import IO, Any
 from shoestring.core.entries import Cost, Order
 from shoestring.core.space import Config, Space
 from shoestring.errors import RunnerError
-from shoestring.runners.training import told_cost
+from shoestring.runners.training import read_cost
 
 _PLACE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
 _PLACES = ("config", "checkpoint", "step", "until")
@@ -71,8 +71,8 @@ def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[s
     return [_PLACE.sub(lambda found: known.get(found[1], found[0]), argument) for argument in wanted]
 
 
-def environment(order: Order, config: Path, checkpoint: Path, step: int, reports: Path) -> dict[str, str]:
-    told = {
+def make_environment(order: Order, config: Path, checkpoint: Path, step: int, reports: Path) -> dict[str, str]:
+    variables = {
         "SHOESTRING_CONFIG": str(config),
         "SHOESTRING_CHECKPOINT": str(checkpoint),
         "SHOESTRING_STEP": str(step),
@@ -81,11 +81,11 @@ def environment(order: Order, config: Path, checkpoint: Path, step: int, reports
         "SHOESTRING_REPORT": str(reports),
     }
     # Python holds lines back when it writes into a pipe; a report must come when its step is done.
-    return {**os.environ, "PYTHONUNBUFFERED": "1", **told}
+    return {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CommandReport:
     """One report. `has_value` is false when it only says what was saved."""
 
     value: float | None = None
@@ -96,11 +96,11 @@ class Told:
     is_bare: bool = False
 
 
-def read_line(line: str) -> Told | None:
+def read_line(line: str) -> CommandReport | None:
     """A report, or None for chatter. Raises ValueError, saying why, for a report that cannot be understood."""
     text = line.strip()
     if _NUMBER.fullmatch(text):
-        return Told(float(text), is_bare=True)
+        return CommandReport(float(text), is_bare=True)
     if not text.startswith("{"):
         return None
     try:
@@ -117,13 +117,13 @@ def read_line(line: str) -> Told | None:
     if not (isinstance(saved, bool) or (isinstance(saved, int) and saved >= 0)):
         raise ValueError(f'the command reported "saved": {saved!r}: say true, or the number of the step')
     try:
-        paid = None if cost is None else told_cost(cost)
+        paid = None if cost is None else read_cost(cost)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"the command reported the cost {cost!r}: report seconds >= 0, alone or by setup, train and validate"
         ) from None
     number = None if value is None else float(value)
-    return Told(number, "value" in body, None if step is None else int(step), paid, saved)
+    return CommandReport(number, "value" in body, None if step is None else int(step), paid, saved)
 
 
 class Output:

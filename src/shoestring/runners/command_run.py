@@ -20,9 +20,9 @@ from typing import Any
 
 from shoestring.core.entries import Order, Receipt
 from shoestring.core.space import Space
-from shoestring.runners.command_line import Output, Told, environment, fill_in
+from shoestring.runners.command_line import CommandReport, Output, fill_in, make_environment
 from shoestring.runners.command_state import CommandState, end_groups, started_at
-from shoestring.runners.worker import told_exit
+from shoestring.runners.worker import describe_exit
 
 _TAIL_CHARS = 2000  # of standard error, in the text of a failure
 
@@ -65,7 +65,7 @@ class CommandRun:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=environment(order, config, checkpoint, step, reports),
+                env=make_environment(order, config, checkpoint, step, reports),
                 start_new_session=True,  # Ctrl-C does not reach it, and its own children can be ended with it
             )
         state = replace(state, pid=process.pid, started=started_at(process.pid))
@@ -74,11 +74,11 @@ class CommandRun:
         output = Output(process.stdout, folder / "stdout.txt", reports)
         return cls(order, folder, process, state, step, output, errors_from)
 
-    def note_saved(self, told: Told, step: int) -> None:
+    def note_saved(self, report: CommandReport, step: int) -> None:
         """What a report says about the checkpoint directory, at `step`."""
-        if told.saved is False:
+        if report.saved is False:
             return
-        saved = step if told.saved is True else told.saved
+        saved = step if report.saved is True else report.saved
         if saved > step:
             raise ValueError(f"the command saved step {saved}, but has reported {step} only: report it first")
         self.remember(saved=saved, tells=True)
@@ -102,7 +102,7 @@ class CommandRun:
         with (self.folder / "stderr.txt").open("rb") as errors:
             errors.seek(self.errors_from)
             tail = errors.read().decode(errors="replace").strip()[-_TAIL_CHARS:]
-        return f"the command {told_exit(code)}" + (f": {tail}" if tail else "")
+        return f"the command {describe_exit(code)}" + (f": {tail}" if tail else "")
 
 
 def held_step(folder: Path) -> int:

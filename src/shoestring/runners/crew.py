@@ -36,7 +36,7 @@ class Crew:
         for spare in self.spares:
             message = spare.receive()
             if message is None or message["is"] == "unusable":
-                raise RunnerError(_unusable(spare, message))
+                raise RunnerError(_explain_unusable(spare, message))
             self.greet(spare, message)
             saves = message["can_save"]
         return saves
@@ -91,7 +91,7 @@ class Crew:
         self._leaving = []
 
 
-def _unusable(spare: Worker, message: Mapping[str, Any] | None) -> str:
+def _explain_unusable(spare: Worker, message: Mapping[str, Any] | None) -> str:
     if message is not None:
         return f"the training code cannot be imported in a worker process: {message['text']}: make it importable"
     how = spare.how_it_ended()

@@ -12,8 +12,8 @@ from typing import Any
 
 from shoestring.core.entries import Cost, Order
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.resume_check import check_note
-from shoestring.runners.runner import News, receipt
+from shoestring.runners.resume_check import note_check
+from shoestring.runners.runner import News, write_receipt
 from shoestring.runners.training import StepResult
 from shoestring.runners.worker import Worker
 
@@ -54,7 +54,7 @@ class LiveProcess:
         setup, train, validate = message["cost"]
         self.step += 1
         cost = Cost(setup=setup + self.setup_s, train=train, validate=validate)
-        self.result = StepResult(message["value"], cost, message["told"])
+        self.result = StepResult(message["value"], cost, message["cost_reported"])
         self.setup_s = 0.0
         self.can_save = message["can_save"]
 
@@ -64,11 +64,11 @@ class LiveProcess:
         assert result is not None
         # The worker was ours all the time, also while a message was on its way and while we had other things to do.
         unseen_s = max(0.0, now - self.since - result.cost.total - (self.resumed[1] if self.resumed else 0.0))
-        cost = result.cost if result.told else replace(result.cost, setup=result.cost.setup + unseen_s)
-        paid = receipt(order, self.step, result.value, cost, at=now, saved=self.saved)
+        cost = result.cost if result.cost_reported else replace(result.cost, setup=result.cost.setup + unseen_s)
+        paid = write_receipt(order, self.step, result.value, cost, at=now, saved=self.saved)
         news: list[News] = [paid]
         if self.resumed is not None:
-            news.insert(0, check_note(order, self.step, result.value, *self.resumed))
+            news.insert(0, note_check(order, self.step, result.value, *self.resumed))
         self.result = self.resumed = None
         self.since = now
         if paid.status == "diverged" or self.step == order.until:
@@ -85,7 +85,7 @@ class LiveProcess:
         return bool(self.can_save) and due
 
     def ask_to_save(self) -> None:
-        self.worker.send("save", path=str(self.checkpoints.partial(self.trial, self.step)))
+        self.worker.send("save", path=str(self.checkpoints.partial_path(self.trial, self.step)))
 
     def keep_checkpoint(self, message: Mapping[str, Any] | None) -> None:
         """Put what was written into its place; the time that took is the step's."""

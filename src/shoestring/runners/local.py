@@ -15,8 +15,8 @@ from typing import Any
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.resume_check import check_note, kept_random_state
-from shoestring.runners.runner import Clock, News, note_end, receipt, unfinished
+from shoestring.runners.resume_check import note_check, preserve_random_state
+from shoestring.runners.runner import Clock, News, note_end, write_broken_receipt, write_receipt
 from shoestring.runners.training import Ended, Live, StepResult, can_save
 
 LIVE_WITHOUT_SAVING = 8
@@ -59,7 +59,7 @@ class Local:
         step = live.step + 1
         news: list[News] = []
         try:
-            with _stdout_on_stderr():
+            with _redirect_stdout():
                 resumed = self._check_resuming(order, live)
                 result = live.advance(order.config, order.until, order.validates(step))
                 self.can_save = live.can_save
@@ -75,10 +75,10 @@ class Local:
             self._next_order()
             return [failed]
         saved = self.checkpoints.newest(order.trial, up_to=step)
-        paid = receipt(order, step, result.value, cost, at=self.now(), saved=saved)
+        paid = write_receipt(order, step, result.value, cost, at=self.now(), saved=saved)
         news.append(paid)
         if resumed is not None:  # before the receipt that may close the order that pays for it
-            news.insert(0, check_note(order, step, result.value, *resumed))
+            news.insert(0, note_check(order, step, result.value, *resumed))
         self._since = self.now()
         if paid.status == "diverged" or step == order.until:
             self._next_order()
@@ -119,7 +119,7 @@ class Local:
             self._begin(*self._waiting.pop(0))
 
     def _thaw(self, order: Order, held: int) -> Live:
-        return Live(self.target, order.config, held, self.checkpoints.thaw_from(order.trial, held))
+        return Live(self.target, order.config, held, self.checkpoints.path_to_thaw(order.trial, held))
 
     def _check_resuming(self, order: Order, live: Live) -> tuple[float | None, float] | None:
         """When this order pays for a resume check: (value of the next step from a checkpoint, seconds).
@@ -134,7 +134,7 @@ class Local:
         if self.checkpoints.newest(order.trial) != live.step:
             self.checkpoints.save(order.trial, live.step, live.save)
         value: float | None = None
-        with kept_random_state():
+        with preserve_random_state():
             copy = self._thaw(order, live.step)
             with contextlib.suppress(Exception):  # a copy that cannot go on has no value: the check tells
                 value = copy.advance(order.config, order.until, True).value
@@ -153,7 +153,7 @@ class Local:
         text = "".join(traceback.format_exception(error)).strip()
         cost = Cost(train=self.now() - self._since)
         saved = self.checkpoints.newest(order.trial, up_to=step - 1)
-        return unfinished(order, step, "failed", text, cost, at=self.now(), saved=saved)
+        return write_broken_receipt(order, step, "failed", text, cost, at=self.now(), saved=saved)
 
     def _evict(self) -> list[News]:
         """Keep to the number of live frozen trials; one that cannot be saved is lost."""
@@ -173,7 +173,7 @@ class Local:
 
 
 @contextlib.contextmanager
-def _stdout_on_stderr() -> Iterator[None]:
+def _redirect_stdout() -> Iterator[None]:
     """Standard output belongs to results; what training code prints is narration."""
     with contextlib.redirect_stdout(sys.stderr):
         yield

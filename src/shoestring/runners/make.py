@@ -31,7 +31,7 @@ def make_runner(
     check_runner(runner, workers, live, checkpoints_at_most)
     if runner is not None and not isinstance(runner, str):
         return runner
-    kept = Checkpoints(checkpoints, size_bytes(checkpoints_at_most))
+    kept = Checkpoints(checkpoints, parse_size_bytes(checkpoints_at_most))
     if runner == "local" or (runner is None and workers == 1):
         from shoestring.runners.local import Local
 
@@ -49,7 +49,7 @@ def check_runner(runner: str | Runner | None, workers: int, live: int | None, ch
         raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
     if live is not None and live < 1:
         raise RunnerError(f"live={live} must be 1 or more: the trial that is trained is alive")
-    size_bytes(checkpoints_at_most)
+    parse_size_bytes(checkpoints_at_most)
 
 
 def steps_of(train: Any, max_steps: int | None) -> int:
@@ -73,13 +73,13 @@ def target_of(train: Any) -> dict[str, Any]:
     return {"name": name, "fingerprint": hashlib.sha256(source.encode()).hexdigest()[:16] if source else ""}
 
 
-def code_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def has_code_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     old, new = before.get("fingerprint"), now.get("fingerprint")
     return bool(old and new and old != new)
 
 
-def size_bytes(text: str | None) -> float:
-    """Bytes in "500MB" or "2 GB"; None is no limit."""
+def parse_size_bytes(text: str | None) -> float:
+    """Bytes in "500MB" or "2 GB"; None: unlimited."""
     if text is None:
         return float("inf")
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)b?\s*", text.lower())

@@ -20,8 +20,8 @@ from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.crew import STOP_GRACE_S, Crew
 from shoestring.runners.live_process import LiveProcess
 from shoestring.runners.local import LIVE_WITHOUT_SAVING
-from shoestring.runners.runner import Clock, News, note_end, unfinished
-from shoestring.runners.targets import portable
+from shoestring.runners.runner import Clock, News, note_end, write_broken_receipt
+from shoestring.runners.targets import pack_code
 from shoestring.runners.worker import Patience, Worker, leave_if_importing_main, stop
 
 _LOOK_S = 0.5  # how often silent processes are looked at
@@ -43,7 +43,7 @@ class Processes:
         leave_if_importing_main()  # before the study is leased, or anything is started
         self.workers, self.checkpoints = workers, checkpoints
         self.can_save: bool | None = None
-        self._crew = Crew(portable(train))
+        self._crew = Crew(pack_code(train))
         self._live_limit = live
         self._lives: dict[int, LiveProcess] = {}  # by trial, the least recently used first
         self._since: dict[int, float] = {}  # by order
@@ -58,7 +58,7 @@ class Processes:
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         """Waits until a process for each worker has imported the training code: that is not the trials' time to pay.
 
-        Code that cannot be had is told here, before it costs anything.
+        Code that cannot be imported raises here, before it costs anything.
         """
         self.can_save = self._crew.first(self.workers)
         self._clock.start(ledger)
@@ -77,7 +77,7 @@ class Processes:
                 self._news.append(Lost(trial=order.trial, held=step, why="its process or checkpoint is gone"))
             if not self._crew.has_ready:
                 self._make_room()
-            worker = self._crew.take(order.config, step, self.checkpoints.thaw_from(order.trial, step))
+            worker = self._crew.take(order.config, step, self.checkpoints.path_to_thaw(order.trial, step))
             live = LiveProcess(order.trial, worker, self.checkpoints, step, thawed_at=step)
         self._lives[order.trial] = live
         live.order, live.since = order, self.now()
@@ -111,7 +111,9 @@ class Processes:
             assert live.order is not None
             if live.result is None:
                 cost = Cost(train=max(0.0, cut_at - live.since))
-                cut = unfinished(live.order, live.step + 1, "interrupted", why, cost, at=self.now(), saved=live.saved)
+                cut = write_broken_receipt(
+                    live.order, live.step + 1, "interrupted", why, cost, at=self.now(), saved=live.saved
+                )
                 news.append(cut)
             else:
                 with contextlib.suppress(Exception):  # not saved is no failure here
@@ -174,7 +176,7 @@ class Processes:
     def _hear_step(self, live: LiveProcess, message: Mapping[str, Any]) -> list[News]:
         live.take_result(message)
         self.can_save = live.can_save
-        self._patience.saw(self.now() - live.since)
+        self._patience.note_step(self.now() - live.since)
         if live.is_checkpoint_due:
             live.ask_to_save()
             return []
@@ -228,7 +230,7 @@ class Processes:
 
     def _try_resuming(self, live: LiveProcess) -> None:
         assert live.order is not None
-        saved = self.checkpoints.thaw_from(live.trial, live.step)
+        saved = self.checkpoints.path_to_thaw(live.trial, live.step)
         live.try_on_copy(self._crew.take(live.order.config, live.step, saved))
 
     def _hear_copy(self, live: LiveProcess, message: Mapping[str, Any]) -> list[News]:
@@ -287,7 +289,7 @@ class Processes:
         cost, saved = Cost(train=max(0.0, self.now() - live.since)), self.checkpoints.newest(live.trial, up_to=step - 1)
         order = live.order
         self._drop(live)
-        return [unfinished(order, step, "failed", text, cost, at=self.now(), saved=saved)]
+        return [write_broken_receipt(order, step, "failed", text, cost, at=self.now(), saved=saved)]
 
     def _drop(self, live: LiveProcess) -> None:
         """End a trial's process now."""

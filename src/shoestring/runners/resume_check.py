@@ -20,7 +20,7 @@ from shoestring.core.entries import Note, Order
 _RELATIVE = 1e-6  # arithmetic in another order may move the last digits; a forgotten optimiser moves the first ones
 
 
-def check_note(order: Order, step: int, went_on: float | None, resumed: float | None, seconds: float) -> Note:
+def note_check(order: Order, step: int, went_on: float | None, resumed: float | None, seconds: float) -> Note:
     if went_on is None or resumed is None:
         same = went_on is resumed
     else:
@@ -31,7 +31,7 @@ def check_note(order: Order, step: int, went_on: float | None, resumed: float | 
 
 
 @contextlib.contextmanager
-def kept_random_state() -> Iterator[None]:
+def preserve_random_state() -> Iterator[None]:
     """Put the global random generators back, so that trying resuming out does not change the trial itself."""
     python, numpy = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")

@@ -72,24 +72,21 @@ def note_end(order: Order, step: int, seconds: float) -> Note:
     return Note(topic="ended", facts=facts)
 
 
-def unfinished(
+def write_broken_receipt(
     order: Order, step: int, status: Literal["failed", "interrupted"], text: str, cost: Cost, *, at: float, saved: int
 ) -> Receipt:
     """The receipt of a step that did not come to its end; it closes the order."""
     return _write(order, step, None, cost, status, text, at=at, saved=saved)
 
 
-def receipt(
-    order: Order, step: int, value: float | None, cost: Cost, *, at: float, saved: int = 0, text: str = ""
-) -> Receipt:
+def write_receipt(order: Order, step: int, value: float | None, cost: Cost, *, at: float, saved: int = 0) -> Receipt:
     """The receipt of a step that was carried out: `ok`, or `diverged` when an ordered value is missing or no number."""
-    status: Status = "ok"
-    if value is None:
-        status = "diverged" if order.validates(step) else "ok"
-        text = text or ("no value was reported" if status == "diverged" else "")
-    elif not math.isfinite(value):
-        status, text = "diverged", text or f"the value is {value}"
-    return _write(order, step, value, cost, status, text, at=at, saved=saved)
+    text = ""
+    if value is None and order.validates(step):
+        text = "no value was reported"
+    elif value is not None and not math.isfinite(value):
+        text = f"the value is {value}"
+    return _write(order, step, value, cost, "diverged" if text else "ok", text, at=at, saved=saved)
 
 
 def _write(
@@ -100,7 +97,7 @@ def _write(
         trial=order.trial,
         step=step,
         value=value,
-        cost=_spent(cost),
+        cost=_clip_cost(cost),
         status=status,
         text=text,
         saved=saved,
@@ -108,7 +105,7 @@ def _write(
     )
 
 
-def _spent(cost: Cost) -> Cost:
+def _clip_cost(cost: Cost) -> Cost:
     """A clock that jumped must never give money back."""
     setup, train, validate = (s if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate))
     return Cost(setup=setup, train=train, validate=validate)

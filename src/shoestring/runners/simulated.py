@@ -16,7 +16,7 @@ from typing import Protocol
 from shoestring.core.entries import Cost, Note, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
-from shoestring.runners.runner import News, receipt, unfinished
+from shoestring.runners.runner import News, write_broken_receipt, write_receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Simulated:
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         self._clock = ledger.books.clock
         # An open order goes on from its last receipt, which may lie behind the clock when others worked meanwhile.
-        self._since = {number: opened.since for number, opened in ledger.open_orders.items()}
+        self._since = {number: open_order.since for number, open_order in ledger.open_orders.items()}
         return {trial.number: trial.held for trial in ledger.trials}
 
     def submit(self, order: Order, held: int) -> None:
@@ -75,8 +75,8 @@ class Simulated:
             return [Note(topic="ended", facts={"order": number, "trial": order.trial, "step": step - 1})]
         if outcome.failure:
             self._forget(number)
-            return [unfinished(order, step, "failed", outcome.failure, outcome.cost, at=at, saved=step - 1)]
-        paid = receipt(order, step, outcome.value, outcome.cost, at=at, saved=step)
+            return [write_broken_receipt(order, step, "failed", outcome.failure, outcome.cost, at=at, saved=step - 1)]
+        paid = write_receipt(order, step, outcome.value, outcome.cost, at=at, saved=step)
         if paid.status == "diverged" or step == order.until:
             self._forget(number)
         else:
@@ -90,7 +90,11 @@ class Simulated:
         cut: list[News] = []
         for _, number, step, _ in sorted(self._due, key=lambda due: due[1]):
             cost = Cost(train=self._clock - self._since[number])
-            cut.append(unfinished(self._orders[number], step, "interrupted", why, cost, at=self._clock, saved=step - 1))
+            cut.append(
+                write_broken_receipt(
+                    self._orders[number], step, "interrupted", why, cost, at=self._clock, saved=step - 1
+                )
+            )
         self._due.clear()
         self._orders.clear()
         return cut

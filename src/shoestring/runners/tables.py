@@ -80,7 +80,7 @@ class Table:
         values = values[:, None] if values.ndim == 1 else values
         since_start = _since_start(cost, values)
         if max_steps is not None and values.shape[1] > max_steps:
-            values, since_start = _thinned(values, since_start, max_steps)
+            values, since_start = _thin(values, since_start, max_steps)
         configs = _configs(hp, [str(parameter) for parameter in hp_names], meta.get("hp_categories") or {})
         costs_s = np.maximum(0.0, np.diff(since_start, axis=1, prepend=0.0))
         eval_costs = np.zeros(0) if eval_cost is None else np.broadcast_to(np.asarray(eval_cost, float), len(values))
@@ -151,7 +151,7 @@ def _since_start(cost: ArrayLike | None, values: Floats) -> Floats:
     return gapless
 
 
-def _thinned(values: Floats, since_start: Floats, steps: int) -> tuple[Floats, Floats]:
+def _thin(values: Floats, since_start: Floats, steps: int) -> tuple[Floats, Floats]:
     """`steps` blocks of steps as one each: the last value of the block (of what the curve has of it), the time at its end."""
     ends = [math.ceil((i + 1) * values.shape[1] / steps) for i in range(steps)]
     lengths = np.maximum(1, _lengths(values))

@@ -76,7 +76,7 @@ def resolve(text: str) -> Any:
     return Target.find(text).load()
 
 
-def portable(train: Any) -> bytes:
+def pack_code(train: Any) -> bytes:
     """Training code as a worker process takes it; an error with a remedy when another process could not find it."""
     name = getattr(train, "__qualname__", repr(train))
     remedy = "define it at the top level of a file, or use the local runner with one worker"
@@ -94,7 +94,7 @@ def portable(train: Any) -> bytes:
     return pickled
 
 
-def arrived(pickled: bytes) -> Any:
+def unpack_code(pickled: bytes) -> Any:
     """The training code in a worker process."""
     train = pickle.loads(pickled)  # sent by the parent of this very process
     return train.load() if isinstance(train, Target) else train
@@ -106,9 +106,9 @@ def _is_at(module: Any, path: Path) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    told = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    line = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{told} ({Path(error.filename).name}, line {error.lineno})"
+        return f"{line} ({Path(error.filename).name}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith("<frozen") and frame.filename != __file__]
-    return f"{told} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else told
+    return f"{line} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else line

@@ -50,7 +50,7 @@ class Context:
 class StepResult:
     value: float | None
     cost: Cost
-    told: bool = False  # the cost is what the training code said, not what a clock did
+    cost_reported: bool = False  # by the training code, not by a clock
 
 
 class Ended(Exception):
@@ -150,7 +150,9 @@ class Live:
             self.can_save = report.save is not None
         value = number_of(report.value)
         return (
-            StepResult(value, measured) if report.cost is None else StepResult(value, told_cost(report.cost), told=True)
+            StepResult(value, measured)
+            if report.cost is None
+            else StepResult(value, read_cost(report.cost), cost_reported=True)
         )
 
 
@@ -180,9 +182,9 @@ def number_of(value: Any) -> float | None:
         raise TypeError(f"the training code reported {value!r}: report a number, None or a Report") from None
 
 
-def told_cost(cost: float | Mapping[str, float]) -> Cost:
-    told = dict(cost) if isinstance(cost, Mapping) else {"train": float(cost)}
-    unknown = set(told) - {"setup", "train", "validate"}
-    if unknown or not all(0 <= seconds < float("inf") for seconds in told.values()):
+def read_cost(cost: float | Mapping[str, float]) -> Cost:
+    parts = dict(cost) if isinstance(cost, Mapping) else {"train": float(cost)}
+    unknown = set(parts) - {"setup", "train", "validate"}
+    if unknown or not all(0 <= seconds < float("inf") for seconds in parts.values()):
         raise ValueError(f"the reported cost {cost!r} must be seconds >= 0, alone or by setup, train and validate")
-    return Cost(**told)
+    return Cost(**parts)

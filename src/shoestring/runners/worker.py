@@ -1,8 +1,8 @@
 """One worker process, both ends of its pipe. Messages are JSON text.
 
     parent → child   begin {config, step, checkpoint}   step {config, until, validate}   save {path}   end
-    child → parent   ready {can_save, reusable}   unusable {text}   stepped {value, cost, can_save}   saved {seconds}
-                     ended   failed {text}
+    child → parent   ready {can_save, reusable}   unusable {text}   saved {seconds}
+                     stepped {value, cost, cost_reported, can_save}   ended   failed {text}
 
 The child imports the training code before it says `ready`, so a spare one starts a trial at once. It leads a session of
 its own: Ctrl-C does not reach it, and its own children go when it is ended. What it prints to standard output goes to
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.core.strict_json import dumps, loads
-from shoestring.runners.targets import arrived
+from shoestring.runners.targets import unpack_code
 from shoestring.runners.training import Ended, Live, can_save, shape_of
 
 UNGUARDED = 76  # exit code of a child that was about to tune again because the main script is not guarded
@@ -72,7 +72,7 @@ class Worker:
     def how_it_ended(self) -> str:
         """For a process whose pipe is closed: its exit code or signal in words."""
         self._process.join(1.0)
-        return told_exit(self._process.exitcode)
+        return describe_exit(self._process.exitcode)
 
     @property
     def exit_code(self) -> int | None:
@@ -123,24 +123,26 @@ class Patience:
     """
 
     def __init__(self, hung_after_s: float | None) -> None:
-        self._told_s, self._longest_s = hung_after_s, 0.0
+        self._limit_s, self._longest_s = hung_after_s, 0.0
 
-    def saw(self, step_s: float) -> None:
+    def note_step(self, step_s: float) -> None:
         self._longest_s = max(self._longest_s, step_s)
 
     def is_over(self, silent_s: float) -> bool:
-        if self._told_s is not None:
-            return silent_s > self._told_s
+        if self._limit_s is not None:
+            return silent_s > self._limit_s
         return self._longest_s > 0 and silent_s > 10 * self._longest_s + 60
 
     def text(self, silent_s: float) -> str:
         rule = (
-            f"10 times the longest step, {self._longest_s:.3g} s, and a minute" if self._told_s is None else "its limit"
+            f"10 times the longest step, {self._longest_s:.3g} s, and a minute"
+            if self._limit_s is None
+            else "its limit"
         )
         return f"no report for {silent_s:.3g} s, which is over {rule}: the step was taken for hung and ended"
 
 
-def told_exit(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     if code is None:
         return "closed its pipe"
     if code >= 0:
@@ -156,7 +158,7 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
     """What a worker process does all its life."""
     _settle_in()
     try:
-        target = arrived(pickled)
+        target = unpack_code(pickled)
         ready = {"is": "ready", "can_save": can_save(target), "reusable": shape_of(target) == "function"}
     except Exception as error:
         ready = {"is": "unusable", "text": f"{type(error).__name__}: {error}".splitlines()[0]}
@@ -184,8 +186,8 @@ def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
             return {"is": "saved", "seconds": time.perf_counter() - began}
         result = live.advance(message["config"], message["until"], message["validate"])
         cost = [result.cost.setup, result.cost.train, result.cost.validate]
-        told = {"value": result.value, "cost": cost, "told": result.told, "can_save": live.can_save}
-        return {"is": "stepped", **told}
+        answer = {"value": result.value, "cost": cost, "cost_reported": result.cost_reported}
+        return {"is": "stepped", "can_save": live.can_save, **answer}
     except Ended:
         return {"is": "ended"}
     except (Exception, SystemExit) as error:

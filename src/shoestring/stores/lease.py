@@ -51,7 +51,10 @@ class Process(NamedTuple):
     def is_dead(self) -> bool:
         """Whether this process has certainly ended; False if that cannot be known from here."""
         here = Process.this()
-        if (self.host, self.machine) != (here.host, here.machine) or os.name == "nt":  # there, signal 0 is no question
+        if (self.host, self.machine) != (
+            here.host,
+            here.machine,
+        ) or os.name == "nt":  # on Windows signal 0 would end the process
             return False
         try:
             os.kill(self.pid, 0)
@@ -79,9 +82,9 @@ class SqlLease:
         self._entries = 0  # when the lease was taken
         last = self._take()
         try:
-            running = {} if last is None else _running(last.running)
+            running = {} if last is None else _parse_running(last.running)
             if last is not None and running and (ledger := load(study)) is not None:
-                self.cut_off, self._entries = uncharged(ledger, last.entries, running), len(ledger)
+                self.cut_off, self._entries = find_uncharged(ledger, last.entries, running), len(ledger)
         except BaseException:
             self._release()
             raise
@@ -121,7 +124,7 @@ class SqlLease:
                     return last
 
     def _release(self) -> None:
-        """Let go, but keep the last heartbeat. Failing at it does no harm: the silence will tell."""
+        """Let go, but keep the last heartbeat. Failing to does no harm: after a minute of silence the study is free."""
         with suppress(StoreError), self._database.transaction() as connection:
             self._update(connection, holder="")
 
@@ -141,14 +144,14 @@ def _check_free(last: Row[Any], now: float) -> None:
     )
 
 
-def _running(text: str) -> dict[int, float]:
+def _parse_running(text: str) -> dict[int, float]:
     try:
         return {int(number): float(seconds) for number, seconds in loads(text).items()}
     except (ValueError, TypeError, AttributeError):
         return {}  # unlike the ledger, a heartbeat has no checksum; a study must not hang on it
 
 
-def uncharged(ledger: Ledger, entries: int, running_s: Mapping[int, float]) -> dict[int, float]:
+def find_uncharged(ledger: Ledger, entries: int, running_s: Mapping[int, float]) -> dict[int, float]:
     """Of the steps under way when the ledger had `entries`: those that no later entry speaks of."""
     orders: set[Any] = set()
     trials: set[int] = set()

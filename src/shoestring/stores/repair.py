@@ -36,14 +36,13 @@ def repair(address: str, study: str, new_address: str) -> Repaired:
     if new.path is not None and new.path.exists():
         raise StoreError(f"{new.path} exists: give the repaired study a file of its own with -o NEW")
     with _readable(damaged) as source:
-        kept, why = _good_rows(source, study)
-        if not kept:
-            raise StoreError(
-                f"nothing of the study {study!r} can be saved from {damaged.database.where}: {why or _not_there(source, study)}"
-            )
-        dropped = _dropped(source, study, len(kept))
+        good_rows, why = _read_good_rows(source, study)
+        if not good_rows:
+            because = why or _explain_missing(source, study)
+            raise StoreError(f"nothing of the study {study!r} can be saved from {damaged.database.where}: {because}")
+        dropped = _count_dropped(source, study, len(good_rows))
     try:
-        new.insert(kept)
+        new.insert(good_rows)
     except Conflict:
         raise StoreError(f"{new.database.where} holds a study {study!r} already: give another -o NEW") from None
     except StoreError:
@@ -52,14 +51,14 @@ def repair(address: str, study: str, new_address: str) -> Repaired:
             for ending in ("", "-shm", *_JOURNALS):  # it did not exist before
                 Path(f"{new.path}{ending}").unlink(missing_ok=True)
         raise
-    return Repaired(len(kept), dropped, why or (f"entry {len(kept)} is missing" if dropped else ""))
+    return Repaired(len(good_rows), dropped, why or (f"entry {len(good_rows)} is missing" if dropped else ""))
 
 
 def good_entries(store: Sql, study: str) -> tuple[int, str]:
     """How many entries `repair` would keep, and what is wrong with the next one."""
     with _readable(store) as source:
-        kept, why = _good_rows(source, study)
-    return len(kept), why or f"entry {len(kept)} lies in a destroyed part of the file"
+        good_rows, why = _read_good_rows(source, study)
+    return len(good_rows), why or f"entry {len(good_rows)} lies in a destroyed part of the file"
 
 
 @contextmanager
@@ -85,14 +84,14 @@ def _readable(store: Sql) -> Iterator[Sql]:
             source.close()
 
 
-def _good_rows(source: Sql, study: str) -> tuple[list[Row], str]:
-    kept = []
+def _read_good_rows(source: Sql, study: str) -> tuple[list[Row], str]:
+    good_rows = []
     try:
         for row, _, _ in follow(study, _each_row(source, study)):
-            kept.append(row)
+            good_rows.append(row)
     except Unsound as error:
-        return kept, str(error)
-    return kept, ""
+        return good_rows, str(error)
+    return good_rows, ""
 
 
 def _each_row(source: Sql, study: str) -> Iterator[Row]:
@@ -101,21 +100,21 @@ def _each_row(source: Sql, study: str) -> Iterator[Row]:
             row = source.row(study, seq)
         except StoreError:
             if source.path is None:
-                raise  # a server that does not answer is no damage
+                raise  # a server that does not answer is not damaged
             raise Unsound(f"entry {seq} lies in a destroyed part of the file") from None
         if row is None:
             return
         yield row
 
 
-def _dropped(source: Sql, study: str, kept: int) -> int | None:
+def _count_dropped(source: Sql, study: str, n_good: int) -> int | None:
     try:
-        return source.count(study) - kept
+        return source.count(study) - n_good
     except Damaged:
         return None
 
 
-def _not_there(source: Sql, study: str) -> str:
+def _explain_missing(source: Sql, study: str) -> str:
     try:
         return f"there is no such study. {did_you_mean(study, source.studies())}"
     except Damaged:

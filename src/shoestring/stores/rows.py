@@ -70,7 +70,7 @@ def follow(
 ) -> Iterator[tuple[Row, Ledger, Link]]:
     """Verify rows one by one and add them to the ledger, whose last row left `link`. Raises Unsound at the first bad row.
 
-    A study of a newer format is no damage: that is the StudyError of `core/formats.py`.
+    A study of a newer format is not damaged: that raises the StudyError of `core.formats`.
     """
     for row in rows:
         seq = len(ledger) if ledger is not None else 0

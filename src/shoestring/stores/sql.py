@@ -1,7 +1,7 @@
 """Studies in a database: SQLite in a file of its own, or PostgreSQL for several machines.
 
 One append-only table, keyed by (study, seq). Two writers that both want to write entry n violate that key, and one of
-them is told: that is the whole of compare-and-swap. A row once written is never changed.
+them gets a `Conflict`: that is the whole of compare-and-swap. A row once written is never changed.
 
 The store remembers the checksum of every row it has verified, so whatever others append is verified from there on and
 not from the start.

@@ -1,4 +1,4 @@
-"""Ask and tell, for people who own their loop: orders are taken and reported on, from any number of machines.
+"""Ask and tell, for people who own their loop: they take orders and report on them, from any number of machines.
 
 No lease is held. Whoever wants to append reads what others have appended, decides on that, and appends behind it; if
 somebody else was quicker, all of it is done again. So an order is given out only once it is recorded, and the budget
@@ -14,7 +14,7 @@ from shoestring.core.entries import Cost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.errors import StudyError
-from shoestring.runners.runner import receipt, unfinished
+from shoestring.runners.runner import write_broken_receipt, write_receipt
 from shoestring.runners.training import number_of
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
@@ -46,8 +46,8 @@ def release_overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
     now = time.time()
     return [
         Note(topic="released", facts={"order": number})
-        for number, opened in ledger.open_orders.items()
-        if opened.order.asked and patience_s is not None and now - opened.since > patience_s
+        for number, open_order in ledger.open_orders.items()
+        if open_order.order.asked and patience_s is not None and now - open_order.since > patience_s
     ]
 
 
@@ -55,10 +55,10 @@ def next_receipt(
     ledger: Ledger, order: Order, value: float | None, cost_s: float | None, failed: str | None
 ) -> Receipt:
     """The receipt of the next step of an asked order."""
-    opened = ledger.open_orders.get(order.number)
-    if opened is None:
-        raise StudyError(f"order {order.number} is not open: it was told about to its end, or released meanwhile")
-    if not opened.order.asked:
+    open_order = ledger.open_orders.get(order.number)
+    if open_order is None:
+        raise StudyError(f"order {order.number} is not open: all its steps were reported, or it was released meanwhile")
+    if not open_order.order.asked:
         raise StudyError(f"order {order.number} was not asked for: the runner that carries it out tells about it")
     if cost_s is not None and not 0 <= cost_s < float("inf"):
         raise StudyError(f"cost_s={cost_s!r} must be seconds, 0 or more; leave it out to have the clock's")
@@ -68,7 +68,7 @@ def next_receipt(
         raise StudyError(f"value={value!r} cannot be told: {error}") from None
     now = time.time()
     step = ledger.trials[order.trial].held + 1
-    cost = Cost(train=max(0.0, now - opened.since) if cost_s is None else cost_s)
+    cost = Cost(train=max(0.0, now - open_order.since) if cost_s is None else cost_s)
     if failed is not None:
-        return unfinished(order, step, "failed", failed, cost, at=now, saved=step - 1)
-    return receipt(order, step, value, cost, at=now, saved=step)  # the state is the caller's: it survives
+        return write_broken_receipt(order, step, "failed", failed, cost, at=now, saved=step - 1)
+    return write_receipt(order, step, value, cost, at=now, saved=step)  # the state is the caller's: it survives

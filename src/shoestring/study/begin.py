@@ -8,19 +8,19 @@ from contextlib import nullcontext
 from typing import Any
 
 from shoestring import policies
-from shoestring.core.continuing import amendment, check
+from shoestring.core.continuing import find_amendment, require_possible
 from shoestring.core.entries import Amended, Direction, Entry, Note, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import Conflict
+from shoestring.errors import Conflict, PolicyError
 from shoestring.stores.store import Store
 from shoestring.study.journal import Journal
 
 
-def describe(
+def make_opened(
     space: Space | Mapping[str, Any],
     budget: str | Budget,
     policy: Policy,
@@ -32,12 +32,12 @@ def describe(
     workers: int,
     target: Mapping[str, Any] | None,
 ) -> Opened:
-    """The entry that opens such a study; an error if there can be none."""
+    """The entry that opens such a study; an error if no such study is possible."""
     opened = Opened(
         space=space if isinstance(space, Space) else Space.from_dict(space),
         budget=Budget(budget),
         policy=policy.name,
-        settings=policies.settings_of(policy),
+        settings=_storable(policies.settings_of(policy), policy.name),
         seed=int.from_bytes(os.urandom(4)) if seed is None else seed,
         direction=direction,
         max_steps=max_steps,
@@ -45,7 +45,7 @@ def describe(
         workers=workers,
         target=target or {},
     )
-    check(opened)
+    require_possible(opened)
     return opened
 
 
@@ -54,9 +54,9 @@ def begin(store: Store, name: str, wanted: Opened, first_configs: Sequence[Confi
     configs = [wanted.space.validate(config) for config in first_configs]
     while True:
         ledger = store.load(name)
-        entries: list[Entry] = [wanted, *enqueue(configs)]
+        entries: list[Entry] = [wanted, *queue_notes(configs)]
         if ledger is not None:
-            entries = _changes(ledger, name, wanted, configs, seed_given=seed_given)
+            entries = _list_changes(ledger, name, wanted, configs, seed_given=seed_given)
         try:
             # An amendment is not made while somebody runs the study: taking the lease would say who does.
             alone = store.lease(name) if any(isinstance(entry, Amended) for entry in entries) else nullcontext()
@@ -66,13 +66,27 @@ def begin(store: Store, name: str, wanted: Opened, first_configs: Sequence[Confi
             continue
 
 
-def enqueue(configs: Sequence[Config]) -> list[Note]:
+def queue_notes(configs: Sequence[Config]) -> list[Note]:
     """The entries that have these configs tried before the policy's own."""
     return [Note(topic="enqueue", facts={"config": config}) for config in configs]
 
 
-def _changes(ledger: Ledger, name: str, wanted: Opened, configs: Sequence[Config], *, seed_given: bool) -> list[Entry]:
-    change = amendment(ledger, name, wanted, seed_given=seed_given)
+def _storable(settings: dict[str, Any], policy: str) -> dict[str, Any]:
+    """The settings, if the ledger can keep them."""
+    for name, value in settings.items():
+        try:
+            dumps(value)
+        except (TypeError, ValueError) as error:
+            raise PolicyError(
+                f"the setting {name!r} of the policy {policy} cannot be kept in the ledger: {error}"
+            ) from None
+    return settings
+
+
+def _list_changes(
+    ledger: Ledger, name: str, wanted: Opened, configs: Sequence[Config], *, seed_given: bool
+) -> list[Entry]:
+    change = find_amendment(ledger, name, wanted, seed_given=seed_given)
     known = ledger.books.used | {dumps(config) for config in ledger.queue}
     new_configs = [config for config in configs if dumps(config) not in known]
-    return [*([change] if change else []), *enqueue(new_configs)]
+    return [*([change] if change else []), *queue_notes(new_configs)]

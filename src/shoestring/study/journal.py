@@ -31,9 +31,12 @@ class Journal:
         store = store or Memory()
         return cls(store, "study", store.append("study", None, *ledger.entries()))
 
-    def append(self, *entries: Entry) -> None:
-        """Store all of these entries, or none and raise `Conflict` if somebody else has appended meanwhile."""
-        self.ledger = self.store.append(self.name, self.ledger, *entries)
+    def append(self, *entries: Entry, after: Ledger | None = None) -> None:
+        """Store all of these entries, or none and raise `Conflict` if somebody else has appended meanwhile.
+
+        `after` is the ledger that the entries were decided on: another thread may have moved this journal on since.
+        """
+        self.ledger = self.store.append(self.name, after or self.ledger, *entries)
 
     def refresh(self) -> Ledger:
         """Read what others have appended."""
@@ -43,10 +46,11 @@ class Journal:
     def append_newest(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
         """Append what the newest ledger calls for; if somebody else was quicker, ask again what theirs calls for."""
         while True:
-            entries = entries_for(self.refresh())
+            newest = self.refresh()
+            entries = entries_for(newest)
             try:
                 if entries:
-                    self.append(*entries)
+                    self.append(*entries, after=newest)
                 return entries
             except Conflict:
                 continue

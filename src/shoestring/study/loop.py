@@ -30,10 +30,10 @@ from shoestring.study.journal import Journal
 
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
 Observe = Callable[[Ledger, Entry | None], None]
-_LOOK_UP_S = 0.2  # how often a stop is looked for while nothing happens
+_LOOK_UP_S = 0.2  # how often to look for a request to stop while nothing happens
 _MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
 _MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
-_WORTH_NOTING_S = 0.001  # thinking at the end of a run that is too short to keep an entry for
+_WORTH_NOTING_S = 0.001  # less thinking than this at the end of a run gets no entry of its own
 
 
 @dataclass(frozen=True)
@@ -85,23 +85,24 @@ class Loop:
 
     def _take_up(self) -> None:
         """Write down what the last process lost, and submit its open orders again."""
-        self._record(*_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
-        for opened in self._under_way():
-            check = opened.order.check and not opened.checked  # one made before the last stop is not made again
-            self.runner.submit(replace(opened.order, check=check), self.ledger.trials[opened.order.trial].held)
+        self._record(*_find_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
+        for open_order in self._orders_under_way():
+            check = open_order.order.check and not open_order.checked  # one made before the last stop is not made again
+            self.runner.submit(replace(open_order.order, check=check), self.ledger.trials[open_order.order.trial].held)
+        self._thinking.start_over()  # getting workers ready is not the study's time to pay
 
     def _spend(self) -> Ending:
         while (ending := self._must_end()) is None:
             wall = self._wall()
             if self._may_decide(wall):
-                can_check = self.runner.can_save is True
-                decision, order = decide(self.ledger, self.policy, self._thinking, self.runner.now, can_check=can_check)
+                ledger, can_check = self.ledger, self.runner.can_save is True
+                decision, order = decide(ledger, self.policy, self._thinking, self.runner.now, can_check=can_check)
                 if order is not None:
-                    self._buy(order)
+                    self._buy(order, ledger)
                     continue
-                if not self._under_way():
-                    return self._end(*self._nothing_more(decision))
-                self._declined_at = len(self.ledger)  # ask again after the next receipt, as a resumed study would
+                if not self._orders_under_way():
+                    return self._end(*self._explain_end(decision))
+                self._declined_at = len(ledger)  # ask again after the next receipt, as a resumed study would
             self._wait(min(wall, self._deadline))
         return ending
 
@@ -114,11 +115,11 @@ class Loop:
             return self._end("failing", books.last_failure)  # a hundred more of it would only cost money
         if self.lease.lost or self._should_stop():
             return self._end("stopped")
-        if self.runner.now() >= self._deadline and not self._under_way():
+        if self.runner.now() >= self._deadline and not self._orders_under_way():
             return self._end("deadline")
         return None
 
-    def _nothing_more(self, decision: Decision) -> tuple[Reason, str]:
+    def _explain_end(self, decision: Decision) -> tuple[Reason, str]:
         """Nothing is under way and nothing was bought: why the run ends here."""
         if isinstance(decision, Finish):
             return "policy", decision.why
@@ -136,20 +137,20 @@ class Loop:
 
     # deciding and buying ---------------------------------------------------------------------------------------------
 
-    def _under_way(self) -> list[OpenOrder]:
+    def _orders_under_way(self) -> list[OpenOrder]:
         """Open orders that the runner is to carry out; those that somebody asked for are theirs."""
-        return [opened for opened in self.ledger.open_orders.values() if not opened.order.asked]
+        return [open_order for open_order in self.ledger.open_orders.values() if not open_order.order.asked]
 
     def _may_decide(self, wall: float) -> bool:
         """Whether there is a free worker, something new to decide on, and time to think before the wall."""
-        if len(self.ledger) == self._declined_at or len(self._under_way()) >= self.runner.workers:
+        if len(self.ledger) == self._declined_at or len(self._orders_under_way()) >= self.runner.workers:
             return False
         now = self.runner.now()
         return now < self._deadline and (self.runner.simulated or now + self._thinking.longest_s < wall)
 
-    def _buy(self, order: Order) -> None:
+    def _buy(self, order: Order, decided_on: Ledger) -> None:
         try:
-            self._record(order)
+            self._record(order, after=decided_on)
         except Conflict:  # somebody has asked, told, enqueued or amended: decide again on that
             self._refresh()
             return
@@ -171,8 +172,9 @@ class Loop:
     def _wait(self, until: float) -> None:
         """Take in what the runner has to say; at `until`, the wall or the deadline, cut it off."""
         runner = self.runner
-        with self._thinking.pause():
-            news: list[News] = runner.wait(until if runner.simulated else min(until, runner.now() + _LOOK_UP_S))
+        self._thinking.count()
+        news: list[News] = runner.wait(until if runner.simulated else min(until, runner.now() + _LOOK_UP_S))
+        self._thinking.skip()
         if not news and runner.now() >= until:
             news = runner.interrupt("the deadline has come" if until == self._deadline else "the budget is spent")
         if news:
@@ -182,14 +184,14 @@ class Loop:
 
     # the ledger ------------------------------------------------------------------------------------------------------
 
-    def _record(self, *entries: Entry) -> None:
-        """Append entries: orders only to the ledger that they were decided on, news behind whatever others wrote."""
+    def _record(self, *entries: Entry, after: Ledger | None = None) -> None:
+        """Append entries: an order to the very ledger that it was decided on, news behind whatever others wrote."""
         while entries:
             try:
-                self.journal.append(*entries)
+                self.journal.append(*entries, after=after)
                 break
             except Conflict:
-                if any(isinstance(entry, Order) for entry in entries):
+                if after is not None:
                     raise
                 self._refresh()
         for entry in entries:
@@ -217,7 +219,7 @@ def run_in_memory(
         return Loop(journal, lease, policy, runner, **options).run()
 
 
-def _losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
+def _find_losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
     """What went with the process that was here before: live trials, and the time of the steps it was at.
 
     A trial that is complete is not missed: nothing more of it can be bought. One that somebody asked for is theirs.
@@ -236,7 +238,7 @@ def _losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, 
 
 
 def _may_come_between(entry: Entry, ledger: Ledger) -> bool:
-    """Whether others may append this while a study is being run: wishes, amendments, and orders asked for and told about."""
+    """Whether others may append this while the study runs: queued configs, amendments, orders they asked for, their receipts."""
     if isinstance(entry, Order):
         return entry.asked
     return ledger.orders[entry.order].asked if isinstance(entry, Receipt) else not isinstance(entry, Lost)

@@ -28,7 +28,7 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.errors import Conflict, StudyError
 from shoestring.policies.online.rounds import RUN, RunView
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 from shoestring.stores.opening import DEFAULT_STORE
 from shoestring.stores.store import Store
 from shoestring.study.decide import Thinking, decide
@@ -202,9 +202,11 @@ class OnlineTuner:
 
     def _record(self, value: float | None, train_s: float, validate_s: float) -> None:
         order, step = self._open_order(), self._done + 1
-        if order is not None:  # a recorded round of a run that is over has none, and is no news
+        if order is not None:  # a recorded round of a finished run has no order and needs no receipt
             cost, at = Cost(setup=self._setup_s, train=train_s, validate=validate_s), self._now()
-            self._append(receipt(order, step, value, cost, at=at, saved=step))  # the state is the caller's: it survives
+            self._append(
+                write_receipt(order, step, value, cost, at=at, saved=step)
+            )  # the state is the caller's: it survives
         self._done, self._is_out, self._ended = step, False, self._clock()
 
     def _append(self, entry: Entry) -> None:

@@ -1,8 +1,7 @@
 """What another policy would have done with the same curves: a study's own receipts as a source for simulation.
 
-A curve is known only as far as it was bought. Beyond that the replayed trial comes to its end, and its config is the
-only one that can be tried again: the space of a replay is the list of configs that were really trained. A step costs what
-it did the first time, setup included.
+A curve is known only as far as it was bought; beyond that the replayed trial ends. The space of a replay is the list of
+configs that were really trained. A step costs what it did the first time, setup included.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Recorded:
         self._costs: dict[tuple[int, int], Cost] = {}  # by trial and step
         self._cost_of_failure: dict[int, Cost] = {}  # by trial
         for entry in ledger.entries():
-            if isinstance(entry, Receipt) and entry.status in ("ok", "diverged"):
+            if isinstance(entry, Receipt) and entry.is_finished:
                 self._costs.setdefault((entry.trial, entry.step), entry.cost)
             elif isinstance(entry, Receipt) and entry.status == "failed":
                 self._cost_of_failure[entry.trial] = entry.cost
@@ -72,12 +71,12 @@ def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Bud
         settings=settings,
     )
     runner = Simulated(Recorded(ledger), ledger.workers)
-    outcome = run_in_memory(Ledger([opened]), policy, runner)
-    again = next((t for t in outcome.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
+    ending = run_in_memory(Ledger([opened]), policy, runner)
+    again = next((t for t in ending.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
     steps = again.steps if again else 0
-    price, real_price = (price_of(books, winner.best_loss) for books in (outcome.ledger, ledger))
+    price, real_price = (price_of(one, winner.best_loss) for one in (ending.ledger, ledger))
     assert real_price is not None
-    return Replay(outcome.ledger, winner, steps, steps < winner.best_step, price, real_price)
+    return Replay(ending.ledger, winner, steps, steps < winner.best_step, price, real_price)
 
 
 def price_of(ledger: Ledger, loss: float) -> float | None:
@@ -88,7 +87,7 @@ def price_of(ledger: Ledger, loss: float) -> float | None:
             continue
         in_epochs = ledger.budget.unit == "epochs"
         price += ledger.step_price() if in_epochs else entry.cost.total * ledger.budget.per_second(ledger.workers)
-        if entry.status in ("ok", "diverged"):
+        if entry.is_finished:
             seen[entry.trial] = entry.step
             reached = ledger.trials[entry.trial].losses[entry.step - 1]
             if reached is not None and reached <= loss:

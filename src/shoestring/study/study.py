@@ -1,7 +1,6 @@
 """A study: a ledger in a store, with a name. Begin or open one, look at it, run it, or ask it what to train and tell it.
 
-`tune` (tune.py) does all of it in one call. The ledger itself is held by a `Journal` (journal.py), and one run of it is
-a `Loop` (loop.py).
+`tune` does all of it in one call. The ledger itself is held by a `Journal`, and one run of it is a `Loop`.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from shoestring import policies
 from shoestring.core.books import Trial
 from shoestring.core.entries import Amended, Direction, Order
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices, duration_s
+from shoestring.core.money import Budget, Prices, parse_duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean
+from shoestring.errors import Leased, MissingExtra, PolicyError, StudyError, did_you_mean
 from shoestring.runners.runner import Runner
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import ask, tell
-from shoestring.study.begin import begin, describe, enqueue
+from shoestring.study.begin import begin, make_opened, queue_notes
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Ending, Loop, Observe
@@ -61,17 +60,19 @@ class Study:
         cls, name: str | None = None, store: str | Store = DEFAULT_STORE, *, policy: Policy | None = None
     ) -> Study:
         """An existing study; without a name, the only one in the store. A policy that is not registered is passed again."""
-        opened = open_store(store, must_exist=True)
-        names = opened.studies()
+        found_store = open_store(store, must_exist=True)
+        names = found_store.studies()
         if name is None:
             if len(names) != 1:
                 held = f"it holds {len(names)}: {', '.join(names)}" if names else "it holds none"
-                raise StudyError(f"which study of {opened.where}? {held}; name one with --study NAME")
+                raise StudyError(f"which study of {found_store.where}? {held}; name one with --study NAME")
             name = names[0]
-        ledger = opened.load(name)
+        ledger = found_store.load(name)
         if ledger is None:
-            raise StudyError(f"there is no study {name!r} in {opened.where}. {did_you_mean(name, names)}")
-        return cls(Journal(opened, name, ledger), policy)
+            raise StudyError(f"there is no study {name!r} in {found_store.where}. {did_you_mean(name, names)}")
+        if policy is not None:
+            _require_same(policies.make(policy), ledger, name)
+        return cls(Journal(found_store, name, ledger), policy)
 
     @classmethod
     def begin(
@@ -93,7 +94,7 @@ class Study:
     ) -> Study:
         """A new study, or the one of that name going on: a changed budget, policy or number of workers is amended."""
         chosen = policies.make(policy, settings)
-        wanted = describe(
+        wanted = make_opened(
             space,
             budget,
             chosen,
@@ -135,7 +136,7 @@ class Study:
         trial = self.ledger.best
         if trial is None:
             return None
-        value = trial.values[trial.best_step - 1]
+        value = trial.best_value
         assert value is not None
         assert trial.best_config is not None
         return Best(trial.best_config, value, trial.number, trial.best_step, self.best_checkpoint)
@@ -148,7 +149,7 @@ class Study:
         best = self.ledger.best
         if best is None:
             return None
-        return Checkpoints(self.checkpoints).of_step(best.number, best.best_step, newest=best.saved)
+        return Checkpoints(self.checkpoints).find_step(best.number, best.best_step, newest=best.saved)
 
     @property
     def policy(self) -> Policy:
@@ -185,7 +186,7 @@ class Study:
 
     def enqueue(self, config: Config) -> None:
         """Have this config tried before the policy's own."""
-        queued = enqueue([self.ledger.space.validate(config)])
+        queued = queue_notes([self.ledger.space.validate(config)])
         self.journal.append_newest(lambda ledger: queued)
 
     def run(
@@ -197,7 +198,7 @@ class Study:
         observe: Observe = lambda ledger, entry: None,
     ) -> Ending:
         """Spend what is left. Only one process at a time may do that; a step that a crash cut off is charged now."""
-        seconds = duration_s(deadline, "deadline") if isinstance(deadline, str) else deadline
+        seconds = parse_duration_s(deadline, "deadline") if isinstance(deadline, str) else deadline
         with self.store.lease(self.name) as lease:
             self.journal.refresh()
             loop = Loop(
@@ -217,12 +218,12 @@ class Study:
     # for people who own their loop -----------------------------------------------------------------------------------
 
     def ask(self, give_up_after: str | float | None = None) -> Order | None:
-        """What to train next, or None: for ever if no order is open, else until somebody has told about one.
+        """What to train next; None if nothing can be bought: for good if no order is open, else until somebody reports.
 
         Orders may be asked for and told about on several machines: the budget holds all the same. An order that nobody
         told about for `give_up_after` is released.
         """
-        patience_s = duration_s(give_up_after) if isinstance(give_up_after, str) else give_up_after
+        patience_s = parse_duration_s(give_up_after) if isinstance(give_up_after, str) else give_up_after
         self._thinking = self._thinking or Thinking()
         return ask(self.journal, lambda: self.policy, self._thinking, patience_s)
 
@@ -231,6 +232,16 @@ class Study:
     ) -> None:
         """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
         tell(self.journal, order, value, cost_s, failed)
+
+
+def _require_same(policy: Policy, ledger: Ledger, name: str) -> None:
+    """A policy that is passed when a study is opened must be the study's own: opening changes nothing."""
+    given, stored = policies.settings_of(policy), dict(ledger.books.settings)
+    if policy.name != ledger.books.policy or dumps(given) != dumps(stored):
+        raise PolicyError(
+            f"the study {name!r} has the policy {ledger.books.policy} with the settings {stored}, not {policy.name} with "
+            f"{given}: pass that one, or change it with Study.begin(…, policy=…)"
+        )
 
 
 def checkpoint_root(store: Store, name: str) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 
 from shoestring.core.entries import Entry, Note
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, duration_s
+from shoestring.core.money import Budget, parse_duration_s
 from shoestring.core.space import Space
 from shoestring.reports.text import warning_of
 from shoestring.runners.make import check_runner, make_runner, steps_of, target_of
@@ -43,7 +43,7 @@ def tune(
     """
     check_runner(runner, workers, live, checkpoints_at_most)
     if isinstance(deadline, str):
-        deadline = duration_s(deadline, "deadline")
+        deadline = parse_duration_s(deadline, "deadline")
     study = Study.begin(
         space,
         budget,

@@ -1,1 +1,8 @@
-"""For authors of plugins: contracts of policies, stores and runners as test suites, and made-up training curves."""
+"""For authors of plugins: contracts as checks to run in your own tests, and made-up training curves.
+
+policies   CHECKS, LEARNING_CHECKS; `simulate` runs a policy in memory
+stores     STORE_CHECKS
+runners    `check_runner_contract`: the same studies as the simulated runner must give the same receipts
+curves     decaying, noisy, diverging, failing, ending early: for the simulated runner
+small      settings of our own policies for tiny budgets
+"""

@@ -8,7 +8,7 @@
 
 `CHECKS` hold for every policy, `LEARNING_CHECKS` for those that choose by the values they are told. A check says what is
 wrong in an AssertionError; `check(policy, light=True)` asks the same of smaller studies, for policies that think long.
-`simulate` runs a study on made-up curves in memory; `watched` wraps a policy and inspects every decision it makes.
+`simulate` runs a study on made-up curves in memory; `watch` wraps a policy and inspects every decision it makes.
 """
 
 from __future__ import annotations
@@ -96,23 +96,27 @@ class Watched:
         return decision
 
     def _inspect(self, ledger: Ledger, order: Train) -> None:
-        told = f"{self.name} ordered {order!r}"
+        ordered = f"{self.name} ordered {order!r}"
         if order.trial < len(ledger.trials):
             trial = ledger.trials[order.trial]
-            assert trial.open_order is None, f"{told}, which is being trained"
-            assert not trial.is_stuck, f"{told}, which failed, diverged or is at its end"
-            assert trial.steps < order.until <= trial.limit, f"{told}, which has {trial.steps} of {trial.limit} steps"
+            assert trial.open_order is None, f"{ordered}, which is being trained"
+            assert not trial.is_stuck, f"{ordered}, which failed, diverged or is at its end"
+            assert trial.steps < order.until <= trial.limit, (
+                f"{ordered}, which has {trial.steps} of {trial.limit} steps"
+            )
         else:
-            assert order.trial == len(ledger.trials), f"{told}, but the next new trial is {len(ledger.trials)}"
-            assert 1 <= order.until <= ledger.max_steps, f"{told}, beyond {ledger.max_steps} steps"
-            assert not ledger.queue or order.config == ledger.queue[0], f"{told}, but a config of the user is queued"
-        assert dict(ledger.space.validate(order.config)) == dict(order.config), f"{told}, a config outside the space"
+            assert order.trial == len(ledger.trials), f"{ordered}, but the next new trial is {len(ledger.trials)}"
+            assert 1 <= order.until <= ledger.max_steps, f"{ordered}, beyond {ledger.max_steps} steps"
+            assert not ledger.queue or order.config == ledger.queue[0], f"{ordered}, but a config of the user is queued"
+        assert dict(ledger.space.validate(order.config)) == dict(order.config), f"{ordered}, a config outside the space"
         for name, value in order.why.items():
             assert isinstance(value, str | int | float | bool | None), (
-                f"{told}: why[{name!r}] is not a number or a word"
+                f"{ordered}: why[{name!r}] is not a number or a word"
             )
         for name, numbers in order.memo.items():
-            assert all(type(number) is float for number in numbers), f"{told}: memo[{name!r}] is not a list of floats"
+            assert all(type(number) is float for number in numbers), (
+                f"{ordered}: memo[{name!r}] is not a list of floats"
+            )
         dumps(order.why), dumps(order.memo)
         ledger.accept(order)  # refuses what no ledger could take
 
@@ -123,7 +127,7 @@ def make_anew(policy: Policy) -> Policy:
     return type(policy)(**settings) if is_dataclass(policy) else copy(policy)
 
 
-def watched(policy: Policy, *, thorough: bool = True) -> Policy:
+def watch(policy: Policy, *, thorough: bool = True) -> Policy:
     return cast(Policy, Watched(policy, thorough))  # the loop asks it for its name and for decisions only
 
 
@@ -137,7 +141,7 @@ def orders_of(ledger: Ledger) -> list[tuple[int, str, int, str]]:
     return [(order.trial, dumps(order.config), order.until, dumps(order.memo)) for order in ledger.orders]
 
 
-def summary(ledger: Ledger) -> tuple[Any, ...]:
+def summarise(ledger: Ledger) -> tuple[Any, ...]:
     """What two runs of one study must agree on: orders, spend, best."""
     best = ledger.best
     return orders_of(ledger), ledger.spent, None if best is None else (best.number, best.best_step, best.best_loss)
@@ -175,14 +179,14 @@ def keeps_to_the_rules(policy: Policy, light: bool = False) -> None:
     many += [("40s", 1, 9), ("20s", 3, 1), ("$0.05 at 3/h", 2, 9), ("$0.05 at 3/h per machine", 3, 2)]
     for budget, workers, max_steps in few if light else many:
         start = opened(policy, budget=budget, workers=workers, max_steps=max_steps)
-        ledger = simulate(watched(policy), ROUGH, start).ledger
+        ledger = simulate(watch(policy), ROUGH, start).ledger
         assert not ledger.open_orders
         assert ledger.spent <= ledger.budget.total * (1 + 1e-9), f"{policy.name} spent {ledger.spent} of {budget}"
 
 
 def priced_validation(policy: Policy, light: bool = False) -> None:
     start = opened(policy, budget="10 epochs" if light else "50 epochs", prices=Prices(validate_epochs=0.25), workers=2)
-    ledger = simulate(watched(policy), ROUGH, start).ledger
+    ledger = simulate(watch(policy), ROUGH, start).ledger
     assert ledger.spent <= ledger.budget.total
 
 
@@ -191,7 +195,7 @@ def two_halves_equal_the_whole(policy: Policy, light: bool = False) -> None:
         whole = simulate(policy, ROUGH, opened(policy, budget=budget, workers=workers)).ledger
         for cut in seams(whole)[:: 7 if light else 5]:
             resumed = simulate(policy, ROUGH, *whole.entries()[:cut]).ledger
-            assert summary(resumed) == summary(whole), f"{policy.name} cut after {cut} entries goes on differently"
+            assert summarise(resumed) == summarise(whole), f"{policy.name} cut after {cut} entries goes on differently"
 
 
 def finite_spaces_end(policy: Policy, light: bool = False) -> None:
@@ -199,7 +203,7 @@ def finite_spaces_end(policy: Policy, light: bool = False) -> None:
         for workers in (3,) if light else (1, 3):
             steps = 2 if light else 5
             start = opened(policy, space=space, budget="500 epochs", max_steps=steps, workers=workers)
-            outcome = simulate(watched(policy), Decaying(), start)
+            outcome = simulate(watch(policy), Decaying(), start)
             assert outcome.reason == "policy", f"{policy.name} ends with {outcome.reason!r} on a space that is used up"
 
 
@@ -209,7 +213,7 @@ def queued_configs_first(policy: Policy, light: bool = False) -> None:
         {"lr": 0.25, "layers": 1, "optimizer": "sgd"},
     ]
     queue = [Note(topic="enqueue", facts={"config": config}) for config in mine]
-    ledger = simulate(watched(policy), Decaying(), opened(policy), *queue).ledger
+    ledger = simulate(watch(policy), Decaying(), opened(policy), *queue).ledger
     acted = list({dumps(order.config): dict(order.config) for order in ledger.orders}.values())  # also within one run
     assert acted[:2] == mine, f"{policy.name} did not begin with the queued configs"
     half = ledger.entries()[: len(ledger) // 2]
@@ -221,7 +225,7 @@ def queued_configs_first(policy: Policy, light: bool = False) -> None:
 def directions_mirror(policy: Policy, light: bool = False) -> None:
     budget = "12 epochs" if light else "60 epochs"
     up = simulate(policy, Negated(ROUGH), opened(policy, budget=budget, direction="max")).ledger
-    assert summary(up) == summary(simulate(policy, ROUGH, opened(policy, budget=budget)).ledger)
+    assert summarise(up) == summarise(simulate(policy, ROUGH, opened(policy, budget=budget)).ledger)
 
 
 def a_raised_budget_goes_on(policy: Policy, light: bool = False) -> None:
@@ -229,7 +233,7 @@ def a_raised_budget_goes_on(policy: Policy, light: bool = False) -> None:
     for first, second in (("5 epochs", "12 epochs"),) if light else many:
         spent = simulate(policy, Decaying(), opened(policy, budget=first)).ledger
         more = Amended(budget=Budget(second))
-        outcome = simulate(watched(policy), Decaying(), *spent.entries(), more)
+        outcome = simulate(watch(policy), Decaying(), *spent.entries(), more)
         if outcome.reason == "budget" and outcome.ledger.budget.unit == "epochs":
             assert outcome.ledger.spent == outcome.ledger.budget.total
 
@@ -240,7 +244,7 @@ def takes_over(policy: Policy, light: bool = False) -> None:
     begun = simulate(other, ROUGH, opened(other, budget="12 epochs" if light else "40 epochs", workers=2)).ledger
     for cut in range(3, len(begun), 8):
         change = Amended(policy=policy.name, settings=policies.settings_of(policy))
-        simulate(watched(policy), ROUGH, *begun.entries()[:cut], change)
+        simulate(watch(policy), ROUGH, *begun.entries()[:cut], change)
 
 
 def settings_survive_storage(policy: Policy, light: bool = False) -> None:
@@ -251,7 +255,7 @@ def settings_survive_storage(policy: Policy, light: bool = False) -> None:
 # what policies that learn must do ------------------------------------------------------------------------------------
 
 
-def what_is_told_is_used(policy: Policy, light: bool = False) -> None:
+def results_are_used(policy: Policy, light: bool = False) -> None:
     """Curves turned upside down lead to other orders: somebody listens to the receipts."""
     start = opened(policy, budget="40 epochs" if light else "120 epochs", max_steps=9)
     assert orders_of(simulate(policy, Decaying(), start).ledger) != orders_of(
@@ -292,4 +296,4 @@ CHECKS: tuple[Check, ...] = (
     takes_over,
     settings_survive_storage,
 )
-LEARNING_CHECKS: tuple[Check, ...] = (what_is_told_is_used, the_best_are_trained_longest)
+LEARNING_CHECKS: tuple[Check, ...] = (results_are_used, the_best_are_trained_longest)

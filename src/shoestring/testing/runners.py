@@ -1,7 +1,7 @@
 """What every runner must do alike, whatever it runs training code in.
 
 The curves here are one piece of training code in every form a runner takes: `Curve` for Python processes, `CurveSource` for the
-simulated runner, `COMMAND` for commands. A runner's author calls `check_runner(make)` with a function that makes the
+simulated runner, `COMMAND` for commands. A runner's author calls `check_runner_contract(make)` with a function that makes the
 runner for a folder; it is asked for the same studies as the simulated runner and must give the same orders and receipts.
 """
 
@@ -107,10 +107,6 @@ class Greedy:
 
     name: ClassVar[str] = "greedy"
 
-    @classmethod
-    def small(cls) -> Greedy:
-        return cls()
-
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         trials = ledger.trials
         if len(trials) < len(CONFIGS):
@@ -122,7 +118,7 @@ class Greedy:
         return Train(trial=best.number, config=best.config, until=best.steps + int(rng.integers(1, 3)))
 
 
-def opened(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> Opened:
+def make_opened(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> Opened:
     return Opened(
         space=SPACE,
         budget=Budget(budget),
@@ -134,7 +130,7 @@ def opened(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> Opened
     )
 
 
-def study(runner: Runner, ledger: Ledger, stop_after: float = math.inf) -> Ledger:
+def run_study(runner: Runner, ledger: Ledger, stop_after: float = math.inf) -> Ledger:
     """Run a study until its budget is spent or it has so many entries; the runner is closed."""
     journal = Journal.in_memory(ledger)
     with journal.store.lease(journal.name) as lease:
@@ -150,17 +146,17 @@ def decisions(ledger: Ledger) -> list[tuple[int, int, str]]:
 def outcomes(ledger: Ledger) -> list[tuple[object, ...]]:
     """(order, trial, step, value, status) of every step, each the first time it was seen."""
     seen: set[tuple[int, int]] = set()
-    told: list[tuple[object, ...]] = []
+    steps: list[tuple[object, ...]] = []
     for entry in ledger.entries():
         if isinstance(entry, Receipt) and (entry.trial, entry.step) not in seen:
             seen.add((entry.trial, entry.step))
-            told.append((entry.order, entry.trial, entry.step, repr(entry.value), entry.status))
-    return told
+            steps.append((entry.order, entry.trial, entry.step, repr(entry.value), entry.status))
+    return steps
 
 
-def check_runner(make: MakeRunner, folder: Path, *, cuts: Sequence[int] = (4, 15)) -> None:
+def check_runner_contract(make: MakeRunner, folder: Path, *, cuts: Sequence[int] = (4, 15)) -> None:
     """All of the contract, for a runner with one worker."""
-    expected = study(Simulated(CurveSource()), Ledger([opened()]))
+    expected = run_study(Simulated(CurveSource()), Ledger([make_opened()]))
     check_parity(make, folder / "uncut", expected)
     check_resuming(make, folder / "cut", expected, cuts)
     check_submitting_twice(make, folder / "twice")
@@ -168,7 +164,7 @@ def check_runner(make: MakeRunner, folder: Path, *, cuts: Sequence[int] = (4, 15
 
 def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
     """The same orders and outcomes as the simulated runner; texts of failures are passed on, costs are never negative."""
-    ledger = study(make(folder), Ledger([opened()]))
+    ledger = run_study(make(folder), Ledger([make_opened()]))
     assert decisions(ledger) == decisions(expected)
     assert outcomes(ledger) == outcomes(expected)
     assert ledger.spent == expected.spent
@@ -181,9 +177,9 @@ def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
 
 def check_resuming(make: MakeRunner, folder: Path, expected: Ledger, cuts: Sequence[int]) -> None:
     """A study that was stopped and taken up by a new runner on the same folder goes on as if uncut."""
-    ledger = Ledger([opened()])
+    ledger = Ledger([make_opened()])
     for cut in (*cuts, math.inf):
-        ledger = study(make(folder), Ledger(ledger.entries()), stop_after=cut)
+        ledger = run_study(make(folder), Ledger(ledger.entries()), stop_after=cut)
     assert decisions(ledger) == decisions(expected)
     assert outcomes(ledger) == outcomes(expected)
     assert ledger.spent == expected.spent
@@ -193,7 +189,7 @@ def check_submitting_twice(make: MakeRunner, folder: Path) -> None:
     """An order is known by its number: submitting it again changes nothing."""
     runner = make(folder)
     order = Order(number=0, trial=0, config=CONFIGS[0], until=2)
-    ledger = Ledger([opened()])
+    ledger = Ledger([make_opened()])
     try:
         runner.start(ledger)
         ledger = ledger.append(order)

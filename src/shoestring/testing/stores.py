@@ -61,12 +61,12 @@ def a_life() -> list[Entry]:
     ]
 
 
-def told(ledger: Ledger | None) -> list[str]:
+def entries_as_text(ledger: Ledger | None) -> list[str]:
     """All entries as text, to be compared: nan equals nan here."""
     return [] if ledger is None else [f"{entry.kind} {dumps(entry.body())}" for entry in ledger.entries()]
 
 
-def refused(kind: type[ShoestringError], call: Callable[[], object]) -> str:
+def expect_refusal(kind: type[ShoestringError], call: Callable[[], object]) -> str:
     """The text of the one-line error that `call` must raise."""
     text = None
     try:
@@ -89,7 +89,11 @@ def what_is_written_is_read(open_store: OpenStore) -> None:
         ledger = store.append("s", ledger, entry)
     read = open_store().load("s")
     assert read is not None
-    assert told(read) == told(ledger) == [f"{entry.kind} {dumps(entry.body())}" for entry in a_life()]
+    assert (
+        entries_as_text(read)
+        == entries_as_text(ledger)
+        == [f"{entry.kind} {dumps(entry.body())}" for entry in a_life()]
+    )
     assert read.spent == ledger.spent
     assert [trial.held for trial in read.trials] == [trial.held for trial in ledger.trials]
 
@@ -116,41 +120,41 @@ def studies_are_kept_apart(open_store: OpenStore) -> None:
 
 
 def a_study_begins_once(open_store: OpenStore) -> None:
-    refused(StoreError, lambda: open_store().append("s", None))
+    expect_refusal(StoreError, lambda: open_store().append("s", None))
     assert open_store().load("s") is None
     late = open_store()
     began = open_store().append("s", None, an_opening(), an_order(0))
-    refused(Conflict, lambda: late.append("s", None, an_opening("5 epochs")))
-    assert told(open_store().load("s")) == told(began)
+    expect_refusal(Conflict, lambda: late.append("s", None, an_opening("5 epochs")))
+    assert entries_as_text(open_store().load("s")) == entries_as_text(began)
 
 
 def several_entries_are_stored_as_a_whole(open_store: OpenStore) -> None:
     store = open_store()
     ledger = store.append("s", None, an_opening(), an_order(0))
     # The last entry breaks a rule: its step is not the next one.
-    refused(DecisionError, lambda: store.append("s", ledger, a_step(0, 1), a_step(0, 3)))
-    assert told(open_store().load("s")) == told(ledger)
+    expect_refusal(DecisionError, lambda: store.append("s", ledger, a_step(0, 1), a_step(0, 3)))
+    assert entries_as_text(open_store().load("s")) == entries_as_text(ledger)
     assert len(ledger) == 2
     assert ledger.trials[0].steps == 0
     grown = store.append("s", ledger, a_step(0, 1), a_step(0, 2))
-    assert told(open_store().load("s")) == told(grown)
+    assert entries_as_text(open_store().load("s")) == entries_as_text(grown)
     assert grown.trials[0].steps == 2
     assert store.append("s", grown) is grown, "nothing to append changes nothing"
 
 
-def of_two_writers_one_is_told(open_store: OpenStore) -> None:
+def of_two_writers_one_gets_a_conflict(open_store: OpenStore) -> None:
     ours, theirs = open_store(), open_store()
     ledger = ours.append("s", None, an_opening())
     stale = theirs.load("s")
     assert stale is not None
     won = ours.append("s", ledger, an_order(0))
-    refused(Conflict, lambda: theirs.append("s", stale, an_order(0, until=3)))
-    refused(Conflict, lambda: ours.append("s", ledger, an_order(0, until=3)))
-    assert told(open_store().load("s")) == told(won)
+    expect_refusal(Conflict, lambda: theirs.append("s", stale, an_order(0, until=3)))
+    expect_refusal(Conflict, lambda: ours.append("s", ledger, an_order(0, until=3)))
+    assert entries_as_text(open_store().load("s")) == entries_as_text(won)
     fresh = theirs.refresh("s", stale)
-    assert told(fresh) == told(won)
+    assert entries_as_text(fresh) == entries_as_text(won)
     after = theirs.append("s", fresh, an_order(1))
-    assert told(ours.refresh("s", won)) == told(after)
+    assert entries_as_text(ours.refresh("s", won)) == entries_as_text(after)
 
 
 def refreshing_equals_loading(open_store: OpenStore) -> None:
@@ -162,16 +166,16 @@ def refreshing_equals_loading(open_store: OpenStore) -> None:
     for start in range(0, len(rest), 3):
         written = ours.append("s", written, *rest[start : start + 3])
         seen = theirs.refresh("s", seen)
-        assert told(seen) == told(theirs.load("s")) == told(written)
+        assert entries_as_text(seen) == entries_as_text(theirs.load("s")) == entries_as_text(written)
         assert (seen.spent, seen.reserved) == (written.spent, written.reserved)
-    assert told(theirs.refresh("s", seen)) == told(seen)
+    assert entries_as_text(theirs.refresh("s", seen)) == entries_as_text(seen)
 
 
 def a_ledger_may_come_from_another_handle(open_store: OpenStore) -> None:
     ledger = open_store().append("s", None, an_opening(), an_order(0))
     grown = open_store().append("s", ledger, a_step(0, 1))
-    assert told(open_store().refresh("s", ledger)) == told(grown)
-    assert told(open_store().load("s")) == told(grown)
+    assert entries_as_text(open_store().refresh("s", ledger)) == entries_as_text(grown)
+    assert entries_as_text(open_store().load("s")) == entries_as_text(grown)
 
 
 def one_at_a_time_runs_a_study(open_store: OpenStore) -> None:
@@ -180,12 +184,12 @@ def one_at_a_time_runs_a_study(open_store: OpenStore) -> None:
         ours.append(study, None, an_opening())
     with ours.lease("s") as lease:
         assert dict(lease.cut_off) == {}
-        assert "'s'" in refused(Leased, lambda: theirs.lease("s"))
-        refused(Leased, lambda: ours.lease("s"))
+        assert "'s'" in expect_refusal(Leased, lambda: theirs.lease("s"))
+        expect_refusal(Leased, lambda: ours.lease("s"))
         with theirs.lease("t"):
             lease.beat(1, {})
     with theirs.lease("s"):
-        refused(Leased, lambda: ours.lease("s"))
+        expect_refusal(Leased, lambda: ours.lease("s"))
     try:
         with ours.lease("s"):
             raise KeyboardInterrupt
@@ -201,7 +205,7 @@ STORE_CHECKS: tuple[Callable[[OpenStore], None], ...] = (
     studies_are_kept_apart,
     a_study_begins_once,
     several_entries_are_stored_as_a_whole,
-    of_two_writers_one_is_told,
+    of_two_writers_one_gets_a_conflict,
     refreshing_equals_loading,
     a_ledger_may_come_from_another_handle,
     one_at_a_time_runs_a_study,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoestring import Choice, Constant, Float, Int, Space
-from shoestring.cli.job import Job, parameter_words, read_configs, read_settings, read_space, with_validation_cap
+from shoestring.cli.job import Job, add_validation_cap, parameter_words, read_configs, read_settings, read_space
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
 
 
@@ -51,13 +51,13 @@ def test_settings() -> None:
 
 
 def test_a_cap_on_validation_is_a_setting_of_the_policies_that_have_it() -> None:
-    assert with_validation_cap("asha", {"reduction_factor": 3}, None) == {"reduction_factor": 3}
+    assert add_validation_cap("asha", {"reduction_factor": 3}, None) == {"reduction_factor": 3}
     for policy in ("ce_gp_ucb", "tv_gp_ucb", "ucb1"):
-        assert with_validation_cap(policy, {"clip": 3}, "20%") == {"clip": 3, "validate_at_most": "20%"}
+        assert add_validation_cap(policy, {"clip": 3}, "20%") == {"clip": 3, "validate_at_most": "20%"}
     with pytest.raises(PolicyError, match=r"'20%'.*decide when to validate, and asha does not.*--policy ce_gp_ucb"):
-        with_validation_cap("asha", {}, "20%")
+        add_validation_cap("asha", {}, "20%")
     with pytest.raises(PolicyError, match=r"'20%'.*validate_at_most=9m.*twice: leave one"):
-        with_validation_cap("ce_gp_ucb", {"validate_at_most": "9m"}, "20%")
+        add_validation_cap("ce_gp_ucb", {"validate_at_most": "9m"}, "20%")
 
 
 def test_configs(tmp_path: Path) -> None:

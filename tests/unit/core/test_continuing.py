@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.continuing import amendment, changes
+from shoestring.core.continuing import find_amendment, find_changes
 from shoestring.core.entries import Amended, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices
@@ -27,7 +27,7 @@ OPENED = Opened(
 
 def test_the_same_again_changes_nothing() -> None:
     again = replace(OPENED, space=Space({"c": Choice(["a", "b"]), "x": Float(0, 1)}), seed=99)
-    assert amendment(Ledger([OPENED]), "s", again, seed_given=False) is None
+    assert find_amendment(Ledger([OPENED]), "s", again, seed_given=False) is None
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_the_same_again_changes_nothing() -> None:
 )
 def test_what_may_change_is_amended(change: dict[str, Any], amended: Amended) -> None:
     ledger = Ledger([OPENED])
-    found = amendment(ledger, "s", replace(OPENED, **change), seed_given=True)
+    found = find_amendment(ledger, "s", replace(OPENED, **change), seed_given=True)
     assert found == amended
     after = ledger.append(found)
-    assert changes(after, replace(OPENED, **change)) is None
+    assert find_changes(after, replace(OPENED, **change)) is None
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_what_may_change_is_amended(change: dict[str, Any], amended: Amended) ->
 )
 def test_another_study_is_refused(change: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(StudyError) as caught:
-        amendment(Ledger([OPENED]), "mine", replace(OPENED, **change), seed_given=True)
+        find_amendment(Ledger([OPENED]), "mine", replace(OPENED, **change), seed_given=True)
     for words in ["'mine'", "--study NAME", *said]:
         assert words in str(caught.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoestring.core.money import Budget, Prices, duration_s, show_seconds
+from shoestring.core.money import Budget, Prices, parse_duration_s, show_seconds
 from shoestring.errors import BudgetError
 
 
@@ -91,7 +91,7 @@ def test_amounts_in_words() -> None:
 @pytest.mark.parametrize("text", ["", "5", "1h and more", "h"])
 def test_durations_that_cannot_be_read(text: str) -> None:
     with pytest.raises(BudgetError, match="deadline"):
-        duration_s(text, "deadline")
+        parse_duration_s(text, "deadline")
 
 
 @pytest.mark.parametrize("price", [-0.1, float("nan"), float("inf"), "1", None])

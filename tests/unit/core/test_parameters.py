@@ -11,7 +11,7 @@ import pytest
 
 from shoestring.core.parameter_specs import parse
 from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.values import listed, same
+from shoestring.core.values import is_same, to_plain
 from shoestring.errors import SpaceError
 
 
@@ -57,7 +57,7 @@ def test_booleans_and_numbers_are_different_options() -> None:
     choice = Choice([1, 1.0, True, "1", None, [1], [True], (1.0,)])
     assert choice.rule() is None
     for option in choice.options:
-        assert same(choice.from_unit(choice.to_unit(option)), option)
+        assert is_same(choice.from_unit(choice.to_unit(option)), option)
     assert choice.accept(True) is True
     assert choice.accept((1.0,)) == [1.0]
 
@@ -76,7 +76,7 @@ def test_booleans_and_numbers_are_different_options() -> None:
 )
 def test_values_are_kept_as_the_ledger_reads_them_back(parameter: Any, value: Any, kept: Any) -> None:
     accepted = parameter.accept(value)
-    assert same(accepted, kept)
+    assert is_same(accepted, kept)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ def test_descriptions_that_cannot_be_read(spec: Any, said: list[str]) -> None:
 
 
 def test_listed_gives_what_json_would() -> None:
-    assert listed((1, (np.float64(2.0), np.str_("x")))) == [1, [2.0, "x"]]
-    assert type(listed(np.int32(4))) is int
-    assert listed(np.array([1, 2])) == [1, 2]
+    assert to_plain((1, (np.float64(2.0), np.str_("x")))) == [1, [2.0, "x"]]
+    assert type(to_plain(np.int32(4))) is int
+    assert to_plain(np.array([1, 2])) == [1, 2]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoestring.models.loss_scaling import scaling
+from shoestring.models.loss_scaling import fit_scaling
 
 NAN = np.nan
 
@@ -24,7 +24,7 @@ def test_scaling_standardises_and_goes_back(seed: int, size: float, shift: float
     losses = size * (shift + rng.random((4, 6)))
     reported = rng.random((4, 6)) < 0.7
     reported[0, :2] = True
-    scale = scaling(losses, reported, log=log)
+    scale = fit_scaling(losses, reported, log=log)
     z = scale.apply(losses)[reported]
     assert z.mean() == pytest.approx(0.0, abs=1e-8)
     assert z.std() == pytest.approx(1.0, rel=1e-8)
@@ -44,7 +44,10 @@ def test_diverged_losses_are_bad_and_leave_the_scale_alone(diverged: float, log:
     reported = np.ones_like(curves, dtype=bool)
     wrecked = curves.copy()
     wrecked[2, 5:] = diverged
-    z, plain = scaling(wrecked, reported, log=log).apply(wrecked), scaling(curves, reported, log=log).apply(curves)
+    z, plain = (
+        fit_scaling(wrecked, reported, log=log).apply(wrecked),
+        fit_scaling(curves, reported, log=log).apply(curves),
+    )
     assert np.isfinite(z).all()
     assert (z[2, 5:] >= np.delete(z, 2, axis=0).max() - 1e-12).all()
     assert np.ptp(np.delete(z, 2, axis=0)) > 0.2 * np.ptp(np.delete(plain, 2, axis=0))
@@ -56,13 +59,13 @@ def test_one_good_arm_with_most_losses_does_not_push_the_others_over_the_fence()
     losses[0, 10:] = np.linspace(0.301, 0.3, 90)
     losses[1:, 0] = [2.3, 2.31, 2.2, 3.0, 5.0]
     reported = ~np.isnan(losses)
-    scale = scaling(losses, reported)
+    scale = fit_scaling(losses, reported)
     np.testing.assert_allclose(scale.undo(scale.apply(losses))[reported], losses[reported], rtol=1e-12)
 
 
 def test_losses_over_decades_are_told_apart_in_log() -> None:
     losses = np.array([[1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5]])
-    z = scaling(losses, np.ones_like(losses, dtype=bool), log=True).apply(losses)
+    z = fit_scaling(losses, np.ones_like(losses, dtype=bool), log=True).apply(losses)
     np.testing.assert_allclose(np.diff(z[0]), np.diff(z[0])[0], rtol=1e-9)
 
 
@@ -72,12 +75,12 @@ def test_losses_over_decades_are_told_apart_in_log() -> None:
 )
 def test_losses_that_do_not_vary_scale_to_zero(losses: list[list[float]], log: bool) -> None:
     table = np.array(losses)
-    z = scaling(table, np.ones_like(table, dtype=bool), log=log).apply(table)
+    z = fit_scaling(table, np.ones_like(table, dtype=bool), log=log).apply(table)
     np.testing.assert_array_equal(z, np.zeros_like(table))
 
 
 def test_nothing_reported_scales_by_one() -> None:
-    scale = scaling(np.full((2, 3), NAN), np.zeros((2, 3), dtype=bool))
+    scale = fit_scaling(np.full((2, 3), NAN), np.zeros((2, 3), dtype=bool))
     assert (scale.centre, scale.scale) == (0.0, 1.0)
     with pytest.raises(ValueError, match="the same"):
-        scaling(np.zeros((2, 3)), np.zeros((2, 2), dtype=bool))
+        fit_scaling(np.zeros((2, 3)), np.zeros((2, 2), dtype=bool))

@@ -17,7 +17,7 @@ from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.policy import fresh_config, train_new
 from shoestring.core.space import Config, Space
 from shoestring.policies.config_table import ConfigsView, Pool, draw_candidates
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 CONTINUOUS = Space(
     {
@@ -41,7 +41,7 @@ def start(space: Space) -> Ledger:
 def train(ledger: Ledger, config: Config, loss: float) -> Ledger:
     order = ledger.accept(train_new(ledger, config, 1))
     assert order is not None
-    return ledger.append(order).append(receipt(order, 1, loss, Cost(train=1.0), at=0.0, saved=0))
+    return ledger.append(order).append(write_receipt(order, 1, loss, Cost(train=1.0), at=0.0, saved=0))
 
 
 def configs_of(ledger: Ledger, pool: Pool) -> list[Config]:

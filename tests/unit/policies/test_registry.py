@@ -142,7 +142,7 @@ def test_without_plugins_there_are_three_groups(no_plugins: None) -> None:
         ("freeze-thaw", "bhpt freezes and thaws runs"),
         ("sobol", "quasi-random points"),
         ("ei", 'acquisition = "ei"'),
-        ("halving", "sequential_halving, the default, is told the total"),
+        ("halving", "sequential_halving, the default, knows the total"),
         ("random", "Did you mean 'random_search'?"),
         ("RandomSearch", "Did you mean 'random_search'?"),
         ("GridSearchCV", "Did you mean 'grid'?"),
@@ -167,7 +167,7 @@ def test_advice_is_one_sentence_about_policies_that_exist(name: str) -> None:
     advice = other_names.advise(name)
     assert advice is not None
     assert advice.endswith(".")
-    assert name == other_names._plain(name), "it could never be found"
+    assert name == other_names._normalise(name), "it could never be found"
     assert name not in policies.REGISTRY
     mentioned = set(WORDS.findall(advice))
     assert mentioned, "it names nothing to use"

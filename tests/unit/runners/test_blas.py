@@ -12,12 +12,12 @@ from shoestring.runners.blas import OneThread
 
 
 def counts() -> list[int]:
-    return [count() for count, _ in blas._loaded()]
+    return [count() for count, _ in blas._find_loaded()]
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not counts(), reason="no OpenBLAS in this process")
 def test_threads_are_limited_inside_and_put_back_outside() -> None:
-    for _, limit in blas._loaded():
+    for _, limit in blas._find_loaded():
         limit(2)
     before = counts()
     one_thread = OneThread()
@@ -28,11 +28,26 @@ def test_threads_are_limited_inside_and_put_back_outside() -> None:
     with pytest.raises(ZeroDivisionError), one_thread:
         raise ZeroDivisionError
     assert counts() == before
-    for _, limit in blas._loaded():
+    for _, limit in blas._find_loaded():
+        limit(1)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not counts(), reason="no OpenBLAS in this process")
+def test_two_that_overlap_leave_what_was_there() -> None:
+    for _, limit in blas._find_loaded():
+        limit(2)
+    first, second = OneThread(), OneThread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__()
+    assert set(counts()) == {1}, "the second one is still deciding"
+    second.__exit__()
+    assert set(counts()) == {2}
+    for _, limit in blas._find_loaded():
         limit(1)
 
 
 def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas, "_loaded", lambda: iter(()))
+    monkeypatch.setattr(blas, "_find_loaded", lambda: iter(()))
     with OneThread():
         pass

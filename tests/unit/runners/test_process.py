@@ -274,8 +274,8 @@ def test_a_hung_process_is_a_failure(bench: Callable[..., Bench]) -> None:
 def test_the_patience_rule() -> None:
     patience = Patience(None)
     assert not patience.is_over(1e9)  # nothing was seen yet
-    patience.saw(4.0)
-    patience.saw(1.0)
+    patience.note_step(4.0)
+    patience.note_step(1.0)
     assert not patience.is_over(99.9)
     assert patience.is_over(100.1)
 

@@ -10,7 +10,7 @@ import pytest
 
 from shoestring.core.entries import Note, Order
 from shoestring.reports.text import warning_of
-from shoestring.runners.resume_check import check_note, kept_random_state
+from shoestring.runners.resume_check import note_check, preserve_random_state
 
 ORDER = Order(number=3, trial=1, config={}, until=5, check=True)
 
@@ -31,7 +31,7 @@ ORDER = Order(number=3, trial=1, config={}, until=5, check=True)
     ],
 )
 def test_what_counts_as_the_same(went_on: float | None, resumed: float | None, same: bool) -> None:
-    note = check_note(ORDER, 2, went_on, resumed, 1.5)
+    note = note_check(ORDER, 2, went_on, resumed, 1.5)
     assert note.facts["same"] is same
     assert (note.facts["order"], note.facts["trial"], note.facts["step"], note.facts["seconds"]) == (3, 1, 2, 1.5)
     warning = warning_of(note)
@@ -53,7 +53,7 @@ def test_global_random_generators_are_put_back() -> None:
     np.random.seed(1)
 
     def draw_and_fail() -> None:
-        with kept_random_state():
+        with preserve_random_state():
             random.random(), np.random.random(10)
             raise ZeroDivisionError
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shoestring.errors import RunnerError
-from shoestring.runners.targets import Target, arrived, portable, resolve
+from shoestring.runners.targets import Target, pack_code, resolve, unpack_code
 
 
 @pytest.fixture(autouse=True)
@@ -93,9 +93,9 @@ def loss(config: dict[str, Any], scale: float = 1.0) -> float:
 
 
 def test_what_can_be_found_by_name_travels() -> None:
-    assert arrived(portable(loss)) is loss
-    assert arrived(portable(functools.partial(loss, scale=2.0)))({"x": 3}) == 6.0
-    assert arrived(portable(Target.find("shoestring.testing.runners:Curve"))).__name__ == "Curve"
+    assert unpack_code(pack_code(loss)) is loss
+    assert unpack_code(pack_code(functools.partial(loss, scale=2.0)))({"x": 3}) == 6.0
+    assert unpack_code(pack_code(Target.find("shoestring.testing.runners:Curve"))).__name__ == "Curve"
 
 
 def test_what_cannot_be_found_by_name_is_refused_with_a_remedy() -> None:
@@ -104,12 +104,12 @@ def test_what_cannot_be_found_by_name_is_refused_with_a_remedy() -> None:
 
     for train, told in ((lambda config: 1.0, "lambda"), (local, "inside another function")):
         with pytest.raises(RunnerError, match=told) as caught:
-            portable(train)
+            pack_code(train)
         assert "top level of a file" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
 def test_code_that_was_typed_in_is_refused() -> None:
-    code = "from shoestring.runners.targets import portable\ndef f(config): return 1.0\nportable(f)"
+    code = "from shoestring.runners.targets import pack_code\ndef f(config): return 1.0\npack_code(f)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "it was typed in, not read from a file" in done.stderr.splitlines()[-1]

@@ -19,7 +19,7 @@ from shoestring.core.entries import Entry, Lost, Note
 from shoestring.core.ledger import Ledger
 from shoestring.errors import Damaged, Leased
 from shoestring.stores import database
-from shoestring.stores.lease import Process, uncharged
+from shoestring.stores.lease import Process, find_uncharged
 from shoestring.stores.sql import Sql
 from shoestring.testing.stores import a_step, an_opening, an_order
 
@@ -215,7 +215,7 @@ def test_what_a_later_entry_speaks_of_is_paid_for(store: Sql, entries: list[Entr
 
 def test_an_order_that_is_not_open_is_not_charged() -> None:
     ledger = Ledger([an_opening(), an_order(0, until=1), a_step(0, 1)])
-    assert uncharged(ledger, 3, {0: 1.0, 7: 1.0}) == {}
+    assert find_uncharged(ledger, 3, {0: 1.0, 7: 1.0}) == {}
 
 
 @settings(max_examples=15, deadline=None)

@@ -20,7 +20,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.errors import Damaged, StoreError
 from shoestring.stores.repair import Repaired, repair
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import a_life, an_opening, told
+from shoestring.testing.stores import a_life, an_opening, entries_as_text
 
 PAGE = 4096
 
@@ -58,7 +58,7 @@ def test_a_row_that_was_changed(tmp_path: Path) -> None:
     assert done == Repaired(kept=20, dropped=len(ledger) - 20, why="entry 20 does not match its checksum")
     store = Sql(f"sqlite:///{tmp_path}/new.db")
     kept = store.load("s")
-    assert told(kept) == told(ledger.fork(20))
+    assert entries_as_text(kept) == entries_as_text(ledger.fork(20))
     assert store.studies() == ["s"]
     assert kept is not None
     assert len(store.append("s", kept, Note(topic="on we go"))) == 21
@@ -76,7 +76,7 @@ def test_a_sound_study_is_copied_whole(tmp_path: Path) -> None:
     ledger = begin(tmp_path / "store.db")
     done = repair(str(tmp_path / "store.db"), "s", str(tmp_path / "new.db"))
     assert done == Repaired(kept=len(ledger), dropped=0, why="")
-    assert told(Sql(f"sqlite:///{tmp_path}/new.db").load("s")) == told(ledger)
+    assert entries_as_text(Sql(f"sqlite:///{tmp_path}/new.db").load("s")) == entries_as_text(ledger)
 
 
 CRASH = """
@@ -128,7 +128,7 @@ def test_any_destroyed_page(
     try:
         loaded = store.load("s")
         last_good = len(loaded or ()) - 1
-        assert told(loaded) == told(ledger), "what loads is whole"
+        assert entries_as_text(loaded) == entries_as_text(ledger), "what loads is whole"
     except Damaged as error:
         last_good = error.last_good
     store.close()
@@ -140,7 +140,7 @@ def test_any_destroyed_page(
             return
         done = repair(str(file), "s", str(folder / "new.db"))
     assert done.kept == last_good + 1, "the error names exactly what repair keeps"
-    assert told(Sql(f"sqlite:///{folder}/new.db").load("s")) == told(ledger.fork(done.kept))
+    assert entries_as_text(Sql(f"sqlite:///{folder}/new.db").load("s")) == entries_as_text(ledger.fork(done.kept))
 
 
 def test_most_destroyed_pages_cost_only_what_comes_after_them(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"new\.db exists"):
         repair(str(file), "s", str(new))
     assert new.read_text() == "mine"
-    assert told(Sql(f"sqlite:///{file}").load("s")) == told(ledger)
+    assert entries_as_text(Sql(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.strict_json import dumps
 from shoestring.errors import StoreError, StudyError
 from shoestring.stores.rows import BEGIN, Link, Row, Unsound, checksum, follow, write
-from shoestring.testing.stores import a_life, an_opening, told
+from shoestring.testing.stores import a_life, an_opening, entries_as_text
 
 
 def rows_of_a_life() -> list[Row]:
@@ -46,7 +46,7 @@ def test_the_checksum_is_the_documented_one_for_ever() -> None:
 
 def test_rows_are_read_back() -> None:
     *_, (_, ledger, link) = follow("s", rows_of_a_life())
-    assert told(ledger) == told(Ledger(a_life()))
+    assert entries_as_text(ledger) == entries_as_text(Ledger(a_life()))
     assert link == Link(rows_of_a_life()[-1].sum, FORMAT)
 
 

@@ -22,7 +22,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.errors import Conflict, Damaged, DecisionError, MissingExtra, StoreError
 from shoestring.stores import database
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import a_life, a_step, an_opening, an_order, told
+from shoestring.testing.stores import a_life, a_step, an_opening, an_order, entries_as_text
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_disk_without_write_ahead_logging_is_mentioned(file: Path) -> None:
     assert str(file) in notice
     assert "rollback journal" in notice
     store.close()
-    assert told(Sql(f"sqlite:///{file}").load("s")) == told(ledger)
+    assert entries_as_text(Sql(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
 
 
 def test_a_store_that_nobody_uses_lets_go_of_its_file(file: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_closed_store_opens_again(file: Path) -> None:
     ledger = store.append("s", None, an_opening())
     store.close()
     store.close()
-    assert told(store.append("s", ledger, an_order(0))) == told(store.load("s"))
+    assert entries_as_text(store.append("s", ledger, an_order(0))) == entries_as_text(store.load("s"))
 
 
 def test_what_cannot_be_stored_changes_nothing(file: Path) -> None:
@@ -170,7 +170,7 @@ def test_what_cannot_be_stored_changes_nothing(file: Path) -> None:
         store.append("s", ledger, a_step(0, 1), Note(topic="x", facts={"what": object()}))
     with pytest.raises(DecisionError):
         store.append("s", ledger, a_step(0, 2))
-    assert told(store.load("s")) == told(ledger)
+    assert entries_as_text(store.load("s")) == entries_as_text(ledger)
     assert len(store.append("s", ledger, a_step(0, 1))) == 3
 
 
@@ -196,8 +196,8 @@ def test_a_full_disk(file: Path) -> None:
             ledger = store.append("s", ledger, big, big)
     assert "\n" not in str(caught.value)
     assert len(ledger) % 2 == 0
-    assert told(store.load("s")) == told(ledger), "both of an append's entries, or none"
-    assert told(Sql(f"sqlite:///{file}").load("s")) == told(ledger)
+    assert entries_as_text(store.load("s")) == entries_as_text(ledger), "both of an append's entries, or none"
+    assert entries_as_text(Sql(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
     assert len(store.append("s", ledger, a_step(0, 1))) == len(ledger) + 1, "what is small still fits"
 
 
@@ -233,7 +233,7 @@ def test_others_are_not_harmed_by_a_damaged_study(file: Path) -> None:
     other = store.append("t", None, an_opening())
     tamper(file, "DELETE FROM entries WHERE study = 's' AND seq = 4")
     assert store.studies() == ["s", "t"]
-    assert told(store.load("t")) == told(other)
+    assert entries_as_text(store.load("t")) == entries_as_text(other)
 
 
 @pytest.mark.parametrize("pages_kept", [2, 3, 4])
@@ -274,7 +274,7 @@ def test_a_file_held_by_another_program(file: Path, monkeypatch: pytest.MonkeyPa
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked: another program holds it"):
             store.append("s", ledger, an_order(0))
-    assert told(store.append("s", ledger, an_order(0))) == told(store.load("s"))
+    assert entries_as_text(store.append("s", ledger, an_order(0))) == entries_as_text(store.load("s"))
 
 
 # others --------------------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_refresh_verifies_what_is_new_and_only_that(file: Path) -> None:
     tamper(file, "UPDATE entries SET at = 0 WHERE seq = 1")  # long read
     ledger = ours.append("s", ledger, a_step(0, 1))
     seen = theirs.refresh("s", seen)
-    assert told(seen) == told(ledger)
+    assert entries_as_text(seen) == entries_as_text(ledger)
     ledger = ours.append("s", ledger, a_step(0, 2), an_order(1))
     tamper(file, "UPDATE entries SET at = 0 WHERE seq = 4")
     with pytest.raises(Damaged, match="entry 4 does not match") as caught:
@@ -314,14 +314,14 @@ def test_two_writers_against_a_plain_list(
     address = f"sqlite:///{tmp_path_factory.mktemp('two')}/store.db"
     stores = [Sql(address), Sql(address)]
     ledger = stores[0].append("s", None, an_opening())
-    ledgers, truth = [ledger, stores[1].load("s") or ledger], list(told(ledger))
+    ledgers, truth = [ledger, stores[1].load("s") or ledger], list(entries_as_text(ledger))
     for number, (who, what) in enumerate(steps):
         if what == "reopen":
             stores[who].close()
             stores[who] = Sql(address)
         elif what == "refresh":
             ledgers[who] = stores[who].refresh("s", ledgers[who])
-            assert told(ledgers[who]) == truth
+            assert entries_as_text(ledgers[who]) == truth
         else:
             entry = Note(topic="n", facts={"n": number})
             base = (
@@ -329,12 +329,12 @@ def test_two_writers_against_a_plain_list(
             )
             if len(base) == len(truth):
                 ledgers[who] = stores[who].append("s", base, entry)
-                truth = told(ledgers[who])
+                truth = entries_as_text(ledgers[who])
             else:
                 with pytest.raises(Conflict):
                     stores[who].append("s", base, entry)
     for store in stores:
-        assert told(store.load("s")) == truth
+        assert entries_as_text(store.load("s")) == truth
         store.close()
 
 
@@ -416,7 +416,7 @@ def test_the_heart_beats_while_entries_are_appended(file: Path) -> None:
             stop.set()
             heart.join()
     assert len(ledger) == appended + 1
-    assert told(Sql(f"sqlite:///{file}").load("s")) == told(ledger)
+    assert entries_as_text(Sql(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
 
 
 def test_a_file_that_others_make_at_this_moment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

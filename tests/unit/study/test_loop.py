@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.stores.memory import Memory, MemoryLease
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop, run_in_memory
+from shoestring.study.study import Study
 
 
 def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
@@ -228,6 +230,47 @@ def test_thinking_is_charged_to_time() -> None:
     assert all(order.thinking_s > 0 for order in outcome.ledger.orders)
     assert outcome.ledger.books.by_kind["thinking"] == sum(order.thinking_s for order in outcome.ledger.orders)
     assert outcome.ledger.spent == pytest.approx(3.0 + outcome.ledger.books.by_kind["thinking"])
+
+
+def test_getting_workers_ready_is_not_charged_as_thinking() -> None:
+    class SlowToStart(Simulated):
+        simulated = False
+
+        def start(self, ledger: Ledger) -> Mapping[int, int]:
+            time.sleep(0.3)
+            return super().start(ledger)
+
+    ledger = run_in_memory(begun("4s"), RandomSearch(), SlowToStart(Curves())).ledger
+    assert ledger.books.by_kind["thinking"] < 0.2
+
+
+@pytest.mark.parametrize("answer", [None, "train", 3])
+def test_a_decision_that_is_none_says_so(answer: Any) -> None:
+    with pytest.raises(DecisionError, match=r"scripted decided .*must return Train\(…\), Wait\(\) or Finish"):
+        run_in_memory(begun(), Scripted(lambda ledger: answer), Simulated(Curves()))
+
+
+def test_an_order_is_bought_on_the_ledger_it_was_decided_on_only() -> None:
+    """Another thread may use the same study while its policy thinks: the order is then decided again."""
+
+    class Overtaken:
+        name = "overtaken"
+        others: Order | None = None
+
+        def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+            config = fresh_config(ledger)
+            assert config is not None
+            if self.others is None:
+                self.others = Order(number=0, trial=0, config={"x": 0.5}, until=1, asked=True)
+                study.journal.append(self.others)
+                study.tell(self.others, 0.5)
+            return Train(trial=len(ledger.trials), config=config, until=4)
+
+    study = Study.begin(Space({"x": Float(0, 1)}), "8 epochs", max_steps=4, policy=Overtaken())
+    study.run(Simulated(Curves()))
+    assert [order.number for order in study.ledger.orders] == list(range(len(study.ledger.orders)))
+    assert study.ledger.orders[0].asked
+    assert study.spent == 8
 
 
 # after a crash -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from shoestring.core.entries import Amended, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import fresh_config
-from shoestring.errors import Leased, StudyError
+from shoestring.errors import Leased, PolicyError, StudyError
 from shoestring.runners.simulated import Simulated
 from shoestring.stores.memory import Memory
 from shoestring.stores.sql import Sql
@@ -141,10 +141,6 @@ class Unregistered:
     stop_after: int = 2
     name: ClassVar[str] = "unregistered"
 
-    @classmethod
-    def small(cls) -> Unregistered:
-        return cls()
-
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         config = fresh_config(ledger)
         if config is None or len(ledger.trials) >= self.stop_after:
@@ -158,6 +154,51 @@ def test_a_policy_object_is_used_as_it_is() -> None:
     assert study.ledger.books.settings == {"stop_after": 4}
     asked = Study.begin(SPACE, "9 epochs", policy=Unregistered(stop_after=1))
     assert asked.ask() is not None
+
+
+class Plain:
+    """A policy with nothing but what a policy must have."""
+
+    name = "plain"
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        config = fresh_config(ledger)
+        assert config is not None
+        return Train(trial=len(ledger.trials), config=config, until=1)
+
+
+def test_an_unregistered_policy_is_passed_again(tmp_path: Path) -> None:
+    where = f"sqlite:///{tmp_path}/s.db"
+    tune(loss, SPACE, "3 epochs", policy=Plain(), store=where)
+    assert tune(loss, SPACE, "5 epochs", policy=Plain(), store=where).spent == 5
+    assert tune(loss, SPACE, "6 epochs", policy=Plain(), store=where).ledger.books.policy == "plain"
+    with pytest.raises(PolicyError, match=r"'plain' is not registered: pass it again, as policy=Plain"):
+        Study.open("study", where).ask()
+    study = Study.begin(SPACE, "7 epochs", policy=Plain(), store=where)
+    assert Study.open("study", where, policy=Plain()).ask() is not None
+    for wrong, what in ((Unregistered(), "has the policy plain .*not unregistered"), ("asha", "not asha with")):
+        with pytest.raises(PolicyError, match=what):
+            Study.open("study", where, policy=wrong)  # type: ignore[arg-type]
+    assert study.ledger.books.policy == "plain"
+
+
+def test_a_name_belongs_to_one_policy() -> None:
+    class Fake(Plain):
+        name = "asha"
+
+    with pytest.raises(PolicyError, match="that of another policy: give it a name of its own"):
+        Study.begin(SPACE, "9 epochs", policy=Fake())
+
+
+def test_settings_must_be_storable() -> None:
+    @dataclass(frozen=True)
+    class Odd(Plain):
+        how: Any = print
+
+    with pytest.raises(
+        PolicyError, match=r"the setting 'how' of the policy plain cannot be kept in the ledger: .*use numbers"
+    ):
+        Study.begin(SPACE, "9 epochs", policy=Odd())
 
 
 def test_configs_of_a_run_tuned_as_it_goes_are_told_apart() -> None:

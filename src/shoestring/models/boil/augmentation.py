@@ -45,7 +45,7 @@ class Augmentation:
     stop: Stop
 
 
-def most_uncertain(
+def pick_most_uncertain(
     gp: GP,
     x: Array,
     grid: Array,
@@ -56,7 +56,7 @@ def most_uncertain(
 ) -> Augmentation:
     """Add one time of `grid` after the other, each where the variance is largest given those before (eq. 6).
 
-    `max_points` is that of the run, see `points_allowed`. The variance floor is the noise variance + 1e-3 unless given.
+    `max_points` is that of the run, see `count_allowed_points`. The variance floor is the noise variance + 1e-3 unless given.
     """
     floor = float(np.exp(gp.theta[-1])) + _ABOVE_NOISE if variance_floor is None else variance_floor
 
@@ -69,7 +69,7 @@ def most_uncertain(
     return _augment(gp, x, grid, largest, max_points, max_log_condition)
 
 
-def random_times(
+def pick_random_times(
     gp: GP,
     x: Array,
     grid: Array,
@@ -83,7 +83,7 @@ def random_times(
     return _augment(gp, x, grid, lambda _, picked: int(order[len(picked)]), max_points, max_log_condition)
 
 
-def full_curve(gp: GP, x: Array, grid: Array) -> Augmentation:
+def pick_full_curve(gp: GP, x: Array, grid: Array) -> Augmentation:
     """Ablation: the whole grid, whatever that does to the conditioning."""
     return _augment(gp, x, grid, lambda _, picked: len(picked), len(grid), np.inf)
 
@@ -149,7 +149,7 @@ def _exceeds(gp: GP, more: Array, limit: float) -> bool:
     return log_condition(gp, more) > limit
 
 
-def points_allowed(time: float, max_points: int) -> int:
+def count_allowed_points(time: float, max_points: int) -> int:
     """floor(t~ M): a short run says little, and no single run may fill the matrix."""
     return int(np.floor(time * max_points + 1e-9))  # 0.29 * 100 is 28.999999999999996
 

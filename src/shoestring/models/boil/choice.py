@@ -122,7 +122,7 @@ class Tradeoff:
         return log_ratio(log_ei, share), d_log_ei - d_log_cost
 
 
-def largest_mean(gp: GP, pool: Array, free: Flags) -> float:
+def find_largest_mean(gp: GP, pool: Array, free: Flags) -> float:
     """mu_max; the pool, (m, d + 1), should hold the stored points too, since narrow peaks are there."""
 
     # Without variances: they would cost O(n^2) a point, the mean alone costs O(n).

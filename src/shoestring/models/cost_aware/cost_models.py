@@ -54,7 +54,7 @@ def fit_cost_model(
     most = COST_MODELS[name]
     picked = choose_columns(features, log_cost, most) if columns is None else tuple(columns)[:most]
     if name == "gp3":
-        # A GP without inputs is no model: until selection finds a column that helps, it sees them all.
+        # A GP needs inputs: until selection finds a column that helps, it sees all of them.
         return fit_gp_cost(features, log_cost, picked or all_columns, memo=memo)
     linear = fit_linear(features, log_cost, picked)
     return fit_gp_cost(features, log_cost, all_columns, base=linear, memo=memo) if name == "gplv" else linear

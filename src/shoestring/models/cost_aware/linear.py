@@ -3,9 +3,9 @@
 Guinet et al., arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (Transfer).
 
     symbol   here                meaning                                                       unit
-    F        features            one row a trial, log-scaled columns of the caller's choice    —
+    F        features            one row per trial, log-scaled columns of the caller's choice    —
     c        exp(log_cost)       observed cost                                                 seconds, dollars, …
-    w        weights             intercept, then one weight a column used                      log cost (per feature)
+    w        weights             intercept, then one weight per column used                      log cost (per feature)
     h_i      leverage            diagonal of the hat matrix, with the intercept's 1/n          —
     S        —                   centred features' Gram matrix, factored once (Cholesky)       —
     RSS      residual_sum        sum of squared residuals                                      log cost squared

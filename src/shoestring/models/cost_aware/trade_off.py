@@ -19,7 +19,7 @@ Departs from the paper:
 - CEI admits by a threshold on the EI value, as eq. (2) says, not "the best 100 lambda per cent of the points" of the text.
 - Ties go to the cheaper point, then to the larger EI, then to the lower index. Without this CEI's choice is only weakly
   efficient, so the claim that it lies on the front would be false.
-- EI_alpha reaches only the vertices of the upper convex hull of (log c, log EI); `implied_alpha` tells for each point.
+- EI_alpha reaches only the vertices of the upper convex hull of (log c, log EI); `find_implied_alpha` tells for each point.
 - The exponent of EI-cool is clipped to 0..1, and is 0 when the initial design has used up the budget.
 """
 
@@ -37,7 +37,7 @@ def choose_ei_alpha(log_ei: Array, log_cost: Array, alpha: float) -> int:
     """Index of the largest EI / c^alpha, eq. (1)."""
     _check(log_ei, log_cost)
     score = log_ei - alpha * log_cost
-    return _cheapest(np.flatnonzero(score == score.max()), log_ei, log_cost)
+    return _pick_cheapest(np.flatnonzero(score == score.max()), log_ei, log_cost)
 
 
 def cooling_exponent(total_cost: float, initial_cost: float, spent_cost: float) -> float:
@@ -50,7 +50,7 @@ def cooling_exponent(total_cost: float, initial_cost: float, spent_cost: float) 
 def choose_cei(log_ei: Array, log_cost: Array, slack: float) -> int:
     """Index of the cheapest point with EI >= (1 - slack) max EI, eq. (2); slack 0 is EI, slack 1 the cheapest of all."""
     _check(log_ei, log_cost)
-    return _cheapest(np.flatnonzero(log_ei >= cei_threshold(float(log_ei.max()), slack)), log_ei, log_cost)
+    return _pick_cheapest(np.flatnonzero(log_ei >= cei_threshold(float(log_ei.max()), slack)), log_ei, log_cost)
 
 
 def cei_threshold(log_ei_max: float, slack: float) -> float:
@@ -89,7 +89,7 @@ class ImpliedAlpha:
     gap: float
 
 
-def implied_alpha(log_ei: Array, log_cost: Array, index: int) -> ImpliedAlpha:
+def find_implied_alpha(log_ei: Array, log_cost: Array, index: int) -> ImpliedAlpha:
     """Which alpha leads EI_alpha to the point `index`; that point needs a positive EI (a finite log EI)."""
     _check(log_ei, log_cost)
     if not np.isfinite(log_ei[index]):
@@ -113,7 +113,7 @@ def _least_gap_alpha(log_ei: Array, log_cost: Array, index: int) -> float:
     """
     some = np.isfinite(log_ei)  # a point without improvement never scores highest
     index, log_ei, log_cost = int(np.count_nonzero(some[:index])), log_ei[some], log_cost[some]
-    left = _cheapest(np.arange(log_ei.size), log_ei, log_cost)
+    left = _pick_cheapest(np.arange(log_ei.size), log_ei, log_cost)
     right = choose_ei_alpha(log_ei, log_cost, 0.0)
     if log_cost[right] <= log_cost[index]:
         return 0.0
@@ -129,7 +129,7 @@ def _least_gap_alpha(log_ei: Array, log_cost: Array, index: int) -> float:
             right = top
 
 
-def _cheapest(among: NDArray[np.intp], log_ei: Array, log_cost: Array) -> int:
+def _pick_cheapest(among: NDArray[np.intp], log_ei: Array, log_cost: Array) -> int:
     """Of these indices the cheapest; then the largest EI, then the first."""
     return int(among[np.lexsort((among, -log_ei[among], log_cost[among]))[0]])
 

@@ -74,14 +74,14 @@ def fit_gp(
     each = priors(kernel)
     medians, log_stds = np.log([p.median for p in each]), np.array([p.log_std for p in each])
     lower, upper = np.log([p.lower for p in each]), np.log([p.upper for p in each])
-    log_likelihood = log_likelihood_of(kernel, kernel.pairs(x), (y - shift) / scale)
+    log_likelihood = make_log_likelihood(kernel, kernel.pairs(x), (y - shift) / scale)
 
     def negative_log_posterior(theta: Array) -> tuple[float, Array]:
         value, gradient = log_likelihood(theta)
         away = (theta - medians) / log_stds
         return 0.5 * float(away @ away) - value, away / log_stds - gradient
 
-    spread = 1.5 * log_stds * (2.0 * _spaced(4 * n_starts, medians.size) - 1.0)  # (4 n_starts, p + 1)
+    spread = 1.5 * log_stds * (2.0 * _spread_points(4 * n_starts, medians.size) - 1.0)  # (4 n_starts, p + 1)
     scattered = np.clip(medians + spread, lower, upper)
     ranked = sorted(scattered, key=lambda theta: negative_log_posterior(theta)[0])
     first = medians if memo is None else _from_memo(memo, kernel)
@@ -111,7 +111,7 @@ def carry_gp(
     return gp, {prefix + name: numbers for name, numbers in gp.memo().items()} | fit.marks
 
 
-def log_likelihood_of(kernel: Kernel, pairs: Pairs, y: Array) -> Callable[[Array], tuple[float, Array]]:
+def make_log_likelihood(kernel: Kernel, pairs: Pairs, y: Array) -> Callable[[Array], tuple[float, Array]]:
     """theta -> (log likelihood of the standardised y with its constant mean plugged in, its gradient, (p + 1,)).
 
     The value carries the mean's prior, log N(m; 0, 1). What does not depend on theta is done once, here. Only the lower
@@ -131,7 +131,7 @@ def log_likelihood_of(kernel: Kernel, pairs: Pairs, y: Array) -> Callable[[Array
         log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
         value = -0.5 * (float((y - m) @ weights) + log_determinant + n * LOG_2PI)
         value -= 0.5 * (m * m + LOG_2PI)
-        inverse = _inverse_below(factor)
+        inverse = _invert_below(factor)
         w = weights[pairs.rows] * weights[pairs.cols] - inverse.T.ravel()[below]  # (m,)
         w_trace = float(weights @ weights - inverse.trace())
         gradient = np.empty(theta.size)
@@ -143,7 +143,7 @@ def log_likelihood_of(kernel: Kernel, pairs: Pairs, y: Array) -> Callable[[Array
     return evaluate
 
 
-def _inverse_below(factor: Array) -> Array:
+def _invert_below(factor: Array) -> Array:
     """Lower triangle of A^-1 = L^-T L^-1, (n, n) in Fortran order; the trace in the gradient needs each of its entries.
 
     LAPACK's potri would do this in one call, but OpenBLAS wakes all its threads for it even at n = 10, and waits for them:
@@ -164,7 +164,7 @@ def _from_memo(memo: Memo, kernel: Kernel) -> Array:
     return check_theta([value for name in GP_MEMO for value in memo.get(name, ())], kernel)
 
 
-def _spaced(n: int, dims: int) -> Array:
+def _spread_points(n: int, dims: int) -> Array:
     """n well-spread points of the unit cube, (n, dims): multiples of powers of the root of g^(dims + 1) = g + 1, mod 1."""
     g = 2.0
     for _ in range(40):  # a contraction: 40 rounds reach machine precision

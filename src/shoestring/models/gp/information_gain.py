@@ -50,7 +50,7 @@ def information_gain(
         )
     factor, info = lapack.dpotrf(cov + np.eye(n) * (_JITTER * np.diagonal(cov).max() + 1e-300), lower=1, clean=1)
     if info != 0:
-        raise ValueError(f"cov is no covariance: it is not positive definite at row {info}.")
+        raise ValueError(f"cov is not a covariance: it is not positive definite at row {info}.")
     u = cross / np.sqrt(variance)  # (n, m): how far f moves for one standard deviation of y
     w, _ = lapack.dtrtrs(factor, u, lower=1)  # (n, m)
     rest = np.sqrt(np.maximum(1.0 - (w**2).sum(axis=0), 0.0))  # (m,): what of y is not f

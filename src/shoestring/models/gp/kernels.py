@@ -1,7 +1,7 @@
 """Covariance functions: a signal variance times a product of stationary kernels, each on its own block of dimensions.
 
 Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, eqs. (4.9), (4.17), (5.1); the Matérn 5/2
-with one length-scale a dimension is the kernel of Guinet et al., arXiv:2011.11456, appendix A.
+with one length-scale per dimension is the kernel of Guinet et al., arXiv:2011.11456, appendix A.
 
     symbol   here              meaning                                                              unit
     s^2      exp(theta[0])     signal variance, k(x, x)                                             output squared
@@ -15,10 +15,10 @@ with one length-scale a dimension is the kernel of Guinet et al., arXiv:2011.114
     matern52     (1 + a + a^2/3) exp(-a), a^2 = 5R  rho = 5/3 (1 + a) / (1 + a + a^2/3)
 
 All gradients are k * rho * D_j / l_j^2 (for log l_j) and -k * rho * (x_j - x'_j) / l_j^2 (for x_j): writing them with the
-ratio rho instead of k' needs no division by r, so coinciding points are no special case, and a product of blocks needs no
+ratio rho instead of k' needs no division by r, so coinciding points need no special case, and a product of blocks needs no
 product rule.
 
-Categories use the Hamming kernel: one column and one length-scale a category, however many values it has. It equals the SE
+Categories use the Hamming kernel: one column and one length-scale per category, however many values it has. It equals the SE
 kernel on a one-hot code (scaled by 1/sqrt 2) whose columns share one length-scale; a one-hot code with a length-scale for
 each column would ask a handful of trials to identify dozens of parameters.
 

@@ -120,7 +120,7 @@ class GP:
         factor[:n, :n] = self.factor
         factor[n, :n] = row
         factor[n, n] = np.sqrt(pivot)
-        return _posterior(self.kernel, self.theta, x, y, self.mean, self.standardise, factor, self.jitter)
+        return _make_posterior(self.kernel, self.theta, x, y, self.mean, self.standardise, factor, self.jitter)
 
     def _mean(self, k: Array) -> Array:
         """(m,), from the covariances (m, n) with the observations."""
@@ -143,10 +143,10 @@ def condition(
     a = kernel.matrix(theta[:-1], x, x)
     a[np.diag_indices_from(a)] = float(np.exp(theta[0]) + np.exp(theta[-1]))
     factor, jitter = factorise(a, typical=float(a[0, 0]))
-    return _posterior(kernel, theta, x, y, mean, standardise, factor, jitter)
+    return _make_posterior(kernel, theta, x, y, mean, standardise, factor, jitter)
 
 
-def _posterior(
+def _make_posterior(
     kernel: Kernel, theta: Array, x: Array, y: Array, mean: Mean, standardise: bool, factor: Array, jitter: float
 ) -> GP:
     shift, scale = standardisation(y) if standardise else (0.0, 1.0)

@@ -37,7 +37,7 @@ Indices = NDArray[np.intp]
 
 _RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
 _VARIANCE_FLOOR = 1e-12  # of the sum of both variances
-_NEAR = 0.5  # in the unit cube: a point further away is no neighbour
+_NEAR = 0.5  # in the unit cube: a point farther away is not a neighbour
 _APART = 1e6  # puts points with other labels further away than that, however many labels there are
 
 

@@ -143,7 +143,7 @@ def draw_paths(mean: Array, cov: Array, n_paths: int, rng: np.random.Generator) 
     return by_step.T
 
 
-def paths_within_unit(paths: Array) -> Array:
+def keep_paths_within_unit(paths: Array) -> Array:
     """The paths (kept, m) that stay inside (0, 1) at every step; an error outside is no error."""
     by_step = paths.T
     inside = (by_step.min(axis=0) > 0.0) & (by_step.max(axis=0) < 1.0)

@@ -64,7 +64,7 @@ def statistic_cell(statistic: Array, n_cells: int) -> Integers:
     return np.clip(cell, 1.0, n_cells).astype(np.intp) - 1
 
 
-def backward_induction(
+def solve_backwards(
     paths: Array,
     incumbent_error: float,
     *,

@@ -37,14 +37,14 @@ from shoestring.models.stopping.curve_paths import (
     curve_posterior,
     draw_paths,
     fit_curve,
-    paths_within_unit,
+    keep_paths_within_unit,
 )
 from shoestring.models.stopping.decision_map import (
     GO_ON,
     TRUST,
     DecisionMap,
-    backward_induction,
     require_losses,
+    solve_backwards,
     statistic_cell,
 )
 
@@ -104,8 +104,8 @@ class StoppingRule:
         seen = errors[: self.n0]
         fit = fit_curve(seen, noise_variance=self.noise_variance, with_asymptote=self.with_asymptote)
         mean, cov = curve_posterior(seen, range(self.n0 + 1, self.n_max + 1), fit)
-        paths = paths_within_unit(draw_paths(mean, cov, self.n_paths, rng))
-        decisions = backward_induction(
+        paths = keep_paths_within_unit(draw_paths(mean, cov, self.n_paths, rng))
+        decisions = solve_backwards(
             paths,
             (incumbent + xi - self.low) / (self.high - self.low),
             k1=self.k1,

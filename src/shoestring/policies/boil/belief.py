@@ -28,9 +28,9 @@ from shoestring.models.boil.choice import CostPlane
 from shoestring.models.boil.compression import CurveMatrix, Preference, reward_shift
 from shoestring.models.boil.process import CurveProcess, ProcessParameters, RunLengths, TimeKernel, fit
 from shoestring.models.gp.posterior import GP
-from shoestring.models.loss_scaling import scaling
+from shoestring.models.loss_scaling import fit_scaling
 from shoestring.policies.boil.prefixes import ModelRow, Prefixes, PrefixRule, add_prefixes, model_rows
-from shoestring.policies.boil.runs import CurveRun, finished_runs
+from shoestring.policies.boil.runs import CurveRun, read_finished_runs
 from shoestring.policies.config_table import ConfigTable
 
 Array = NDArray[np.float64]
@@ -93,7 +93,7 @@ class ScoreBelief:
 
 def believe(recipe: BeliefRecipe, ledger: Ledger, table: ConfigTable, rng: np.random.Generator) -> ScoreBelief | None:
     """The model of all finished runs; None: there are none."""
-    runs = finished_runs(ledger, recipe.lengths.min_steps)
+    runs = read_finished_runs(ledger, recipe.lengths.min_steps)
     if not runs:
         return None
     memo = ledger.memo
@@ -115,7 +115,7 @@ def believe(recipe: BeliefRecipe, ledger: Ledger, table: ConfigTable, rng: np.ra
     )
     z, rows = model_rows(runs, x, prefixes, recipe.lengths)
     process = _gather_curves(recipe, runs, z, rows, memo)
-    refit = recipe.refits.look(memo, len(runs))
+    refit = recipe.refits.check_due(memo, len(runs))
     if refit.is_due:
         parameters = fit(process, parameters, rng, learn_noise=recipe.learn_noise)
     return ScoreBelief(
@@ -148,7 +148,7 @@ def _rewards(runs: Sequence[CurveRun], max_steps: int) -> list[Array]:
     losses = np.full((len(runs), max_steps), math.nan)
     for row, run in zip(losses, runs, strict=True):
         row[: run.length] = run.losses
-    scale = scaling(losses, ~np.isnan(losses))
+    scale = fit_scaling(losses, ~np.isnan(losses))
     return [-scale.undo(scale.apply(run.losses)) for run in runs]
 
 

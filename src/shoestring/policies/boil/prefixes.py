@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from shoestring.core.decision import Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists
-from shoestring.models.boil.augmentation import full_curve, most_uncertain, points_allowed, random_times, step_grid
+from shoestring.models.boil.augmentation import (
+    count_allowed_points,
+    pick_full_curve,
+    pick_most_uncertain,
+    pick_random_times,
+    step_grid,
+)
 from shoestring.models.boil.process import ProcessParameters, RunLengths, TimeKernel, product_kernel
 from shoestring.models.gp.posterior import GP, condition
 from shoestring.policies.boil.runs import CurveRun
@@ -47,14 +53,14 @@ class PrefixRule:
         grid = step_grid(lengths.min_steps, run.length)
         grid = grid[~np.isin(grid, known)]
         times = np.array([lengths.time_of(int(steps)) for steps in grid])
-        at_most = max(0, points_allowed(lengths.time_of(run.length), self.max_points) - len(known))
+        at_most = max(0, count_allowed_points(lengths.time_of(run.length), self.max_points) - len(known))
         limit = self.max_log_condition
         if self.way == "full":
-            chosen = full_curve(gp, x, times)
+            chosen = pick_full_curve(gp, x, times)
         elif self.way == "random":
-            chosen = random_times(gp, x, times, rng, max_points=at_most, max_log_condition=limit)
+            chosen = pick_random_times(gp, x, times, rng, max_points=at_most, max_log_condition=limit)
         else:
-            chosen = most_uncertain(gp, x, times, max_points=at_most, max_log_condition=limit)
+            chosen = pick_most_uncertain(gp, x, times, max_points=at_most, max_log_condition=limit)
         return [int(steps) for steps in grid[chosen.picked]]
 
 

@@ -37,7 +37,7 @@ class CurveRun:
         return not math.isfinite(self.losses[-1])
 
 
-def finished_runs(ledger: Ledger, min_steps: int) -> list[CurveRun]:
+def read_finished_runs(ledger: Ledger, min_steps: int) -> list[CurveRun]:
     """The runs of all trials that are at rest and say something."""
     found = (_read_curve(ledger, trial, min_steps) for trial in ledger.trials if trial.open_order is None)
     return [run for run in found if run is not None]

@@ -17,7 +17,7 @@ from shoestring.core.books import Trial
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
-from shoestring.models.boil.choice import CostPlane, Promise, Tradeoff, choose, largest_mean
+from shoestring.models.boil.choice import CostPlane, Promise, Tradeoff, choose, find_largest_mean
 from shoestring.models.boil.process import RunLengths
 from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.belief import ScoreBelief
@@ -59,7 +59,7 @@ class RunSearch:
         free = self._may_move(pool.points, z.shape[1])
         stored = self.table.stack([int(trial) for trial in self.belief.trial_of])
         everywhere = np.vstack([z, self.belief.gp.x])
-        best_mean = largest_mean(gp, everywhere, np.vstack([free, self._may_move(stored, z.shape[1])]))
+        best_mean = find_largest_mean(gp, everywhere, np.vstack([free, self._may_move(stored, z.shape[1])]))
         new = self._best_new(gp, best_mean, pool, z, free) if len(z) else None
         more = self._best_continuation(gp, best_mean) if may_continue else None
         if new is None or more is None:
@@ -68,7 +68,7 @@ class RunSearch:
 
     def _open_points(self) -> Array:
         """(m, d + 1): where runs under way will end."""
-        orders = [opened.order for opened in self.ledger.open_orders.values()]
+        orders = [open_order.order for open_order in self.ledger.open_orders.values()]
         if not orders:
             return self.belief.gp.x[:0]
         x = self.table.encoding.on_simplex(self.table.stack([order.trial for order in orders]))

@@ -44,11 +44,11 @@ from shoestring.core.space import Config
 from shoestring.errors import PolicyError
 from shoestring.models.cost_aware.cost_models import COST_MODELS
 from shoestring.models.cost_aware.search import Findings, Surface, choose_cheap_and_far, find_cei, find_ei_alpha
-from shoestring.models.cost_aware.trade_off import cooling_exponent, implied_alpha, pareto_front
+from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implied_alpha, pareto_front
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
-from shoestring.models.loss_scaling import scaling
+from shoestring.models.loss_scaling import fit_scaling
 from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Indices
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
 
@@ -110,7 +110,7 @@ class CostAwareEI:
             return train_new(ledger, ledger.queue[0], ledger.max_steps, why={"phase": "queued"}, memo=ledger.memo)
         if (trial := _cut_short(ledger)) is not None:
             return train_further(trial, trial.limit, why={"phase": "cut short", "at": trial.steps}, memo=ledger.memo)
-        seen = None if self._is_in_design(ledger) else self.look(ledger, rng)
+        seen = None if self._is_in_design(ledger) else self.score_candidates(ledger, rng)
         if seen is None:
             return self._design(ledger, rng)
         order = train_new(ledger, seen.config, ledger.max_steps, why=self._why(seen), memo=seen.memo)
@@ -139,13 +139,13 @@ class CostAwareEI:
             return nothing_to_buy(ledger, "every config of the space was tried")
         return train_new(ledger, fresh, ledger.max_steps, why={"phase": DESIGN}, memo=ledger.memo)
 
-    def look(self, ledger: Ledger, rng: np.random.Generator) -> Look | None:
+    def score_candidates(self, ledger: Ledger, rng: np.random.Generator) -> Look | None:
         """What the models make of all candidates, for reports and experiments; None if there is no result or no candidate."""
         table, results = ledger.view(ConfigsView()), _results(ledger)
         if not results:
             return None
         losses = np.array([trial.best_loss for trial in results])
-        scale = scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool), self.log_losses)
+        scale = fit_scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool), self.log_losses)
         y = scale.apply(losses)
         best = [results[i].number for i in np.argsort(y, kind="stable")[:BEST]]
         pool = table.pool(ledger, self.candidates, rng, near=best)
@@ -203,7 +203,7 @@ class CostAwareEI:
         why["front_size"] = int(front.size)
         why["front_position"] = int(np.flatnonzero(by_cost == at)[0]) + 1 if at in front else 0
         if np.isfinite(log_ei[at]):
-            implied = implied_alpha(log_ei, log_cost, at)
+            implied = find_implied_alpha(log_ei, log_cost, at)
             why["implied_alpha"], why["alpha_misses_by"] = float(implied.alpha), float(implied.gap)
         return why
 
@@ -228,7 +228,7 @@ def _believe(ledger: Ledger, table: ConfigTable, results: list[Trial], y: Array)
     """The posterior given scaled losses y, (n,), of these trials, with those under way as predicted; f_min; the next memo."""
     encoding, memo = table.encoding, ledger.memo
     x = encoding.features(table.stack([trial.number for trial in results]))
-    gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, _REFITS.look(memo, y.size))
+    gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, _REFITS.check_due(memo, y.size))
     f_min = float(gp.fitted().min())
     for trial in ledger.trials:
         if trial.open_order is not None:

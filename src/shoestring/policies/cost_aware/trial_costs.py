@@ -129,6 +129,6 @@ def _whole_trials(ledger: Ledger) -> list[Trial]:
 def _columns(features: CostFeatures, parameters: Sequence[str]) -> tuple[int, ...]:
     unknown = next((name for name in parameters if name not in features.names), None)
     if unknown is not None:
-        rule = f"names {unknown!r}, which is no parameter that can vary. {did_you_mean(unknown, set(features.names))}"
+        rule = f"names {unknown!r}, which is not a parameter that varies. {did_you_mean(unknown, set(features.names))}"
         raise PolicyError(f"cost_features={list(parameters)!r} {rule}")
     return features.columns_of(parameters)

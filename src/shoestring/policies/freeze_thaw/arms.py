@@ -78,7 +78,7 @@ class ArmsView:
         encoding = Encoding(space)
         return ArmTable(
             encoding=encoding,
-            sign=1.0 if opened.direction == "min" else -1.0,
+            sign=opened.sign,
             configs=configs,
             points=encoding.points(configs),
             losses=np.full((len(configs), opened.max_steps), np.nan),
@@ -94,7 +94,7 @@ class ArmsView:
                 arm = arms.add(entry.config)
             arms.trial_of[arm] = entry.trial
             arms.arm_of_trial.append(arm)
-        elif isinstance(entry, Receipt) and entry.status in ("ok", "diverged"):
+        elif isinstance(entry, Receipt) and entry.is_finished:
             arm = arms.arm_of_trial[entry.trial]
             if entry.step > arms.trained[arm]:  # a step that was run again keeps its first value
                 arms.trained[arm] = entry.step

@@ -31,7 +31,7 @@ from shoestring.models.freeze_thaw.fit import (
     sample_parameters,
     unpack,
 )
-from shoestring.models.loss_scaling import Scaling, scaling
+from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.freeze_thaw.arms import (
     ArmsView,
     ArmTable,
@@ -149,7 +149,7 @@ class CurvePolicy:
         return Outlook(arms, scale, [FreezeThawBelief.given(curves, p, kernel) for p in parameters], memo)
 
     def _find_scale(self, losses: Floats, reported: np.ndarray) -> Scaling:
-        found = scaling(losses, reported, log=self.scale == "log")
+        found = fit_scaling(losses, reported, log=self.scale == "log")
         if self.scale != "none":
             return found
         # as they are; but where runs diverged, bad ones must enter as something finite, and nothing as worse than that
@@ -163,7 +163,7 @@ class CurvePolicy:
         if not isinstance(self.parameters, str):
             return [CurveParameters(*self.parameters)], NO_MEMO
         memo, receipts, n = ledger.memo, ledger.books.receipts, N_PARAMETERS + self.falling
-        fit = _REFITS.look(memo, receipts)
+        fit = _REFITS.check_due(memo, receipts)
         theta = list(memo.get("theta", ()))
         if fit.is_due or not theta:
             posterior = LogPosterior(curves, CurvePrior.of(curves, self.falling), kernel)

@@ -34,7 +34,7 @@ from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.information_gain import information_gain
 from shoestring.models.gp.kernels import Block, Kernel
 from shoestring.models.gp.posterior import GP
-from shoestring.models.loss_scaling import Scaling, scaling
+from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.freeze_thaw.arms import (
     ArmsView,
     ArmTable,
@@ -79,7 +79,7 @@ class FabolasEpochs:
         if len(fresh) and begun.sum() < _FIRST_ARMS:
             steps = min(lengths[0], int(reach.room[fresh[0]]))
             return buy_steps(ledger, arms, int(fresh[0]), steps, why={"first": True}, memo=ledger.memo)
-        scale = scaling(arms.losses, ~np.isnan(arms.losses))
+        scale = fit_scaling(arms.losses, ~np.isnan(arms.losses))
         gp, memo = _fit_surrogate(ledger, arms, scale)
         pairs = self._list_pairs(gp, scale, arms, reach, lengths)
         full = _encode(arms, np.unique(pairs[:, 0]), ledger.max_steps)
@@ -120,7 +120,7 @@ def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling) -> tuple[GP, 
     x = _encode(arms, seen[:, 0], seen[:, 1])
     y = scale.apply(arms.losses[seen[:, 0], seen[:, 1] - 1])
     memo = ledger.memo
-    return carry_gp(_make_kernel(arms.encoding), x, y, memo, _REFITS.look(memo, ledger.books.receipts))
+    return carry_gp(_make_kernel(arms.encoding), x, y, memo, _REFITS.check_due(memo, ledger.books.receipts))
 
 
 def _encode(arms: ArmTable, which: Integers, steps: Integers | int) -> Floats:

@@ -95,7 +95,7 @@ class Waiting:
     step: int
 
     def start(self, opened: Opened) -> Standing:
-        return Standing(1.0 if opened.direction == "min" else -1.0)
+        return Standing(opened.sign)
 
     def absorb(self, state: Standing, entry: Entry) -> Standing:
         if isinstance(entry, Order):
@@ -103,11 +103,11 @@ class Waiting:
             state.ordered[entry.trial] = max(was, entry.until)
             if was <= self.step < entry.until and math.isfinite(loss := state.losses.get(entry.trial, math.inf)):
                 del state.waiting[bisect_left(state.waiting, (loss, entry.trial))]
-        elif isinstance(entry, Receipt) and entry.step == self.step and entry.status in ("ok", "diverged"):
+        elif isinstance(entry, Receipt) and entry.step == self.step and entry.is_finished:
             if entry.trial in state.losses:
                 return state  # a step that was run again keeps its first value
-            told = entry.status == "ok" and entry.value is not None
-            state.losses[entry.trial] = state.sign * (entry.value or 0.0) if told else math.inf
-            if told and state.ordered[entry.trial] <= self.step:
+            has_loss = entry.status == "ok" and entry.value is not None
+            state.losses[entry.trial] = state.sign * (entry.value or 0.0) if has_loss else math.inf
+            if has_loss and state.ordered[entry.trial] <= self.step:
                 insort(state.waiting, (state.losses[entry.trial], entry.trial))
         return state

@@ -1,4 +1,4 @@
-"""Sequential halving that is told the budget: all of it is planned from the start, and none is left at the end.
+"""Sequential halving that knows the budget: all of it is planned from the start, and none is left at the end.
 
 Karnin, Koren and Somekh, "Almost Optimal Exploration in Multi-Armed Bandits", ICML 2013, Algorithm 1; for training
 curves Jamieson and Talwalkar, AISTATS 2016, arXiv:1502.07943.

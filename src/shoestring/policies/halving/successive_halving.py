@@ -8,8 +8,8 @@ arXiv:1502.07943, Algorithm 1.
     eta     reduction_factor   one in eta is kept (2 in the paper)        —
     —       min_steps          the least that a newcomer is trained       steps
 
-Departs from the paper: rungs are fixed by full training, not by the budget (`sequential_halving` is the one that is told
-the budget); when a bracket is through, another begins with new configs. Arms are resumed and pay only the increment.
+Departs from the paper: rungs are fixed by full training, not by the budget (`sequential_halving` is the one that
+knows the budget); when a bracket is through, another begins with new configs. Arms are resumed and pay only the increment.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class TopKAfterOne:
             if config is not None:
                 return self._open(ledger, config)
         trials = ledger.trials
-        if any(trials[opened.order.trial].steps == 0 for opened in ledger.open_orders.values()):
+        if any(trials[open_order.order.trial].steps == 0 for open_order in ledger.open_orders.values()):
             return Wait()  # the best is not known before all have shown their first loss
         best = find_best_unfinished(ledger) if ledger.max_steps > 1 else None
         if best is not None:

@@ -131,7 +131,7 @@ class Proposal:
     covariance: Floats | None  # of the chosen point with each, if asked for
 
 
-def _height(acquisition: str, mean: Floats, variance: Floats, beta: float) -> Floats:
+def _score(acquisition: str, mean: Floats, variance: Floats, beta: float) -> Floats:
     if acquisition == "ucb":
         return upper_confidence(mean, variance, beta)
     return probability_of_improvement(mean, variance) if acquisition == "pi" else expected_improvement(mean, variance)
@@ -167,7 +167,7 @@ class FiniteBelief:
         self, acquisition: str, beta: float, rng: np.random.Generator, *, with_covariance: bool = False
     ) -> Proposal:
         mean, variance = self.model.mean, self.model.variance
-        height = _height(acquisition, mean, variance, beta)
+        height = _score(acquisition, mean, variance, beta)
         chosen = choose(height)
         covariance = self.model.covariance(chosen) if with_covariance else None
         rivals = self._competitors.of(chosen, height)
@@ -202,7 +202,7 @@ class CubeBelief:
             points, mean, variance = modes.points, modes.mean, modes.variance
         else:
             candidates = rng.random((_CANDIDATES, self.space.dims))
-            height = _height(acquisition, *self.model.predict(candidates), beta)
+            height = _score(acquisition, *self.model.predict(candidates), beta)
             best = np.argsort(-height, kind="stable")[:_HUMPS]
             points = candidates[best[merge_modes(candidates[best], height[best], self._view.bandwidth)]]
             mean, variance = self.model.predict(points)

@@ -147,7 +147,7 @@ class CEGPUCB(OnlinePolicy):
         slowest = self._view(low)  # the drift to believe in before anything is learned
         run = ledger.view(self.run_view)
         observed = [round for round, reward in enumerate(run.rewards, start=1) if reward is not None]
-        fit = _REFITS.look(ledger.memo, len(observed))
+        fit = _REFITS.check_due(ledger.memo, len(observed))
         if fit.is_due:
             rounds = observed[-_FIT_LAST:]
             rewards = np.array([run.rewards[round - 1] for round in rounds], dtype=np.float64) - self.prior_mean

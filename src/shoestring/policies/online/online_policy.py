@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import duration_s
+from shoestring.core.money import parse_duration_s
 from shoestring.core.settings import require_between, require_one_of, require_within
 from shoestring.errors import BudgetError, PolicyError
 from shoestring.policies.online.rounds import RUN, RunView
@@ -118,7 +118,7 @@ class ValidationCap:
             return cls(share=float(share[1]) / 100.0)
         if passes := re.fullmatch(r"([1-9]\d*)\s*pass(?:es)?", words):
             return cls(passes=int(passes[1]))
-        return cls(seconds=duration_s(words))
+        return cls(seconds=parse_duration_s(words))
 
     def allows(self, ledger: Ledger, prices: RoundPrices) -> bool:
         """Whether one more pass stays within it."""

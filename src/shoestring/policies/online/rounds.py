@@ -58,7 +58,7 @@ class RunView:
     clip: float | None = None
 
     def start(self, opened: Opened) -> RunState:
-        return RunState(opened, sign=1.0 if opened.direction == "max" else -1.0)
+        return RunState(opened, sign=-opened.sign)
 
     def absorb(self, state: RunState, entry: Entry) -> RunState:
         if not isinstance(entry, Order | Receipt) or entry.trial != RUN:
@@ -91,14 +91,14 @@ class RunView:
         gain = (value - before) / state.span
         if not math.isfinite(gain):
             gain = math.copysign(_HUGE_GAIN, gain)
-        return self._clip(gain / self.unit if self.unit is not None else _in_recent_units(state, gain))
+        return self._clip(gain / self.unit if self.unit is not None else _scale_by_recent(state, gain))
 
     def _clip(self, reward: float) -> float:
         clip = _LARGEST_REWARD if self.clip is None else self.clip
         return min(max(reward, -clip), clip)
 
 
-def _in_recent_units(state: RunState, gain: float) -> float:
+def _scale_by_recent(state: RunState, gain: float) -> float:
     if gain == 0.0:
         return 0.0
     state.recent.append(abs(gain))

@@ -1,4 +1,4 @@
-"""Random search: a new config, trained to its end, again and again until the money is gone.
+"""Random search: new configs, each trained to its end, until the budget is spent.
 
 Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization", JMLR 13, 2012.
 

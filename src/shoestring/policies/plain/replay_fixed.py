@@ -29,14 +29,14 @@ class ReplayFixed:
     name: ClassVar[str] = "replay_fixed"
 
     def __post_init__(self) -> None:
-        opened = 0
+        n_trials = 0
         for number, line in enumerate(self.orders):
-            problem = _problem(line, opened)
+            problem = _find_problem(line, n_trials)
             if problem:
                 raise PolicyError(
                     f"ReplayFixed(orders) has line {number}, {line!r}: {problem}. Write [trial, config or null, until]."
                 )
-            opened = max(opened, line[0] + 1)
+            n_trials = max(n_trials, line[0] + 1)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         done = ledger.view(ReplayView())
@@ -83,12 +83,12 @@ class ReplayView:
         return state
 
 
-def _problem(line: Any, opened: int) -> str:
+def _find_problem(line: Any, n_trials: int) -> str:
     if isinstance(line, str) or not isinstance(line, Sequence) or len(line) != 3:
         return "it must have three items"
     trial, config, until = line
-    if not is_whole(trial) or not 0 <= trial <= opened:
-        return f"trial {trial!r} must be a whole number from 0 to {opened}, the next new one"
+    if not is_whole(trial) or not 0 <= trial <= n_trials:
+        return f"trial {trial!r} must be a whole number from 0 to {n_trials}, the next new one"
     if config is not None and not isinstance(config, Mapping):
         return f"config {config!r} must be a dict of parameters or null"
     if not is_whole(until) or until < 1:

@@ -64,7 +64,7 @@ from shoestring.models.stopping.optimal_stopping import (
 )
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.stopping.error_range import RANGE_LEFT, ErrorRange, pick_range, require_range
-from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, incumbent
+from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, find_incumbent
 from shoestring.policies.stopping.search import Chosen
 from shoestring.policies.stopping.surrogate import SURROGATE_MEMO, Surrogate, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import UcbPolicy
@@ -173,7 +173,7 @@ class BOBOS(UcbPolicy):
             return GoOn(trial.steps + 1, WITH_GAPS)
         opening = ledger.orders[run.order].memo
         bounds = pick_range(ledger, self.low, self.high, runs.error_range)
-        best, k1 = incumbent(ledger, run.trial), k1_schedule(self.k1_growth, run.iteration, self.k1)
+        best, k1 = find_incumbent(ledger, run.trial), k1_schedule(self.k1_growth, run.iteration, self.k1)
         n0 = self.plan_step(trial.steps)
         why: dict[str, Scalar] = {"phase": "judged", "incumbent": ledger.books.sign * best, "k1": k1, "planned_at": n0}
         std_now, std_full = 1.0, 1.0  # without C2 there are none, and it holds

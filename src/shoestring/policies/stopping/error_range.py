@@ -14,7 +14,7 @@ import numpy as np
 
 from shoestring.core.ledger import Ledger
 from shoestring.errors import PolicyError
-from shoestring.models.loss_scaling import scaling
+from shoestring.models.loss_scaling import fit_scaling
 
 _MARGIN = 0.1
 RANGE_LEFT = "the best loss lies below the range of errors: no stopping"
@@ -48,7 +48,7 @@ def measure_range(ledger: Ledger) -> ErrorRange:
         if usual.low <= finite.min() and finite.max() <= usual.high:
             return usual
     low = float(finite.min())
-    high = float(min(finite.max(), scaling(losses, ~np.isnan(losses)).fence))
+    high = float(min(finite.max(), fit_scaling(losses, ~np.isnan(losses)).fence))
     margin = _MARGIN * (high - low) or max(abs(low), 1.0)  # nothing but one value: any width will do
     return ErrorRange(low - margin, high + margin)
 

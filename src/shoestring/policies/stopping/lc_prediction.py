@@ -32,7 +32,7 @@ from shoestring.core.parameters import Scalar
 from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.models.stopping.forecasts import FinalForecast, forecast_by_families, forecast_by_process
 from shoestring.policies.stopping.error_range import RANGE_LEFT, pick_range, require_range
-from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, incumbent
+from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, find_incumbent
 from shoestring.policies.stopping.ucb_policy import UcbPolicy
 
 
@@ -68,7 +68,7 @@ class LCPrediction(UcbPolicy):
         if not losses:
             return GoOn(next_check, WITH_GAPS)
         bounds = pick_range(ledger, self.low, self.high, runs.error_range)
-        best, sign = incumbent(ledger, run.trial), ledger.books.sign
+        best, sign = find_incumbent(ledger, run.trial), ledger.books.sign
         why: dict[str, Scalar] = {"phase": "judged", "incumbent": sign * best}
         if bounds.is_left_by(best):
             return GoOn(next_check, {**why, "reason": RANGE_LEFT})

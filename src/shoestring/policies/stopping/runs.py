@@ -122,6 +122,6 @@ def curve_of(trial: Trial) -> list[float]:
     return losses if len(losses) == trial.steps else []
 
 
-def incumbent(ledger: Ledger, trial: int) -> float:
+def find_incumbent(ledger: Ledger, trial: int) -> float:
     """The best loss of all the other trials; inf if there is none."""
     return min((other.best_loss for other in ledger.trials if other.number != trial), default=math.inf)

@@ -34,7 +34,7 @@ from shoestring.core.memo import Lists, Refits
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import Block, Family, Kernel, kernel_for
 from shoestring.models.gp.posterior import GP, GP_MEMO
-from shoestring.models.loss_scaling import Scaling, scaling
+from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.config_table import ConfigTable
 
 Array = NDArray[np.float64]
@@ -98,7 +98,7 @@ class Surrogate:
     table: ConfigTable
     gp: GP
     scale: Scaling
-    max_steps: int  # 0: the length of training is no input
+    max_steps: int  # 0: the length of training is not an input
     memo: Lists  # the kernel's parameters, and how many trials they were fitted to
 
     def inputs(self, points: Points, share: float | Array = 1.0) -> Array:
@@ -138,10 +138,10 @@ def fit_surrogate(
     kernel = kernel_for(encoding, family)
     if lengths:
         kernel = Kernel((*kernel.blocks, Block(family, (encoding.n_columns,))))
-    scale = _scale(seen)
+    scale = _fit_scale(seen)
     y = scale.apply(np.array([o.loss for o in seen]))
     known = len({o.trial for o in seen})
-    fit = Refits(every=refit_every, key=prefix + _FITTED_AT).look(ledger.memo, known)
+    fit = Refits(every=refit_every, key=prefix + _FITTED_AT).check_due(ledger.memo, known)
     gp, memo = carry_gp(kernel, x, y, ledger.memo, fit, n_starts=1, prefix=prefix)
     return Surrogate(table, gp, scale, max_steps, memo)
 
@@ -158,7 +158,7 @@ def _inputs(encoding: Encoding, points: Points, share: float | Array, max_steps:
     return np.column_stack([features, np.broadcast_to(place_of_length(share, max_steps), len(points))])
 
 
-def _scale(seen: Sequence[Observation]) -> Scaling:
+def _fit_scale(seen: Sequence[Observation]) -> Scaling:
     """One row per trial, its observations in their order: the fence looks at first losses."""
     rows: dict[int, list[float]] = {}
     for o in seen:
@@ -166,4 +166,4 @@ def _scale(seen: Sequence[Observation]) -> Scaling:
     losses = np.full((len(rows), max(len(row) for row in rows.values())), np.nan)
     for place, row in enumerate(rows.values()):
         losses[place, : len(row)] = row
-    return scaling(losses, ~np.isnan(losses))
+    return fit_scaling(losses, ~np.isnan(losses))

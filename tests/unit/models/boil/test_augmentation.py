@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from shoestring.models.boil.augmentation import (
-    full_curve,
+    count_allowed_points,
     log_condition,
-    most_uncertain,
-    points_allowed,
-    random_times,
+    pick_full_curve,
+    pick_most_uncertain,
+    pick_random_times,
     step_grid,
 )
 from shoestring.models.boil.process import ProcessParameters, product_kernel
@@ -65,7 +65,7 @@ def test_choices_are_those_of_the_plain_rule(
     rng = np.random.default_rng(seed)
     z, x, floor = rng.random((n, 3)), rng.random(2), noise + 1e-3
     gp = model(z, lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
-    found = most_uncertain(gp, x, GRID, max_points=limit, max_log_condition=delta)
+    found = pick_most_uncertain(gp, x, GRID, max_points=limit, max_log_condition=delta)
     picked = found.picked.tolist()
     for i, j in enumerate(picked):
         log_cond, variances = plain_state(gp, x, picked[:i])
@@ -106,20 +106,22 @@ def test_the_limit_on_the_condition_is_exact() -> None:
     copies = model(np.tile([0.1, 0.1, 0.0], (6, 1)), noise_variance=noise)
     spread = model(np.random.default_rng(0).random((6, 3)), noise_variance=noise)
     for gp, limit in ((copies, np.log1p(6 / noise)), (spread, log_condition(spread, np.empty((0, 3))))):
-        assert most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit - 1e-6).stop == "condition"
-        assert most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit + 1e-6).stop == "count"
+        assert pick_most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit - 1e-6).stop == "condition"
+        assert pick_most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit + 1e-6).stop == "count"
 
 
 def test_each_reason_to_stop() -> None:
     z, x = np.array([[0.2, 0.5, 1.0], [0.8, 0.3, 0.4]]), np.array([0.5, 0.5])
     gp = model(z, lengthscale_x=0.3, lengthscale_t=0.2)
-    assert most_uncertain(gp, x, GRID, max_points=0, max_log_condition=20.0).stop == "count"
-    assert most_uncertain(gp, x, GRID, max_points=4, max_log_condition=20.0).stop == "count"
-    assert most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0).stop == "variance"
-    assert most_uncertain(gp, x, GRID, max_points=15, max_log_condition=1.0).stop == "condition"
+    assert pick_most_uncertain(gp, x, GRID, max_points=0, max_log_condition=20.0).stop == "count"
+    assert pick_most_uncertain(gp, x, GRID, max_points=4, max_log_condition=20.0).stop == "count"
+    assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0).stop == "variance"
+    assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=1.0).stop == "condition"
     # Many observations at time 0, none at 1: once 1 is added it is still the less certain of the two.
     crowd = model(np.tile([0.5, 0.5, 0.0], (20, 1)), lengthscale_t=0.05, noise_variance=1e-2)
-    found = most_uncertain(crowd, x, np.array([0.0, 1.0]), max_points=2, max_log_condition=20.0, variance_floor=0.0)
+    found = pick_most_uncertain(
+        crowd, x, np.array([0.0, 1.0]), max_points=2, max_log_condition=20.0, variance_floor=0.0
+    )
     assert (found.picked.tolist(), found.stop) == ([1], "repeat")
 
 
@@ -127,7 +129,7 @@ def test_variances_agree_with_the_model_that_was_given_the_points() -> None:
     rng = np.random.default_rng(0)
     z, x = rng.random((6, 3)), rng.random(2)
     gp = model(z)
-    found = most_uncertain(gp, x, GRID, max_points=6, max_log_condition=20.0)
+    found = pick_most_uncertain(gp, x, GRID, max_points=6, max_log_condition=20.0)
     for time, variance in zip(found.times, found.variances, strict=True):
         _, left = gp.predict(at(x, np.array([time])))
         assert variance == pytest.approx(left[0], rel=1e-7)
@@ -138,22 +140,22 @@ def test_a_run_that_is_stored_already_adds_little() -> None:
     rng = np.random.default_rng(1)
     z, x = rng.random((4, 3)), rng.random(2)
     gp = model(np.concatenate([z, at(x, GRID)]))
-    assert most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0).stop == "variance"
-    assert most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0).picked.size == 0
+    assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0).stop == "variance"
+    assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0).picked.size == 0
 
 
 def test_random_times_are_distinct_and_of_the_generator() -> None:
     z, x = np.array([[0.2, 0.5, 1.0]]), np.array([0.5, 0.5])
     gp = model(z)
-    first = random_times(gp, x, GRID, np.random.default_rng(3), max_points=8, max_log_condition=20.0)
-    again = random_times(gp, x, GRID, np.random.default_rng(3), max_points=8, max_log_condition=20.0)
-    other = random_times(gp, x, GRID, np.random.default_rng(4), max_points=8, max_log_condition=20.0)
+    first = pick_random_times(gp, x, GRID, np.random.default_rng(3), max_points=8, max_log_condition=20.0)
+    again = pick_random_times(gp, x, GRID, np.random.default_rng(3), max_points=8, max_log_condition=20.0)
+    other = pick_random_times(gp, x, GRID, np.random.default_rng(4), max_points=8, max_log_condition=20.0)
     assert first.picked.tolist() == again.picked.tolist() != other.picked.tolist()
     assert len(set(first.picked.tolist())) == 8
-    assert random_times(
+    assert pick_random_times(
         gp, x, GRID, np.random.default_rng(3), max_points=99, max_log_condition=20.0
     ).picked.size == len(GRID)
-    limited = random_times(gp, x, GRID, np.random.default_rng(3), max_points=8, max_log_condition=2.0)
+    limited = pick_random_times(gp, x, GRID, np.random.default_rng(3), max_points=8, max_log_condition=2.0)
     assert limited.stop == "condition"
     assert limited.picked.tolist() == first.picked[: limited.picked.size].tolist()
 
@@ -162,24 +164,24 @@ def test_the_whole_curve_is_ill_conditioned() -> None:
     rng = np.random.default_rng(0)
     gp = model(rng.random((10, 3)), noise_variance=1e-10)
     x = rng.random(2)
-    whole = full_curve(gp, x, GRID)
+    whole = pick_full_curve(gp, x, GRID)
     assert whole.picked.tolist() == list(range(len(GRID)))
     assert log_condition(gp, at(x, whole.times)) > 25.0
-    few = most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0)
+    few = pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0)
     assert log_condition(gp, at(x, few.times)) < 20.0
 
 
-@pytest.mark.parametrize("augment", [most_uncertain, random_times])
+@pytest.mark.parametrize("augment", [pick_most_uncertain, pick_random_times])
 def test_nothing_to_choose_from(augment: Any) -> None:
     gp = model(np.array([[0.2, 0.5, 1.0]]))
-    arguments = [np.random.default_rng(0)] if augment is random_times else []
+    arguments = [np.random.default_rng(0)] if augment is pick_random_times else []
     found = augment(gp, np.array([0.5, 0.5]), np.array([]), *arguments, max_points=5, max_log_condition=20.0)
     assert (found.picked.size, found.times.size, found.stop) == (0, 0, "count")
 
 
 def test_duplicate_points_and_duplicate_times() -> None:
     gp = model(np.tile([0.4, 0.6, 0.5], (5, 1)))
-    found = most_uncertain(
+    found = pick_most_uncertain(
         gp, np.array([0.4, 0.6]), np.array([0.0, 0.0, 1.0, 1.0]), max_points=4, max_log_condition=20.0
     )
     assert sorted(found.times.tolist()) == [0.0, 1.0]
@@ -198,5 +200,5 @@ def test_prefixes_are_whole_steps_short_of_the_run(min_steps: int, extra: int) -
 
 
 def test_number_of_points_falls_with_the_length_of_the_run() -> None:
-    assert [points_allowed(t, 15) for t in (0.0, 0.05, 0.5, 0.99, 1.0)] == [0, 0, 7, 14, 15]
-    assert [points_allowed(k / 100, 100) for k in range(101)] == list(range(101))
+    assert [count_allowed_points(t, 15) for t in (0.0, 0.05, 0.5, 0.99, 1.0)] == [0, 0, 7, 14, 15]
+    assert [count_allowed_points(k / 100, 100) for k in range(101)] == list(range(101))

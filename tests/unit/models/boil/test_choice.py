@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shoestring.models.boil.choice import ChosenRun, CostPlane, Tradeoff, choose, largest_mean, log_ratio
+from shoestring.models.boil.choice import ChosenRun, CostPlane, Tradeoff, choose, find_largest_mean, log_ratio
 from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.posterior import GP, condition
@@ -39,7 +39,7 @@ def pool(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def tradeoff(gp: GP, plane: CostPlane, seed: int) -> Tradeoff:
-    return Tradeoff(gp, plane, largest_mean(gp, *pool(gp, seed)))
+    return Tradeoff(gp, plane, find_largest_mean(gp, *pool(gp, seed)))
 
 
 def chosen(
@@ -121,7 +121,7 @@ def test_choice_is_the_best_of_a_fine_grid(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_largest_mean_finds_narrow_peaks_between_random_points(seed: int) -> None:
     gp, _ = model(seed, n=30, dims=5, lengthscale_x=0.08, lengthscale_t=0.08)
-    assert largest_mean(gp, *pool(gp, seed)) >= gp.predict(gp.x)[0].max()
+    assert find_largest_mean(gp, *pool(gp, seed)) >= gp.predict(gp.x)[0].max()
 
 
 def test_time_is_rounded_to_the_nearest_step() -> None:
@@ -151,7 +151,7 @@ def test_only_free_columns_move_and_only_to_what_may_be_trained() -> None:
     gp, plane = model(1)
     starts, free = pool(gp, 1)
     free[:, 0] = False
-    way = Tradeoff(gp, plane, largest_mean(gp, starts, free))
+    way = Tradeoff(gp, plane, find_largest_mean(gp, starts, free))
     moved = choose(way, starts, free, LENGTHS, lambda x, start: True)
     assert moved.z[0] == starts[moved.start, 0]
     assert moved.z[1] != starts[moved.start, 1]

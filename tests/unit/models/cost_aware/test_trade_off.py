@@ -16,7 +16,7 @@ from shoestring.models.cost_aware.trade_off import (
     choose_cei,
     choose_ei_alpha,
     cooling_exponent,
-    implied_alpha,
+    find_implied_alpha,
     pareto_front,
 )
 
@@ -89,7 +89,7 @@ def test_the_unit_of_cost_does_not_matter(seed: int, log_unit: float, alpha: flo
     assert choose_ei_alpha(log_ei, log_cost, alpha) == choose_ei_alpha(log_ei, other, alpha)
     assert pareto_front(log_ei, log_cost).tolist() == pareto_front(log_ei, other).tolist()
     chosen = choose_cei(log_ei, log_cost, slack)
-    one, two = implied_alpha(log_ei, log_cost, chosen), implied_alpha(log_ei, other, chosen)
+    one, two = find_implied_alpha(log_ei, log_cost, chosen), find_implied_alpha(log_ei, other, chosen)
     assert one.supported == two.supported
     np.testing.assert_allclose(two.alpha, one.alpha, rtol=1e-9, atol=1e-12)
 
@@ -105,7 +105,7 @@ def test_implied_alpha_against_every_crossing(rows: list[tuple[int, int]]) -> No
     scores = log_ei[:, None] - alphas * log_cost[:, None]  # (m, n_alphas)
     for i in range(len(rows)):
         gaps = (scores - scores[i]).max(axis=0)
-        implied = implied_alpha(log_ei, log_cost, i)
+        implied = find_implied_alpha(log_ei, log_cost, i)
         assert implied.supported == (gaps.min() <= 1e-9)
         np.testing.assert_allclose(implied.gap, gaps.min() if not implied.supported else 0.0, rtol=1e-9, atol=1e-9)
         score = log_ei - implied.alpha * log_cost
@@ -125,18 +125,18 @@ def test_points_without_improvement() -> None:
     log_cost = np.array([1.0, 0.0, 2.0, 1.5])
     assert choose_cei(some, log_cost, 0.999) == 0
     assert choose_cei(some, log_cost, 1.0) == 1
-    implied = implied_alpha(some, log_cost, 3)
+    implied = find_implied_alpha(some, log_cost, 3)
     assert not implied.supported
     np.testing.assert_allclose([implied.alpha, implied.gap], [2.0, 0.5])
     with pytest.raises(ValueError, match="without improvement there is no alpha"):
-        implied_alpha(some, log_cost, 1)
+        find_implied_alpha(some, log_cost, 1)
 
 
 def test_one_candidate() -> None:
     one, cost = np.array([-5.0]), np.array([3.0])
     assert choose_ei_alpha(one, cost, 0.0) == choose_cei(one, cost, 0.3) == 0
     assert pareto_front(one, cost).tolist() == [0]
-    assert implied_alpha(one, cost, 0) == ImpliedAlpha(0.0, math.inf, True, 0.0, 0.0)
+    assert find_implied_alpha(one, cost, 0) == ImpliedAlpha(0.0, math.inf, True, 0.0, 0.0)
 
 
 def test_underflowing_ei_is_still_ranked() -> None:

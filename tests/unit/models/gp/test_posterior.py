@@ -13,7 +13,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from shoestring.models.gp import fit
-from shoestring.models.gp.fit import fit_gp, log_likelihood_of
+from shoestring.models.gp.fit import fit_gp, make_log_likelihood
 from shoestring.models.gp.kernels import Block, Kernel
 from shoestring.models.gp.posterior import GP, Mean, condition, factorise
 
@@ -32,7 +32,7 @@ def data(n: int = 15, d: int = 3, seed: int = 0) -> tuple[Array, Array]:
 def log_likelihood(gp: GP, theta: Array | None = None) -> tuple[float, Array]:
     """Of the standardised outputs, and its gradient."""
     y = (gp.y - gp.shift) / gp.scale
-    return log_likelihood_of(gp.kernel, gp.kernel.pairs(gp.x), y)(gp.theta if theta is None else theta)
+    return make_log_likelihood(gp.kernel, gp.kernel.pairs(gp.x), y)(gp.theta if theta is None else theta)
 
 
 def dense(gp: GP, x_new: Array) -> tuple[Array, Array]:

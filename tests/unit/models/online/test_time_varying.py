@@ -106,7 +106,7 @@ class TestFiniteDomain:
     ) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=0.01)
         history = play(gp, happened)
-        in_force = [entry for entry in history if gp.round - entry[1] <= lifetime_rounds(rate, 0.01)]
+        in_force = [entry for entry in history if entry[1] >= gp.round - lifetime_rounds(rate, 0.01)]
         assert len(in_force) <= gp.n_observations <= 2 * len(in_force)
         agrees(gp, *dense(KERNEL, history[len(history) - gp.n_observations :], gp.round, rate))
 
@@ -453,9 +453,9 @@ class TestContinuousDomain:
         assert modes.ucb[0] >= u.max() - 1e-5  # the highest hump is found
         assert np.all(np.diff(modes.ucb) <= 0.0)
         for x, height in zip(modes.points[:, 0], modes.ucb, strict=True):
-            beside = np.clip([x - 1e-3, x + 1e-3], 0.0, 1.0)[:, None]
+            beside = np.clip([x - 1e-5, x + 1e-5], 0.0, 1.0)[:, None]  # humps can be narrow: a dip may begin 4e-4 away
             near_mean, near_variance = gp.predict(beside)
-            assert height >= (near_mean + math.sqrt(2.0) * np.sqrt(near_variance)).max() - 1e-6
+            assert height >= (near_mean + math.sqrt(2.0) * np.sqrt(near_variance)).max() - 1e-7
         np.testing.assert_allclose(modes.ucb, modes.mean + math.sqrt(2.0) * np.sqrt(modes.variance))
 
     def test_two_humps_are_two_modes_and_their_like_is_merged(self) -> None:

@@ -19,8 +19,8 @@ from shoestring.models.stopping.curve_paths import (
     decay_kernel,
     draw_paths,
     fit_curve,
+    keep_paths_within_unit,
     log_marginal_likelihood,
-    paths_within_unit,
 )
 
 ERRORS = [0.42, 0.31, 0.262, 0.231, 0.212, 0.198, 0.189, 0.181]
@@ -187,9 +187,9 @@ def test_a_certain_future_is_drawn_as_its_mean() -> None:
 
 def test_only_paths_inside_the_unit_interval_are_kept() -> None:
     paths = np.array([[0.5, 0.4], [0.5, 0.0], [1.0, 0.4], [0.5, -0.1], [0.2, 1.3], [0.9, 0.1]])
-    np.testing.assert_array_equal(paths_within_unit(paths), paths[[0, 5]])
-    assert paths_within_unit(paths[1:5]).shape == (0, 2)
-    np.testing.assert_array_equal(paths_within_unit(paths[[0]]), paths[[0]])
+    np.testing.assert_array_equal(keep_paths_within_unit(paths), paths[[0, 5]])
+    assert keep_paths_within_unit(paths[1:5]).shape == (0, 2)
+    np.testing.assert_array_equal(keep_paths_within_unit(paths[[0]]), paths[[0]])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoestring.models.stopping.decision_map import GIVE_UP, GO_ON, TRUST, backward_induction, statistic_cell
+from shoestring.models.stopping.decision_map import GIVE_UP, GO_ON, TRUST, solve_backwards, statistic_cell
 
 
 def slow_induction(
@@ -77,7 +77,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
 
 def solve(problem: dict[str, Any], **changes: Any) -> Any:
     given_ = {**problem, **changes}
-    return backward_induction(
+    return solve_backwards(
         np.array(given_["paths"], dtype=np.float64),
         float(given_["incumbent"]),
         k1=float(given_["k1"]),
@@ -145,12 +145,12 @@ def test_losses_that_differ_by_rounding_only_are_ties(n_winners: int, n_losers: 
     paths = np.array([[0.1] * 3] * n_winners + [[0.9] * 3] * n_losers)
     options: dict[str, Any] = {"k1": k1, "k2": k2, "n_cells": 1, "min_paths": 0, "min_survivors": 0}
     # In one cell all steps look alike, and with free steps all three losses are one number: d0, or d1 at the end.
-    np.testing.assert_array_equal(backward_induction(paths, 0.5, cost=0.0, **options).decision, [[0], [0], [1]])
-    np.testing.assert_array_equal(backward_induction(paths, 0.5, cost=0.1, **options).decision, [[1], [1], [1]])
+    np.testing.assert_array_equal(solve_backwards(paths, 0.5, cost=0.0, **options).decision, [[0], [0], [1]])
+    np.testing.assert_array_equal(solve_backwards(paths, 0.5, cost=0.1, **options).decision, [[1], [1], [1]])
 
 
 def test_an_infinite_k1_gives_up_only_where_no_path_wins_and_makes_no_nan() -> None:
-    found = backward_induction(
+    found = solve_backwards(
         np.array([[0.1, 0.1], [0.9, 0.9]]), 0.5, k1=math.inf, n_cells=2, min_paths=0, min_survivors=0
     )
     np.testing.assert_array_equal(found.loss_give_up, [[math.inf, 0.0], [math.inf, 0.0]])
@@ -159,12 +159,12 @@ def test_an_infinite_k1_gives_up_only_where_no_path_wins_and_makes_no_nan() -> N
 
 def test_with_too_few_paths_the_map_says_go_on_everywhere() -> None:
     paths = np.full((999, 3), 0.9)
-    few, enough = (backward_induction(paths, 0.1, k1=100.0, min_survivors=n) for n in (1000, 999))
+    few, enough = (solve_backwards(paths, 0.1, k1=100.0, min_survivors=n) for n in (1000, 999))
     assert not few.enough_paths
     assert not few.decision.any()
     assert enough.enough_paths
     assert (enough.decision[:, 89] == GIVE_UP).all()
-    none = backward_induction(np.empty((0, 3)), 0.1, k1=100.0)
+    none = solve_backwards(np.empty((0, 3)), 0.1, k1=100.0)
     assert none.n_paths == 0
     assert not none.decision.any()
 
@@ -180,9 +180,9 @@ def test_an_edge_belongs_to_the_lower_cell(statistic: float, cell: int) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: backward_induction(np.empty((5, 0)), 0.1, k1=1.0), "at least one step"),
-        (lambda: backward_induction(np.ones((5, 2)), 0.1, k1=1.0, n_cells=0), "n_cells=0"),
-        (lambda: backward_induction(np.ones((5, 2)), 0.1, k1=0.0), "k1=0.0"),
+        (lambda: solve_backwards(np.empty((5, 0)), 0.1, k1=1.0), "at least one step"),
+        (lambda: solve_backwards(np.ones((5, 2)), 0.1, k1=1.0, n_cells=0), "n_cells=0"),
+        (lambda: solve_backwards(np.ones((5, 2)), 0.1, k1=0.0), "k1=0.0"),
     ],
 )
 def test_misuse_is_named(call: Any, words: str) -> None:

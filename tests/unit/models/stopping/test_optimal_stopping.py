@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, paths_within_unit
-from shoestring.models.stopping.decision_map import GIVE_UP, TRUST, backward_induction, statistic_cell
+from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, keep_paths_within_unit
+from shoestring.models.stopping.decision_map import GIVE_UP, TRUST, solve_backwards, statistic_cell
 from shoestring.models.stopping.optimal_stopping import (
     StoppingRule,
     k1_schedule,
@@ -132,8 +132,8 @@ def test_simulated_and_real_curves_are_averaged_over_the_same_window(statistic: 
     window = [*head, 0.18, 0.17]
     assert plan.judge(curve).statistic == pytest.approx(sum(window) / len(window))
     mean, cov = curve_posterior(GOOD_START, range(9, 51), plan.fit)
-    paths = paths_within_unit(draw_paths(mean, cov, rule.n_paths, np.random.default_rng(0)))
-    by_hand = backward_induction(paths, 0.13, k1=rule.k1, head=head)
+    paths = keep_paths_within_unit(draw_paths(mean, cov, rule.n_paths, np.random.default_rng(0)))
+    by_hand = solve_backwards(paths, 0.13, k1=rule.k1, head=head)
     np.testing.assert_array_equal(plan.decisions.count, by_hand.count)
     np.testing.assert_array_equal(plan.decisions.decision, by_hand.decision)
 

@@ -19,10 +19,10 @@ from shoestring.errors import PolicyError
 from shoestring.models.boil.compression import CurveMatrix, compress
 from shoestring.policies.boil.belief import ScoreBelief, believe
 from shoestring.policies.boil.boil import BOIL
-from shoestring.policies.boil.runs import finished_runs
+from shoestring.policies.boil.runs import read_finished_runs
 from shoestring.policies.config_table import ConfigsView
 from shoestring.runners.simulated import StepOutcome
-from shoestring.testing.policies import opened, simulate, watched
+from shoestring.testing.policies import opened, simulate, watch
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 FULL: dict[str, Any] = {"lengths": "full", "augmentation": "none"}
@@ -51,7 +51,7 @@ class Collapsing:
 
 def run_study(policy: BOIL, budget: str = "150 epochs", hill: Hill | None = None, **settings: Any) -> Ledger:
     start = opened(policy, space=SQUARE, budget=budget, max_steps=20, direction="max", **settings)
-    return simulate(watched(policy), hill or Hill(), start).ledger
+    return simulate(watch(policy), hill or Hill(), start).ledger
 
 
 def belief_of(policy: BOIL, ledger: Ledger) -> ScoreBelief:
@@ -78,7 +78,7 @@ def test_runs_are_short_where_training_longer_spoils_them() -> None:
     """Rewards collapse after step 6; only the prefixes tell, since the initial runs are all full."""
     policy = BOIL(candidates=300, score="average")
     start = opened(policy, space=SQUARE, budget="150 epochs", max_steps=20, direction="max")
-    ledger = simulate(watched(policy), Collapsing(), start).ledger
+    ledger = simulate(watch(policy), Collapsing(), start).ledger
     goals = [order.memo["goal"][0] for order in ledger.orders if order.why["phase"] == "chosen"]
     assert np.median(goals) <= 10
 
@@ -91,7 +91,7 @@ def test_what_the_recommended_run_lacks_is_kept_back() -> None:
     past = simulate(other, Hill(), start).ledger.entries()
     policy = BOIL(candidates=300)
     change = Amended(policy=policy.name, settings=policies.settings_of(policy), budget=Budget("71 epochs"))
-    ledger = simulate(watched(policy), Hill(), *past, change).ledger
+    ledger = simulate(watch(policy), Hill(), *past, change).ledger
     order = ledger.orders[3]
     assert (order.trial, order.until, order.why["phase"], order.why["at"]) == (1, 20, "recommended", 16)
     assert len(ledger.orders) > 4, "the rest was not spent"
@@ -101,7 +101,7 @@ def test_unfinished_runs_go_on_when_every_config_was_tried() -> None:
     policy = BOIL(score="average")
     rows = Space.listed([{"x": x / 2, "y": y / 2} for x in range(3) for y in range(3)])
     start = opened(policy, space=rows, budget="500 epochs", max_steps=20, direction="max")
-    outcome = simulate(watched(policy), Collapsing(), start)
+    outcome = simulate(watch(policy), Collapsing(), start)
     assert outcome.reason == "policy"
     assert [trial.steps for trial in outcome.ledger.trials] == [20] * 9
     went_on = [order for order in outcome.ledger.orders if order.why["phase"] == "recommended"]
@@ -204,7 +204,7 @@ def test_runs_may_go_on_at_the_price_of_what_they_lack(unit: str) -> None:
     for way in (True, False):
         policy = BOIL(candidates=300, continue_runs=way)
         change = Amended(policy=policy.name, settings=policies.settings_of(policy), budget=Budget(f"300 {unit}"))
-        orders[way] = simulate(watched(policy), Hill(), *past, change).ledger.orders[6]
+        orders[way] = simulate(watch(policy), Hill(), *past, change).ledger.orders[6]
     assert (orders[False].trial, orders[False].why["phase"]) == (6, "chosen")
     order = orders[True]
     assert (order.trial, order.why["phase"], order.why["at"]) == (5, "continued", 14)
@@ -236,7 +236,7 @@ def test_unvalidated_steps_take_the_value_before_them() -> None:
     ledger = run_study(policy, budget="20 epochs")
     ledger.trials[0].losses[0:2] = [None, None]
     ledger.trials[0].losses[9] = None
-    (run,) = finished_runs(ledger, 4)
+    (run,) = read_finished_runs(ledger, 4)
     losses = ledger.trials[0].losses
     assert run.losses[:3].tolist() == [losses[2]] * 3
     assert run.losses[9] == losses[8]
@@ -253,7 +253,7 @@ def test_fits_are_due_by_runs() -> None:
 def test_a_run_that_the_wall_cut_short_is_finished_first() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     ledger = run_study(policy, budget="30 epochs")
-    more = simulate(watched(policy), Hill(), *ledger.entries(), Amended(budget=Budget("60 epochs"))).ledger
+    more = simulate(watch(policy), Hill(), *ledger.entries(), Amended(budget=Budget("60 epochs"))).ledger
     order = more.orders[len(ledger.orders)]
     assert (order.trial, order.until, order.why["phase"]) == (1, 20, "cut short")
 

@@ -23,7 +23,7 @@ from shoestring.models.cost_aware.trade_off import pareto_front
 from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
 from shoestring.policies.cost_aware.trial_costs import transfer_costs
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
@@ -60,7 +60,7 @@ def begun(policy: CostAwareEI, trials: int, source: Made | None = None) -> Ledge
         order = ledger.accept(decision)
         assert order is not None
         outcome = source.step(order.config, 1)
-        ledger = ledger.append(order).append(receipt(order, 1, outcome.value, outcome.cost, at=0.0, saved=0))
+        ledger = ledger.append(order).append(write_receipt(order, 1, outcome.value, outcome.cost, at=0.0, saved=0))
     return ledger
 
 
@@ -101,7 +101,7 @@ def test_rules_differ_in_what_they_pay() -> None:
         replace(SMALL, acquisition="eipu"),
         replace(SMALL, acquisition="ei_alpha", cost_exponent=10.0),
     ]
-    chosen = [policy.look(ledger, ledger.decision_rng()) for policy in variants]
+    chosen = [policy.score_candidates(ledger, ledger.decision_rng()) for policy in variants]
     costs = [seen.found.log_cost[seen.found.index] for seen in chosen if seen is not None]
     assert len(costs) == 4
     assert all(b <= a + 0.05 for a, b in pairwise(costs))
@@ -117,7 +117,7 @@ def test_cei_chooses_on_the_front_and_says_so() -> None:
         assert 1 <= why["front_position"] <= why["front_size"]
         assert why["threshold"] == pytest.approx(0.7 * why["ei_max"])
         assert why["implied_alpha"] >= 0
-    seen = SMALL.look(at(ledger, 6), np.random.default_rng(0))
+    seen = SMALL.score_candidates(at(ledger, 6), np.random.default_rng(0))
     assert seen is not None
     assert seen.found.index in pareto_front(seen.found.log_ei, seen.found.log_cost)
 
@@ -199,11 +199,11 @@ def test_workers_are_sent_to_different_places() -> None:
 
 def test_what_is_pending_is_believed_as_predicted() -> None:
     ledger = begun(replace(SMALL, initial_trials=5), 8)
-    before = SMALL.look(ledger, np.random.default_rng(0))
+    before = SMALL.score_candidates(ledger, np.random.default_rng(0))
     assert before is not None
     order = ledger.accept(Train(trial=8, config=before.config, until=1))
     assert order is not None
-    after = SMALL.look(ledger.append(order), np.random.default_rng(0))
+    after = SMALL.score_candidates(ledger.append(order), np.random.default_rng(0))
     assert after is not None
     assert after.found.log_ei.max() < before.found.log_ei.max()
 
@@ -213,7 +213,7 @@ def test_rows_of_a_table_are_all_scored_and_none_is_bought_twice() -> None:
     space = Space.listed(rows)
     ledger = study(SMALL, space=space, budget="100 epochs")
     assert sorted(space.row_number(trial.config) or 0 for trial in ledger.trials) == list(range(21))
-    seen = SMALL.look(at(ledger, 5), np.random.default_rng(0))
+    seen = SMALL.score_candidates(at(ledger, 5), np.random.default_rng(0))
     assert seen is not None
     assert len(seen.found.points) == len(seen.rows) == 21 - 5
 
@@ -277,7 +277,7 @@ def test_features_that_the_user_names_are_used() -> None:
     policy = replace(SMALL, cost_model="lv1", cost_features=["kind"], initial_trials=6)
     ledger = begun(policy, 8)
     by_kind: dict[str, set[float]] = {"a": set(), "b": set()}
-    seen = policy.look(ledger, np.random.default_rng(0))
+    seen = policy.score_candidates(ledger, np.random.default_rng(0))
     assert seen is not None
     encoding = ledger.view(ConfigsView()).encoding
     for i in range(len(seen.found.points)):
@@ -285,7 +285,7 @@ def test_features_that_the_user_names_are_used() -> None:
         by_kind[config["kind"]].add(round(float(seen.found.log_cost[i]), 9))
     assert [len(costs) for costs in by_kind.values()] == [1, 1]
     with pytest.raises(
-        PolicyError, match=r"names 'round', which is no parameter that can vary\. Did you mean 'rounds'"
+        PolicyError, match=r"names 'round', which is not a parameter that varies\. Did you mean 'rounds'"
     ):
         begun(replace(policy, cost_features=["round"]), 8)
 

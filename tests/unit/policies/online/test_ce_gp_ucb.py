@@ -25,7 +25,7 @@ from shoestring.policies.online.ce_gp_ucb import CEGPUCB
 from shoestring.policies.online.gp_ucb_bandit import GPUCBBandit
 from shoestring.policies.online.r_gp_ucb import RGPUCB
 from shoestring.policies.online.tv_gp_ucb import TVGPUCB
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 GRID = Space.listed([{"x": float(x)} for x in np.linspace(0.0, 1.0, 41)])
 VALUES: dict[str, Any] = {"reward": "value", "clip": None}
@@ -51,7 +51,7 @@ def play(policy: Policy, value: Callable[[Config, int], float], ledger: Ledger, 
         order = ledger.accept(decision)
         assert order is not None
         told = value(order.config, order.until) if order.validate == "last" else None
-        ledger = ledger.append(order).append(receipt(order, order.until, told, Cost(), at=0.0, saved=order.until))
+        ledger = ledger.append(order).append(write_receipt(order, order.until, told, Cost(), at=0.0, saved=order.until))
     return ledger
 
 
@@ -203,7 +203,7 @@ def test_a_gain_over_several_rounds_is_credited_less_what_the_others_were_expect
         validate: Validate = "none" if value is None else "last"
         order = ledger.accept(Train(trial=0, config={"mode": mode}, until=step, validate=validate))
         assert order is not None
-        ledger = ledger.append(order).append(receipt(order, step, value, Cost(), at=0.0, saved=step))
+        ledger = ledger.append(order).append(write_receipt(order, step, value, Cost(), at=0.0, saved=step))
     belief = ledger.view(policy._learn(ledger)[0]).belief
     # Arms are unrelated, so b's process is scalar: seen 0.4 in round 3; then 2.7 = a_4 + a_5 + b_6 in round 6.
     keep, noise = 0.9, 0.05

@@ -19,7 +19,7 @@ from shoestring.errors import PolicyError
 from shoestring.models.online.bandits import exp3s_update
 from shoestring.policies.online.exp3s import EXP3S
 from shoestring.policies.online.ucb1 import UCB1
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 ARMS = Space({"mode": Choice(["a", "b", "c"])})
 MEANS = {"a": 0.2, "b": 0.8, "c": 0.5}
@@ -49,7 +49,7 @@ def play(policy: Policy, ledger: Ledger, rounds: int) -> Ledger:
         assert order is not None
         value = MEANS.get(order.config.get("mode", ""), 0.0) + 0.1 * rng.normal()
         told = value if order.validate == "last" else None
-        ledger = ledger.append(order).append(receipt(order, order.until, told, Cost(), at=0.0, saved=order.until))
+        ledger = ledger.append(order).append(write_receipt(order, order.until, told, Cost(), at=0.0, saved=order.until))
     return ledger
 
 

@@ -11,7 +11,7 @@ from shoestring.core.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.online.rounds import RunView, order_round
 from shoestring.policies.online.ucb1 import UCB1
-from shoestring.runners.runner import receipt
+from shoestring.runners.runner import write_receipt
 
 
 def begin(budget: str, rounds: int = 100, prices: Prices | None = None) -> Ledger:
@@ -44,7 +44,7 @@ def run_capped(ledger: Ledger, at_most: str | None, train_s: float, validate_s: 
         order = ledger.accept(order_round(ledger, ledger.view(RunView()), {"x": 0.5}, query, {}))
         assert order is not None
         cost, value = (Cost(train=train_s, validate=validate_s), 1.0) if query else (Cost(train=train_s), None)
-        ledger = ledger.append(order).append(receipt(order, order.until, value, cost, at=0.0, saved=order.until))
+        ledger = ledger.append(order).append(write_receipt(order, order.until, value, cost, at=0.0, saved=order.until))
     return ledger
 
 

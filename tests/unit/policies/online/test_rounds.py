@@ -13,7 +13,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.policies.online.rounds import RunView, next_queued, order_round, wait_or_finish
-from shoestring.runners.runner import receipt, unfinished
+from shoestring.runners.runner import write_broken_receipt, write_receipt
 
 SPACE = Space({"x": {"float": [0, 1]}})
 
@@ -36,7 +36,7 @@ def play(ledger: Ledger, x: float, value: float | None, free: bool = False) -> L
     query = value is not None and not free
     order = ledger.accept(order_round(ledger, ledger.view(RunView()), {"x": x}, query, {}))
     assert order is not None
-    return ledger.append(order).append(receipt(order, order.until, value, Cost(), at=0.0, saved=order.until))
+    return ledger.append(order).append(write_receipt(order, order.until, value, Cost(), at=0.0, saved=order.until))
 
 
 def rewards(view: RunView, *values: float | None, direction: Direction = "max") -> list[float | None]:
@@ -88,7 +88,7 @@ def test_steps_run_again_are_no_rounds_and_keep_their_configs() -> None:
     assert order is not None
     ledger = ledger.append(order)
     for step, value in ((2, None), (3, None), (4, 4.0)):
-        ledger = ledger.append(receipt(order, step, value, Cost(), at=0.0, saved=step))
+        ledger = ledger.append(write_receipt(order, step, value, Cost(), at=0.0, saved=step))
     state = ledger.view(RunView(unit=1.0))
     assert [config["x"] for config in state.configs] == [0.1, 0.2, 0.3, 0.4]
     assert state.rewards == [None, 1.0, 1.0, 1.0]
@@ -112,11 +112,11 @@ def test_waiting_and_ending() -> None:
     assert order is not None
     ledger = ledger.append(order)
     assert wait_or_finish(ledger) == Wait()
-    failed = ledger.append(unfinished(order, 1, "failed", "boom", Cost(), at=0.0, saved=0))
+    failed = ledger.append(write_broken_receipt(order, 1, "failed", "boom", Cost(), at=0.0, saved=0))
     over = wait_or_finish(failed)
     assert isinstance(over, Finish)
     assert "failed in round 1" in over.why
-    diverged = ledger.fork(2).append(receipt(order, 1, math.nan, Cost(), at=0.0))
+    diverged = ledger.fork(2).append(write_receipt(order, 1, math.nan, Cost(), at=0.0))
     over = wait_or_finish(diverged)
     assert isinstance(over, Finish)
     assert "diverged in round 1" in over.why

@@ -25,7 +25,7 @@ from shoestring.policies.stopping.bo_bos import BOBOS, solve_rule
 from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.runs import RunsUnderWay
 from shoestring.testing.curves import Decaying, WrittenCurves
-from shoestring.testing.policies import opened, simulate, summary, watched
+from shoestring.testing.policies import opened, simulate, summarise, watch
 
 STEPS = 16
 SMALL = BOBOS(initial_trials=3, candidates=40, n0=3, paths=3000, cells=40, replan_every=None)
@@ -44,7 +44,7 @@ def curves(count: int = 24) -> dict[str, list[float]]:
 def study(policy: BOBOS, budget: int = 250, **more: Any) -> Ledger:
     rows = Space.listed([{"name": name, "x": i / 23} for i, name in enumerate(curves())])
     start = opened(policy, space=rows, budget=f"{budget} epochs", max_steps=STEPS, **more)
-    return simulate(watched(policy), WrittenCurves(curves(), by="name"), start).ledger
+    return simulate(watch(policy), WrittenCurves(curves(), by="name"), start).ledger
 
 
 def stops(ledger: Ledger) -> list[Order]:
@@ -205,7 +205,7 @@ def test_without_its_cache_a_study_goes_on_as_before() -> None:
     for cut in (len(whole) // 3, len(whole) // 2, len(whole) - 3):
         solve_rule.cache_clear()
         rows = WrittenCurves(curves(), by="name")
-        assert summary(simulate(SMALL, rows, *whole.entries()[:cut]).ledger) == summary(whole)
+        assert summarise(simulate(SMALL, rows, *whole.entries()[:cut]).ledger) == summarise(whole)
 
 
 @pytest.mark.parametrize("budget", [130, 2000])
@@ -229,7 +229,7 @@ def test_a_run_cut_short_at_the_wall_goes_on_when_the_budget_is_raised() -> None
     short = study(policy, 99)
     assert short.trials[-1].steps < STEPS
     more = simulate(
-        watched(policy), WrittenCurves(curves(), by="name"), *short.entries(), Amended(budget=Budget("250 epochs"))
+        watch(policy), WrittenCurves(curves(), by="name"), *short.entries(), Amended(budget=Budget("250 epochs"))
     )
     assert more.ledger.spent == 250
     assert more.ledger.orders[len(short.orders)].trial == short.orders[-1].trial
@@ -243,7 +243,7 @@ def test_several_workers_have_several_runs_under_way() -> None:
 
 def test_continuous_spaces_diverging_and_failing_trials() -> None:
     policy = replace(SMALL, candidates=60)
-    ledger = simulate(watched(policy), Decaying(), opened(policy, budget="150 epochs", max_steps=9)).ledger
+    ledger = simulate(watch(policy), Decaying(), opened(policy, budget="150 epochs", max_steps=9)).ledger
     assert len({str(trial.config) for trial in ledger.trials}) == len(ledger.trials) > 5
 
 

@@ -11,7 +11,7 @@ from shoestring.core.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.policies.stopping.boca import BOCA
 from shoestring.runners.simulated import StepOutcome
-from shoestring.testing.policies import opened, simulate, watched
+from shoestring.testing.policies import opened, simulate, watch
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 
@@ -25,7 +25,7 @@ class Bowl:
 def test_lengths_follow_the_threshold() -> None:
     """A query is shorter than full only where its deviation exceeds the threshold; the coefficient adapts by tenths."""
     policy = BOCA(initial_trials=3)
-    ledger = simulate(watched(policy), Bowl(), opened(policy, space=SQUARE, budget="150 epochs", max_steps=10)).ledger
+    ledger = simulate(watch(policy), Bowl(), opened(policy, space=SQUARE, budget="150 epochs", max_steps=10)).ledger
     queries = [order for order in ledger.orders if "coefficient" in order.why]
     assert {order.until for order in queries} - {10}, "no query was short"
     recent: list[float] = []
@@ -51,7 +51,7 @@ def test_a_high_threshold_trains_in_full_and_a_trial_can_go_on() -> None:
     rows = Space.listed([{"x": x / 4, "y": y / 4} for x in range(5) for y in range(5)])
     short = BOCA(initial_trials=3, threshold=1e-9)
     start = opened(short, space=rows, budget="120 epochs", max_steps=10)
-    ledger = simulate(watched(short), Bowl(), start).ledger
+    ledger = simulate(watch(short), Bowl(), start).ledger
     firsts = {order.trial: order.number for order in reversed(ledger.orders)}
     assert any(firsts[order.trial] < order.number for order in ledger.orders), "no trial was gone on with"
 

@@ -8,7 +8,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.space import Space
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.policies.stopping.error_range import ErrorRange, measure_range, pick_range
-from shoestring.policies.stopping.runs import incumbent
+from shoestring.policies.stopping.runs import find_incumbent
 from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
@@ -50,6 +50,6 @@ def test_a_range_is_left_by_what_no_error_could_beat() -> None:
 def test_the_incumbent_is_the_best_of_the_others() -> None:
     ledger = study({"a": [3.0, 1.0, 2.0], "b": [3.0, 1.5, 2.5]}, 3)
     number = {trial.config["name"]: trial.number for trial in ledger.trials}
-    assert incumbent(ledger, number["a"]) == 1.5
-    assert incumbent(ledger, number["b"]) == 1.0
-    assert incumbent(study({"a": [1.0]}, 1), 0) == math.inf
+    assert find_incumbent(ledger, number["a"]) == 1.5
+    assert find_incumbent(ledger, number["b"]) == 1.0
+    assert find_incumbent(study({"a": [1.0]}, 1), 0) == math.inf

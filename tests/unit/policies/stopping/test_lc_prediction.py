@@ -12,7 +12,7 @@ from shoestring.errors import PolicyError
 from shoestring.models.stopping.forecasts import forecast_by_process
 from shoestring.policies.stopping.lc_prediction import LCPrediction
 from shoestring.testing.curves import WrittenCurves
-from shoestring.testing.policies import opened, simulate, summary, watched
+from shoestring.testing.policies import opened, simulate, summarise, watch
 
 STEPS = 12
 POLICY = LCPrediction(initial_trials=2, n0=4, every=2, forecast="process")
@@ -25,7 +25,7 @@ ROWS = Space.listed([{"name": name, "x": i} for i, name in enumerate(CURVES)])
 
 def test_runs_are_given_up_exactly_when_the_forecast_says_so() -> None:
     start = opened(POLICY, space=ROWS, budget="140 epochs", max_steps=STEPS)
-    ledger = simulate(watched(POLICY), WrittenCurves(CURVES, by="name"), start).ledger
+    ledger = simulate(watch(POLICY), WrittenCurves(CURVES, by="name"), start).ledger
     losses: dict[int, list[float]] = {}
     stops = 0
     for entry in ledger.entries():
@@ -55,7 +55,7 @@ def test_the_families_are_asked_with_a_stream_of_the_run_and_step() -> None:
     whole = simulate(policy, WrittenCurves(CURVES, by="name"), start).ledger
     assert any("prob_better" in order.why for order in whole.orders)
     resumed = simulate(policy, WrittenCurves(CURVES, by="name"), *whole.entries()[: len(whole) - 3]).ledger
-    assert summary(resumed) == summary(whole)
+    assert summarise(resumed) == summarise(whole)
 
 
 @pytest.mark.parametrize("settings", [{"n0": 0}, {"every": 0}, {"threshold": 1.0}, {"forecast": "mcmc"}, {"high": 1.0}])
