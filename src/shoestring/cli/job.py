@@ -25,6 +25,7 @@ from shoestring.runners.runner import Runner
 if TYPE_CHECKING:
     from shoestring.runners.tables import Table
 
+_LARGEST_CODE = 50_000_000  # bytes: a larger file among the words is data, and hashing it would delay the start
 Kind = Literal["python", "command", "table"]
 
 
@@ -233,5 +234,5 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
 def _hash_files(words: Iterable[str]) -> str:
     """Of the files among the words, so that changed code can be pointed out."""
     files = [Path(word) for word in words if Path(word).is_file()]
-    joined = b"\0".join(file.read_bytes() for file in files if file.stat().st_size < 50_000_000)
+    joined = b"\0".join(file.read_bytes() for file in files if file.stat().st_size < _LARGEST_CODE)
     return hashlib.sha256(joined).hexdigest()[:16] if files else ""

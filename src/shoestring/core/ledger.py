@@ -29,6 +29,8 @@ _BOOKS = BooksView()
 
 
 class Ledger:
+    """All entries of a study up to now; `append` makes the next one."""
+
     __slots__ = ("_books", "_count", "_entries", "_views", "opened")
 
     def __init__(self, entries: Iterable[Entry]) -> None:

@@ -13,6 +13,8 @@ _KINDS: dict[str, type[Float] | type[Int] | type[Choice] | type[Constant]] = {
     parameter.kind: parameter for parameter in (Float, Int, Choice, Constant)
 }
 
+_LOG_FROM = 100  # a range of two decades or more is searched by orders of magnitude
+
 
 def parse(name: str, spec: Any) -> Parameter:
     """A parameter from its description, as in `lr = { float = [1e-4, 1.0], log = true }`."""
@@ -59,7 +61,7 @@ def infer(name: str, values: list[Any]) -> Parameter:
     if not all(type(v) in (int, float) for v in distinct):
         return Choice(distinct)
     low, high = min(distinct), max(distinct)
-    log = low > 0 and high / low >= 100
+    log = low > 0 and high / low >= _LOG_FROM
     if all(isinstance(v, int) for v in distinct) and Int(low, high, log).rule() is None:
         return Int(low, high, log)
     return Float(low, high, log) if Float(low, high, log).rule() is None else Choice(distinct)

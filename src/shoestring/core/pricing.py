@@ -21,8 +21,8 @@ from shoestring.errors import DecisionError
 if TYPE_CHECKING:
     from shoestring.core.ledger import Ledger
 
-_RESERVE_QUANTILE = 0.9
-_CHECK_SHARE = 0.01
+_RESERVE_QUANTILE = 0.9  # one step in ten may cost more: the wall catches those
+_CHECK_SHARE = 0.01  # of the budget: a check must not be felt
 
 
 def price(ledger: Ledger, decision: Train, *, at: float, thinking_s: float, can_check: bool) -> Order | None:

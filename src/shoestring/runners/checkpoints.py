@@ -29,6 +29,8 @@ _SAVE_SHARE = 20  # between orders' ends, save when this many times the last sav
 
 
 class Checkpoints:
+    """The checkpoints of one study; see the module for what is kept."""
+
     def __init__(self, root: Path, at_most_bytes: float = float("inf")) -> None:
         self.root = root.absolute()
         self.at_most_bytes = at_most_bytes

@@ -36,6 +36,8 @@ _WHAT_TO_PRINT = (
 
 
 class Commands:
+    """Any program; see the module."""
+
     simulated = False
 
     def __init__(

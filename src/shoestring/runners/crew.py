@@ -16,11 +16,13 @@ from shoestring.errors import RunnerError
 from shoestring.runners.worker import UNGUARDED, Worker, stop
 
 STOP_GRACE_S = 0.3  # between SIGTERM and SIGKILL
-_MOST_SPARES = 4
+_MOST_SPARES = 4  # idle processes with all imports done: more would only hold memory
 _END_GRACE_S = 1.0  # for processes with nothing to do
 
 
 class Crew:
+    """Spare worker processes, and those on their way out."""
+
     def __init__(self, target: bytes) -> None:
         self._target = target
         self.spares: list[Worker] = []

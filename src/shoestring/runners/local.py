@@ -16,13 +16,13 @@ from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.resume_check import note_check, preserve_random_state
-from shoestring.runners.runner import Clock, News, note_end, write_broken_receipt, write_receipt
+from shoestring.runners.runner import LIVE_WITHOUT_SAVING, Clock, News, note_end, write_broken_receipt, write_receipt
 from shoestring.runners.training import Ended, Live, StepResult, can_save
-
-LIVE_WITHOUT_SAVING = 8
 
 
 class Local:
+    """Training code in this process; see the module."""
+
     workers = 1
     simulated = False
 

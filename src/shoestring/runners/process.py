@@ -19,8 +19,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.crew import STOP_GRACE_S, Crew
 from shoestring.runners.live_process import LiveProcess
-from shoestring.runners.local import LIVE_WITHOUT_SAVING
-from shoestring.runners.runner import Clock, News, note_end, write_broken_receipt
+from shoestring.runners.runner import LIVE_WITHOUT_SAVING, Clock, News, note_end, write_broken_receipt
 from shoestring.runners.targets import pack_code
 from shoestring.runners.worker import Patience, Worker, leave_if_importing_main, stop
 
@@ -30,6 +29,8 @@ _CLOSE_GRACE_S = 5.0  # for freezing everything at the end
 
 
 class Processes:
+    """Training code in worker processes; see the module."""
+
     simulated = False
 
     def __init__(

@@ -15,6 +15,7 @@ from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
 from shoestring.core.ledger import Ledger
 
 News = Receipt | Lost | Note
+LIVE_WITHOUT_SAVING = 8  # frozen trials kept in memory when none can be saved: their size is not known
 
 
 class Clock:

@@ -37,6 +37,8 @@ class Source(Protocol):
 
 
 class Simulated:
+    """Curves from a source, on a clock that jumps."""
+
     simulated = True
     can_save: bool | None = False  # nothing is ever lost, so there is nothing to try out
 

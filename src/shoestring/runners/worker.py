@@ -31,6 +31,7 @@ from shoestring.runners.training import Ended, Live, can_save, shape_of
 
 UNGUARDED = 76  # exit code of a child that was about to tune again because the main script is not guarded
 _SPAWN = multiprocessing.get_context("spawn")
+_HUNG_FACTOR, _HUNG_EXTRA_S = 10, 60.0  # steps vary, and some load data: rather wait too long than end good work
 
 
 class Worker:
@@ -131,7 +132,7 @@ class Patience:
     def is_over(self, silent_s: float) -> bool:
         if self._limit_s is not None:
             return silent_s > self._limit_s
-        return self._longest_s > 0 and silent_s > 10 * self._longest_s + 60
+        return self._longest_s > 0 and silent_s > _HUNG_FACTOR * self._longest_s + _HUNG_EXTRA_S
 
     def text(self, silent_s: float) -> str:
         rule = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-HEARTBEAT_S = 5.0
+HEARTBEAT_S = 5.0  # at most this much of a step that a crash cuts off goes uncharged
 
 
 class Heart(threading.Thread):

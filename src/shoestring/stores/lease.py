@@ -29,7 +29,7 @@ from shoestring.core.strict_json import dumps, loads
 from shoestring.errors import Conflict, Leased, StoreError
 from shoestring.stores.database import LEASES, Database
 
-SILENCE_S = 60.0  # so long unheard of, a holder counts as dead
+SILENCE_S = 60.0  # after twelve missed heartbeats a holder counts as dead
 
 
 class Process(NamedTuple):
@@ -75,6 +75,8 @@ def _state_and_start(pid: int) -> tuple[str, str]:
 
 
 class SqlLease:
+    """The right to run a study, as a row of the database."""
+
     def __init__(self, database: Database, study: str, load: Callable[[str], Ledger | None]) -> None:
         self.lost = False
         self.cut_off: Mapping[int, float] = {}

@@ -12,6 +12,8 @@ from shoestring.errors import Conflict, Leased, StoreError
 
 
 class Memory:
+    """Ledgers by name, in this process only."""
+
     where = "memory"
 
     def __init__(self) -> None:

@@ -23,6 +23,8 @@ from shoestring.study.loop import run_in_memory
 
 @dataclass(frozen=True)
 class MadeUp:
+    """Curves that fall at random speeds to random levels, each config its own."""
+
     seed: int
     step_s: float
 
@@ -33,6 +35,8 @@ class MadeUp:
 
 @dataclass(frozen=True)
 class Purchases:
+    """What a budget bought on made-up curves."""
+
     ledger: Ledger
     trials_by_steps: dict[int, int]  # {steps trained: number of trials}, most trained first
 

@@ -22,6 +22,8 @@ from shoestring.study.loop import run_in_memory
 
 
 class Recorded:
+    """A study's own receipts, as a source of simulated curves."""
+
     def __init__(self, ledger: Ledger) -> None:
         self._trials = {dumps(trial.config): trial for trial in reversed(ledger.trials)}
         self._costs: dict[tuple[int, int], Cost] = {}  # by trial and step
@@ -43,6 +45,8 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Replay:
+    """What another policy made of the recorded curves, beside what the study itself did."""
+
     ledger: Ledger
     winner: Trial  # of the real study
     winner_steps: int  # how far the replayed policy trained that config

@@ -1,4 +1,4 @@
-"""BHPT: buy one step of the run whose future is worth knowing most, and when money runs short, of the best one.
+"""BHPT (budgeted hyper-parameter tuning): a step of the run whose future is worth knowing most; short of money, of the best.
 
 Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, Algorithm 1 with eq. 5 (BHPT) or
 eq. 11 (BHPT-eps). The value Q is computed in `models.freeze_thaw.action_value`, the belief in `models.freeze_thaw.belief`.
