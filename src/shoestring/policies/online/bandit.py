@@ -21,6 +21,7 @@ from shoestring.core.parameters import Scalar
 from shoestring.core.quasi_random import point
 from shoestring.core.settings import require_whole
 from shoestring.core.space import Config
+from shoestring.models.online.bandits import draw
 from shoestring.models.online.query_rules import query_by_chance
 from shoestring.policies.online.online_policy import OnlinePolicy
 from shoestring.policies.online.rounds import RunState, RunView, next_queued, order_round, wait_or_finish
@@ -107,5 +108,11 @@ class OnlineBandit(OnlinePolicy):
         return BanditArms(self.run_view, self.most_arms)
 
     def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
-        """The arm, and the numbers behind it."""
+        """The arm, and the numbers behind it: drawn, unless a bandit has a rule of its own."""
+        probabilities = self._weigh(state)
+        arm = draw(probabilities, rng)
+        return arm, {"probability": float(probabilities[arm])}
+
+    def _weigh(self, state: BanditState) -> Floats:
+        """The probability of each arm, (n_arms,)."""
         raise NotImplementedError

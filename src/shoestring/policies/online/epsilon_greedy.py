@@ -13,12 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from shoestring.core.parameters import Scalar
 from shoestring.core.settings import require_within
-from shoestring.models.online.bandits import draw, epsilon_greedy
-from shoestring.policies.online.bandit import BanditState, OnlineBandit
+from shoestring.models.online.bandits import epsilon_greedy
+from shoestring.policies.online.bandit import BanditState, Floats, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +27,5 @@ class EpsilonGreedy(OnlineBandit):
         OnlineBandit.__post_init__(self)
         require_within(self, "exploration", 0.0, 1.0, "it is a share of rounds", "Try 0.1.")
 
-    def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
-        probabilities = epsilon_greedy(state.counts, state.sums, self.exploration)
-        arm = draw(probabilities, rng)
-        return arm, {"probability": float(probabilities[arm])}
+    def _weigh(self, state: BanditState) -> Floats:
+        return epsilon_greedy(state.counts, state.sums, self.exploration)

@@ -16,12 +16,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from shoestring.core.parameters import Scalar
 from shoestring.core.settings import require_between, require_within
-from shoestring.models.online.bandits import draw, exp3s, exp3s_update
-from shoestring.policies.online.bandit import BanditArms, BanditState, OnlineBandit
+from shoestring.models.online.bandits import exp3s, exp3s_update
+from shoestring.policies.online.bandit import BanditArms, BanditState, Floats, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,5 @@ class EXP3S(OnlineBandit):
     def arms_view(self) -> BanditArms:
         return WeightedArms(self.run_view, self.most_arms, self.mixing, self.sharing)
 
-    def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
-        probabilities = exp3s(state.weights, self.mixing)
-        arm = draw(probabilities, rng)
-        return arm, {"probability": float(probabilities[arm])}
+    def _weigh(self, state: BanditState) -> Floats:
+        return exp3s(state.weights, self.mixing)

@@ -14,12 +14,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from shoestring.core.parameters import Scalar
 from shoestring.core.settings import require_between
-from shoestring.models.online.bandits import draw, softmax
-from shoestring.policies.online.bandit import BanditState, OnlineBandit
+from shoestring.models.online.bandits import softmax
+from shoestring.policies.online.bandit import BanditState, Floats, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +28,5 @@ class Softmax(OnlineBandit):
         OnlineBandit.__post_init__(self)
         require_between(self, "temperature", 0.0, math.inf, "at 0 nothing but the leader is pulled", "Try 0.1.")
 
-    def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
-        probabilities = softmax(state.counts, state.sums, self.temperature)
-        arm = draw(probabilities, rng)
-        return arm, {"probability": float(probabilities[arm])}
+    def _weigh(self, state: BanditState) -> Floats:
+        return softmax(state.counts, state.sums, self.temperature)
