@@ -49,6 +49,7 @@ class Study:
 
     def __init__(self, journal: Journal, policy: Policy | None = None) -> None:
         self.journal, self._given = journal, policy
+        self.name, self.store = journal.name, journal.store
         self.checkpoints = checkpoint_root(journal.store, journal.name)
         self.ending: Ending | None = None  # of the last run in this process
         self._thinking: Thinking | None = None  # of `ask`, made when it is first needed
@@ -109,14 +110,6 @@ class Study:
         return cls(journal, chosen)
 
     # what it holds ---------------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        return self.journal.name
-
-    @property
-    def store(self) -> Store:
-        return self.journal.store
 
     @property
     def ledger(self) -> Ledger:
