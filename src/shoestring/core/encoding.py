@@ -21,14 +21,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Flags, Floats
 from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space import Config, Space
 from shoestring.core.values import is_same, to_plain
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 NO_OPTION = 0.5  # of an inactive choice: equal to itself, and to no option's number
 
 
@@ -36,7 +34,7 @@ NO_OPTION = 0.5  # of an inactive choice: equal to itself, and to no option's nu
 class Points:
     """m configs as numbers: places in the unit cube, and which of the optional parameters are active."""
 
-    cube: Array  # (m, dims)
+    cube: Floats  # (m, dims)
     active: Flags  # (m, number of optional parameters)
 
     def __len__(self) -> int:
@@ -85,7 +83,7 @@ class Encoding:
         active = np.array([[name in config for name in self.optional] for config in configs], dtype=bool)
         return Points(cube.reshape(len(configs), self.space.dims), active.reshape(len(configs), len(self.optional)))
 
-    def snap(self, cube: Array) -> Points:
+    def snap(self, cube: Floats) -> Points:
         """Any points of the cube, (m, dims), moved to the configs that they stand for: cell centres, 0.5 if inactive."""
         snapped = np.empty_like(cube)
         for j, parameter in enumerate(self._parameters):
@@ -108,11 +106,11 @@ class Encoding:
             free[:, j] &= points.active[:, k]
         return free
 
-    def values(self, dim: int, cube: Array) -> Array:
+    def values(self, dim: int, cube: Floats) -> Floats:
         """The numbers that a dimension's places in the cube, (m,), stand for: a float or int itself, a choice's option."""
         return _values(self._parameters[dim], cube)
 
-    def _is_active(self, name: str, snapped: Array, known: dict[str, Flags]) -> Flags:
+    def _is_active(self, name: str, snapped: Floats, known: dict[str, Flags]) -> Flags:
         """(m,): whether all conditions of a parameter hold, its parents' own included."""
         if name not in known:
             active = np.ones(snapped.shape[0], dtype=bool)
@@ -122,7 +120,7 @@ class Encoding:
             known[name] = active
         return known[name]
 
-    def _holds(self, parent: str, wanted: list[Any], snapped: Array) -> Flags:
+    def _holds(self, parent: str, wanted: list[Any], snapped: Floats) -> Flags:
         parameter = self.space.parameters[parent]
         if isinstance(parameter, Constant):
             return np.full(snapped.shape[0], any(is_same(parameter.value, value) for value in wanted))
@@ -132,7 +130,7 @@ class Encoding:
 
     # what a model sees -----------------------------------------------------------------------------------------------
 
-    def features(self, points: Points) -> Array:
+    def features(self, points: Points) -> Floats:
         """(m, n_columns)."""
         features = np.zeros((len(points), self.n_columns))
         features[:, : self.numbers.size] = points.cube[:, self.numbers]
@@ -147,7 +145,7 @@ class Encoding:
                     features[~points.active[:, k], column] = NO_OPTION
         return features
 
-    def on_simplex(self, points: Points) -> Array:
+    def on_simplex(self, points: Points) -> Floats:
         """(m, columns): two options of a choice are as far apart as the two ends of a number's range."""
         features = self.features(points)
         corners = [
@@ -157,7 +155,7 @@ class Encoding:
         return np.hstack([features[:, : self.n_columns - self._options.size], *corners])
 
 
-def _values(parameter: Parameter, u: Array) -> Array:
+def _values(parameter: Parameter, u: Floats) -> Floats:
     """The numbers behind places on the unit interval, (m,): of a float or int its value, of a choice the option's number."""
     if isinstance(parameter, Choice):
         return np.asarray(np.minimum(np.floor(u * len(parameter.options)), len(parameter.options) - 1.0))
@@ -173,7 +171,7 @@ def _values(parameter: Parameter, u: Array) -> Array:
     return np.asarray(np.clip(low + u * (high - low), low, high))
 
 
-def _centres(parameter: Parameter, u: Array) -> Array:
+def _centres(parameter: Parameter, u: Floats) -> Floats:
     """Places moved to the centre of their cell, (m,); a float's cell is the point itself."""
     u = np.clip(u, 0.0, 1.0)
     if isinstance(parameter, Float):

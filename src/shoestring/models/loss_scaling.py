@@ -19,9 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from shoestring.core.arrays import Flags, Floats
 
 _FENCE = 3.0
 _LARGEST = 1e150  # a loss beyond this has diverged, finite or not: its square would overflow
@@ -56,7 +55,7 @@ class Scaling:
         return np.log(np.maximum(losses - self.floor, self.least))
 
 
-def fit_scaling(losses: Floats, reported: NDArray[np.bool_], log: bool = False) -> Scaling:
+def fit_scaling(losses: Floats, reported: Flags, log: bool = False) -> Scaling:
     """Scaling for losses (n_arms, n_steps), of which `reported` ones count; a reported nan or inf is a diverged run.
 
     With `log`, losses above 0 are taken as their logarithm; otherwise as that of their distance from the smallest, which
@@ -93,5 +92,5 @@ def fit_scaling(losses: Floats, reported: NDArray[np.bool_], log: bool = False) 
     return Scaling(centre=centre, scale=scale, fence=fence, bad=bad, floor=floor, least=least)
 
 
-def _is_usable(losses: Floats) -> NDArray[np.bool_]:
+def _is_usable(losses: Floats) -> Flags:
     return np.abs(losses) < _LARGEST  # false for nan too

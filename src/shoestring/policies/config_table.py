@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Entry, Opened, Order
 from shoestring.core.ledger import Ledger
@@ -21,9 +21,6 @@ from shoestring.core.policy import fresh_config
 from shoestring.core.quasi_random import points as quasi_random
 from shoestring.core.space import Config, Space
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Indices = NDArray[np.intp]
 _ENUMERABLE = 10_000  # configs: a finite space up to this size is scored as a whole
 _DIGITS = 9  # two places in the cube closer than this are one config
 BEST = 5  # trials whose surroundings are searched
@@ -115,7 +112,7 @@ class ConfigsView:
         return table
 
 
-def draw_candidates(encoding: Encoding, around: Array, count: int, seed: int, rng: np.random.Generator) -> Points:
+def draw_candidates(encoding: Encoding, around: Floats, count: int, seed: int, rng: np.random.Generator) -> Points:
     """`count` quasi-random points, shifted anew each time, and perturbed copies of each row of around, (k, dims)."""
     dims = encoding.space.dims
     spread = (_sequence(seed, dims, count) + rng.random(dims)) % 1.0
@@ -126,7 +123,7 @@ def draw_candidates(encoding: Encoding, around: Array, count: int, seed: int, rn
 
 
 @lru_cache(maxsize=16)
-def _sequence(seed: int, dims: int, count: int) -> Array:
+def _sequence(seed: int, dims: int, count: int) -> Floats:
     return quasi_random(seed, "candidates", dims, np.arange(count))
 
 

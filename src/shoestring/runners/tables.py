@@ -30,13 +30,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shoestring.core.arrays import Floats
 from shoestring.core.entries import Cost, Direction
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
 from shoestring.errors import StudyError
 from shoestring.runners.simulated import StepOutcome
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

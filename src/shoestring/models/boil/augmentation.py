@@ -24,12 +24,11 @@ from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 from scipy.linalg import eigvalsh, lapack
 
+from shoestring.core.arrays import Floats, Indices
 from shoestring.models.gp.posterior import GP
 
-Array = NDArray[np.float64]
 Stop = Literal["condition", "count", "variance", "repeat"]
 _ABOVE_NOISE = 1e-3  # a variance, as in the authors' programs
 _GRID_SIZE = 50  # lengths of prefixes of a run that are compared
@@ -39,16 +38,16 @@ _GRID_SIZE = 50  # lengths of prefixes of a run that are compared
 class Augmentation:
     """Chosen times in the order of choice, and why there are not more of them."""
 
-    picked: NDArray[np.intp]  # (m,), rows of the grid
-    times: Array  # (m,), in [0, 1]
-    variances: Array  # (m,), before each was added
+    picked: Indices  # (m,), rows of the grid
+    times: Floats  # (m,), in [0, 1]
+    variances: Floats  # (m,), before each was added
     stop: Stop
 
 
 def pick_most_uncertain(
     gp: GP,
-    x: Array,
-    grid: Array,
+    x: Floats,
+    grid: Floats,
     *,
     max_points: int,
     max_log_condition: float,
@@ -60,7 +59,7 @@ def pick_most_uncertain(
     """
     floor = float(np.exp(gp.theta[-1])) + _ABOVE_NOISE if variance_floor is None else variance_floor
 
-    def largest(variances: Array, picked: list[int]) -> int | Stop:
+    def largest(variances: Floats, picked: list[int]) -> int | Stop:
         j = int(np.argmax(variances))
         if variances[j] < floor:
             return "variance"
@@ -71,8 +70,8 @@ def pick_most_uncertain(
 
 def pick_random_times(
     gp: GP,
-    x: Array,
-    grid: Array,
+    x: Floats,
+    grid: Floats,
     rng: Generator,
     *,
     max_points: int,
@@ -83,16 +82,16 @@ def pick_random_times(
     return _augment(gp, x, grid, lambda _, picked: int(order[len(picked)]), max_points, max_log_condition)
 
 
-def pick_full_curve(gp: GP, x: Array, grid: Array) -> Augmentation:
+def pick_full_curve(gp: GP, x: Floats, grid: Floats) -> Augmentation:
     """Ablation: the whole grid, whatever that does to the conditioning."""
     return _augment(gp, x, grid, lambda _, picked: len(picked), len(grid), np.inf)
 
 
 def _augment(
     gp: GP,
-    x: Array,
-    grid: Array,
-    choose: Callable[[Array, list[int]], int | Stop],
+    x: Floats,
+    grid: Floats,
+    choose: Callable[[Floats, list[int]], int | Stop],
     max_points: int,
     max_log_condition: float,
 ) -> Augmentation:
@@ -127,7 +126,7 @@ def _augment(
     return Augmentation(np.array(picked, dtype=np.intp), grid[picked], np.array(before), stop)
 
 
-def log_condition(gp: GP, more: Array) -> float:
+def log_condition(gp: GP, more: Floats) -> float:
     """ln of the largest over the smallest eigenvalue of A = K + noise I, of the stored points and `more`."""
     z = np.concatenate([gp.x, more])
     noise = float(np.exp(gp.theta[-1])) + gp.jitter
@@ -136,7 +135,7 @@ def log_condition(gp: GP, more: Array) -> float:
     return float(np.log((eigenvalues[-1] + noise) / (max(eigenvalues[0], 0.0) + noise)))
 
 
-def _exceeds(gp: GP, more: Array, limit: float) -> bool:
+def _exceeds(gp: GP, more: Floats, limit: float) -> bool:
     """Whether ln cond(A) > limit; eigenvalues, O(n^3), are computed only where the answer depends on them.
 
     No entry of K is negative or above s^2, so its largest eigenvalue is at most n s^2 (its largest row sum), and the
@@ -154,7 +153,7 @@ def count_allowed_points(time: float, max_points: int) -> int:
     return int(np.floor(time * max_points + 1e-9))  # 0.29 * 100 is 28.999999999999996
 
 
-def step_grid(min_steps: int, trained_steps: int) -> NDArray[np.intp]:
+def step_grid(min_steps: int, trained_steps: int) -> Indices:
     """Lengths of prefixes to choose from: whole steps from min_steps to below trained_steps, which is stored anyway."""
     steps = np.unique(np.rint(np.linspace(min_steps, trained_steps, _GRID_SIZE)).astype(np.intp))
     return steps[steps < trained_steps]

@@ -25,15 +25,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.models.boil.process import RunLengths
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 CLIMBS = 5
 FLOOR = 0.1  # added to a cost's share of the range: no point is cheaper than a tenth of it
 DIGITS = 6  # how exactly a climb converges must not decide between configs of which nothing is known: all are equal
@@ -43,12 +41,12 @@ DIGITS = 6  # how exactly a climb converges must not decide between configs of w
 class CostPlane:
     """Cost of training as a plane over z."""
 
-    coefficients: Array  # (d + 2,), intercept first
+    coefficients: Floats  # (d + 2,), intercept first
     lowest: float
     span: float  # range of the costs seen; 1 where they are all the same
 
     @classmethod
-    def of(cls, z: Array, cost: Array) -> CostPlane:
+    def of(cls, z: Floats, cost: Floats) -> CostPlane:
         if not 1 <= len(z) == len(cost) or not np.isfinite(cost).all():
             raise ValueError(f"{len(cost)} costs for {len(z)} points: give one finite cost a point, and at least one.")
         # Centred first: with fewer points than dimensions the shortest slope is then flat, not tilted to the origin.
@@ -61,15 +59,15 @@ class CostPlane:
         """Everything costs nothing, and improvement alone decides; `columns` of z."""
         return cls(np.zeros(columns + 1), 0.0, 1.0)
 
-    def predict(self, z: Array) -> Array:
+    def predict(self, z: Floats) -> Floats:
         return np.asarray(self.coefficients[0] + z @ self.coefficients[1:])  # (q, d + 1) -> (q,)
 
-    def share(self, cost: Array) -> Array:
+    def share(self, cost: Floats) -> Floats:
         """Costs as shares of the range seen: the cheapest was 0, the dearest 1."""
         return (cost - self.lowest) / self.span
 
 
-def log_ratio(log_ei: Array, cost_share: Array) -> Array:
+def log_ratio(log_ei: Floats, cost_share: Floats) -> Floats:
     """Log of expected improvement per cost, eq. 3."""
     return log_ei - np.log(np.maximum(cost_share, 0.0) + FLOOR)
 
@@ -87,10 +85,10 @@ class Promise(NamedTuple):
 class Appraisal:
     """What the model expects of q points z."""
 
-    score: Array  # (q,)
-    std: Array
-    log_ei: Array
-    log_ratio: Array
+    score: Floats  # (q,)
+    std: Floats
+    log_ei: Floats
+    log_ratio: Floats
 
     def promise(self, at: int) -> Promise:
         return Promise(float(self.score[at]), float(self.std[at]), float(self.log_ei[at]), float(self.log_ratio[at]))
@@ -104,7 +102,7 @@ class Tradeoff:
     cost: CostPlane
     best_mean: float
 
-    def appraise(self, z: Array, cost: Array | None = None) -> Appraisal:
+    def appraise(self, z: Floats, cost: Floats | None = None) -> Appraisal:
         """Of points z, (q, d + 1), that cost what the plane predicts, unless it is known better."""
         mean, variance = self.gp.predict(z)
         std = np.sqrt(variance)
@@ -112,7 +110,7 @@ class Tradeoff:
         cost = self.cost.predict(z) if cost is None else cost
         return Appraisal(mean, std, log_ei, log_ratio(log_ei, self.cost.share(cost)))
 
-    def log_ratio_with_gradient(self, z: Array) -> tuple[Array, Array]:
+    def log_ratio_with_gradient(self, z: Floats) -> tuple[Floats, Floats]:
         """log EI - log cost and its derivatives."""  # (q, d + 1) -> (q,), (q, d + 1)
         mean, variance, d_mean, d_variance = self.gp.predict_with_gradient(z)
         log_ei, d_log_ei = log_expected_improvement_gradient(-mean, variance, -d_mean, d_variance, -self.best_mean)
@@ -122,14 +120,14 @@ class Tradeoff:
         return log_ratio(log_ei, share), d_log_ei - d_log_cost
 
 
-def find_largest_mean(gp: GP, pool: Array, free: Flags) -> float:
+def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> float:
     """mu_max; the pool, (m, d + 1), should hold the stored points too, since narrow peaks are there."""
 
     # Without variances: they would cost O(n^2) a point, the mean alone costs O(n).
-    def mean(z: Array) -> Array:
+    def mean(z: Floats) -> Floats:
         return gp.shift + gp.scale * (gp.kernel.matrix(gp.theta[:-1], z, gp.x) @ gp.weights)
 
-    def mean_with_gradient(z: Array) -> tuple[Array, Array]:
+    def mean_with_gradient(z: Floats) -> tuple[Floats, Floats]:
         k, dk = gp.kernel.matrix_with_gradient(gp.theta[:-1], z, gp.x)
         return gp.shift + gp.scale * (k @ gp.weights), gp.scale * np.einsum("qnd,n->qd", dk, gp.weights)
 
@@ -141,7 +139,7 @@ def find_largest_mean(gp: GP, pool: Array, free: Flags) -> float:
 class ChosenRun:
     """What to train, for how long, and what the model expects of it, taken at the rounded time."""
 
-    z: Array  # (d + 1,)
+    z: Floats  # (d + 1,)
     start: int  # row of the pool that the search began from
     steps: int
     promise: Promise
@@ -149,10 +147,10 @@ class ChosenRun:
 
 def choose(
     tradeoff: Tradeoff,
-    pool: Array,
+    pool: Floats,
     free: Flags,
     lengths: RunLengths,
-    may_train: Callable[[Array, int], bool],
+    may_train: Callable[[Floats, int], bool],
 ) -> ChosenRun:
     """Maximise log EI - log cost over x and time; the time is rounded to whole steps before anything is stored.
 
@@ -169,11 +167,11 @@ def choose(
 
 
 def _climb(
-    score: Callable[[Array], Array],
-    score_with_gradient: Callable[[Array], tuple[Array, Array]],
-    pool: Array,
+    score: Callable[[Floats], Floats],
+    score_with_gradient: Callable[[Floats], tuple[Floats, Floats]],
+    pool: Floats,
     free: Flags,
-) -> tuple[Array, Array, NDArray[np.intp]]:
+) -> tuple[Floats, Floats, Indices]:
     """Local maxima and, behind them, their starts: values (k,), points (k, d + 1), rows of the pool they began from (k,).
 
     The pool is dealt out into 3 (f + 1) hands, f the most columns that are free in any row; of the best of each hand, CLIMBS
@@ -190,12 +188,12 @@ def _climb(
 
 
 def _find_top(
-    score_with_gradient: Callable[[Array], tuple[Array, Array]], start: Array, moving: Flags
-) -> tuple[float, Array]:
+    score_with_gradient: Callable[[Floats], tuple[Floats, Floats]], start: Floats, moving: Flags
+) -> tuple[float, Floats]:
     """The maximum that is reached from `start`, (d + 1,), along the columns that move."""
     z = start.copy()
 
-    def descent(place: Array) -> tuple[float, Array]:
+    def descent(place: Floats) -> tuple[float, Floats]:
         z[moving] = place
         value, gradient = score_with_gradient(z[None])
         return -float(value[0]), -gradient[0, moving]

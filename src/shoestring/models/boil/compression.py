@@ -30,12 +30,12 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from shoestring.core.arrays import Floats, Indices
 from shoestring.models.gp.posterior import standardisation
 
-Array = NDArray[np.float64]
 Preference = Literal["logistic", "tail_mean", "log", "average"]
 LEARNABLE: tuple[Preference, ...] = ("logistic", "tail_mean")  # those that depend on midpoint and growth
 _MARGIN = 0.1  # of the range of rewards, below the lowest: a reward a little lower leaves the shift alone
@@ -45,8 +45,8 @@ _MARGIN = 0.1  # of the range of rewards, below the lowest: a reward a little lo
 class CurveMatrix:
     """Curves as rows of one zero-padded matrix; a prefix of a curve that counts as a point of its own has its own row."""
 
-    rewards: Array  # (n, max_steps)
-    lengths: NDArray[np.intp]  # (n,)
+    rewards: Floats  # (n, max_steps)
+    lengths: Indices  # (n,)
 
     @classmethod
     def of(cls, curves: Iterable[ArrayLike], max_steps: int) -> Self:
@@ -67,7 +67,7 @@ class CurveMatrix:
         return int(self.rewards.shape[1])
 
 
-def _check_curve(curve: Array, max_steps: int) -> None:
+def _check_curve(curve: Floats, max_steps: int) -> None:
     if curve.ndim != 1 or not 1 <= curve.size <= max_steps:
         raise ValueError(
             f"a curve of shape {curve.shape} must be a list of 1 to max_steps={max_steps} rewards: "
@@ -92,7 +92,9 @@ def reward_shift(lowest: float, highest: float, *, current: float | None = None)
     return 0.0 if lowest >= 0.0 else _MARGIN * (highest - lowest) - lowest
 
 
-def preference_weights(max_steps: int, *, midpoint: float, growth: float, preference: Preference = "logistic") -> Array:
+def preference_weights(
+    max_steps: int, *, midpoint: float, growth: float, preference: Preference = "logistic"
+) -> Floats:
     """Weights of the steps and their derivatives: columns l, dl/dm0, dl/dg0."""  # (max_steps, 3)
     weights = np.zeros((max_steps, 3))
     match preference:
@@ -112,7 +114,7 @@ def preference_weights(max_steps: int, *, midpoint: float, growth: float, prefer
 
 def compress(
     curves: CurveMatrix, *, midpoint: float, growth: float, shift: float = 0.0, preference: Preference = "logistic"
-) -> tuple[Array, Array]:
+) -> tuple[Floats, Floats]:
     """Scores y and their derivatives with respect to (midpoint, growth)."""  # (n,), (n, 2)
     t = curves.lengths
     weights = preference_weights(curves.max_steps, midpoint=midpoint, growth=growth, preference=preference)
@@ -133,7 +135,7 @@ def compress(
     return sums[:, 0], sums[:, 1:]
 
 
-def standardise(scores: Array, gradient: Array) -> tuple[Array, Array]:
+def standardise(scores: Floats, gradient: Floats) -> tuple[Floats, Floats]:
     """Scores of mean 0 and population standard deviation 1, and the derivatives carried through."""  # (n,), (n, 2)
     # Standardising anew for every (m0, g0) is what gives their likelihood a maximum: on raw scores a larger m0 shrinks
     # all of them, and the likelihood grows without end.

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Floats
 from shoestring.models.gp.kernels import Kernel, Pairs
 
-Array = NDArray[np.float64]
 BETA = 1.0
 
 
@@ -39,18 +38,18 @@ class DecayingTime(Kernel):
     def of(cls, n_dims: int) -> Self:
         return cls(Kernel.ard("se", n_dims).blocks)
 
-    def pairs(self, x: Array) -> Pairs:
+    def pairs(self, x: Floats) -> Pairs:
         pairs = super().pairs(x)
         half = 0.5 * (_warp(x[pairs.rows, -1]) - _warp(x[pairs.cols, -1]))
         pairs.squared[-1] = _difference(half)
         return pairs
 
-    def matrix(self, theta: Array, x: Array, z: Array) -> Array:
+    def matrix(self, theta: Floats, x: Floats, z: Floats) -> Floats:
         difference = _difference(0.5 * (_warp(x[:, -1, None]) - _warp(z[None, :, -1])))
         along = np.exp(-0.5 * difference * np.exp(-2.0 * theta[-1]))
         return np.asarray(super().matrix(theta, _at_time_zero(x), _at_time_zero(z)) * along)
 
-    def matrix_with_gradient(self, theta: Array, x: Array, z: Array) -> tuple[Array, Array]:
+    def matrix_with_gradient(self, theta: Floats, x: Floats, z: Floats) -> tuple[Floats, Floats]:
         k, gradient = super().matrix_with_gradient(theta, _at_time_zero(x), _at_time_zero(z))
         half = 0.5 * (_warp(x[:, -1, None]) - _warp(z[None, :, -1]))
         inverse = float(np.exp(-2.0 * theta[-1]))
@@ -61,17 +60,17 @@ class DecayingTime(Kernel):
         return k, gradient
 
 
-def _warp(time: Array) -> Array:
+def _warp(time: Floats) -> Floats:
     return np.log(time + 0.5 * BETA)
 
 
-def _difference(half: Array) -> Array:
+def _difference(half: Floats) -> Floats:
     """2 ln cosh, without overflow."""
     size = np.abs(half)
     return np.asarray(2.0 * (size + np.log1p(np.exp(-2.0 * size)) - np.log(2.0)))
 
 
-def _at_time_zero(x: Array) -> Array:
+def _at_time_zero(x: Floats) -> Floats:
     """The points, with time taken out of the distances between them."""
     moved = x.copy()
     moved[:, -1] = 0.0

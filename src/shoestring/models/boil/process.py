@@ -26,10 +26,10 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
+from shoestring.core.arrays import Floats
 from shoestring.core.decision import Memo
 from shoestring.core.memo import Lists
 from shoestring.models.boil.compression import LEARNABLE, CurveMatrix, Preference, compress, standardise
@@ -37,7 +37,6 @@ from shoestring.models.boil.decaying_time import DecayingTime
 from shoestring.models.gp.kernels import Kernel, Pairs
 from shoestring.models.gp.posterior import GP, condition
 
-Array = NDArray[np.float64]
 TimeKernel = Literal["se", "freeze_thaw"]
 # Where a fit may look, in the order of the gradient. A noise below 1e-6 would leave the factorisation to rounding.
 BOUNDS = {
@@ -97,7 +96,7 @@ class ProcessParameters:
             )
         return cls(**{name: float(memo[name][0]) for name in cls.__dataclass_fields__})
 
-    def theta(self, dims: int) -> Array:
+    def theta(self, dims: int) -> Floats:
         """Logs of signal variance (1), one length-scale per dimension of x, that of time, noise variance."""
         return np.log([1.0, *[self.lengthscale_x] * dims, self.lengthscale_t, self.noise_variance])  # (d + 3,)
 
@@ -112,7 +111,7 @@ class CurveProcess:
 
     def __init__(
         self,
-        z: Array,  # (n, d + 1)
+        z: Floats,  # (n, d + 1)
         curves: CurveMatrix,
         *,
         shift: float = 0.0,
@@ -130,7 +129,7 @@ class CurveProcess:
         """Differences of all points: a whole fit computes them once, a posterior not at all."""
         return self.kernel.pairs(self.z)
 
-    def _scores(self, p: ProcessParameters) -> tuple[Array, Array]:
+    def _scores(self, p: ProcessParameters) -> tuple[Floats, Floats]:
         return compress(self.curves, midpoint=p.midpoint, growth=p.growth, shift=self.shift, preference=self.preference)
 
     def posterior(self, p: ProcessParameters) -> GP:
@@ -141,7 +140,7 @@ class CurveProcess:
         """L, of kernel, noise and compression together (eq. 5)."""
         return self._solve(p)[0]
 
-    def log_likelihood_and_gradient(self, p: ProcessParameters) -> tuple[float, Array]:
+    def log_likelihood_and_gradient(self, p: ProcessParameters) -> tuple[float, Floats]:
         """L and its derivatives in the order of `BOUNDS`, that is (log sx, log st, m0, g0, log sy^2)."""
         value, factor, alpha, slopes, pullback = self._solve(p)
         inverse = lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T  # A^-1: one triangle, in C order
@@ -152,7 +151,7 @@ class CurveProcess:
         by_m0, by_g0 = -alpha @ slopes
         return value, np.array([by_scales[:-1].sum(), by_scales[-1], by_m0, by_g0, by_noise])
 
-    def _solve(self, p: ProcessParameters) -> tuple[float, Array, Array, Array, Callable[[Array], Array]]:
+    def _solve(self, p: ProcessParameters) -> tuple[float, Floats, Floats, Floats, Callable[[Floats], Floats]]:
         """L, the factor of A, alpha = A^-1 y~, the derivatives of y~, and those of K as a function of weights of pairs."""
         n = len(self.curves)
         y, slopes = standardise(*self._scores(p))
@@ -189,12 +188,12 @@ def fit(
     box[logs] = np.log(box[logs])
     wanted = [list(BOUNDS).index(name) for name in names]
 
-    def parameters(place: Array) -> ProcessParameters:
+    def parameters(place: Floats) -> ProcessParameters:
         plain = np.where(logs, np.exp(np.where(logs, place, 0.0)), place)
         plain = np.clip(plain, plain_box[:, 0], plain_box[:, 1])  # exp(log(bound)) may be past it by one rounding
         return replace(previous, **dict(zip(names, plain.tolist(), strict=True)))
 
-    def descent(place: Array) -> tuple[float, Array]:
+    def descent(place: Floats) -> tuple[float, Floats]:
         value, gradient = process.log_likelihood_and_gradient(parameters(place))
         return -value, -gradient[wanted]
 

@@ -29,10 +29,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
+from shoestring.core.arrays import Floats
 from shoestring.core.decision import Memo
 from shoestring.models.cost_aware.linear import PRIOR_STD, Limits, LinearCost, check_costs, choose_columns, fit_linear
 from shoestring.models.gp.fit import fit_gp
-from shoestring.models.gp.kernels import Array, Kernel
+from shoestring.models.gp.kernels import Kernel
 from shoestring.models.gp.posterior import GP
 
 # How many columns a model picks, in falling order of importance: lv1, lv2, lv3 and gplv for their line, gp3 for its process.
@@ -41,7 +42,7 @@ COST_MODELS: Mapping[str, int] = {"lv1": 1, "lv2": 2, "lv3": 3, "gp": 0, "gp3": 
 
 
 def fit_cost_model(
-    name: str, features: Array, log_cost: Array, *, columns: Sequence[int] | None = None, memo: Memo | None = None
+    name: str, features: Floats, log_cost: Floats, *, columns: Sequence[int] | None = None, memo: Memo | None = None
 ) -> LinearCost | GPCost:
     """The model `name` of log_cost, (n,), at features, (n, d), log-scaled where that makes sense; n >= 1.
 
@@ -65,15 +66,15 @@ class GPCost:
     """log c = base line (if any) + shift + scale * GP of the features, brought to 0..1."""
 
     columns: tuple[int, ...]  # that the GP sees
-    low: Array  # (k,)
-    width: Array  # (k,)
+    low: Floats  # (k,)
+    width: Floats  # (k,)
     shift: float
     scale: float
     gp: GP
     base: LinearCost | None  # whose residuals the GP models
     limits: Limits
 
-    def predict(self, features: Array) -> tuple[Array, Array]:
+    def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and std of log cost, (m,) each, at features, (m, d)."""
         standard, variance = self.gp.predict((features[:, list(self.columns)] - self.low) / self.width, noisy=True)
         mean = self.shift + self.scale * standard
@@ -83,7 +84,7 @@ class GPCost:
 
 
 def fit_gp_cost(
-    features: Array, log_cost: Array, columns: Sequence[int], base: LinearCost | None = None, memo: Memo | None = None
+    features: Floats, log_cost: Floats, columns: Sequence[int], base: LinearCost | None = None, memo: Memo | None = None
 ) -> GPCost:
     """A Matérn 5/2 GP of log_cost, (n,), or of its residuals from `base`, on the given columns of features, (n, d)."""
     features, log_cost = check_costs(features, log_cost)
@@ -99,7 +100,7 @@ def fit_gp_cost(
     return GPCost(columns, low, width, shift, scale, gp, base, Limits.of(log_cost))
 
 
-def log_costs(cost: Array) -> Array:
+def log_costs(cost: Floats) -> Floats:
     """Logs of observed costs, (n,); a cost of 0 counts as the smallest one above 0, or as 1 if there is none."""
     cost = np.asarray(cost, dtype=np.float64)
     if (wrong := cost[~(np.isfinite(cost) & (cost >= 0.0))]).size:
@@ -108,6 +109,6 @@ def log_costs(cost: Array) -> Array:
     return np.log(np.maximum(cost, smallest if np.isfinite(smallest) else 1.0))
 
 
-def cost_quantile(mean: Array, std: Array, probability: float = 0.9) -> Array:
+def cost_quantile(mean: Floats, std: Floats, probability: float = 0.9) -> Floats:
     """The cost, (m,), that a trial stays below with this probability, from a model's mean and std of log cost."""
     return np.asarray(np.exp(mean + float(ndtri(probability)) * std))

@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from shoestring.core.encoding import Array, Encoding, Points
+from shoestring.core.arrays import Floats
+from shoestring.core.encoding import Encoding, Points
 from shoestring.core.parameters import Choice, Constant
 
-Column = Callable[[Points], Array]  # m points to the column's m numbers
+Column = Callable[[Points], Floats]  # m points to the column's m numbers
 
 
 class CostFeatures:
@@ -33,7 +34,7 @@ class CostFeatures:
         self.names = tuple(name for name, _ in columns)
         self._columns = [column for _, column in columns]
 
-    def of(self, points: Points) -> Array:
+    def of(self, points: Points) -> Floats:
         """(m, number of columns)."""
         features = np.empty((len(points), len(self._columns)))
         for i, column in enumerate(self._columns):
@@ -50,7 +51,7 @@ def _columns(encoding: Encoding, dim: int) -> list[Column]:
     parameter = encoding.space.parameters[encoding.space.cube_names[dim]]
     assert not isinstance(parameter, Constant)
 
-    def values(points: Points) -> Array:  # of a choice the option's number
+    def values(points: Points) -> Floats:  # of a choice the option's number
         return encoding.values(dim, points.cube[:, dim])
 
     if isinstance(parameter, Choice):

@@ -32,8 +32,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.linalg import lapack
 
+from shoestring.core.arrays import Floats
 from shoestring.core.decision import Memo
-from shoestring.core.encoding import Array
 
 RIDGE = 1e-3
 PRIOR_STD = 0.5  # of log cost about the line, worth one observation
@@ -49,11 +49,11 @@ class Limits:
     high: float
 
     @classmethod
-    def of(cls, log_cost: Array) -> Limits:
+    def of(cls, log_cost: Floats) -> Limits:
         floor = float(np.median(log_cost) + np.log(FLOOR))
         return cls(max(float(log_cost.min()) - CLIP, floor), float(log_cost.max()) + CLIP)
 
-    def believe(self, mean: Array, std: Array) -> tuple[Array, Array]:
+    def believe(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean clipped to the range, std to half its width: a weight still unknown would give 50 and more under ridge."""
         return np.clip(mean, self.low, self.high), np.minimum(std, 0.5 * (self.high - self.low))
 
@@ -63,19 +63,19 @@ class LinearCost:
     """log c = weights[0] + weights[1:] . inputs, the inputs being features[columns] and `meta`, p - 1 numbers in all."""
 
     columns: tuple[int, ...]
-    weights: Array  # (p,)
-    centre: Array  # (p - 1,)
-    factor: Array  # (p - 1, p - 1), lower Cholesky factor of S
+    weights: Floats  # (p,)
+    centre: Floats  # (p - 1,)
+    factor: Floats  # (p - 1, p - 1), lower Cholesky factor of S
     n: int
     residual_sum: float
     limits: Limits
-    meta: Array = field(default_factory=lambda: np.empty(0))  # (q,): what a transferred model is told about the task
+    meta: Floats = field(default_factory=lambda: np.empty(0))  # (q,): what a transferred model is told about the task
 
-    def line(self, features: Array) -> Array:
+    def line(self, features: Floats) -> Floats:
         """The linear prediction of log cost, not clipped, (m,)."""
         return np.asarray(self.weights[0] + self._inputs(features) @ self.weights[1:])
 
-    def predict(self, features: Array) -> tuple[Array, Array]:
+    def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and std of log cost, (m,) each, at features, (m, d)."""
         spare = max(0, self.n - self.weights.size)
         variance = (PRIOR_STD**2 + self.residual_sum) / (1.0 + spare)
@@ -85,11 +85,11 @@ class LinearCost:
             spread += np.einsum("km,km->m", v, v)
         return self.limits.believe(self.line(features), np.sqrt(variance * spread))
 
-    def _inputs(self, features: Array) -> Array:
+    def _inputs(self, features: Floats) -> Floats:
         return _join(features[:, list(self.columns)], self.meta)
 
 
-def fit_linear(features: Array, log_cost: Array, columns: Sequence[int]) -> LinearCost:
+def fit_linear(features: Floats, log_cost: Floats, columns: Sequence[int]) -> LinearCost:
     """Least squares of log_cost, (n,), on an intercept and the given columns of features, (n, d); n >= 1."""
     features, log_cost = check_costs(features, log_cost)
     columns = tuple(int(j) for j in columns)
@@ -115,7 +115,7 @@ def fit_linear(features: Array, log_cost: Array, columns: Sequence[int]) -> Line
     return LinearCost(columns, weights, centre, factor, n, float(residuals @ residuals), Limits.of(log_cost))
 
 
-def choose_columns(features: Array, log_cost: Array, most: int) -> tuple[int, ...]:
+def choose_columns(features: Floats, log_cost: Floats, most: int) -> tuple[int, ...]:
     """At most `most` columns, in the order taken, by forward selection on the leave-one-out error.
 
     Adding a column with unit component q, orthogonal to those taken, changes the residuals to r - q q'r and the leverages
@@ -152,7 +152,7 @@ def choose_columns(features: Array, log_cost: Array, most: int) -> tuple[int, ..
 
 
 def fit_transfer(
-    tasks: Sequence[tuple[Array, Array]],
+    tasks: Sequence[tuple[Floats, Floats]],
     columns: Sequence[int],
     *,
     task_meta: Sequence[Sequence[float]] | None = None,
@@ -176,7 +176,7 @@ def fit_transfer(
     return replace(model, columns=tuple(int(j) for j in columns), meta=np.array(meta, dtype=np.float64))
 
 
-def _join(features: Array, meta: Array) -> Array:
+def _join(features: Floats, meta: Floats) -> Floats:
     """Features, (m, d), followed by the same `meta`, (q,), in every row."""
     return np.hstack([features, np.tile(meta, (len(features), 1))]) if meta.size else features
 
@@ -204,7 +204,7 @@ def unpack(lists: Memo) -> LinearCost:
     return LinearCost(columns, weights, centre, factor, int(n), residual_sum, Limits(low, high), meta)
 
 
-def check_costs(features: Array, log_cost: Array) -> tuple[Array, Array]:
+def check_costs(features: Floats, log_cost: Floats) -> tuple[Floats, Floats]:
     """Both as float arrays, (n, d) and (n,), n >= 1, finite; or an error that says what to do."""
     features, log_cost = np.asarray(features, dtype=np.float64), np.asarray(log_cost, dtype=np.float64)
     if features.ndim != 2 or log_cost.shape != (features.shape[0],) or log_cost.size == 0:

@@ -30,7 +30,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
-from shoestring.core.encoding import Array, Encoding, Flags, Points
+from shoestring.core.arrays import Flags, Floats
+from shoestring.core.encoding import Encoding, Points
 from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, choose_ei_alpha
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
@@ -50,18 +51,18 @@ class Surface:
     encoding: Encoding
     gp: GP
     f_min: float
-    log_cost: Callable[[Points], Array]  # (m,)
+    log_cost: Callable[[Points], Floats]  # (m,)
 
-    def scores(self, points: Points) -> tuple[Array, Array]:
+    def scores(self, points: Points) -> tuple[Floats, Floats]:
         """log EI and log cost, (m,) each."""
         return self.log_ei(points), self.log_cost(points)
 
-    def log_ei(self, points: Points) -> Array:
+    def log_ei(self, points: Points) -> Floats:
         """(m,)."""
         mean, variance = self.gp.predict(self.encoding.features(points))
         return log_expected_improvement(mean, np.sqrt(variance), self.f_min)
 
-    def log_ei_gradient(self, points: Points) -> tuple[Array, Array]:
+    def log_ei_gradient(self, points: Points) -> tuple[Floats, Floats]:
         """log EI, (m,), and its derivative with respect to the cube, (m, dims); 0 along choices."""
         moments = self.gp.predict_with_gradient(self.encoding.features(points))
         log_ei, by_column = log_expected_improvement_gradient(*moments, self.f_min)
@@ -69,7 +70,7 @@ class Surface:
         gradient[:, self.encoding.numbers] = by_column[:, : self.encoding.numbers.size]
         return log_ei, gradient
 
-    def log_cost_gradient(self, points: Points) -> tuple[Array, Array]:
+    def log_cost_gradient(self, points: Points) -> tuple[Floats, Floats]:
         """log cost, (m,), and its derivative with respect to the continuous dimensions of the cube, (m, dims)."""
         m, dims = points.cube.shape
         along = np.flatnonzero(self.encoding.is_continuous)
@@ -90,8 +91,8 @@ class Surface:
 @dataclass(frozen=True, eq=False, slots=True)
 class ScoredPoints:
     points: Points  # (m,)
-    log_ei: Array  # (m,)
-    log_cost: Array  # (m,)
+    log_ei: Floats  # (m,)
+    log_cost: Floats  # (m,)
 
     def add(self, surface: Surface, more: Points, allowed: Allowed, at_most: float = np.inf) -> ScoredPoints:
         """With those of `more` that may be bought and whose log EI is no larger than `at_most`."""
@@ -149,7 +150,7 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
         return starts
     at_start = surface.log_cost(starts)  # subtracted, so that the solver's tolerances do not depend on the unit of cost
 
-    def negative_score(moving: Array) -> tuple[float, Array]:
+    def negative_score(moving: Floats) -> tuple[float, Floats]:
         points = _move(starts, free, moving)
         value, gradient = surface.log_ei_gradient(points)
         if alpha > 0.0:
@@ -175,10 +176,10 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     owner = np.nonzero(free)[0]  # the start that each variable belongs to
     movers = np.unique(owner)  # starts that move
 
-    def at(moving: Array) -> Points:
+    def at(moving: Floats) -> Points:
         return _move(starts, free, moving)
 
-    def slopes(moving: Array) -> Array:  # (movers, variables); each depends on its own variables alone
+    def slopes(moving: Floats) -> Floats:  # (movers, variables); each depends on its own variables alone
         return np.where(movers[:, None] == owner, surface.log_ei_gradient(at(moving))[1][free], 0.0)
 
     # Values and slopes apart: the solver's line search asks for values only, which cost half as much.
@@ -205,13 +206,13 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     return Points(starts.cube + kept[:, None] * way, starts.active)
 
 
-def _move(starts: Points, free: Flags, moving: Array) -> Points:
+def _move(starts: Points, free: Flags, moving: Floats) -> Points:
     cube = starts.cube.copy()
     cube[free] = moving
     return Points(cube, starts.active)
 
 
-def choose_cheap_and_far(x: Array, tried: Array, log_cost: Array) -> int:
+def choose_cheap_and_far(x: Floats, tried: Floats, log_cost: Floats) -> int:
     """Index of the last candidate left; x (m, d), m >= 1, tried (n, d), n >= 1, log_cost (m,). The costliest goes first."""
     apart = cdist(x, tried).min(axis=1)  # (m,)
     first_out = [iter(np.argsort(key, kind="stable").tolist()) for key in (-log_cost, apart)]

@@ -28,12 +28,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from shoestring.core.arrays import Floats, Indices
 
 
-def choose_ei_alpha(log_ei: Array, log_cost: Array, alpha: float) -> int:
+def choose_ei_alpha(log_ei: Floats, log_cost: Floats, alpha: float) -> int:
     """Index of the largest EI / c^alpha, eq. (1)."""
     _check(log_ei, log_cost)
     score = log_ei - alpha * log_cost
@@ -47,7 +46,7 @@ def cooling_exponent(total_cost: float, initial_cost: float, spent_cost: float) 
     return min(1.0, max(0.0, (total_cost - spent_cost) / (total_cost - initial_cost)))
 
 
-def choose_cei(log_ei: Array, log_cost: Array, slack: float) -> int:
+def choose_cei(log_ei: Floats, log_cost: Floats, slack: float) -> int:
     """Index of the cheapest point with EI >= (1 - slack) max EI, eq. (2); slack 0 is EI, slack 1 the cheapest of all."""
     _check(log_ei, log_cost)
     return _pick_cheapest(np.flatnonzero(log_ei >= cei_threshold(float(log_ei.max()), slack)), log_ei, log_cost)
@@ -58,7 +57,7 @@ def cei_threshold(log_ei_max: float, slack: float) -> float:
     return -np.inf if slack == 1.0 else log_ei_max + float(np.log1p(-slack)) - 1e-12
 
 
-def pareto_front(log_ei: Array, log_cost: Array) -> NDArray[np.intp]:
+def pareto_front(log_ei: Floats, log_cost: Floats) -> Indices:
     """Indices, rising, of the efficient points: no other is as cheap and as good, and better in one of the two; O(m log m)."""
     _check(log_ei, log_cost)
     # The front runs from the cheapest point to that of the largest EI: what lies outside needs no sorting.
@@ -89,7 +88,7 @@ class ImpliedAlpha:
     gap: float
 
 
-def find_implied_alpha(log_ei: Array, log_cost: Array, index: int) -> ImpliedAlpha:
+def find_implied_alpha(log_ei: Floats, log_cost: Floats, index: int) -> ImpliedAlpha:
     """Which alpha leads EI_alpha to the point `index`; that point needs a positive EI (a finite log EI)."""
     _check(log_ei, log_cost)
     if not np.isfinite(log_ei[index]):
@@ -105,7 +104,7 @@ def find_implied_alpha(log_ei: Array, log_cost: Array, index: int) -> ImpliedAlp
     return ImpliedAlpha(low, high, False, alpha, float(np.max(gain - alpha * extra)))
 
 
-def _least_gap_alpha(log_ei: Array, log_cost: Array, index: int) -> float:
+def _least_gap_alpha(log_ei: Floats, log_cost: Floats, index: int) -> float:
     """Slope, at this point's cost, of the upper hull of (log c, log EI), no less than 0.
 
     The gap max_j score_j - score_i is convex in alpha and its minimum is the height of the hull above the point. A chord
@@ -129,12 +128,12 @@ def _least_gap_alpha(log_ei: Array, log_cost: Array, index: int) -> float:
             right = top
 
 
-def _pick_cheapest(among: NDArray[np.intp], log_ei: Array, log_cost: Array) -> int:
+def _pick_cheapest(among: Indices, log_ei: Floats, log_cost: Floats) -> int:
     """Of these indices the cheapest; then the largest EI, then the first."""
     return int(among[np.lexsort((among, -log_ei[among], log_cost[among]))[0]])
 
 
-def _check(log_ei: Array, log_cost: Array) -> None:
+def _check(log_ei: Floats, log_cost: Floats) -> None:
     assert log_ei.shape == log_cost.shape == (log_ei.size,), "one number for each candidate"
     if np.any(np.isnan(log_ei)) or np.any(log_ei == np.inf) or not np.all(np.isfinite(log_cost)):
         raise ValueError("log_ei must hold no NaN or +inf and log_cost only finite numbers: floor the costs above 0.")

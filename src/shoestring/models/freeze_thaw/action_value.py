@@ -29,11 +29,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
+from shoestring.core.arrays import Floats, Indices
 
 # Arms that are equal on paper differ by rounding, which is another on another machine: the same arm must win on both.
 _DECIMALS = 10
@@ -46,7 +44,7 @@ class BestFutures:
 
     mean: Floats
     std: Floats
-    tau: Integers
+    tau: Indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +53,7 @@ class ActionValue:
 
     q: Floats
     gain: Floats
-    top_arm: Integers
+    top_arm: Indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +62,7 @@ class ValuePlan:
 
     q: Floats
     gain: Floats
-    tau: Integers
+    tau: Indices
     top_arm: int
     tau_star: int
 
@@ -85,8 +83,8 @@ class ValuePlan:
 def plan_values(
     mean: Floats,
     variance: Floats,
-    trained: Integers,
-    room: Integers,
+    trained: Indices,
+    room: Indices,
     tolerance: float = 0.0,
     best_loss: float = math.inf,
 ) -> ValuePlan:
@@ -113,7 +111,7 @@ def plan_values(
     )
 
 
-def find_best_futures(mean: Floats, variance: Floats, trained: Integers, room: Integers) -> BestFutures:
+def find_best_futures(mean: Floats, variance: Floats, trained: Indices, room: Indices) -> BestFutures:
     """tau, mu, sigma within the horizon, from curves (..., n_arms, n_steps)."""
     step = np.arange(mean.shape[-1])
     begin, end = trained[:, None], (trained + room)[:, None]

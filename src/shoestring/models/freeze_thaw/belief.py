@@ -36,11 +36,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoestring.core.arrays import Floats, Indices
 from shoestring.models.freeze_thaw.curves import (
     CurveParameters,
     Curves,
-    Floats,
-    Integers,
     SharedFactor,
     cholesky,
     solve_lower,
@@ -173,7 +172,7 @@ class FreezeThawBelief:
         np.fill_diagonal(cov, np.maximum(np.diagonal(cov), LEAST_VARIANCE))
         return m + self.parameters.fall(when) + pull + omega * (self.asymptote_mean[which] - m), cov
 
-    def asymptote_cov_of(self, arms: Integers) -> Floats:
+    def asymptote_cov_of(self, arms: Indices) -> Floats:
         """(q, q) covariance of the asymptotes of these arms (q,), which may repeat."""
         if self.asymptote_cov is None:
             return np.where(arms[:, None] == arms, self.asymptote_variance[arms], 0.0)

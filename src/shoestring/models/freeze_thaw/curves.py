@@ -36,11 +36,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
+from shoestring.core.arrays import Flags, Floats, Indices
 
 # The decay kernel is smooth: 50 epochs have a condition number near 1e16. Noise below this share of s2 is raised to it.
 RELATIVE_JITTER = 1e-8
@@ -100,13 +98,13 @@ class Curves:
     losses: Floats  # (n_arms, n_steps), nan = not seen
     unit: float  # epochs a step
     start: float | None
-    order: Integers  # (n_rows,) step of each row, 0 = start
-    pairs: Integers  # (n_rows, n_rows) order_i + order_j, an index into a table of the kernel
-    seen: NDArray[np.bool_]  # (n_rows, n_arms)
+    order: Indices  # (n_rows,) step of each row, 0 = start
+    pairs: Indices  # (n_rows, n_rows) order_i + order_j, an index into a table of the kernel
+    seen: Flags  # (n_rows, n_arms)
     values: Floats  # (n_rows, n_arms) in column order, 0 where not seen
-    counts: Integers  # (n_arms,)
+    counts: Indices  # (n_arms,)
     n_seen: int  # losses in all, without the start
-    gappy: Integers  # (n_gappy,) arms with holes
+    gappy: Indices  # (n_gappy,) arms with holes
     n_shared: int  # rows that the arms without holes use
 
     @classmethod
@@ -161,12 +159,12 @@ class Curves:
         return self.unit * self.order.astype(np.float64)
 
     @property
-    def row_of_step(self) -> Integers:
+    def row_of_step(self) -> Indices:
         """(n_steps,) the row of the factor that belongs to each step; the start's row is left out."""
         return np.argsort(self.order)[len(self.order) - self.losses.shape[1] :]
 
     @property
-    def shared(self) -> NDArray[np.bool_]:
+    def shared(self) -> Flags:
         """(n_rows, n_arms) losses that the shared factor accounts for: all but those of arms with holes."""
         if not len(self.gappy):
             return self.seen
@@ -175,12 +173,12 @@ class Curves:
         return seen
 
     @property
-    def shared_counts(self) -> Integers:
+    def shared_counts(self) -> Indices:
         """(n_arms,) rows of the shared factor that belong to each arm."""
         return self.counts if not len(self.gappy) else self.shared.sum(axis=0)
 
     @property
-    def last_step(self) -> Integers:
+    def last_step(self) -> Indices:
         """(n_arms,) the last step seen of each arm, 0 for none."""
         known = ~np.isnan(self.losses)
         n_steps = known.shape[1]
@@ -239,7 +237,7 @@ def whiten_arm(
     return ArmFactor(factor.diagonal(), solved[:, 0], solved[:, 1], solved[:, 2:])
 
 
-def covariance(curves: Curves, parameters: CurveParameters, table: Floats, rows: Integers | slice) -> Floats:
+def covariance(curves: Curves, parameters: CurveParameters, table: Floats, rows: Indices | slice) -> Floats:
     """Kt, noise included, over some rows; a start value is exact, so that row gets jitter alone."""
     kt = table[curves.pairs[rows][:, rows]]  # (r, r)
     diagonal = kt.ravel(order="K")[:: len(kt) + 1]  # a view, in whichever order the matrix lies

@@ -24,11 +24,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
+from shoestring.core.arrays import Flags, Floats, Indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,13 +36,11 @@ class _Pasts:
     mean: Floats  # (s, N)
     variance: Floats  # (s, N), without noise
     moves: list[Floats]  # each (s, N): what one imagined loss, a standard deviation high, added to the means
-    upcoming: Integers  # (s, n_arms): index of each arm's next loss
+    upcoming: Indices  # (s, n_arms): index of each arm's next loss
     best: Floats  # (s,)
 
 
-def roll_out(
-    mean: Floats, cov: Floats, can_run: NDArray[np.bool_], noise: float, best_loss: float, n_nodes: int = 3
-) -> Floats:
+def roll_out(mean: Floats, cov: Floats, can_run: Flags, noise: float, best_loss: float, n_nodes: int = 3) -> Floats:
     """Expected improvement (n_arms,) of all stages together, by the first arm; -inf for an arm that cannot run.
 
     mean and can_run are (n_arms, n_stages): the next, second next, … loss of each arm, and whether it exists; cov is
@@ -69,12 +65,12 @@ def roll_out(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tree:
     cov: Floats
-    can_run: NDArray[np.bool_]  # (N,)
+    can_run: Flags  # (N,)
     noise: float
     nodes: Floats  # standard normal
     weights: Floats
 
-    def value(self, pasts: _Pasts, arms: Integers, stages_left: int) -> Floats:
+    def value(self, pasts: _Pasts, arms: Indices, stages_left: int) -> Floats:
         """(s,): improvement of running arms (s,) now, and of what follows."""
         gain = np.take_along_axis(self._gains(pasts), arms[:, None], axis=1)[:, 0]
         if stages_left == 0:

@@ -15,16 +15,16 @@ Sign convention: the objective is minimised; every acquisition function is to be
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-Array = NDArray[np.float64]
+from shoestring.core.arrays import Floats
+
 _LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _SQRT_HALF_PI = float(np.sqrt(0.5 * np.pi))
 _SERIES = (1.0, -3.0, 15.0, -105.0, 945.0, -10395.0, 135135.0)  # (-1)^k (2k + 1)!!
 
 
-def log_expected_improvement(mean: Array, std: Array, f_min: float) -> Array:
+def log_expected_improvement(mean: Floats, std: Floats, f_min: float) -> Floats:
     """log EI, (m,), to about 12 digits for any z; -inf where std is 0 and the mean is no better than f_min."""
     gap = f_min - np.asarray(mean, dtype=np.float64)
     is_certain = np.asarray(std) <= 1e-140 * np.abs(gap)  # z^2 would overflow; z = 0 and sigma = 1 stand in
@@ -35,8 +35,8 @@ def log_expected_improvement(mean: Array, std: Array, f_min: float) -> Array:
 
 
 def log_expected_improvement_gradient(
-    mean: Array, variance: Array, d_mean: Array, d_variance: Array, f_min: float
-) -> tuple[Array, Array]:
+    mean: Floats, variance: Floats, d_mean: Floats, d_variance: Floats, f_min: float
+) -> tuple[Floats, Floats]:
     """log EI, (m,), and its derivative with respect to the inputs, (m, d), from `GP.predict_with_gradient`; variance > 0."""
     sigma = np.sqrt(variance)
     log_h, cdf_ratio, pdf_ratio = _h((f_min - mean) / sigma)
@@ -46,7 +46,7 @@ def log_expected_improvement_gradient(
     return np.log(sigma) + log_h, gradient
 
 
-def _h(z: Array, *, with_ratios: bool = True) -> tuple[Array, Array, Array]:
+def _h(z: Floats, *, with_ratios: bool = True) -> tuple[Floats, Floats, Floats]:
     """log h(z), Phi(z) / h(z), phi(z) / h(z), each with full relative accuracy; the ratios empty unless asked for.
 
     z > -1:         as written; phi and z Phi cancel by a factor of 3 at most.

@@ -25,9 +25,10 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
+from shoestring.core.arrays import Floats
 from shoestring.core.decision import Memo
 from shoestring.core.memo import Fit, Lists
-from shoestring.models.gp.kernels import Array, Kernel, Pairs
+from shoestring.models.gp.kernels import Kernel, Pairs
 from shoestring.models.gp.posterior import (
     GP,
     GP_MEMO,
@@ -62,7 +63,7 @@ def priors(kernel: Kernel) -> list[Prior]:
 
 
 def fit_gp(
-    kernel: Kernel, x: Array, y: Array, *, memo: Memo | None = None, n_starts: int = 2, standardise: bool = True
+    kernel: Kernel, x: Floats, y: Floats, *, memo: Memo | None = None, n_starts: int = 2, standardise: bool = True
 ) -> GP:
     """The posterior of x, (n, d), and y, (n,), at its most probable parameters.
 
@@ -76,7 +77,7 @@ def fit_gp(
     lower, upper = np.log([p.lower for p in each]), np.log([p.upper for p in each])
     log_likelihood = make_log_likelihood(kernel, kernel.pairs(x), (y - shift) / scale)
 
-    def negative_log_posterior(theta: Array) -> tuple[float, Array]:
+    def negative_log_posterior(theta: Floats) -> tuple[float, Floats]:
         value, gradient = log_likelihood(theta)
         away = (theta - medians) / log_stds
         return 0.5 * float(away @ away) - value, away / log_stds - gradient
@@ -95,7 +96,7 @@ def fit_gp(
 
 
 def carry_gp(
-    kernel: Kernel, x: Array, y: Array, memo: Memo, fit: Fit, *, n_starts: int = 0, prefix: str = ""
+    kernel: Kernel, x: Floats, y: Floats, memo: Memo, fit: Fit, *, n_starts: int = 0, prefix: str = ""
 ) -> tuple[GP, Lists]:
     """The posterior at the parameters that the memo carries, fitted again if that is due; and the next memo.
 
@@ -111,7 +112,7 @@ def carry_gp(
     return gp, {prefix + name: numbers for name, numbers in gp.memo().items()} | fit.marks
 
 
-def make_log_likelihood(kernel: Kernel, pairs: Pairs, y: Array) -> Callable[[Array], tuple[float, Array]]:
+def make_log_likelihood(kernel: Kernel, pairs: Pairs, y: Floats) -> Callable[[Floats], tuple[float, Floats]]:
     """theta -> (log likelihood of the standardised y with its constant mean plugged in, its gradient, (p + 1,)).
 
     The value carries the mean's prior, log N(m; 0, 1). What does not depend on theta is done once, here. Only the lower
@@ -120,7 +121,7 @@ def make_log_likelihood(kernel: Kernel, pairs: Pairs, y: Array) -> Callable[[Arr
     n = y.size
     below = pairs.cols * n + pairs.rows  # entry (row, col), row > col, of a Fortran-ordered matrix
 
-    def evaluate(theta: Array) -> tuple[float, Array]:
+    def evaluate(theta: Floats) -> tuple[float, Floats]:
         k, pullback = kernel.pair_values(theta[:-1], pairs)  # (m,)
         signal, noise = float(np.exp(theta[0])), float(np.exp(theta[-1]))
         flat = np.empty(n * n)
@@ -143,7 +144,7 @@ def make_log_likelihood(kernel: Kernel, pairs: Pairs, y: Array) -> Callable[[Arr
     return evaluate
 
 
-def _invert_below(factor: Array) -> Array:
+def _invert_below(factor: Floats) -> Floats:
     """Lower triangle of A^-1 = L^-T L^-1, (n, n) in Fortran order; the trace in the gradient needs each of its entries.
 
     LAPACK's potri would do this in one call, but OpenBLAS wakes all its threads for it even at n = 10, and waits for them:
@@ -160,11 +161,11 @@ def _invert_below(factor: Array) -> Array:
     return inverse
 
 
-def _from_memo(memo: Memo, kernel: Kernel) -> Array:
+def _from_memo(memo: Memo, kernel: Kernel) -> Floats:
     return check_theta([value for name in GP_MEMO for value in memo.get(name, ())], kernel)
 
 
-def _spread_points(n: int, dims: int) -> Array:
+def _spread_points(n: int, dims: int) -> Floats:
     """n well-spread points of the unit cube, (n, dims): multiples of powers of the root of g^(dims + 1) = g + 1, mod 1."""
     g = 2.0
     for _ in range(40):  # a contraction: 40 rounds reach machine precision

@@ -20,11 +20,11 @@ Departs from the papers: P_min is counted over draws, not by expectation propaga
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.special import ndtri
 
-Floats = NDArray[np.float64]
+from shoestring.core.arrays import Floats
+
 _JITTER = 1e-9
 
 

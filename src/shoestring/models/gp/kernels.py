@@ -34,12 +34,11 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from shoestring.core.arrays import Floats, Indices
 from shoestring.core.encoding import Encoding
 
-Array = NDArray[np.float64]
 Family = Literal["se", "matern32", "matern52", "hamming"]
 
 
@@ -60,9 +59,9 @@ class Block:
 class Pairs:
     """The squared differences of all pairs i > j of n points: computed once, reused at every step of a fit."""
 
-    rows: NDArray[np.intp]  # (m,), m = n (n - 1) / 2
-    cols: NDArray[np.intp]  # (m,)
-    squared: Array  # (d, m)
+    rows: Indices  # (m,), m = n (n - 1) / 2
+    cols: Indices  # (m,)
+    squared: Floats  # (d, m)
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,12 @@ class Kernel:
         ends = np.cumsum([1] + [block.n_lengthscales for block in self.blocks])
         return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
 
-    def _scaled_blocks(self, theta: Array) -> Iterator[tuple[Block, slice, Array]]:
+    def _scaled_blocks(self, theta: Floats) -> Iterator[tuple[Block, slice, Floats]]:
         """Each block with its place in theta and 1 / l_j^2 for each of its dimensions, (len(dims),)."""
         for block, where in zip(self.blocks, self._slices, strict=True):
             yield block, where, np.broadcast_to(np.exp(-2.0 * theta[where]), len(block.dims))
 
-    def pairs(self, x: Array) -> Pairs:
+    def pairs(self, x: Floats) -> Pairs:
         """Squared differences of the points x, (n, d)."""
         rows, cols = np.tril_indices(x.shape[0], -1)
         squared = np.empty((self.n_dims, rows.size))
@@ -114,16 +113,16 @@ class Kernel:
                 squared[j] = difference != 0.0 if block.family == "hamming" else difference * difference
         return Pairs(rows, cols, squared)
 
-    def pair_values(self, theta: Array, pairs: Pairs) -> tuple[Array, Callable[[Array], Array]]:
+    def pair_values(self, theta: Floats, pairs: Pairs) -> tuple[Floats, Callable[[Floats], Floats]]:
         """k for every pair, (m,), and a function taking v, (m,), to the sum over pairs of v dk/dtheta, (n_parameters,)."""
         k = np.full(pairs.rows.size, np.exp(theta[0]))  # (m,)
-        factors: list[tuple[Block, slice, Array, Array | None]] = []
+        factors: list[tuple[Block, slice, Floats, Floats | None]] = []
         for block, where, inverse in self._scaled_blocks(theta):
             value, slope = _profile(block.family, inverse @ _columns(pairs.squared, block.dims), with_slope=True)
             k *= value
             factors.append((block, where, inverse, slope))
 
-        def pullback(v: Array) -> Array:
+        def pullback(v: Floats) -> Floats:
             weighted = v * k  # (m,)
             gradient = np.empty(self.n_parameters)
             gradient[0] = weighted.sum()
@@ -135,15 +134,15 @@ class Kernel:
 
         return k, pullback
 
-    def matrix(self, theta: Array, x: Array, z: Array) -> Array:
+    def matrix(self, theta: Floats, x: Floats, z: Floats) -> Floats:
         """Covariances (n, m) between the points x, (n, d), and z, (m, d)."""
         return self._matrix_and_slopes(theta, x, z, with_slopes=False)[0]
 
-    def diag(self, theta: Array, n: int) -> Array:
+    def diag(self, theta: Floats, n: int) -> Floats:
         """k(x, x) at n points: stationary, so the signal variance everywhere."""
         return np.full(n, np.exp(theta[0]))
 
-    def matrix_with_gradient(self, theta: Array, x: Array, z: Array) -> tuple[Array, Array]:
+    def matrix_with_gradient(self, theta: Floats, x: Floats, z: Floats) -> tuple[Floats, Floats]:
         """Covariances (n, m) of x with z, and their derivatives with respect to x, (n, m, d); 0 along categories."""
         k, slopes = self._matrix_and_slopes(theta, x, z, with_slopes=True)
         gradient = np.zeros((x.shape[0], z.shape[0], self.n_dims))
@@ -157,10 +156,10 @@ class Kernel:
         return k, gradient
 
     def _matrix_and_slopes(
-        self, theta: Array, x: Array, z: Array, *, with_slopes: bool
-    ) -> tuple[Array, list[Array | None]]:
-        slopes: list[Array | None] = []
-        k: Array | None = None
+        self, theta: Floats, x: Floats, z: Floats, *, with_slopes: bool
+    ) -> tuple[Floats, list[Floats | None]]:
+        slopes: list[Floats | None] = []
+        k: Floats | None = None
         for block, _, inverse in self._scaled_blocks(theta):
             if block.family == "hamming":
                 squared = np.zeros((x.shape[0], z.shape[0]))
@@ -190,14 +189,14 @@ def kernel_for(encoding: Encoding, family: Family = "matern52", *, tied: bool = 
     return Kernel(tuple(block for block in blocks if block.dims))
 
 
-def _columns(squared: Array, dims: tuple[int, ...]) -> Array:
+def _columns(squared: Floats, dims: tuple[int, ...]) -> Floats:
     """The block's rows of `squared`; a view, not a copy, in the usual case of neighbouring dimensions."""
     if all(b - a == 1 for a, b in pairwise(dims)):
         return squared[dims[0] : dims[-1] + 1]
     return squared[list(dims)]
 
 
-def _profile(family: Family, squared_distance: Array, *, with_slope: bool) -> tuple[Array, Array | None]:
+def _profile(family: Family, squared_distance: Floats, *, with_slope: bool) -> tuple[Floats, Floats | None]:
     """Correlation at R, and rho there if asked for; None stands for rho = 1."""
     if family in ("se", "hamming"):
         return np.exp(-0.5 * squared_distance), None

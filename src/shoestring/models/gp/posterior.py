@@ -33,7 +33,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
-from shoestring.models.gp.kernels import Array, Kernel
+from shoestring.core.arrays import Floats
+from shoestring.models.gp.kernels import Kernel
 
 Mean = Literal["zero", "constant"]
 
@@ -48,17 +49,17 @@ class GP:
     """A posterior; made by `condition` or `fit_gp`, extended by `append`, never changed."""
 
     kernel: Kernel
-    theta: Array  # (kernel.n_parameters + 1,)
-    x: Array  # (n, d)
-    y: Array  # (n,)
+    theta: Floats  # (kernel.n_parameters + 1,)
+    x: Floats  # (n, d)
+    y: Floats  # (n,)
     mean: Mean
     standardise: bool
-    factor: Array  # (n, n), lower, Fortran order
+    factor: Floats  # (n, n), lower, Fortran order
     jitter: float
     shift: float
     scale: float
     constant: float
-    weights: Array  # (n,)
+    weights: Floats  # (n,)
 
     @property
     def noise_variance(self) -> float:
@@ -70,12 +71,12 @@ class GP:
         parts = (self.theta[:1], self.theta[1:-1], self.theta[-1:])
         return {name: [float(v) for v in part] for name, part in zip(GP_MEMO, parts, strict=True)}
 
-    def fitted(self) -> Array:
+    def fitted(self) -> Floats:
         """Latent posterior mean at the observed inputs, (n,); O(n), since K alpha = A alpha - (s_n^2 + jitter) alpha."""
         nugget = float(np.exp(self.theta[-1])) + self.jitter
         return self.y - self.scale * nugget * self.weights
 
-    def predict(self, x_new: Array, *, noisy: bool = False) -> tuple[Array, Array]:
+    def predict(self, x_new: Floats, *, noisy: bool = False) -> tuple[Floats, Floats]:
         """Mean (m,) and variance (m,) at the points x_new, (m, d)."""
         mean, explained = np.empty(x_new.shape[0]), np.empty(x_new.shape[0])
         step = max(1, CHUNK // self.y.size)
@@ -88,7 +89,7 @@ class GP:
         variance = self._variance(explained)
         return mean, variance + self.noise_variance if noisy else variance
 
-    def predict_joint(self, x_new: Array) -> tuple[Array, Array]:
+    def predict_joint(self, x_new: Floats) -> tuple[Floats, Floats]:
         """Latent mean (m,) and covariance (m, m) at the points x_new, (m, d)."""
         k = self.kernel.matrix(self.theta[:-1], x_new, self.x)  # (m, n)
         v = _solve_lower(self.factor, k.T)  # (n, m)
@@ -96,7 +97,7 @@ class GP:
         np.fill_diagonal(covariance, self._variance(np.einsum("nm,nm->m", v, v)))
         return self._mean(k), covariance
 
-    def predict_with_gradient(self, x_new: Array) -> tuple[Array, Array, Array, Array]:
+    def predict_with_gradient(self, x_new: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Latent mean (m,), variance (m,), and their derivatives with respect to x_new, (m, d) each."""
         k, dk = self.kernel.matrix_with_gradient(self.theta[:-1], x_new, self.x)  # (m, n), (m, n, d)
         d_mean = self.scale * np.einsum("mnd,n->md", dk, self.weights)
@@ -107,7 +108,7 @@ class GP:
         d_variance[explained >= (1.0 - VARIANCE_FLOOR) * np.exp(self.theta[0])] = 0.0  # flat where the floor holds
         return self._mean(k), variance, d_mean, d_variance
 
-    def append(self, x_new: Array, y_new: float) -> GP:
+    def append(self, x_new: Floats, y_new: float) -> GP:
         """The posterior after one more observation at x_new, (d,), same parameters: a new row of the factor, O(n^2)."""
         x_new, _ = check_observations(np.atleast_2d(x_new), np.array([y_new], dtype=np.float64), self.kernel)
         n, x, y = self.y.size, np.vstack([self.x, x_new]), np.append(self.y, y_new)  # (n + 1, d), (n + 1,)
@@ -122,17 +123,17 @@ class GP:
         factor[n, n] = np.sqrt(pivot)
         return _make_posterior(self.kernel, self.theta, x, y, self.mean, self.standardise, factor, self.jitter)
 
-    def _mean(self, k: Array) -> Array:
+    def _mean(self, k: Floats) -> Floats:
         """(m,), from the covariances (m, n) with the observations."""
         return np.asarray(self.shift + self.scale * (self.constant + k @ self.weights))
 
-    def _variance(self, explained: Array) -> Array:
+    def _variance(self, explained: Floats) -> Floats:
         signal = float(np.exp(self.theta[0]))
         return self.scale**2 * np.maximum(signal - explained, VARIANCE_FLOOR * signal)
 
 
 def condition(
-    kernel: Kernel, theta: Array, x: Array, y: Array, *, mean: Mean = "constant", standardise: bool = True
+    kernel: Kernel, theta: Floats, x: Floats, y: Floats, *, mean: Mean = "constant", standardise: bool = True
 ) -> GP:
     """The posterior given x, (n, d), and y, (n,), at the parameters theta; n >= 1.
 
@@ -147,14 +148,14 @@ def condition(
 
 
 def _make_posterior(
-    kernel: Kernel, theta: Array, x: Array, y: Array, mean: Mean, standardise: bool, factor: Array, jitter: float
+    kernel: Kernel, theta: Floats, x: Floats, y: Floats, mean: Mean, standardise: bool, factor: Floats, jitter: float
 ) -> GP:
     shift, scale = standardisation(y) if standardise else (0.0, 1.0)
     constant, weights = mean_and_weights(factor, (y - shift) / scale, mean)
     return GP(kernel, theta, x, y, mean, standardise, factor, jitter, shift, scale, constant, weights)
 
 
-def standardisation(y: Array) -> tuple[float, float]:
+def standardisation(y: Floats) -> tuple[float, float]:
     """Mean and population standard deviation of y; for constant outputs the scale is their size, or 1 if they are 0."""
     size = float(np.max(np.abs(y)))
     if size == 0.0:
@@ -164,7 +165,7 @@ def standardisation(y: Array) -> tuple[float, float]:
     return float(np.mean(relative)) * size, (spread if spread > 1e-12 else 1.0) * size
 
 
-def mean_and_weights(factor: Array, y: Array, mean: Mean) -> tuple[float, Array]:
+def mean_and_weights(factor: Floats, y: Floats, mean: Mean) -> tuple[float, Floats]:
     """The constant m and alpha = A^-1 (y - m) for standardised y, (n,)."""
     if mean == "zero":
         return 0.0, _solve_both(factor, y)
@@ -173,7 +174,7 @@ def mean_and_weights(factor: Array, y: Array, mean: Mean) -> tuple[float, Array]
     return m, both[:, 0] - m * both[:, 1]
 
 
-def factorise(a: Array, *, typical: float) -> tuple[Array, float]:
+def factorise(a: Floats, *, typical: float) -> tuple[Floats, float]:
     """Lower Cholesky factor of a, (n, n), and the jitter added to its diagonal, whose usual size is `typical`."""
     for jitter in (relative * typical for relative in JITTERS):
         trial = np.array(a, order="F")
@@ -187,7 +188,7 @@ def factorise(a: Array, *, typical: float) -> tuple[Array, float]:
     )
 
 
-def check_theta(theta: ArrayLike, kernel: Kernel) -> Array:
+def check_theta(theta: ArrayLike, kernel: Kernel) -> Floats:
     theta = np.asarray(theta, dtype=np.float64)
     if theta.shape != (kernel.n_parameters + 1,) or not np.all(np.isfinite(theta)):
         raise ValueError(
@@ -197,7 +198,7 @@ def check_theta(theta: ArrayLike, kernel: Kernel) -> Array:
     return theta
 
 
-def check_observations(x: Array, y: Array, kernel: Kernel) -> tuple[Array, Array]:
+def check_observations(x: Floats, y: Floats, kernel: Kernel) -> tuple[Floats, Floats]:
     """Both as contiguous float arrays, (n, d) and (n,), n >= 1, of usable numbers; or an error that says what to do."""
     x, y = np.ascontiguousarray(x, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64)
     if x.ndim != 2 or x.shape[1] != kernel.n_dims or y.shape != (x.shape[0],) or y.size == 0:
@@ -212,13 +213,13 @@ def check_observations(x: Array, y: Array, kernel: Kernel) -> tuple[Array, Array
     return x, y
 
 
-def _solve_lower(factor: Array, b: Array, *, transposed: bool = False) -> Array:
+def _solve_lower(factor: Floats, b: Floats, *, transposed: bool = False) -> Floats:
     """L^-1 b, or L^-T b, for b (n, m); LAPACK directly, since a wrapper's checks cost more than the solve at n = 100."""
     solution, _ = lapack.dtrtrs(factor, b, lower=1, trans=int(transposed))
     return np.asarray(solution)
 
 
-def _solve_both(factor: Array, b: Array) -> Array:
+def _solve_both(factor: Floats, b: Floats) -> Floats:
     """A^-1 b through the factor."""
     solution, _ = lapack.dpotrs(factor, b, lower=1)
     return np.asarray(solution)

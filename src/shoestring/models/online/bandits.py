@@ -30,9 +30,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from shoestring.core.arrays import Floats
 
 
 def ucb1(counts: Floats, sums: Floats, round: int) -> int:

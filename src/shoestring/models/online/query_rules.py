@@ -28,12 +28,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import ndtr
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from shoestring.core.arrays import Floats, Indices
 
 _RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
 _VARIANCE_FLOOR = 1e-12  # of the sum of both variances

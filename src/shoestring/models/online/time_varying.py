@@ -38,8 +38,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize_scalar
 
-Floats = NDArray[np.float64]
-KernelRows = Callable[[NDArray[np.intp]], Floats]  # points (m,) -> their covariances with every point (m, N)
+from shoestring.core.arrays import Floats, Indices
+
+KernelRows = Callable[[Indices], Floats]  # points (m,) -> their covariances with every point (m, N)
 
 VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding must not make a variance zero or negative
 FORGET_BELOW = 1e-6

@@ -32,10 +32,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 
+from shoestring.core.arrays import Floats, Indices
 from shoestring.models.online.time_varying import (
     FORGET_BELOW,
     VARIANCE_FLOOR,
@@ -44,7 +44,6 @@ from shoestring.models.online.time_varying import (
     memory,
 )
 
-Floats = NDArray[np.float64]
 # x (m, d), z (n, d) -> k (m, n), dk/dx (m, n, d)
 KernelWithGradient = Callable[[Floats, Floats], tuple[Floats, Floats]]
 
@@ -195,7 +194,7 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         self._weights = cho_solve((self._factor, True), np.array(values), check_finite=False)
 
 
-def merge_modes(points: Floats, heights: Floats, bandwidth: float) -> NDArray[np.intp]:
+def merge_modes(points: Floats, heights: Floats, bandwidth: float) -> Indices:
     """Indices, highest first, of the highest of each group of `points` (n, d) that mean shift brings together.
 
     Every point moves to the mean of all points within `bandwidth` of it until nothing moves (flat kernel); points

@@ -22,9 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from shoestring.core.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +31,11 @@ class CurveFamily:
     """A curve of the step number that is non-decreasing within the box of its parameters."""
 
     name: str
-    curve: Callable[..., Array]  # of the step number and each parameter
+    curve: Callable[..., Floats]  # of the step number and each parameter
     low: tuple[float, ...]
     high: tuple[float, ...]
 
-    def at(self, epochs: Array, theta: Array) -> Array:
+    def at(self, epochs: Floats, theta: Floats) -> Floats:
         """Curves (m, n) of parameters (m, p) at epochs (n,)."""
         return np.asarray(self.curve(epochs, *theta.T[:, :, None]))
 

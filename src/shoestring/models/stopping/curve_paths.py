@@ -33,11 +33,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-Array = NDArray[np.float64]
+from shoestring.core.arrays import Floats
 
 ALPHA_BOUNDS = (0.01, 100.0)
 BETA_BOUNDS = (0.01, 1000.0)
@@ -61,15 +60,15 @@ class CurveFit:
     log_likelihood: float
 
 
-def decay_kernel(epochs_a: Array, epochs_b: Array, alpha: float, beta: float) -> Array:
+def decay_kernel(epochs_a: Floats, epochs_b: Floats, alpha: float, beta: float) -> Floats:
     """Equation (5) for every pair; shapes (a,) and (b,) give (a, b)."""
     total = np.add.outer(epochs_a, epochs_b)  # (a, b)
-    kernel: Array = np.exp(-alpha * np.log1p(total / beta))
+    kernel: Floats = np.exp(-alpha * np.log1p(total / beta))
     return kernel
 
 
 def log_marginal_likelihood(
-    errors: Array | Sequence[float],
+    errors: Floats | Sequence[float],
     alpha: float,
     beta: float,
     *,
@@ -84,14 +83,14 @@ def log_marginal_likelihood(
 
 
 def fit_curve(
-    errors: Array | Sequence[float], *, noise_variance: float = NOISE_VARIANCE, with_asymptote: bool = False
+    errors: Floats | Sequence[float], *, noise_variance: float = NOISE_VARIANCE, with_asymptote: bool = False
 ) -> CurveFit:
     """Most likely (alpha, beta) within the bounds, and asymptote if asked for, from the errors after steps 1..N0."""
     y = _require_curve(errors, noise_variance)  # (n0,)
     lowest = np.log([ALPHA_BOUNDS[0], BETA_BOUNDS[0]])
     highest = np.log([ALPHA_BOUNDS[1], BETA_BOUNDS[1]])
 
-    def loss(point: Array) -> tuple[float, Array]:
+    def loss(point: Floats) -> tuple[float, Floats]:
         return _negative_log_likelihood(y, point, noise_variance, with_asymptote)
 
     bounds = list(zip(lowest, highest, strict=True))
@@ -117,8 +116,8 @@ def fit_curve(
 
 
 def curve_posterior(
-    errors: Array | Sequence[float], epochs: Array | Sequence[int] | range, fit: CurveFit
-) -> tuple[Array, Array]:
+    errors: Floats | Sequence[float], epochs: Floats | Sequence[int] | range, fit: CurveFit
+) -> tuple[Floats, Floats]:
     """Mean (m,) and covariance (m, m) of the noise-free curve at `epochs`, given the errors after steps 1..N0."""
     y = _require_curve(errors, fit.noise_variance)
     seen = np.arange(1.0, y.size + 1.0)  # (n0,)
@@ -131,26 +130,26 @@ def curve_posterior(
     return mean, cov
 
 
-def draw_paths(mean: Array, cov: Array, n_paths: int, rng: np.random.Generator) -> Array:
+def draw_paths(mean: Floats, cov: Floats, n_paths: int, rng: np.random.Generator) -> Floats:
     """Joint draws (n_paths, m) of the curve; each step is contiguous in memory, since readers go step by step."""
     if n_paths < 1:
         raise ValueError(f"n_paths={n_paths} must be at least 1. Try 100000.")
     packed, pivots, rank, _ = lapack.dpstrf(cov, tol=DROPPED_VARIANCE, lower=1)
     root = np.zeros((mean.size, rank))
     root[pivots - 1] = np.tril(packed)[:, :rank]  # LAPACK counts from 1; root @ root.T = cov
-    by_step: Array = root @ rng.standard_normal((rank, n_paths))  # (m, n_paths)
+    by_step: Floats = root @ rng.standard_normal((rank, n_paths))  # (m, n_paths)
     by_step += mean[:, None]
     return by_step.T
 
 
-def keep_paths_within_unit(paths: Array) -> Array:
+def keep_paths_within_unit(paths: Floats) -> Floats:
     """The paths (kept, m) that stay inside (0, 1) at every step; an error outside is no error."""
     by_step = paths.T
     inside = (by_step.min(axis=0) > 0.0) & (by_step.max(axis=0) < 1.0)
     return paths if inside.all() else np.compress(inside, by_step, axis=1).T  # keeps each step contiguous
 
 
-def _require_curve(errors: Array | Sequence[float], noise_variance: float) -> Array:
+def _require_curve(errors: Floats | Sequence[float], noise_variance: float) -> Floats:
     y = np.asarray(errors, dtype=np.float64)
     if y.ndim != 1 or y.size == 0:
         raise ValueError(f"errors of shape {y.shape} must be a non-empty list of numbers, one for each step from 1 on.")
@@ -164,7 +163,7 @@ def _require_curve(errors: Array | Sequence[float], noise_variance: float) -> Ar
     return y
 
 
-def _gram_factor(n0: int, alpha: float, beta: float, noise_variance: float) -> Array:
+def _gram_factor(n0: int, alpha: float, beta: float, noise_variance: float) -> Floats:
     """Lower Cholesky factor of K + sigma^2 I on steps 1..n0."""
     if not (alpha > 0.0 and beta > 0.0):
         raise ValueError(f"alpha={alpha} and beta={beta} must be positive: they shape a Gamma law. Try fit_curve.")
@@ -174,17 +173,17 @@ def _gram_factor(n0: int, alpha: float, beta: float, noise_variance: float) -> A
     return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
 
 
-def _solve(factor: Array, right: Array) -> Array:
+def _solve(factor: Floats, right: Floats) -> Floats:
     solution, _ = lapack.dpotrs(factor, right, lower=1)
     return np.asarray(solution, dtype=np.float64).reshape(right.shape)
 
 
-def _log_density(residual: Array, weights: Array, factor: Array) -> float:
+def _log_density(residual: Floats, weights: Floats, factor: Floats) -> float:
     log_det = 2.0 * np.log(np.diagonal(factor)).sum()
     return float(-0.5 * (residual @ weights + log_det + residual.size * np.log(2.0 * np.pi)))
 
 
-def _best_asymptote(y: Array, pull: Array, stiffness: Array) -> Array:
+def _best_asymptote(y: Floats, pull: Floats, stiffness: Floats) -> Floats:
     """Maximiser over [0, min error] of a likelihood quadratic in the constant: the clipped least-squares value.
 
     pull = 1' (K + sigma^2 I)^-1 y and stiffness = 1' (K + sigma^2 I)^-1 1, of any one shape.
@@ -193,8 +192,8 @@ def _best_asymptote(y: Array, pull: Array, stiffness: Array) -> Array:
 
 
 def _negative_log_likelihood(
-    y: Array, log_point: Array, noise_variance: float, with_asymptote: bool
-) -> tuple[float, Array]:
+    y: Floats, log_point: Floats, noise_variance: float, with_asymptote: bool
+) -> tuple[float, Floats]:
     """Value and gradient with respect to (log alpha, log beta), the asymptote at its best for these.
 
     The gradient needs no term for the asymptote: it is stationary there, or held by a bound that does not move.
@@ -214,7 +213,7 @@ def _negative_log_likelihood(
     return -_log_density(residual, weights, factor), np.array([-by_log_alpha, -by_log_beta])
 
 
-def _starting_points(y: Array, lowest: Array, highest: Array, noise_variance: float, with_asymptote: bool) -> Array:
+def _starting_points(y: Floats, lowest: Floats, highest: Floats, noise_variance: float, with_asymptote: bool) -> Floats:
     """The best separate basins of a coarse scan, (starts, 2), best first: one batch of Cholesky factors."""
     axes = np.linspace(lowest, highest, _GRID)  # (grid, 2)
     alpha, beta = np.exp(axes[:, None, None, None, 0]), np.exp(axes[None, :, None, None, 1])

@@ -33,10 +33,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.intp]
+from shoestring.core.arrays import Flags, Floats, Indices
 
 GO_ON, GIVE_UP, TRUST = 0, 1, 2
 _EDGE_SLACK = 1e-9  # of a cell: a mean that equals an edge in exact arithmetic may round to just above it
@@ -47,25 +45,25 @@ _TIE = 1e-12  # relative difference of two losses that is rounding, not preferen
 class DecisionMap:
     """What to do at each step and cell of the statistic; row 0 is step N0+1. NaN where no path goes."""
 
-    decision: Integers  # (steps, n_cells), 0 go on, 1 give up, 2 trust
-    value: Array  # (steps, n_cells), least expected loss
-    loss_go_on: Array  # (steps, n_cells), NaN in the last row: nothing left to buy
-    loss_give_up: Array  # (steps, n_cells)
-    loss_trust: Array  # (steps, n_cells)
-    prob_better: Array  # (steps, n_cells), Pr(theta_2)
-    count: Integers  # (steps, n_cells), paths through the cell
+    decision: Indices  # (steps, n_cells), 0 go on, 1 give up, 2 trust
+    value: Floats  # (steps, n_cells), least expected loss
+    loss_go_on: Floats  # (steps, n_cells), NaN in the last row: nothing left to buy
+    loss_give_up: Floats  # (steps, n_cells)
+    loss_trust: Floats  # (steps, n_cells)
+    prob_better: Floats  # (steps, n_cells), Pr(theta_2)
+    count: Indices  # (steps, n_cells), paths through the cell
     n_paths: int  # paths that stayed in (0, 1)
     enough_paths: bool  # False: the decision is 0 everywhere
 
 
-def statistic_cell(statistic: Array, n_cells: int) -> Integers:
+def statistic_cell(statistic: Floats, n_cells: int) -> Indices:
     """Cell of each statistic: (i / M, (i + 1) / M] has index i; outside [0, 1] the nearest cell."""
     cell = np.ceil(statistic * n_cells - _EDGE_SLACK)
     return np.clip(cell, 1.0, n_cells).astype(np.intp) - 1
 
 
 def solve_backwards(
-    paths: Array,
+    paths: Floats,
     incumbent_error: float,
     *,
     k1: float,
@@ -74,7 +72,7 @@ def solve_backwards(
     n_cells: int = 100,
     min_paths: int = 30,
     min_survivors: int = 1000,
-    head: Array | Sequence[float] = (),
+    head: Floats | Sequence[float] = (),
 ) -> DecisionMap:
     """Algorithm 2 on simulated errors `paths` (n_paths, steps) for steps N0+1..N; the last column decides who wins.
 
@@ -118,7 +116,7 @@ def solve_backwards(
     return DecisionMap(decision, value, loss_go_on, loss_give_up, loss_trust, prob_better, count, n_paths, enough)
 
 
-def _bins_of_paths(by_step: Array, better: NDArray[np.bool_], head: Array, n_cells: int) -> Integers:
+def _bins_of_paths(by_step: Floats, better: Flags, head: Floats, n_cells: int) -> Indices:
     """(steps, n_paths): 2 i + 1 for a winner in cell i, 2 i for a loser, so that one count serves both."""
     bins = np.empty(by_step.shape, dtype=np.intp)
     total = np.full(by_step.shape[1], head.sum())
@@ -128,7 +126,7 @@ def _bins_of_paths(by_step: Array, better: NDArray[np.bool_], head: Array, n_cel
     return bins
 
 
-def _times(loss: float, count: Integers) -> Array:
+def _times(loss: float, count: Indices) -> Floats:
     """loss * count with inf * 0 = 0."""
     return np.multiply(loss, count, out=np.zeros(count.shape), where=count > 0)
 

@@ -28,13 +28,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import least_squares
 from scipy.special import ndtr, ndtri
 
+from shoestring.core.arrays import Floats
 from shoestring.models.stopping.curve_families import CurveFamily
-
-Array = NDArray[np.float64]
 
 LOG_SIGMA = (float(np.log(1e-3)), float(np.log(0.3)))
 _LOG_SIGMA_STEP = 0.5
@@ -43,7 +41,7 @@ _SPREAD = 0.02  # of a box side: how far the walkers start from those fits
 _ENDS_BELOW = 0.999  # where the sum of a starting walker may end
 
 
-def stretch_move(mine: Array, others: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def stretch_move(mine: Floats, others: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Proposals (m, d) on the lines through random members of `others` (h, d), and their log Jacobian weight (m,).
 
     Accept with probability min(1, exp(log weight + log density of the proposal - log density now)). `others` must not
@@ -59,18 +57,18 @@ def stretch_move(mine: Array, others: Array, rng: np.random.Generator) -> tuple[
 class Walkers:
     """The ensemble at work: w walkers, each a full set of parameters, changed in place by the three kinds of move."""
 
-    y: Array  # (n,)
-    epochs: Array  # (n + 1,)
-    theta: list[Array]  # one (w, parameters) per family
-    weights: Array  # (w, families)
-    log_sigma: Array  # (w,)
-    curves: Array  # (w, families, n + 1), each family's curve at theta
+    y: Floats  # (n,)
+    epochs: Floats  # (n + 1,)
+    theta: list[Floats]  # one (w, parameters) per family
+    weights: Floats  # (w, families)
+    log_sigma: Floats  # (w,)
+    curves: Floats  # (w, families, n + 1), each family's curve at theta
 
-    def weighted_sum(self) -> Array:
+    def weighted_sum(self) -> Floats:
         """f_comb (w, n + 1)."""
         return np.asarray((self.weights[:, None, :] @ self.curves)[:, 0, :])
 
-    def log_density(self, combined: Array, log_sigma: Array) -> Array:
+    def log_density(self, combined: Floats, log_sigma: Floats) -> Floats:
         """(m,) for sums (m, n + 1), within the boxes."""
         misfit = np.square(combined[:, :-1] - self.y).sum(axis=1)
         density = -0.5 * misfit * np.exp(-2.0 * log_sigma) - self.y.size * log_sigma
@@ -128,12 +126,12 @@ class Walkers:
         self.log_sigma = np.where(accept, proposal, self.log_sigma)
 
 
-def _away_from_zero(values: Array) -> Array:
+def _away_from_zero(values: Floats) -> Floats:
     """A divisor: what is zero up to rounding becomes a tiny positive number."""
     return np.where(np.abs(values) > 1e-12, values, 1e-12)
 
 
-def _truncated_normal(mean: Array, spread: Array, first: Array, last: Array, rng: np.random.Generator) -> Array:
+def _truncated_normal(mean: Floats, spread: Floats, first: Floats, last: Floats, rng: np.random.Generator) -> Floats:
     """Draws (m,) of normals cut to [first, last]; 0, to stay put, where the piece is too far out to be drawn from."""
     lower, upper = (first - mean) / spread, (last - mean) / spread
     flip = lower > 0.0  # the lower tail keeps digits that the upper one loses
@@ -145,7 +143,7 @@ def _truncated_normal(mean: Array, spread: Array, first: Array, last: Array, rng
 
 
 def scatter_walkers(
-    y: Array, epochs: Array, n_walkers: int, families: Sequence[CurveFamily], rng: np.random.Generator
+    y: Floats, epochs: Floats, n_walkers: int, families: Sequence[CurveFamily], rng: np.random.Generator
 ) -> Walkers:
     """Walkers near the least-squares fit of each family, equal weights, scaled down where the sum would end above 1."""
     theta = []
@@ -154,7 +152,7 @@ def scatter_walkers(
         candidates = rng.uniform(low, high, (_CANDIDATES, low.size))
         misfit = np.square(family.at(epochs[:-1], candidates) - y).sum(axis=1)
 
-        def residual(point: Array, family: CurveFamily = family) -> Array:
+        def residual(point: Floats, family: CurveFamily = family) -> Floats:
             return np.asarray(family.at(epochs[:-1], point[None])[0] - y)
 
         fitted = least_squares(residual, candidates[misfit.argmin()], bounds=(low, high), max_nfev=50).x

@@ -20,14 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from shoestring.core.arrays import Floats
 from shoestring.models.stopping.curve_families import FAMILIES, CurveFamily
 from shoestring.models.stopping.curve_paths import curve_posterior, fit_curve
 from shoestring.models.stopping.family_sampler import scatter_walkers
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class FinalForecast:
 
 
 def forecast_by_families(
-    errors: Array | Sequence[float],
+    errors: Floats | Sequence[float],
     n_max: int,
     incumbent_error: float,
     rng: np.random.Generator,
@@ -72,7 +70,7 @@ def forecast_by_families(
     return FinalForecast(better, float(final.mean()), float(np.sqrt(final.var() + np.square(sigma).mean())))
 
 
-def forecast_by_process(errors: Array | Sequence[float], n_max: int, incumbent_error: float) -> FinalForecast:
+def forecast_by_process(errors: Floats | Sequence[float], n_max: int, incumbent_error: float) -> FinalForecast:
     """The same question to the Gaussian process of `curve_paths`: milliseconds, noise-free final error."""
     seen = _require_curve(errors, n_max)
     mean, cov = curve_posterior(seen, [n_max], fit_curve(seen))
@@ -80,7 +78,7 @@ def forecast_by_process(errors: Array | Sequence[float], n_max: int, incumbent_e
     return FinalForecast(float(ndtr((incumbent_error - mean[0]) / std)), float(mean[0]), std)
 
 
-def _require_curve(errors: Array | Sequence[float], n_max: int) -> Array:
+def _require_curve(errors: Floats | Sequence[float], n_max: int) -> Floats:
     seen = np.asarray(errors, dtype=np.float64)
     if seen.ndim != 1 or not 1 <= seen.size <= n_max:
         raise ValueError(f"errors of shape {seen.shape} must be one error per step, from 1 to n_max={n_max} of them.")

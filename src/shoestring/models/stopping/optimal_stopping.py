@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Floats
 from shoestring.models.stopping.curve_paths import (
     NOISE_VARIANCE,
     CurveFit,
@@ -47,8 +47,6 @@ from shoestring.models.stopping.decision_map import (
     solve_backwards,
     statistic_cell,
 )
-
-Array = NDArray[np.float64]
 
 K1_GROWTH = {"fixed": 1.0, "small": 0.99, "normal": 0.95, "large": 0.89}
 
@@ -90,7 +88,7 @@ class StoppingRule:
         require_losses(self.k1, self.k2, self.cost)
 
     def plan(
-        self, values: Array | Sequence[float], incumbent: float, rng: np.random.Generator, *, xi: float = 0.0
+        self, values: Floats | Sequence[float], incumbent: float, rng: np.random.Generator, *, xi: float = 0.0
     ) -> StoppingPlan:
         """Solve the stopping problem from the first n0 losses; later ones are not looked at.
 
@@ -118,7 +116,7 @@ class StoppingRule:
         )
         return StoppingPlan(self, fit, decisions)
 
-    def errors(self, values: Array | Sequence[float]) -> Array:
+    def errors(self, values: Floats | Sequence[float]) -> Floats:
         """Losses (n,) as errors in [0, 1]."""
         losses = np.asarray(values, dtype=np.float64)
         if losses.ndim != 1 or losses.size > self.n_max:
@@ -155,7 +153,7 @@ class StoppingPlan:
     fit: CurveFit
     decisions: DecisionMap
 
-    def judge(self, values: Array | Sequence[float]) -> Verdict:
+    def judge(self, values: Floats | Sequence[float]) -> Verdict:
         """Whether to stop after the losses seen so far, one per step from step 1."""
         rule, found = self.rule, self.decisions
         errors = rule.errors(values)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Floats, Indices
 from shoestring.core.decision import Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Refits
@@ -33,7 +33,6 @@ from shoestring.policies.boil.prefixes import ModelRow, Prefixes, PrefixRule, ad
 from shoestring.policies.boil.runs import CurveRun, read_finished_runs
 from shoestring.policies.config_table import ConfigTable
 
-Array = NDArray[np.float64]
 Score = Literal["compressed", "tail_mean", "log", "average", "last_mean"]
 PREFERENCES: dict[Score, Preference] = {
     "compressed": "logistic",
@@ -67,8 +66,8 @@ class ScoreBelief:
     gp: GP
     cost: CostPlane
     runs: Sequence[CurveRun]
-    x: Array  # (number of runs, d)
-    trial_of: NDArray[np.intp]  # (n,), of each point of the process
+    x: Floats  # (number of runs, d)
+    trial_of: Indices  # (n,), of each point of the process
     parameters: ProcessParameters
     memo: Memo
 
@@ -83,7 +82,7 @@ class ScoreBelief:
         mean, _ = self.gp.predict(np.column_stack([self.x[places], np.ones(len(places))]))
         return self.runs[places[int(np.argmax(mean))]].trial
 
-    def pretend(self, z: Array) -> GP:
+    def pretend(self, z: Floats) -> GP:
         """The process as if runs at these points, (m, d + 1), had come out as it predicts them."""
         gp = self.gp
         for point in z:
@@ -130,7 +129,7 @@ def believe(recipe: BeliefRecipe, ledger: Ledger, table: ConfigTable, rng: np.ra
 
 
 def _gather_curves(
-    recipe: BeliefRecipe, runs: Sequence[CurveRun], z: Array, rows: Sequence[ModelRow], memo: Memo
+    recipe: BeliefRecipe, runs: Sequence[CurveRun], z: Floats, rows: Sequence[ModelRow], memo: Memo
 ) -> CurveProcess:
     rewards = _rewards(runs, recipe.lengths.max_steps)
     if recipe.score == "last_mean":
@@ -143,7 +142,7 @@ def _gather_curves(
     return CurveProcess(z, curves, shift=shift, preference=preference, time_kernel=recipe.time_kernel)
 
 
-def _rewards(runs: Sequence[CurveRun], max_steps: int) -> list[Array]:
+def _rewards(runs: Sequence[CurveRun], max_steps: int) -> list[Floats]:
     """The curve of each run, fenced."""
     losses = np.full((len(runs), max_steps), math.nan)
     for row, run in zip(losses, runs, strict=True):
@@ -152,7 +151,7 @@ def _rewards(runs: Sequence[CurveRun], max_steps: int) -> list[Array]:
     return [-scale.undo(scale.apply(run.losses)) for run in runs]
 
 
-def _lift(recipe: BeliefRecipe, rewards: Sequence[Array], memo: Memo) -> float:
+def _lift(recipe: BeliefRecipe, rewards: Sequence[Floats], memo: Memo) -> float:
     """The constant that makes rewards non-negative: that of before, or of the worst reward there can be, if it still does."""
     current = None
     if "shift" in memo:
@@ -163,7 +162,7 @@ def _lift(recipe: BeliefRecipe, rewards: Sequence[Array], memo: Memo) -> float:
     return reward_shift(lowest, highest, current=current)
 
 
-def _regress_costs(ledger: Ledger, runs: Sequence[CurveRun], z: Array, rows: Sequence[ModelRow]) -> CostPlane:
+def _regress_costs(ledger: Ledger, runs: Sequence[CurveRun], z: Floats, rows: Sequence[ModelRow]) -> CostPlane:
     """Of what was really trained: a run that diverged says nothing of the cost of a full training."""
     real, costs = [], []
     for at, (place, steps) in enumerate(rows):

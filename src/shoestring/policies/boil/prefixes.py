@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Floats
 from shoestring.core.decision import Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists
@@ -33,7 +33,6 @@ from shoestring.models.boil.process import ProcessParameters, RunLengths, TimeKe
 from shoestring.models.gp.posterior import GP, condition
 from shoestring.policies.boil.runs import CurveRun
 
-Array = NDArray[np.float64]
 AugmentationWay = Literal["selected", "random", "full", "none"]
 
 
@@ -46,7 +45,7 @@ class PrefixRule:
     max_log_condition: float
 
     def choose(
-        self, gp: GP, x: Array, run: CurveRun, known: Sequence[int], lengths: RunLengths, rng: np.random.Generator
+        self, gp: GP, x: Floats, run: CurveRun, known: Sequence[int], lengths: RunLengths, rng: np.random.Generator
     ) -> list[int]:
         """Lengths to add for a run at x, (d,), beside those known; the model sees its end already."""
         # What is known to the end of training counts whole: of a run that diverged, that it was bad at every later length.
@@ -121,8 +120,8 @@ class ModelRow(NamedTuple):
 
 
 def model_rows(
-    runs: Sequence[CurveRun], x: Array, prefixes: Prefixes, lengths: RunLengths
-) -> tuple[Array, list[ModelRow]]:
+    runs: Sequence[CurveRun], x: Floats, prefixes: Prefixes, lengths: RunLengths
+) -> tuple[Floats, list[ModelRow]]:
     """Points z, (n, d + 1), and what each is: of every run, at x (number of runs, d), the whole, then its prefixes."""
     rows = [
         ModelRow(place, steps)
@@ -139,7 +138,7 @@ def add_prefixes(
     rule: PrefixRule,
     ledger: Ledger,
     runs: Sequence[CurveRun],
-    x: Array,
+    x: Floats,
     *,
     lengths: RunLengths,
     parameters: ProcessParameters,

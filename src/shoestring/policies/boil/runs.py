@@ -11,12 +11,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Floats
 from shoestring.core.books import Trial
 from shoestring.core.ledger import Ledger
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,8 +23,8 @@ class CurveRun:
 
     trial: int
     steps: int  # really trained; those after a divergence do not count
-    losses: Array  # (length,), length >= steps; inf from the divergence on
-    costs: Array  # (steps,), of its first 1, 2, … steps, in the budget's unit
+    losses: Floats  # (length,), length >= steps; inf from the divergence on
+    costs: Floats  # (steps,), of its first 1, 2, … steps, in the budget's unit
 
     @property
     def length(self) -> int:
@@ -59,7 +57,7 @@ def _read_curve(ledger: Ledger, trial: Trial, min_steps: int) -> CurveRun | None
     return CurveRun(trial.number, good.size, losses, _prefix_costs(ledger, trial)[: good.size])
 
 
-def _good_losses(trial: Trial) -> Array:
+def _good_losses(trial: Trial) -> Floats:
     """Losses up to the divergence, gaps filled in; none if no step was ever validated."""
     losses = np.array([math.nan if loss is None else loss for loss in trial.losses])
     known = np.flatnonzero(np.isfinite(losses))
@@ -70,11 +68,11 @@ def _good_losses(trial: Trial) -> Array:
     return np.asarray(losses[known[np.maximum(before, 0)]])
 
 
-def _extend(losses: Array, value: float, length: int) -> Array:
+def _extend(losses: Floats, value: float, length: int) -> Floats:
     return np.concatenate([losses, np.full(length - losses.size, value)])
 
 
-def _prefix_costs(ledger: Ledger, trial: Trial) -> Array:
+def _prefix_costs(ledger: Ledger, trial: Trial) -> Floats:
     """Of the first 1, 2, … steps; what went into steps that failed or were cut off counts for each of them."""
     if ledger.budget.unit == "epochs":
         return ledger.step_price() * np.arange(1.0, trial.steps + 1.0)

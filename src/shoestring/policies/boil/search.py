@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Flags, Floats
 from shoestring.core.books import Trial
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
@@ -23,8 +23,6 @@ from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.belief import ScoreBelief
 from shoestring.policies.config_table import ConfigTable, Pool
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 _LENGTHS = 20  # lengths at which a run that may go on is looked at
 
 
@@ -66,7 +64,7 @@ class RunSearch:
             return new or more
         return more if more.promise.log_ratio > new.promise.log_ratio else new
 
-    def _open_points(self) -> Array:
+    def _open_points(self) -> Floats:
         """(m, d + 1): where runs under way will end."""
         orders = [open_order.order for open_order in self.ledger.open_orders.values()]
         if not orders:
@@ -93,7 +91,7 @@ class RunSearch:
         free[:, -1] = self.lengths.vary
         return free
 
-    def _best_new(self, gp: GP, best_mean: float, pool: Pool, z: Array, free: Flags) -> NextRun:
+    def _best_new(self, gp: GP, best_mean: float, pool: Pool, z: Floats, free: Flags) -> NextRun:
         """The config and the length of the largest EI for their cost; for EI alone where all runs are full trainings."""
         is_listed = self.table.rows is not None
         cost = self.belief.cost if self.lengths.vary else CostPlane.zero(z.shape[1])
@@ -110,7 +108,7 @@ class RunSearch:
             config = self.table.encoding.config(self._move(pool.points, chosen.start, chosen.z[:-1]), 0)
         return NextRun(None, config, chosen.steps, float(self.belief.cost.predict(chosen.z[None])[0]), chosen.promise)
 
-    def _move(self, points: Points, start: int, x: Array) -> Points:
+    def _move(self, points: Points, start: int, x: Floats) -> Points:
         """One of the points with its numbers where a climb has led them: to the first columns of x."""
         point = points.take([start])
         numbers = self.table.encoding.numbers

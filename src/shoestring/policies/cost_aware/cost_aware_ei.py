@@ -33,9 +33,10 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Why
-from shoestring.core.encoding import Array, Flags, Points
+from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits
 from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, train_new
@@ -49,7 +50,7 @@ from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import fit_scaling
-from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Indices
+from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
 
 Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
@@ -224,7 +225,7 @@ def _results(ledger: Ledger) -> list[Trial]:
     return [trial for trial in done if math.isfinite(trial.best_loss) or trial.diverged or trial.failure]
 
 
-def _believe(ledger: Ledger, table: ConfigTable, results: list[Trial], y: Array) -> tuple[GP, float, Lists]:
+def _believe(ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats) -> tuple[GP, float, Lists]:
     """The posterior given scaled losses y, (n,), of these trials, with those under way as predicted; f_min; the next memo."""
     encoding, memo = table.encoding, ledger.memo
     x = encoding.features(table.stack([trial.number for trial in results]))

@@ -14,9 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from shoestring.core.arrays import Flags, Floats
 from shoestring.core.books import Trial
 from shoestring.core.decision import Memo, Train
-from shoestring.core.encoding import Array, Flags, Points
+from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.models.cost_aware.cost_models import COST_MODELS, GPCost, cost_quantile, fit_cost_model, log_costs
@@ -35,7 +36,7 @@ class TrialCosts:
         self.model: LinearCost | GPCost | None = None
         self.memo: dict[str, list[float]] = {}  # what the next decision's fit may start from
         self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # budget's unit for each unit of the model
-        self._newest: tuple[Points, tuple[Array, Array]] | None = None  # a whole table is asked about several times
+        self._newest: tuple[Points, tuple[Floats, Floats]] | None = None  # a whole table is asked about several times
         if name == "transfer":
             self.model = unpack(transferred)
             return
@@ -46,7 +47,7 @@ class TrialCosts:
             features = self.features.of(table.stack([trial.number for trial in whole]))
             self._fit(name, parameters, features, log_costs(costs))
 
-    def _fit(self, name: str, parameters: Sequence[str], features: Array, log_cost: Array) -> None:
+    def _fit(self, name: str, parameters: Sequence[str], features: Floats, log_cost: Floats) -> None:
         if parameters:
             columns = _columns(self.features, parameters)
         else:
@@ -59,7 +60,7 @@ class TrialCosts:
             fitted = {f"cost_{key}": numbers for key, numbers in self.model.gp.memo().items()}
             self.memo = {"cost_columns": [float(j) for j in columns], **fitted}
 
-    def predict(self, points: Points) -> tuple[Array, Array]:
+    def predict(self, points: Points) -> tuple[Floats, Floats]:
         """Mean and std of the log of the seconds (in an epoch budget: epochs) of a whole trial, (m,) each."""
         if self.model is None:
             return np.zeros(len(points)), np.zeros(len(points))

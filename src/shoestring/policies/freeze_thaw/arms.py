@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.core.decision import NO_WHY, Decision, Memo, Train, Wait, Why
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Entry, Opened, Order, Receipt
@@ -23,9 +23,6 @@ from shoestring.core.quasi_random import points
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 _DEFAULT_ARMS = 100  # so many are what the speed of a decision is promised for
 _DRAWS_PER_ARM = 20  # in a coarse space draws repeat: so many tries before fewer arms must do
 
@@ -42,7 +39,7 @@ class ArmTable:
     configs: list[Config]
     points: Points  # the same configs as numbers
     losses: Floats  # (n_arms, max_steps), smaller is better; nan: not seen, inf: diverged
-    trained: Integers  # (n_arms,) steps seen, validated or not
+    trained: Indices  # (n_arms,) steps seen, validated or not
     trial_of: list[int | None]
     arm_of_trial: list[int] = field(default_factory=list)
     arm_of_key: dict[str, int] = field(default_factory=dict)
@@ -147,8 +144,8 @@ class Reach:
     """How far each arm can be trained now; each array is (n_arms,)."""
 
     free: Flags  # neither busy nor stuck
-    buys: Integers  # steps that all the money left would buy of this arm alone
-    room: Integers  # steps it could really take: those, up to the end of its curve; 0 when it is busy or stuck
+    buys: Indices  # steps that all the money left would buy of this arm alone
+    room: Indices  # steps it could really take: those, up to the end of its curve; 0 when it is busy or stuck
 
 
 def measure_reach(ledger: Ledger, arms: ArmTable) -> Reach:

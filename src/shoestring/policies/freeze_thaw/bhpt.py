@@ -36,11 +36,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.arrays import Floats
 from shoestring.core.decision import Why
 from shoestring.core.settings import require_within
 from shoestring.errors import PolicyError
 from shoestring.models.freeze_thaw.action_value import plan_values
-from shoestring.policies.freeze_thaw.arms import Floats, Reach
+from shoestring.policies.freeze_thaw.arms import Reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook
 
 

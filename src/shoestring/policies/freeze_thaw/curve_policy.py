@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from shoestring.core.arrays import Floats
 from shoestring.core.decision import NO_MEMO, Decision, Memo, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Refits
@@ -35,7 +36,6 @@ from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.freeze_thaw.arms import (
     ArmsView,
     ArmTable,
-    Floats,
     Reach,
     buy_steps,
     measure_reach,

@@ -23,6 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.arrays import Floats, Indices
 from shoestring.core.decision import Decision, Memo
 from shoestring.core.encoding import Encoding
 from shoestring.core.ledger import Ledger
@@ -38,8 +39,6 @@ from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.freeze_thaw.arms import (
     ArmsView,
     ArmTable,
-    Floats,
-    Integers,
     Reach,
     buy_steps,
     measure_reach,
@@ -98,7 +97,7 @@ class FabolasEpochs:
         }
         return buy_steps(ledger, arms, arm, int(lacking[chosen]), why=why, memo=memo)
 
-    def _list_pairs(self, gp: GP, scale: Scaling, arms: ArmTable, reach: Reach, lengths: list[int]) -> Integers:
+    def _list_pairs(self, gp: GP, scale: Scaling, arms: ArmTable, reach: Reach, lengths: list[int]) -> Indices:
         """(n, 2) arms and lengths that can be bought, of the arms that look best at full length."""
         free = np.flatnonzero(reach.room)
         mean, variance = gp.predict(_encode(arms, free, arms.losses.shape[1]))
@@ -123,7 +122,7 @@ def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling) -> tuple[GP, 
     return carry_gp(_make_kernel(arms.encoding), x, y, memo, _REFITS.check_due(memo, ledger.books.receipts))
 
 
-def _encode(arms: ArmTable, which: Integers, steps: Integers | int) -> Floats:
+def _encode(arms: ArmTable, which: Indices, steps: Indices | int) -> Floats:
     """Inputs (n, columns) of the surrogate: columns of the arms, constants, and the share of a full training."""
     features = arms.encoding.features(arms.points.take(which))
     share = np.broadcast_to(np.asarray(steps) / arms.losses.shape[1], len(which))

@@ -20,12 +20,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.arrays import Floats, Indices
 from shoestring.core.decision import Why
 from shoestring.core.settings import require_whole
 from shoestring.models.freeze_thaw.belief import FreezeThawBelief
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.information_gain import information_gain
-from shoestring.policies.freeze_thaw.arms import Floats, Integers, Reach
+from shoestring.policies.freeze_thaw.arms import Reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook, ParametersSetting
 
 
@@ -58,7 +59,7 @@ class FreezeThawBO(CurvePolicy):
             "new": arms.trial_of[arm] is None,
         }
 
-    def _fill_basket(self, beliefs: list[FreezeThawBelief], free: Integers, trained: Integers) -> Integers:
+    def _fill_basket(self, beliefs: list[FreezeThawBelief], free: Indices, trained: Indices) -> Indices:
         """The arms of largest expected improvement of the asymptote on the lowest one expected, old and new apart."""
         begun = trained > 0
         scores = []
@@ -70,7 +71,7 @@ class FreezeThawBO(CurvePolicy):
         return np.concatenate([ranked[begun[ranked]][: self.old], ranked[~begun[ranked]][: self.new]])
 
     def _gain(
-        self, belief: FreezeThawBelief, basket: Integers, step: Integers, variance: Floats, rng: np.random.Generator
+        self, belief: FreezeThawBelief, basket: Indices, step: Indices, variance: Floats, rng: np.random.Generator
     ) -> Floats:
         """What the next loss of each arm in the basket tells about the asymptotes of all of them."""
         omega = belief.omega[belief.curves.row_of_step[step], basket]

@@ -20,12 +20,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.core.decision import Why
 from shoestring.core.settings import require_whole
 from shoestring.models.freeze_thaw.belief import FreezeThawBelief
 from shoestring.models.freeze_thaw.rollout_value import roll_out
 from shoestring.models.gp.acquisition import log_expected_improvement
-from shoestring.policies.freeze_thaw.arms import Flags, Floats, Integers, Reach
+from shoestring.policies.freeze_thaw.arms import Reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook, ParametersSetting
 
 
@@ -59,7 +60,7 @@ class Rollout(CurvePolicy):
         chosen = int(np.argmax(values))
         return int(listed[chosen]), {"value": float(values[chosen]) * outlook.scaling.scale, "stages": stages}
 
-    def _shortlist(self, outlook: Outlook, free: Integers, bests: list[float]) -> Integers:
+    def _shortlist(self, outlook: Outlook, free: Indices, bests: list[float]) -> Indices:
         """The arms of largest expected improvement in one step, in their order."""
         step = outlook.arms.trained[free]  # index of the next loss
         mean, variance = (each[:, free, step] for each in outlook.predict())  # (n_samples, n_free)
@@ -71,7 +72,7 @@ class Rollout(CurvePolicy):
         return free[np.sort(ranked[: self.shortlist])]
 
     def _roll_out(
-        self, belief: FreezeThawBelief, listed: Integers, trained: Integers, can_run: Flags, best: float
+        self, belief: FreezeThawBelief, listed: Indices, trained: Indices, can_run: Flags, best: float
     ) -> Floats:
         stages = can_run.shape[1]
         epochs = self.epochs_per_step * (trained[:, None] + 1 + np.arange(stages))

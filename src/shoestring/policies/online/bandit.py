@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Floats
 from shoestring.core.decision import Decision
 from shoestring.core.entries import Entry, Opened
 from shoestring.core.ledger import Ledger
@@ -25,8 +25,6 @@ from shoestring.models.online.bandits import draw
 from shoestring.models.online.query_rules import query_by_chance
 from shoestring.policies.online.online_policy import OnlinePolicy
 from shoestring.policies.online.rounds import RunState, RunView, next_queued, order_round, wait_or_finish
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Entry, Opened
 from shoestring.core.space import Config, Space
@@ -31,10 +31,6 @@ from shoestring.models.online.query_rules import (
 from shoestring.models.online.time_varying import TimeVaryingGP
 from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP, merge_modes
 from shoestring.policies.online.rounds import RunState, RunView
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Indices = NDArray[np.intp]
 
 _ENUMERABLE = 2_000  # configs of a finite space up to this many are scored one by one; listed rows always are
 _CANDIDATES = 1000  # random points that PI and EI are scored on where the space is not finite

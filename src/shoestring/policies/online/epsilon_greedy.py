@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shoestring.core.arrays import Floats
 from shoestring.core.settings import require_within
 from shoestring.models.online.bandits import epsilon_greedy
-from shoestring.policies.online.bandit import BanditState, Floats, OnlineBandit
+from shoestring.policies.online.bandit import BanditState, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

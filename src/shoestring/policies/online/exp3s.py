@@ -16,9 +16,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shoestring.core.arrays import Floats
 from shoestring.core.settings import require_between, require_within
 from shoestring.models.online.bandits import exp3s, exp3s_update
-from shoestring.policies.online.bandit import BanditArms, BanditState, Floats, OnlineBandit
+from shoestring.policies.online.bandit import BanditArms, BanditState, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True)

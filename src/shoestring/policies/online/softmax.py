@@ -14,9 +14,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shoestring.core.arrays import Floats
 from shoestring.core.settings import require_between
 from shoestring.models.online.bandits import softmax
-from shoestring.policies.online.bandit import BanditState, Floats, OnlineBandit
+from shoestring.policies.online.bandit import BanditState, OnlineBandit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

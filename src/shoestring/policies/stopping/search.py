@@ -24,15 +24,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from shoestring.core.arrays import Floats
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 from shoestring.policies.stopping.surrogate import Surrogate
 
-Array = NDArray[np.float64]
 _STARTS = 5  # candidates that are moved
 _MOST_MOVES = 30
 _FAILURE_PROBABILITY = 0.1
@@ -112,12 +111,12 @@ def _descend(belief: Surrogate, starts: Points, weight: float) -> Points:
     if not free.any():
         return starts
 
-    def move_to(places: Array) -> Points:
+    def move_to(places: Floats) -> Points:
         cube = starts.cube.copy()
         cube[free] = places
         return Points(cube, starts.active)
 
-    def sum_of_bounds(places: Array) -> tuple[float, Array]:
+    def sum_of_bounds(places: Floats) -> tuple[float, Floats]:
         mean, variance, d_mean, d_variance = belief.gp.predict_with_gradient(belief.inputs(move_to(places)))
         std = np.sqrt(variance)
         slope = d_mean - weight * d_variance / (2.0 * std[:, None])  # (m, columns)

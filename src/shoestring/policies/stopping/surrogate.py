@@ -26,8 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoestring.core.arrays import Floats
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits
@@ -37,7 +37,6 @@ from shoestring.models.gp.posterior import GP, GP_MEMO
 from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.config_table import ConfigTable
 
-Array = NDArray[np.float64]
 _FITTED_AT = "fitted_at"
 SURROGATE_MEMO = (*GP_MEMO, _FITTED_AT)  # what a surrogate carries from decision to decision
 
@@ -101,10 +100,10 @@ class Surrogate:
     max_steps: int  # 0: the length of training is not an input
     memo: Lists  # the kernel's parameters, and how many trials they were fitted to
 
-    def inputs(self, points: Points, share: float | Array = 1.0) -> Array:
+    def inputs(self, points: Points, share: float | Floats = 1.0) -> Floats:
         return _inputs(self.table.encoding, points, share, self.max_steps)
 
-    def predict(self, points: Points, share: float | Array = 1.0) -> tuple[Array, Array]:
+    def predict(self, points: Points, share: float | Floats = 1.0) -> tuple[Floats, Floats]:
         """Scaled mean and deviation of the latent loss, (m,) each."""
         mean, variance = self.gp.predict(self.inputs(points, share))
         return mean, np.sqrt(variance)
@@ -146,12 +145,12 @@ def fit_surrogate(
     return Surrogate(table, gp, scale, max_steps, memo)
 
 
-def place_of_length(share: float | Array, max_steps: int) -> Array:
+def place_of_length(share: float | Floats, max_steps: int) -> Floats:
     """Where on [0, 1] the kernel sees a share of a full training."""
     return np.asarray(np.log1p(max_steps * np.asarray(share)) / np.log1p(max_steps))
 
 
-def _inputs(encoding: Encoding, points: Points, share: float | Array, max_steps: int) -> Array:
+def _inputs(encoding: Encoding, points: Points, share: float | Floats, max_steps: int) -> Floats:
     features = encoding.features(points)
     if not max_steps:
         return features
