@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoestring import policies
-from shoestring.core.entries import Cost, Entry, Opened
+from shoestring.core.entries import Cost, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices
 from shoestring.core.parameters import Choice, Float, Int
@@ -20,6 +20,7 @@ from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.stores.memory import Memory
 from shoestring.study.loop import Ending, run_in_memory
 from shoestring.study.online import OnlineTuner
+from shoestring.testing.stores import WatchedMemory
 
 ONLINE = ["ce_gp_ucb", "tv_gp_ucb", "r_gp_ucb", "gp_ucb_bandit", "exp3s", "epsilon_greedy", "softmax", "ucb1"]
 SPACES = [
@@ -83,22 +84,16 @@ def studies(draw: st.DrawFn) -> tuple[Opened, Policy, Any]:
 
 
 def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = None) -> Ending:
-    exact = ledger.budget.unit == "epochs"
+    def look(grown: Ledger) -> None:
+        assert len(grown) < 200
+        if grown.budget.unit == "epochs":
+            assert grown.spent + grown.reserved <= grown.budget.total
 
-    class Checked(Memory):
-        def append(self, study: str, ledger: Ledger | None, *news: Entry) -> Ledger:
-            for entry in news:
-                ledger = Ledger([entry]) if ledger is None else ledger.append(entry)
-                assert len(ledger) < 200
-                if exact:
-                    assert ledger.spent + ledger.reserved <= ledger.budget.total
-            assert ledger is not None
-            if cuts is not None:
-                cuts.append(len(ledger))
-            self._ledgers[study] = ledger
-            return ledger
-
-    return run_in_memory(ledger, policy, Simulated(curves, ledger.workers), store=Checked())
+    store = WatchedMemory(look)
+    ending = run_in_memory(ledger, policy, Simulated(curves, ledger.workers), store=store)
+    if cuts is not None:
+        cuts.extend(store.lengths)
+    return ending
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

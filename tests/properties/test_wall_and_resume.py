@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoestring.core.decision import Decision, Finish, Train, Wait
-from shoestring.core.entries import Cost, Entry, Note, Opened
+from shoestring.core.entries import Cost, Note, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices
 from shoestring.core.parameters import Choice, Float, Int
@@ -21,8 +21,8 @@ from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 from shoestring.core.strict_json import dumps
 from shoestring.runners.simulated import Simulated, StepOutcome
-from shoestring.stores.memory import Memory
 from shoestring.study.loop import Ending, run_in_memory
+from shoestring.testing.stores import WatchedMemory
 
 SPACE = Space({"x": Float(0, 1), "n": Int(1, 50), "c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})})
 
@@ -112,23 +112,18 @@ def spend(ledger: Ledger, policy: Policy, runner: Simulated, cuts: list[int] | N
 
     `cuts` collects the lengths that a killed process can leave behind: a store appends what comes together or not at all.
     """
-    exact = ledger.budget.unit == "epochs"
 
-    class Checked(Memory):
-        def append(self, study: str, ledger: Ledger | None, *news: Entry) -> Ledger:
-            for entry in news:
-                ledger = Ledger([entry]) if ledger is None else ledger.append(entry)
-                assert ledger.spent >= 0
-                assert ledger.reserved >= 0
-                if exact:
-                    assert ledger.spent + ledger.reserved <= ledger.budget.total
-            assert ledger is not None
-            if cuts is not None:
-                cuts.append(len(ledger))
-            self._ledgers[study] = ledger
-            return ledger
+    def look(grown: Ledger) -> None:
+        assert grown.spent >= 0
+        assert grown.reserved >= 0
+        if grown.budget.unit == "epochs":
+            assert grown.spent + grown.reserved <= grown.budget.total
 
-    return run_in_memory(ledger, policy, runner, store=Checked())
+    store = WatchedMemory(look)
+    ending = run_in_memory(ledger, policy, runner, store=store)
+    if cuts is not None:
+        cuts.extend(store.lengths)
+    return ending
 
 
 def told(ledger: Ledger) -> Any:

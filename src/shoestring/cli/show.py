@@ -98,7 +98,7 @@ def show_replay(
 
     study = Study.open(name, store)
     chosen = policies.make(policy or policies.DEFAULT, read_settings(settings))
-    replayed = replay(study.ledger, chosen, policies.settings_of(chosen), Budget(budget) if budget else None)
+    replayed = replay(study.ledger, chosen, Budget(budget) if budget else None)
     best, winner = replayed.ledger.best, replayed.winner
     real = winner.best_value
     value = None if best is None else best.best_value

@@ -106,9 +106,8 @@ def _enter_receipt(books: Books, receipt: Receipt) -> None:
         _close_order(books, receipt.order)
         return
     if receipt.status == "diverged" and receipt.value is None:
-        _count_failure(
-            books, receipt.text or "no value was reported"
-        )  # code that forgets to report is a mistake, not bad luck
+        # Code that forgets to report is a mistake, not bad luck.
+        _count_failure(books, receipt.text or "no value was reported")
     else:
         books.failures_in_a_row, books.last_failure = 0, ""
     trial.held = receipt.step

@@ -36,7 +36,7 @@ class Refits:
     first    observations before the first fit
     often    up to so many observations, one more is enough for a fit
     every    beyond that, so many more are
-    growth   or growth by this factor, whichever comes first
+    growth   above 1, instead: fits at first, then at this factor of the last fit's observations, whenever asked for
     afresh   growth by this factor since the last fit that started from several places calls for another such fit
     key      name in the memo: observations at the last fit, and at the last one afresh
     """
@@ -51,11 +51,20 @@ class Refits:
     def check_due(self, memo: Memo, count: int) -> Fit:
         """What is due at `count` observations, given what the last decision left."""
         marks = memo.get(self.key, ())
+        if math.isfinite(self.growth):
+            count = self._round_down(count)
         if not marks or marks[0] == 0.0:
             is_due = count >= self.first
             return Fit(is_due, is_due, {self.key: [float(count)] * 2} if is_due else {})
         last, last_afresh = marks[0], marks[-1]
         if count >= self.afresh * last_afresh:
             return Fit(True, True, {self.key: [float(count)] * 2})
-        is_due = count != last and (count <= self.often or count >= min(last + self.every, self.growth * last))
+        is_due = count != last and (count <= self.often or count >= last + self.every or math.isfinite(self.growth))
         return Fit(is_due, False, {self.key: [float(count) if is_due else last, last_afresh]})
+
+    def _round_down(self, count: int) -> int:
+        """The number of observations at which the newest fit of a growing schedule is due; 0 before the first."""
+        mark = 0
+        while count >= (following := math.ceil(mark * self.growth) or self.first):  # up: a mark is above the last
+            mark = following
+        return mark

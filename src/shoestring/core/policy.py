@@ -22,6 +22,7 @@ from shoestring.core.streams import stream
 from shoestring.core.views import UnderWay
 
 _PROBES = 100  # tries to find an unused config before all are listed
+ALL_TRIED = "every config of the space was tried"  # why some methods finish
 _STRIDE = 1_000_003  # from one try to the next in the sequence: prime, so that no coordinate stays where it was
 
 

@@ -41,6 +41,25 @@ def require_within(
     _require(owner, setting, is_number(value) and low <= value <= high, f"a number {rule}", because, remedy, optional)
 
 
+def require_at_least(
+    owner: object, setting: str, low: float, because: str, remedy: str, *, optional: bool = False
+) -> None:
+    """The setting must be a finite number, `low` or more."""
+    value = getattr(owner, setting)
+    holds = is_number(value) and low <= value < math.inf
+    _require(owner, setting, holds, f"a finite number >= {low:g}", because, remedy, optional)
+
+
+def require_share(
+    owner: object, setting: str, because: str, remedy: str, *, may_be_zero: bool = True, may_be_one: bool = True
+) -> None:
+    """The setting must be a number from 0 to 1, perhaps without one of the ends."""
+    value = getattr(owner, setting)
+    holds = is_number(value) and 0.0 <= value <= 1.0 and (may_be_zero or value > 0.0) and (may_be_one or value < 1.0)
+    rule = f"{'from 0' if may_be_zero else 'above 0'}, {'at most 1' if may_be_one else 'below 1'}"
+    _require(owner, setting, holds, f"a number {rule}", because, remedy, optional=False)
+
+
 def require_one_of(owner: object, setting: str, options: Sequence[object]) -> None:
     """The setting must be one of these words (or of True and False, which are not the numbers 1 and 0)."""
     value = getattr(owner, setting)

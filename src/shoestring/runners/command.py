@@ -1,7 +1,7 @@
-"""The command runner: any executable, in any language, run without a shell. `command_line.py` has what it is report and tells.
+"""The command runner: any executable, in any language, run without a shell.
 
-An order is one run of the command (`command_run.py`), from the step that its checkpoint directory holds up to the step
-that is paid for.
+`command_line` says what goes into a command and what comes out. An order is one run of it (`command_run`), from the step
+that its checkpoint directory holds up to the step that is paid for.
 
 A step that no report mentions, because the next report is further on, was trained but not looked at: it gets a receipt
 without a value and an even share of the cost, and does not count as diverged, whatever validation was bought. A report

@@ -1,4 +1,4 @@
-"""The process runner: n workers, one process a live trial. A frozen trial is a process that waits between two steps.
+"""The process runner: n workers, one process per live trial. A frozen trial is a process that waits between two steps.
 
 A step runs in its trial's process and is timed there; this end only listens, so no worker waits for another, and at the
 wall a running step is simply ended. One spare process waits with its imports done. More than `live` frozen trials are not

@@ -7,8 +7,8 @@ configs that were really trained. A step costs what it did the first time, setup
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
+from shoestring import policies
 from shoestring.core.books import Trial
 from shoestring.core.entries import Cost, Opened, Receipt
 from shoestring.core.ledger import Ledger
@@ -55,7 +55,7 @@ class Replay:
     real_price: float  # the same for the study itself
 
 
-def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Budget | None = None) -> Replay:
+def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Replay:
     winner = ledger.best
     if winner is None:
         raise StudyError("there is nothing to replay: no step of this study was validated")
@@ -72,7 +72,7 @@ def replay(ledger: Ledger, policy: Policy, settings: dict[str, Any], budget: Bud
         space=Space.listed(configs),
         budget=budget or ledger.budget,
         policy=policy.name,
-        settings=settings,
+        settings=policies.settings_of(policy),
     )
     runner = Simulated(Recorded(ledger), ledger.workers)
     ending = run_in_memory(Ledger([opened]), policy, runner)

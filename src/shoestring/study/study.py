@@ -71,9 +71,10 @@ class Study:
         ledger = found_store.load(name)
         if ledger is None:
             raise StudyError(f"there is no study {name!r} in {found_store.where}. {did_you_mean(name, names)}")
-        if policy is not None:
-            _require_same(policies.make(policy), ledger, name)
-        return cls(Journal(found_store, name, ledger), policy)
+        given = None if policy is None else policies.make(policy)
+        if given is not None:
+            _require_same(given, ledger, name)
+        return cls(Journal(found_store, name, ledger), given)
 
     @classmethod
     def begin(

@@ -20,9 +20,30 @@ from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps
 from shoestring.errors import Conflict, DecisionError, Leased, ShoestringError, StoreError
+from shoestring.stores.memory import Memory
 from shoestring.stores.store import Store
 
 OpenStore = Callable[[], Store]
+
+
+class WatchedMemory(Memory):
+    """A store in memory that has every ledger looked at as it grows entry by entry.
+
+    `lengths` are those that a killed process can leave behind: what is appended together is there or not.
+    """
+
+    def __init__(self, look: Callable[[Ledger], None]) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+        self._look = look
+
+    def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
+        for entry in entries:
+            ledger = super().append(study, ledger, entry)
+            self._look(ledger)
+        assert ledger is not None
+        self.lengths.append(len(ledger))
+        return ledger
 
 
 def an_opening(budget: str = "100 epochs") -> Opened:

@@ -130,3 +130,13 @@ def test_integers_sit_at_the_centre_of_their_cell(parameter: Int) -> None:
     values = [parameter.from_unit(float(v)) for v in u[:, 0]]
     np.testing.assert_allclose(snapped.cube[:, 0], [parameter.to_unit(v) for v in values], atol=1e-12)
     np.testing.assert_array_equal(Encoding(space).values(0, snapped.cube[:, 0]), values)
+
+
+def test_options_are_as_far_apart_as_the_ends_of_a_range() -> None:
+    encoding = Encoding(Space({"x": Float(0.0, 1.0), "kind": Choice(["a", "b", "c"])}))
+    configs = [{"x": x, "kind": kind} for x in (0.0, 1.0) for kind in "abc"]
+    x = encoding.on_simplex(encoding.points(configs))
+    squares = ((x[:, None] - x[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(
+        squares, [[(a["x"] != b["x"]) + (a["kind"] != b["kind"]) for a in configs] for b in configs], atol=1e-15
+    )

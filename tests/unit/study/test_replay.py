@@ -84,7 +84,7 @@ def test_a_step_run_again_keeps_its_first_word() -> None:
 
 
 def test_the_same_policy_finds_the_winner_again() -> None:
-    result = replay(recorded(), RandomSearch(), {})
+    result = replay(recorded(), RandomSearch())
     assert (result.winner.number, result.winner_steps, result.winner_frozen) == (0, 3, False)
     assert result.ledger.space.size == 3  # the trial that never began is not known
     assert result.ledger.best is not None
@@ -93,15 +93,15 @@ def test_the_same_policy_finds_the_winner_again() -> None:
 
 
 def test_would_it_have_frozen_the_winner() -> None:
-    result = replay(recorded(), OneStepEach(), {})
+    result = replay(recorded(), OneStepEach())
     assert (result.winner_steps, result.winner_frozen) == (1, True)
-    missed = replay(recorded(), RandomSearch(), {}, Budget("1 epochs"))
+    missed = replay(recorded(), RandomSearch(), Budget("1 epochs"))
     assert missed.winner_frozen
     assert missed.ledger.spent == 1
 
 
 def test_time_is_replayed_at_its_price_setup_included() -> None:
-    result = replay(recorded("100s"), OneStepEach(), {})
+    result = replay(recorded("100s"), OneStepEach())
     assert result.ledger.spent == 9.0
 
 
@@ -117,7 +117,7 @@ def test_what_it_took_to_be_as_good() -> None:
         *(Receipt(order=4, trial=2, step=s, value=0.7 / s**9, cost=Cost(train=1.0), saved=s) for s in (1, 2)),
     )
     assert price_of(lost, 0.01) == 3 * 3 + 3 + 3 + 9 + 1
-    again = replay(recorded(), OneStepEach(), {})
+    again = replay(recorded(), OneStepEach())
     assert (again.price, again.real_price) == (None, 2.0)
 
 
@@ -131,4 +131,4 @@ def test_studies_that_cannot_be_replayed(values: list[Any], said: str) -> None:
     for step, value in enumerate(values, 1):
         ledger = ledger.append(Receipt(order=0, trial=0, step=step, value=value, saved=step))
     with pytest.raises(StudyError, match=said):
-        replay(ledger, RandomSearch(), {})
+        replay(ledger, RandomSearch())

@@ -180,6 +180,8 @@ def test_an_unregistered_policy_is_passed_again(tmp_path: Path) -> None:
         with pytest.raises(PolicyError, match=what):
             Study.open("study", where, policy=wrong)  # type: ignore[arg-type]
     assert study.ledger.books.policy == "plain"
+    Study.begin(SPACE, "9 epochs", name="by name", policy="random_search", store=where)
+    assert Study.open("by name", where, policy="random_search").ask() is not None  # type: ignore[arg-type]
 
 
 def test_a_name_belongs_to_one_policy() -> None:

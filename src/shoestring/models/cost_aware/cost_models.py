@@ -49,6 +49,8 @@ def fit_cost_model(
     `columns`: features in falling order of importance, of which the model takes as many as it picks; without it they are
     selected by their leave-one-out error. `memo`: parameters of an earlier fit, for the GP models.
     """
+    if name not in COST_MODELS:
+        raise ValueError(f"cost model {name!r} is unknown: use one of {', '.join(COST_MODELS)}.")
     all_columns = range(np.shape(features)[1])
     if name == "gp":
         return fit_gp_cost(features, log_cost, all_columns, memo=memo)
@@ -111,4 +113,6 @@ def log_costs(cost: Floats) -> Floats:
 
 def cost_quantile(mean: Floats, std: Floats, probability: float = 0.9) -> Floats:
     """The cost, (m,), that a trial stays below with this probability, from a model's mean and std of log cost."""
+    if not 0.0 < probability < 1.0:
+        raise ValueError(f"probability={probability} must lie strictly between 0 and 1; 0.9 is usual for a reserve.")
     return np.asarray(np.exp(mean + float(ndtri(probability)) * std))

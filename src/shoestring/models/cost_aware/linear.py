@@ -3,9 +3,9 @@
 Guinet et al., arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (Transfer).
 
     symbol   here                meaning                                                       unit
-    F        features            one row per trial, log-scaled columns of the caller's choice    —
+    F        features            one row per trial, log-scaled columns of the caller's choice  —
     c        exp(log_cost)       observed cost                                                 seconds, dollars, …
-    w        weights             intercept, then one weight per column used                      log cost (per feature)
+    w        weights             intercept, then one weight per column used                    log cost (per feature)
     h_i      leverage            diagonal of the hat matrix, with the intercept's 1/n          —
     S        —                   centred features' Gram matrix, factored once (Cholesky)       —
     RSS      residual_sum        sum of squared residuals                                      log cost squared
@@ -94,9 +94,7 @@ def fit_linear(features: Floats, log_cost: Floats, columns: Sequence[int]) -> Li
     features, log_cost = check_costs(features, log_cost)
     columns = tuple(int(j) for j in columns)
     if len(set(columns)) < len(columns) or not all(0 <= j < features.shape[1] for j in columns):
-        raise ValueError(
-            f"columns={columns} must be different indices below {features.shape[1]}, the number of features."
-        )
+        raise ValueError(f"columns={columns} must be different indices below {features.shape[1]}, their number.")
     n, k = log_cost.size, len(columns)
     chosen = features[:, list(columns)]  # (n, k)
     centre = chosen.mean(axis=0)
@@ -162,14 +160,15 @@ def fit_transfer(
 
     `task_meta` describes each task (log rows, log columns, classes), `meta` the one at hand; all are used as features.
     """
+    if not tasks:
+        raise ValueError("tasks is empty: a transferred cost model needs the receipts of at least one other task.")
     described = task_meta if task_meta is not None else [()] * len(tasks)
     if len(described) != len(tasks) or any(len(row) != len(meta) for row in described):
         raise ValueError(
             f"task_meta must describe each of the {len(tasks)} tasks with {len(meta)} numbers, as meta={tuple(meta)} "
             "describes the task at hand."
         )
-    pairs = zip(tasks, described, strict=True)
-    features = np.vstack([_join(features, np.array(row, dtype=np.float64)) for (features, _), row in pairs])
+    features = np.vstack([_join(f, np.array(row, float)) for (f, _), row in zip(tasks, described, strict=True)])
     log_cost = np.concatenate([log_cost for _, log_cost in tasks])
     meta_columns = range(features.shape[1] - len(meta), features.shape[1])
     model = fit_linear(features, log_cost, [*columns, *meta_columns])

@@ -35,6 +35,8 @@ from shoestring.core.arrays import Floats, Indices
 def choose_ei_alpha(log_ei: Floats, log_cost: Floats, alpha: float) -> int:
     """Index of the largest EI / c^alpha, eq. (1)."""
     _check(log_ei, log_cost)
+    if not alpha >= 0.0:
+        raise ValueError(f"alpha={alpha} must be >= 0: a negative exponent would pay extra for expensive points.")
     score = log_ei - alpha * log_cost
     return _pick_cheapest(np.flatnonzero(score == score.max()), log_ei, log_cost)
 
@@ -54,6 +56,8 @@ def choose_cei(log_ei: Floats, log_cost: Floats, slack: float) -> int:
 
 def cei_threshold(log_ei_max: float, slack: float) -> float:
     """The smallest admissible log EI; a relative 1e-12 of grace keeps 0.9 >= (1 - 0.1) * 1 true in floating point."""
+    if not 0.0 <= slack <= 1.0:
+        raise ValueError(f"slack={slack} must lie in 0..1: it is the fraction of the best EI that may be given up.")
     return -np.inf if slack == 1.0 else log_ei_max + float(np.log1p(-slack)) - 1e-12
 
 
@@ -64,8 +68,7 @@ def pareto_front(log_ei: Floats, log_cost: Floats) -> Indices:
     least = float(log_ei[log_cost == log_cost.min()].max())
     most = float(log_cost[log_ei == log_ei.max()].min())
     between = np.flatnonzero((log_ei >= least) & (log_cost <= most))
-    # cheapest first, among equals the largest EI first
-    order = between[np.lexsort((-log_ei[between], log_cost[between]))]
+    order = between[np.lexsort((-log_ei[between], log_cost[between]))]  # cheapest first; of equals, the largest EI
     e, c = log_ei[order], log_cost[order]
     first = np.searchsorted(c, c)  # start of each point's group of equal cost
     best = np.maximum.accumulate(e)
@@ -108,7 +111,7 @@ def _least_gap_alpha(log_ei: Floats, log_cost: Floats, index: int) -> float:
     """Slope, at this point's cost, of the upper hull of (log c, log EI), no less than 0.
 
     The gap max_j score_j - score_i is convex in alpha and its minimum is the height of the hull above the point. A chord
-    of the hull that spans the point is raised until nothing lies above it: one O(m) pass a hull edge met, no sorting.
+    of the hull that spans the point is raised until nothing lies above it: one O(m) pass per hull edge met, no sorting.
     """
     some = np.isfinite(log_ei)  # a point without improvement never scores highest
     index, log_ei, log_cost = int(np.count_nonzero(some[:index])), log_ei[some], log_cost[some]
@@ -134,6 +137,9 @@ def _pick_cheapest(among: Indices, log_ei: Floats, log_cost: Floats) -> int:
 
 
 def _check(log_ei: Floats, log_cost: Floats) -> None:
-    assert log_ei.shape == log_cost.shape == (log_ei.size,), "one number for each candidate"
+    if not log_ei.shape == log_cost.shape == (log_ei.size,) or not log_ei.size:
+        raise ValueError(
+            f"log_ei {log_ei.shape} and log_cost {log_cost.shape} must hold one number for each candidate."
+        )
     if np.any(np.isnan(log_ei)) or np.any(log_ei == np.inf) or not np.all(np.isfinite(log_cost)):
         raise ValueError("log_ei must hold no NaN or +inf and log_cost only finite numbers: floor the costs above 0.")

@@ -68,6 +68,8 @@ class ValuePlan:
 
     def choose_arm(self, rng: np.random.Generator, epsilon: float | None = None) -> int:
         """The arm to run for one step, unless the policy commits: eq. 5 (BHPT, epsilon None) or eq. 11 (BHPT-eps)."""
+        if epsilon is not None and not 0.0 <= epsilon <= 1.0:
+            raise ValueError(f"epsilon={epsilon} is a probability: 0 <= epsilon <= 1. The paper uses 0.5.")
         gain = self.gain
         if epsilon is not None:
             if rng.random() < epsilon:
@@ -151,6 +153,8 @@ def value_actions(mean: Floats, std: Floats, best_loss: float = math.inf) -> Act
 
 def count_steps_to_best(curve: Floats, tolerance: float = 0.0) -> int:
     """First step (1, 2, ...) whose mean is within `tolerance * (first mean - smallest mean)` of the smallest."""
+    if not 0.0 <= tolerance < 1.0:
+        raise ValueError(f"tolerance={tolerance} is a share of the progress to come: 0 <= tolerance < 1. Try 0.05.")
     rounded = np.round(curve, _DECIMALS)
     smallest = rounded.min()
     return int(np.argmax(rounded <= smallest + tolerance * (rounded[0] - smallest))) + 1

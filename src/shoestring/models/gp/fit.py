@@ -85,8 +85,7 @@ def fit_gp(
     spread = 1.5 * log_stds * (2.0 * _spread_points(4 * n_starts, medians.size) - 1.0)  # (4 n_starts, p + 1)
     scattered = np.clip(medians + spread, lower, upper)
     ranked = sorted(scattered, key=lambda theta: negative_log_posterior(theta)[0])
-    first = medians if memo is None else _from_memo(memo, kernel)
-    best, best_value = np.clip(first, lower, upper), np.inf
+    best, best_value = np.clip(medians if memo is None else _from_memo(memo, kernel), lower, upper), np.inf
     bounds, options = np.column_stack([lower, upper]), {"maxiter": MAX_ITERATIONS, "ftol": 1e-7, "gtol": 1e-4}
     for start in [best, *ranked[:n_starts]]:
         found = minimize(negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)

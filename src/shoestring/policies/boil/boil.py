@@ -19,7 +19,7 @@ model), points (rows in all), log_condition, leader (the run that would be recom
 
     bo          lengths="full", augmentation="none", score="last_mean"     EI on the mean of the last values, no cost
     bo_l        lengths="full", augmentation="none"                        EI on compressed curves, no cost
-    cm_tf_bo    augmentation="none"                                        config and length, one point a run
+    cm_tf_bo    augmentation="none"                                        config and length, one point per run
 
 One option is ours: `continue_runs` lets runs go on that have stopped (`search`); the paper always begins a new one.
 
@@ -48,7 +48,7 @@ from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Train
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Refits, pick
-from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, train_new
+from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.boil.augmentation import log_condition
@@ -59,7 +59,6 @@ from shoestring.policies.boil.search import NextRun, RunSearch
 from shoestring.policies.config_table import ConfigsView, ConfigTable
 
 _SHORTEST = 5  # a run is at least a full training divided by this: 30 of 150 epochs in the paper
-_USED_UP = "every config of the space was tried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,7 @@ class BOIL:
             return self._buy_by_belief(ledger, table, belief, rng)
         config = fresh_config(ledger)
         if config is None:
-            return nothing_to_buy(ledger, _USED_UP)
+            return nothing_to_buy(ledger, ALL_TRIED)
         return train_new(ledger, config, full, why={"phase": "initial design"}, memo=_aim(memo, full))
 
     def recipe(self, ledger: Ledger) -> BeliefRecipe:
@@ -153,7 +152,7 @@ class BOIL:
         found = search.best(may_continue=self.continue_runs)
         if found is None:
             unfinished = _recommend(ledger, belief, among_unfinished=True)
-            return nothing_to_buy(ledger, _USED_UP) if unfinished is None else _finish(unfinished, belief)
+            return nothing_to_buy(ledger, ALL_TRIED) if unfinished is None else _finish(unfinished, belief)
         recommended = _recommend(ledger, belief)
         if recommended is not None:
             lacking = ledger.step_price(recommended.number) * (recommended.limit - recommended.held)

@@ -1,7 +1,7 @@
 """What BOIL buys next: a config not tried yet with a length, or, where runs may go on, more of a run that has stopped.
 
 Both are compared by log EI - log cost (`models.boil.choice`). A run that goes on costs what it still lacks up to the new
-length, at its own price a step; its EI is that of its config at that length, which the model knows well near its curve's end.
+length, at its own price per step; its EI is that of its config at that length, which the model knows well near its curve's end.
 """
 
 from __future__ import annotations

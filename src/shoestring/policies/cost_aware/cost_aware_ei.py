@@ -11,8 +11,7 @@ are those of Lee, Perrone, Archambeau and Seeger, "Cost-aware Bayesian Optimizat
     tau        ledger.budget    EI-cool: the exponent falls from 1 to 0 as it is spent             budget's unit
     N_init     initial_trials   configs bought before any model is asked                           trials
 
-Every order trains a new config to its end. docs/reference/policies/cost_aware_ei.md explains the settings and the numbers
-in `why`.
+Every order trains a new config to its end. The numbers in `why`: docs/reference/policies/cost_aware_ei.md.
 
 Departs from the paper:
 - Losses enter as `models.loss_scaling` leaves them: a diverged or failed trial counts as bad, and so does a loss beyond the
@@ -39,7 +38,7 @@ from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits
-from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, train_new
+from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_one_of, require_whole, require_within
 from shoestring.core.space import Config
 from shoestring.errors import PolicyError
@@ -137,7 +136,7 @@ class CostAwareEI:
                 return costs.add_bill(order, pool.points, at)
         fresh = fresh_config(ledger)
         if fresh is None:
-            return nothing_to_buy(ledger, "every config of the space was tried")
+            return nothing_to_buy(ledger, ALL_TRIED)
         return train_new(ledger, fresh, ledger.max_steps, why={"phase": DESIGN}, memo=ledger.memo)
 
     def score_candidates(self, ledger: Ledger, rng: np.random.Generator) -> Look | None:
@@ -180,8 +179,7 @@ class CostAwareEI:
             in_epochs = ledger.budget.unit == "epochs"
             rate = ledger.step_price() if in_epochs else ledger.budget.per_second(ledger.workers)
             designed = {order.trial for order in ledger.orders if order.why.get("phase") == DESIGN}
-            trials = [ledger.trials[number] for number in sorted(designed)]
-            spent = sum(float(trial.steps) if in_epochs else trial.seconds for trial in trials)
+            spent = sum(float(t.steps) if in_epochs else t.seconds for t in ledger.trials if t.number in designed)
             return cooling_exponent(ledger.budget.total, rate * spent, ledger.spent)
         return {"ei": 0.0, "eipu": 1.0, "ei_alpha": float(self.cost_exponent), "cei": 0.0}[self.acquisition]
 

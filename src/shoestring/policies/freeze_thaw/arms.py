@@ -18,12 +18,15 @@ from shoestring.core.decision import NO_WHY, Decision, Memo, Train, Wait, Why
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
+from shoestring.core.memo import Refits
 from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.quasi_random import points
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 
 _DEFAULT_ARMS = 100  # so many are what the speed of a decision is promised for
+# By receipts: early on every loss tells much; later a fit costs more and moves the parameters less.
+REFITS = Refits(often=50, every=5, key="receipts")
 _DRAWS_PER_ARM = 20  # in a coarse space draws repeat: so many tries before fewer arms must do
 
 

@@ -38,8 +38,7 @@ import numpy as np
 
 from shoestring.core.arrays import Floats
 from shoestring.core.decision import Why
-from shoestring.core.settings import require_within
-from shoestring.errors import PolicyError
+from shoestring.core.settings import require_share, require_within
 from shoestring.models.freeze_thaw.action_value import plan_values
 from shoestring.policies.freeze_thaw.arms import Reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook
@@ -56,10 +55,7 @@ class BHPT(CurvePolicy):
     def __post_init__(self) -> None:
         CurvePolicy.__post_init__(self)
         require_within(self, "eps", 0.0, 1.0, "it is a probability; None is plain BHPT", "Try 0.5.", optional=True)
-        if not 0.0 <= self.tolerance < 1.0:
-            raise PolicyError(
-                f"BHPT(tolerance={self.tolerance}) is a share of the progress to come, below 1. Try 0.05."
-            )
+        require_share(self, "tolerance", "it is a share of the progress to come", "Try 0.05.", may_be_one=False)
 
     def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
         """Algorithm 1: the best arm once it needs all that is left, else the one whose future is most worth knowing."""

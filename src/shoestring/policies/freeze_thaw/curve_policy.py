@@ -18,7 +18,6 @@ import numpy as np
 from shoestring.core.arrays import Floats
 from shoestring.core.decision import NO_MEMO, Decision, Memo, Why
 from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Refits
 from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.freeze_thaw.belief import FreezeThawBelief
@@ -34,6 +33,7 @@ from shoestring.models.freeze_thaw.fit import (
 )
 from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.freeze_thaw.arms import (
+    REFITS,
     ArmsView,
     ArmTable,
     Reach,
@@ -42,8 +42,6 @@ from shoestring.policies.freeze_thaw.arms import (
     settle_without_choice,
 )
 
-# Early on every loss tells much; later a fit costs more and moves the parameters less.
-_REFITS = Refits(often=50, every=5, key="receipts")
 ParametersSetting = Literal["sampled", "most_probable"] | Sequence[float]
 
 
@@ -163,7 +161,7 @@ class CurvePolicy:
         if not isinstance(self.parameters, str):
             return [CurveParameters(*self.parameters)], NO_MEMO
         memo, receipts, n = ledger.memo, ledger.books.receipts, N_PARAMETERS + self.falling
-        fit = _REFITS.check_due(memo, receipts)
+        fit = REFITS.check_due(memo, receipts)
         theta = list(memo.get("theta", ()))
         if fit.is_due or not theta:
             posterior = LogPosterior(curves, CurvePrior.of(curves, self.falling), kernel)

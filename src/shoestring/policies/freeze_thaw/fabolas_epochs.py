@@ -27,7 +27,6 @@ from shoestring.core.arrays import Floats, Indices
 from shoestring.core.decision import Decision, Memo
 from shoestring.core.encoding import Encoding
 from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Refits
 from shoestring.core.settings import require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.gp.acquisition import log_expected_improvement
@@ -37,6 +36,7 @@ from shoestring.models.gp.kernels import Block, Kernel
 from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.freeze_thaw.arms import (
+    REFITS,
     ArmsView,
     ArmTable,
     Reach,
@@ -46,7 +46,6 @@ from shoestring.policies.freeze_thaw.arms import (
 )
 
 _FIRST_ARMS = 3  # fewer losses say nothing of length-scales
-_REFITS = Refits(often=50, every=5, key="receipts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +118,7 @@ def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling) -> tuple[GP, 
     x = _encode(arms, seen[:, 0], seen[:, 1])
     y = scale.apply(arms.losses[seen[:, 0], seen[:, 1] - 1])
     memo = ledger.memo
-    return carry_gp(_make_kernel(arms.encoding), x, y, memo, _REFITS.check_due(memo, ledger.books.receipts))
+    return carry_gp(_make_kernel(arms.encoding), x, y, memo, REFITS.check_due(memo, ledger.books.receipts))
 
 
 def _encode(arms: ArmTable, which: Indices, steps: Indices | int) -> Floats:

@@ -36,7 +36,14 @@ from shoestring.core.decision import NO_MEMO, Decision, Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Refits
 from shoestring.core.parameters import Scalar
-from shoestring.core.settings import require_between, require_one_of, require_whole, require_within
+from shoestring.core.settings import (
+    require_at_least,
+    require_between,
+    require_one_of,
+    require_share,
+    require_whole,
+    require_within,
+)
 from shoestring.models.gp.kernels import Family
 from shoestring.models.online.query_rules import (
     beta_schedule,
@@ -52,7 +59,6 @@ from shoestring.policies.online.rounds import next_queued, order_round, wait_or_
 
 _REFITS = Refits(first=8, growth=2.0)  # of the forgetting rate, by observed rewards
 _FIT_LAST = 256  # observations that a fit looks back on: it costs their cube
-_LARGEST_BETA = 1e6  # a thousand standard deviations: nothing but exploration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +82,11 @@ class CEGPUCB(OnlinePolicy):
 
     def __post_init__(self) -> None:
         OnlinePolicy.__post_init__(self)
-        require_between(self, "kappa", 0.0, math.inf, "at 0 no pass would ever be bought", "Try 0.9.")
-        require_within(self, "kappa", 0.0, 1.0, "it is a probability", "Try 0.9.")
+        because = "it is a probability, and at 0 no pass would ever be bought"
+        require_share(self, "kappa", because, "Try 0.9.", may_be_zero=False)
         require_one_of(self, "acquisition", ("ucb", "pi", "ei"))
         because = "its root counts standard deviations"
-        require_within(self, "beta", 0.0, _LARGEST_BETA, because, "Leave it out for 0.8 ln 4t.", optional=True)
+        require_at_least(self, "beta", 0.0, because, "Leave it out for 0.8 ln 4t.", optional=True)
         because = "it is 0 where a function stands still, 1 where every round is new"
         require_within(self, "forgetting_rate", 0.0, 1.0, because, "Try 0.01, or None to learn it.", optional=True)
         require_one_of(self, "kernel", ("se", "matern32", "matern52"))
@@ -149,7 +155,8 @@ class CEGPUCB(OnlinePolicy):
         observed = [round for round, reward in enumerate(run.rewards, start=1) if reward is not None]
         fit = _REFITS.check_due(ledger.memo, len(observed))
         if fit.is_due:
-            rounds = observed[-_FIT_LAST:]
+            # From the observations up to the mark alone, so that it does not matter when the fit is asked for.
+            rounds = observed[: int(fit.marks[_REFITS.key][0])][-_FIT_LAST:]
             rewards = np.array([run.rewards[round - 1] for round in rounds], dtype=np.float64) - self.prior_mean
             covariance = slowest.prior_covariance(ledger.space, [run.configs[round - 1] for round in rounds])
             rate = fit_forgetting_rate(

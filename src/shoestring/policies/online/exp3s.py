@@ -12,12 +12,11 @@ validated rounds.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from shoestring.core.arrays import Floats
-from shoestring.core.settings import require_between, require_within
+from shoestring.core.settings import require_share, require_within
 from shoestring.models.online.bandits import exp3s, exp3s_update
 from shoestring.policies.online.bandit import BanditArms, BanditState, OnlineBandit
 
@@ -46,8 +45,8 @@ class EXP3S(OnlineBandit):
 
     def __post_init__(self) -> None:
         OnlineBandit.__post_init__(self)
-        require_between(self, "mixing", 0.0, math.inf, "no arm may have probability 0", "Try 0.1.")
-        require_within(self, "mixing", 0.0, 1.0, "it is a share of rounds", "Try 0.1.")
+        because = "it is the share of rounds played uniformly, and no arm may have probability 0"
+        require_share(self, "mixing", because, "Try 0.1.", may_be_zero=False)
         because, remedy = "it is a share of all weight", "Leave it out for one over the rounds."
         require_within(self, "sharing", 0.0, 1.0, because, remedy, optional=True)
 

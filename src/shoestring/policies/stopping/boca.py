@@ -32,7 +32,7 @@ import numpy as np
 
 from shoestring.core.decision import Decision, Why
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import nothing_to_buy, train_further, train_new
+from shoestring.core.policy import ALL_TRIED, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_between
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.stopping.runs import RunsUnderWay
@@ -44,7 +44,7 @@ from shoestring.policies.stopping.surrogate import (
     observe,
     place_of_length,
 )
-from shoestring.policies.stopping.ucb_policy import ALL_TRIED, UcbPolicy, explain_choice
+from shoestring.policies.stopping.ucb_policy import UcbPolicy, explain_choice
 
 _NEARLY_FULL = 0.9
 _REMEMBERED = 20  # queries

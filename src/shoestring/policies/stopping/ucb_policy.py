@@ -16,15 +16,13 @@ from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
-from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, train_new
+from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_one_of, require_whole
 from shoestring.policies.config_table import ConfigsView, ConfigTable
 from shoestring.policies.stopping.error_range import measure_range
 from shoestring.policies.stopping.runs import ActiveRun, GiveUp, GoOn, RunsUnderWay
 from shoestring.policies.stopping.search import Chosen, choose, look_at, multiplier
 from shoestring.policies.stopping.surrogate import SURROGATE_MEMO, Surrogate, fit_surrogate, observe
-
-ALL_TRIED = "every config of the space was tried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,6 +244,12 @@ def test_log_costs_mend_zeros_and_refuse_nonsense() -> None:
 
 def test_wrong_arguments_are_refused_with_advice() -> None:
     features, log_cost = receipts(4)
+    with pytest.raises(ValueError, match="unknown: use one of lv1"):
+        fit_cost_model("lv4", features, log_cost)
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        cost_quantile(np.zeros(1), np.ones(1), 1.0)
+    with pytest.raises(ValueError, match="at least one other task"):
+        fit_transfer([], (1,))
     with pytest.raises(ValueError, match="different indices below 5"):
         fit_linear(features, log_cost, (1, 1))
     with pytest.raises(ValueError, match="different indices below 5"):

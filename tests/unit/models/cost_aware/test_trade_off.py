@@ -152,7 +152,16 @@ def test_cooling_with_a_spent_budget() -> None:
     assert cooling_exponent(10.0, 2.0, 1.0) == 1.0
 
 
-def test_costs_and_improvements_without_a_log_are_refused_with_advice() -> None:
+def test_wrong_arguments_are_refused_with_advice() -> None:
+    a, b = np.zeros(2), np.zeros(2)
+    with pytest.raises(ValueError, match=r"alpha=-1.0 must be >= 0"):
+        choose_ei_alpha(a, b, -1.0)
+    with pytest.raises(ValueError, match=r"slack=1.5 must lie in 0..1"):
+        choose_cei(a, b, 1.5)
+    with pytest.raises(ValueError, match="one number for each candidate"):
+        choose_ei_alpha(a, np.zeros(3), 0.0)
+    with pytest.raises(ValueError, match="one number for each candidate"):
+        pareto_front(np.empty(0), np.empty(0))
     with pytest.raises(ValueError, match="floor the costs above 0"):
         choose_ei_alpha(np.zeros(2), np.array([0.0, -np.inf]), 0.0)
     with pytest.raises(ValueError, match="no NaN"):

@@ -222,6 +222,8 @@ def test_bhpt_eps_takes_the_top_arm_with_probability_epsilon(epsilon: float) -> 
     [
         (lambda: value_actions(np.array([np.nan]), np.array([1.0])), "nan"),
         (lambda: value_actions(np.array([1.0]), np.array([-1.0])), "below 0"),
+        (lambda: plan_with([0.1]).choose_arm(np.random.default_rng(0), 1.5), "epsilon=1.5 is a probability"),
+        (lambda: count_steps_to_best(np.zeros(3), 1.0), "tolerance=1.0 is a share"),
         (lambda: plan_values(np.zeros((1, 2, 3)), np.ones((1, 2, 3)), np.array([3, 0]), np.array([0, 0])), "nothing"),
     ],
 )

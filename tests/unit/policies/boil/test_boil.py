@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from shoestring import policies
-from shoestring.core.encoding import Encoding
 from shoestring.core.entries import Amended, Cost, Note
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice, Float
+from shoestring.core.parameters import Float
 from shoestring.core.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.models.boil.compression import CurveMatrix, compress
@@ -264,16 +263,6 @@ def test_queued_configs_are_trained_in_full() -> None:
     start = opened(policy, space=SQUARE, budget="40 epochs", max_steps=20, direction="max")
     ledger = simulate(policy, Hill(), start, Note(topic="enqueue", facts={"config": mine})).ledger
     assert (dict(ledger.orders[0].config), ledger.orders[0].until) == (mine, 20)
-
-
-def test_options_are_as_far_apart_as_the_ends_of_a_range() -> None:
-    encoding = Encoding(Space({"x": Float(0.0, 1.0), "kind": Choice(["a", "b", "c"])}))
-    configs = [{"x": x, "kind": kind} for x in (0.0, 1.0) for kind in "abc"]
-    x = encoding.on_simplex(encoding.points(configs))
-    squares = ((x[:, None] - x[None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(
-        squares, [[(a["x"] != b["x"]) + (a["kind"] != b["kind"]) for a in configs] for b in configs], atol=1e-15
-    )
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,10 @@ def test_a_learned_rate_stays_in_its_bounds_and_changes_when_observations_have_d
     assert len(set(rates[8:16])) == len(set(rates[16:32])) == 1
     assert rates[-1] > 0.2  # noise has no memory
     assert ledger.orders[-1].memo["fitted_at"][0] == 32.0
+    forgotten = Ledger([replace(entry, memo={}) if isinstance(entry, Order) else entry for entry in ledger.entries()])
+    decision = policy.decide(forgotten, forgotten.decision_rng())
+    assert isinstance(decision, Train)
+    assert decision.why["forgetting_rate"] == rates[-1], "a fit does not depend on when it is asked for"
 
 
 def test_a_memo_that_counts_the_last_fit_alone_is_understood() -> None:
