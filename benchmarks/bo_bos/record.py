@@ -63,11 +63,12 @@ def runs_of(lines: Path) -> list[dict[str, Any]]:
     return sorted(read(lines), key=lambda row: int(row["number"]))
 
 
-def write_table(name: str, rows: list[dict[str, Any]], path: Path) -> None:
+def write_table(name: str, rows: list[dict[str, Any]], log: list[str], path: Path) -> None:
     """Rows of JSON as an npz; a curve that ended early, because its run diverged, is filled up with its last error."""
     names = sorted(rows[0]["config"])
     length = max(len(row["errors"]) for row in rows)
-    meta = {"task": name, "objective": "valid_error", "direction": "min", "fidelity": "epoch", "hp_categories": {}}
+    told = {"task": name, "objective": "valid_error", "direction": "min", "fidelity": "epoch"}
+    meta = told | {"hp_categories": {}, "log": log}
     np.savez_compressed(
         path,
         hp=np.array([[float(row["config"][key]) for key in names] for row in rows]),
@@ -96,12 +97,13 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         out, count = (Path(scratch), 4) if asked.quick else (asked.out, asked.configs)
+        job = task(asked.task, fashion_at=asked.fashion, data=asked.data)
         if not asked.table_only:
-            record(task(asked.task, fashion_at=asked.fashion, data=asked.data), count, out / f"{asked.task}.jsonl")
+            record(job, count, out / f"{asked.task}.jsonl")
         rows = runs_of(out / f"{asked.task}.jsonl")
         if not rows:
             raise SystemExit(f"{out / f'{asked.task}.jsonl'} holds no runs: record some first")
-        write_table(asked.task, rows, out / f"{asked.task}.npz")
+        write_table(asked.task, rows, job.space.log_names, out / f"{asked.task}.npz")
         table = Table.load(out / f"{asked.task}.npz")
     ends = table.values[:, -1]
     measured = {

@@ -126,6 +126,7 @@ def table(task: Task, runs: Path) -> dict[str, Any] | None:
     parameters = list(task.space.parameters)
     configs = task.configs()
     meta = {"task": task.name, "objective": task.objective, "direction": "max", "fidelity": task.unit, "seeds": seeds}
+    meta["log"] = task.space.log_names
     return {
         "hp": np.array([[configs[int(name[-3:])][p] for p in parameters] for name in names], dtype=float),
         "hp_names": np.array(parameters),

@@ -39,7 +39,7 @@ class Problem:
 
     @cached_property
     def space(self) -> Space:
-        return Space.listed(self.configs)
+        return Space.listed(self.configs, log=wide_columns(self.configs))
 
     @cached_property
     def cost_features(self) -> Array:
@@ -61,6 +61,20 @@ class Problem:
         row = self.space.row_number(config)
         assert row is not None
         return StepOutcome(float(self.losses[row]), Cost(train=float(self.seconds[row])))
+
+
+def wide_columns(configs: Sequence[Config]) -> list[str]:
+    """Columns of positive numbers that span two decades: these tables do not tell their scales, and such ranges were drawn
+    by orders of magnitude in all of them."""
+    columns: dict[str, list[Any]] = {}
+    for config in configs:
+        for name, value in config.items():
+            columns.setdefault(name, []).append(value)
+    return [
+        name
+        for name, values in columns.items()
+        if all(type(v) in (int, float) and v > 0 for v in values) and max(values) / min(values) >= 100
+    ]
 
 
 def load(

@@ -16,8 +16,11 @@ from typing import Any
 
 from shoestring.core.books import Books, OpenOrder, Trial
 from shoestring.core.entries import Amended, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.failures import kind_of_failure
 from shoestring.core.strict_json import dumps
 from shoestring.errors import DecisionError, StudyError
+
+MOST_DEATHS = 3  # of one trial's process in a row: then the trial is what kills it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,7 @@ class BooksView:
         elif isinstance(entry, Order):
             _enter_order(books, entry)
         elif isinstance(entry, Lost):
-            books.trials[entry.trial].held = entry.held
-            _charge_time(books, "lost", entry.seconds)
+            _enter_loss(books, entry)
         elif isinstance(entry, Amended):
             _enter_change(books, entry)
         elif isinstance(entry, Note):
@@ -66,6 +68,7 @@ def _enter_order(books: Books, order: Order) -> None:
         if books.queue:
             books.queue = [config for config in books.queue if dumps(config) != key]
     trial = books.trials[order.trial]
+    trial.is_retuned |= order.config is not trial.config and order.config != trial.config
     trial.config = order.config
     steps = order.until - trial.steps + order.check
     books.check_ordered |= order.check
@@ -109,9 +112,10 @@ def _enter_receipt(books: Books, receipt: Receipt) -> None:
         # Code that forgets to report is a mistake, not bad luck.
         _count_failure(books, receipt.text or "no value was reported")
     else:
-        books.failures_in_a_row, books.last_failure = 0, ""
+        books.failures_in_a_row, books.failure_kind, books.last_failure = 0, "", ""
+    books.diverged_in_a_row = books.diverged_in_a_row + 1 if receipt.status == "diverged" else 0
     trial.held = receipt.step
-    trial.failure = ""
+    trial.failure, trial.deaths = "", 0
     trial.diverged = receipt.status == "diverged"
     if not is_repeated:
         _enter_new_step(books, trial, receipt)
@@ -144,8 +148,11 @@ def _enter_new_step(books: Books, trial: Trial, receipt: Receipt) -> None:
     trial.values.append(receipt.value)
     seconds = receipt.cost.total
     trial.step_costs.append(seconds)
+    trial.step_orders.append(receipt.order)
     insort(books.step_costs, seconds)
     books.step_seconds += seconds
+    if trial.steps == 1:
+        books.dearest_start_s = max(books.dearest_start_s, seconds)
     if trial.diverged:
         trial.losses.append(math.inf)
         return
@@ -166,9 +173,26 @@ def _fail_trial(books: Books, trial: Trial, text: str) -> None:
 
 
 def _count_failure(books: Books, text: str) -> None:
-    is_same = text.splitlines()[-1] == (books.last_failure.splitlines() or [""])[-1]
-    books.failures_in_a_row = books.failures_in_a_row + 1 if is_same else 1
-    books.last_failure = text
+    kind = kind_of_failure(text)
+    books.failures_in_a_row = books.failures_in_a_row + 1 if kind == books.failure_kind else 1
+    books.failure_kind, books.last_failure = kind, text
+
+
+def _enter_loss(books: Books, loss: Lost) -> None:
+    trial = books.trials[loss.trial]
+    trial.held = loss.held
+    _charge_time(books, "lost", loss.seconds, loss.price_factor)
+    if not loss.death:
+        return
+    trial.deaths += 1
+    if trial.deaths < MOST_DEATHS:
+        _count_failure(books, loss.why)  # not the trial's yet, but the code may be what kills
+        return
+    trial.deaths = 0
+    _fail_trial(books, trial, loss.why)
+    if trial.open_order is not None:
+        _charge_epoch(books, books.open_orders[trial.open_order])
+        _close_order(books, trial.open_order)
 
 
 # changes and notes ---------------------------------------------------------------------------------------------------
@@ -240,13 +264,14 @@ def _charge_step(
         books.validations += 1
         books.validations_due -= 1
         open_order.validations_due -= 1
-    open_order.charged += receipt.cost.total * books.budget.per_second(books.workers)
+    factor = receipt.price_factor
+    open_order.charged += receipt.cost.total * _rate(books, factor)
     if is_repeated:
-        _charge_time(books, "repeated", receipt.cost.total)
+        _charge_time(books, "repeated", receipt.cost.total, factor)
     else:
-        _charge_time(books, "setup", receipt.cost.setup)
-        _charge_time(books, "train", receipt.cost.train)
-        _charge_time(books, "validate", receipt.cost.validate)
+        _charge_time(books, "setup", receipt.cost.setup, factor)
+        _charge_time(books, "train", receipt.cost.train, factor)
+        _charge_time(books, "validate", receipt.cost.validate, factor)
 
 
 def _charge_epoch(books: Books, open_order: OpenOrder) -> None:
@@ -255,7 +280,13 @@ def _charge_epoch(books: Books, open_order: OpenOrder) -> None:
     open_order.steps_due -= 1
 
 
-def _charge_time(books: Books, kind: str, seconds: float) -> None:
+def _charge_time(books: Books, kind: str, seconds: float, price_factor: float = 1.0) -> None:
     books.seconds += seconds
-    books.charged += seconds * books.budget.per_second(books.workers)
+    books.charged += seconds * _rate(books, price_factor)
     books.by_kind[kind] += seconds
+
+
+def _rate(books: Books, price_factor: float) -> float:
+    """What a second of a worker costs in the budget's unit; seconds are seconds, whoever spends them."""
+    rate = books.budget.per_second(books.workers)
+    return rate * price_factor if books.budget.unit == "dollars" else rate

@@ -30,12 +30,15 @@ class Trial:
     values: list[float | None] = field(default_factory=list)  # by step, as reported; None: not validated, or no number
     losses: list[float | None] = field(default_factory=list)  # by step, smaller is better; inf: diverged
     step_costs: list[float] = field(default_factory=list)  # seconds of each finished step, setting up included
+    step_orders: list[int] = field(default_factory=list)  # the order that bought each finished step
     best_loss: float = math.inf
     best_step: int = 0
     best_config: Config | None = None  # of that step; a run that is tuned while it trains has several
     diverged: bool = False  # at its last step
     failures: int = 0
     failure: str = ""  # text of the last one
+    deaths: int = 0  # of its process, with no finished step between
+    is_retuned: bool = False  # its config changed on the way
     open_order: int | None = None
     last_order: int = 0  # its newest, open or not
     seconds: float = 0.0  # charged for it, steps that failed or were cut off included, steps run again left out
@@ -103,11 +106,14 @@ class Books:
         )
     )
     receipts: int = 0
-    failures_in_a_row: int = 0  # receipts of one and the same failure, with no finished step between
+    failures_in_a_row: int = 0  # of one and the same kind, with no finished step between
+    failure_kind: str = ""  # see core/failures.py
     last_failure: str = ""  # its text
+    diverged_in_a_row: int = 0  # steps whose value was no number, with no good step between
     ok_receipts: int = 0
     step_costs: list[float] = field(default_factory=list)  # seconds of all finished steps, sorted
     step_seconds: float = 0.0  # their sum
+    dearest_start_s: float = 0.0  # of all first steps, setting up included
     best_trial: int | None = None
     best_loss: float = math.inf
     memo_from: int = 0  # orders before this number were another policy's: their memo means nothing to this one

@@ -21,7 +21,7 @@ from shoestring.core.money import Budget, Prices
 from shoestring.core.space import Config, Space
 from shoestring.errors import StudyError
 
-FORMAT = 1
+FORMAT = 2
 Direction = Literal["min", "max"]
 Status = Literal["ok", "diverged", "failed", "interrupted"]
 
@@ -129,6 +129,9 @@ class Receipt:
     text: str = ""  # of a failure
     saved: int = 0  # newest step of this trial on durable storage
     at: float = 0.0
+    worker: str = ""  # who carried the step out, where there are several: "2", or "2 on gpu-7"
+    price_factor: float = 1.0  # times the budget's rate: what a second of this worker costs
+    metrics: Mapping[str, float] = field(default_factory=dict)  # reported beside the value; never charged or decided on
     kind: ClassVar[str] = "receipt"
 
     @property
@@ -147,6 +150,7 @@ class Receipt:
             "text": self.text,
             "saved": self.saved,
             "at": self.at,
+            **_without_defaults(worker=self.worker, price_factor=self.price_factor, metrics=dict(self.metrics)),
         }
 
     @classmethod
@@ -157,16 +161,25 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A trial can go on only from `held`; `seconds` of a step that a crash cut off are charged to time and money."""
+    """A trial can go on only from `held`; `seconds` of a step that a crash cut off are charged to time and money.
+
+    The order stays open: whoever carries it out begins again from `held`. `death`: the process of the trial died in a
+    step, by itself; after three of these with no finished step between, the books count the trial as failed. The loss of
+    a whole machine, a stop or an eviction is none.
+    """
 
     trial: int
     held: int
     seconds: float = 0.0
     why: str = ""
+    death: bool = False
+    worker: str = ""
+    price_factor: float = 1.0
     kind: ClassVar[str] = "lost"
 
     def body(self) -> dict[str, Any]:
-        return {"trial": self.trial, "held": self.held, "seconds": self.seconds, "why": self.why}
+        told = {"trial": self.trial, "held": self.held, "seconds": self.seconds, "why": self.why}
+        return told | _without_defaults(death=self.death, worker=self.worker, price_factor=self.price_factor)
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Lost:
@@ -216,6 +229,11 @@ class Note:
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Note:
         return cls(topic=body["topic"], facts={name: value for name, value in body.items() if name != "topic"})
+
+
+def _without_defaults(**told: Any) -> dict[str, Any]:
+    """Of these fields, those that say something: nearly all entries have none of them."""
+    return {name: value for name, value in told.items() if value and not (name == "price_factor" and value == 1.0)}
 
 
 Entry = Opened | Order | Receipt | Lost | Amended | Note

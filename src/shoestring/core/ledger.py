@@ -134,6 +134,15 @@ class Ledger:
         books = self.books
         return books.orders[-1].memo if len(books.orders) > books.memo_from else {}
 
+    def former_configs(self, trial: int) -> list[Config]:
+        """By finished step, for a trial whose config changed on the way: steps that are lost are run again with these.
+
+        Empty for all other trials.
+        """
+        books = self.books
+        past = books.trials[trial]
+        return [books.orders[number].config for number in past.step_orders] if past.is_retuned else []
+
     def losses_at(self, step: int) -> list[tuple[float, int]]:
         """(loss, trial) of all trials validated at exactly `step`, best first."""
         return self.view(LossesAt(step))[1]
@@ -155,13 +164,14 @@ class Ledger:
         return max(0.0, self.budget.total - self.spent - self.reserved)
 
     def accept(
-        self, decision: Train, *, at: float = 0.0, thinking_s: float = 0.0, can_check: bool = False
+        self, decision: Train, *, at: float = 0.0, thinking_s: float = 0.0, check_start_s: float | None = None
     ) -> Order | None:
         """The order that this decision becomes: checked, priced, shortened to what can be paid. None: nothing fits.
 
-        `can_check`: the training code can save, so an order may test resuming.
+        `check_start_s`: the training code can save, so an order may test resuming, and a copy of a trial is ready to start
+        after so many seconds. None: it cannot.
         """
-        return price(self, decision, at=at, thinking_s=thinking_s, can_check=can_check)
+        return price(self, decision, at=at, thinking_s=thinking_s, check_start_s=check_start_s)
 
     def step_price(self, trial: int | None = None) -> float:
         """Mean price of one more step in the budget's unit: of the trial's own if it has any, else of all; nan before the first.

@@ -13,8 +13,6 @@ _KINDS: dict[str, type[Float] | type[Int] | type[Choice] | type[Constant]] = {
     parameter.kind: parameter for parameter in (Float, Int, Choice, Constant)
 }
 
-_LOG_FROM = 100  # a range of two decades or more is searched by orders of magnitude
-
 
 def parse(name: str, spec: Any) -> Parameter:
     """A parameter from its description, as in `lr = { float = [1e-4, 1.0], log = true }`."""
@@ -46,8 +44,22 @@ def parse(name: str, spec: Any) -> Parameter:
     return Float(body[0], body[1], log, when) if kind == "float" else Int(body[0], body[1], log, when)
 
 
-def infer(name: str, values: list[Any]) -> Parameter:
-    """The parameter that a column of listed configs looks like."""
+def infer(name: str, values: list[Any], *, log: bool = False) -> Parameter:
+    """The parameter that a column of listed configs looks like; its scale is never guessed."""
+    distinct = _distinct(name, values)
+    if log and not (all(type(v) in (int, float) for v in distinct) and min(distinct) > 0):
+        raise SpaceError(f"{name} cannot be on a log scale: all its values must be numbers above 0; take it out of log")
+    if len(distinct) == 1:
+        return Constant(distinct[0])
+    if not all(type(v) in (int, float) for v in distinct):
+        return Choice(distinct)
+    low, high = min(distinct), max(distinct)
+    if all(isinstance(v, int) for v in distinct) and Int(low, high, log).rule() is None:
+        return Int(low, high, log)
+    return Float(low, high, log) if Float(low, high, log).rule() is None else Choice(distinct)
+
+
+def _distinct(name: str, values: list[Any]) -> list[Any]:
     distinct: list[Any] = []
     keys = set()
     for value in values:
@@ -56,12 +68,4 @@ def infer(name: str, values: list[Any]) -> Parameter:
         if (key := dumps([type(value).__name__, value])) not in keys:
             keys.add(key)
             distinct.append(value)
-    if len(distinct) == 1:
-        return Constant(distinct[0])
-    if not all(type(v) in (int, float) for v in distinct):
-        return Choice(distinct)
-    low, high = min(distinct), max(distinct)
-    log = low > 0 and high / low >= _LOG_FROM
-    if all(isinstance(v, int) for v in distinct) and Int(low, high, log).rule() is None:
-        return Int(low, high, log)
-    return Float(low, high, log) if Float(low, high, log).rule() is None else Choice(distinct)
+    return distinct

@@ -3,8 +3,9 @@
 spent + reserves of open orders + the reserve of this order must stay within the budget; an order that does not fit is
 shortened to the steps that do. In epochs a reserve is exact. In seconds and dollars it is the policy's, or else the 90 %
 quantile of the trial's own step costs, or of all steps', times the steps to run; before any step was paid for it is 0 and
-the runner holds the wall. A resume check is one more step, made once and only where a step costs at most 1 % of the
-budget. Steps are counted from what the trial still holds: a lost state must be trained again.
+the runner holds the wall. A resume check is one more step of a trial that starts anew, in a process that starts anew where
+there are processes; it is made once, and only where all of that costs at most 1 % of the budget. Steps are counted from
+what the trial still holds: a lost state must be trained again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _RESERVE_QUANTILE = 0.9  # one step in ten may cost more: the wall catches those
 _CHECK_SHARE = 0.01  # of the budget: a check must not be felt
 
 
-def price(ledger: Ledger, decision: Train, *, at: float, thinking_s: float, can_check: bool) -> Order | None:
+def price(
+    ledger: Ledger, decision: Train, *, at: float, thinking_s: float, check_start_s: float | None
+) -> Order | None:
     trial = _require_allowed(ledger, decision)
     config = decision.config if trial and decision.config is trial.config else ledger.space.validate(decision.config)
     seen, held, limit = (trial.steps, trial.held, trial.limit) if trial else (0, 0, ledger.max_steps)
@@ -36,7 +39,8 @@ def price(ledger: Ledger, decision: Train, *, at: float, thinking_s: float, can_
         until, reserve = _fit_time(ledger, decision, trial, held, until, thinking_s)
     if until <= seen:
         return None
-    check = can_check and _check_is_due(ledger, until - held, reserve)
+    check_price = None if check_start_s is None else _check_price(ledger, check_start_s)
+    check = check_price is not None and _check_is_due(ledger, until - held, reserve, check_price)
     expected = decision.expected_cost
     if expected is None and not math.isnan(step_price := ledger.step_price(decision.trial)):
         expected = step_price * (until - (seen if ledger.budget.unit == "epochs" else held))
@@ -47,7 +51,7 @@ def price(ledger: Ledger, decision: Train, *, at: float, thinking_s: float, can_
         until=until,
         validate=decision.validate,
         expected_cost=expected,
-        reserve=reserve + (_check_price(ledger) if check else 0.0),
+        reserve=reserve + (check_price if check and check_price else 0.0),
         check=check,
         why=decision.why,
         memo=decision.memo,
@@ -89,17 +93,21 @@ def _is_integer(number: object) -> bool:
     return hasattr(number, "__index__") and not isinstance(number, bool)  # NumPy's integers too
 
 
-def _check_is_due(ledger: Ledger, steps: int, reserve: float) -> bool:
+def _check_is_due(ledger: Ledger, steps: int, reserve: float, price: float) -> bool:
     """Whether this order should test resuming: never tested, two steps to compare, cheap, and affordable."""
     if ledger.books.check_ordered or steps < 2:
         return False
-    price = _check_price(ledger)
     cheap = price <= _CHECK_SHARE * ledger.budget.total  # nan, a price not known yet, is not
     return cheap and ledger.left >= reserve + 2 * price  # one to spare: rounding
 
 
-def _check_price(ledger: Ledger) -> float:
-    return 1.0 if ledger.budget.unit == "epochs" else ledger.step_price()
+def _check_price(ledger: Ledger, start_s: float) -> float:
+    """Of a copy that starts (`start_s`: its process alone), sets up and trains one step."""
+    if ledger.budget.unit == "epochs":
+        return 1.0
+    books = ledger.books
+    rate = books.budget.per_second(books.workers)
+    return max(ledger.step_price(), books.dearest_start_s * rate) + start_s * rate
 
 
 def _fit_epochs(ledger: Ledger, decision: Train, seen: int, until: int) -> tuple[int, float]:

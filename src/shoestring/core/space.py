@@ -54,8 +54,8 @@ class Space:
         self.cube_names = tuple(name for name, p in self.parameters.items() if not isinstance(p, Constant))
 
     @classmethod
-    def listed(cls, configs: Sequence[Config]) -> Space:
-        """A space of exactly these configs; ranges for the cube are read off them (log when all are positive and span 100)."""
+    def listed(cls, configs: Sequence[Config], *, log: Sequence[str] = ()) -> Space:
+        """A space of exactly these configs; ranges for the cube are read off them. `log` names those on a log scale."""
         if not isinstance(configs, Sequence) or not all(isinstance(config, Mapping) for config in configs):
             raise SpaceError(f"Space.listed takes a list of dicts of parameters, not {configs!r}")
         if not configs:
@@ -64,7 +64,9 @@ class Space:
         names = list(dict.fromkeys(name for row in rows for name in row))
         if not names:
             raise SpaceError("Space.listed got configs without parameters: give at least one name and value")
-        space = cls({name: infer(name, [row[name] for row in rows if name in row]) for name in names})
+        logs = _log_names(log, names)
+        columns = {name: [row[name] for row in rows if name in row] for name in names}
+        space = cls({name: infer(name, column, log=name in logs) for name, column in columns.items()})
         space.rows = tuple(rows)
         keys = space._row_numbers
         if len(keys) < len(rows):
@@ -77,21 +79,21 @@ class Space:
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Space:
-        """A space from its description: parameters by name, or `{"listed": [configs]}`."""
+        """A space from its description: parameters by name, or `{"listed": [configs], "log": [names]}`."""
         rows = body.get("listed") if isinstance(body, Mapping) else None
         if not isinstance(rows, list | tuple):
             return cls(body)
-        if len(body) > 1:
-            other = next(name for name in body if name != "listed")
+        if other := next((name for name in body if name not in ("listed", "log")), None):
             raise SpaceError(
-                f"the space has {other!r} beside 'listed': a listed space is its rows alone, drop one of them"
+                f"the space has {other!r} beside 'listed': a listed space is its rows and 'log' alone, drop one of them"
             )
-        return cls.listed(rows)
+        return cls.listed(rows, log=body.get("log", ()))
 
     def to_dict(self) -> dict[str, Any]:
         """The description that the ledger keeps; `from_dict` reads it."""
         if self.rows is not None:
-            return {"listed": [dict(row) for row in self.rows]}
+            scales = {"log": self.log_names} if self.log_names else {}
+            return {"listed": [dict(row) for row in self.rows], **scales}
         described = {}
         for name, parameter in self.parameters.items():
             conditions = {"when": {parent: list(values) for parent, values in self._when[name].items()}}
@@ -108,6 +110,11 @@ class Space:
         if self.rows is not None:
             return f"Space.listed({len(self.rows)} configs of {', '.join(self.parameters)})"
         return f"Space({self.to_dict()!r})"
+
+    @property
+    def log_names(self) -> list[str]:
+        """The parameters on a log scale."""
+        return [name for name, parameter in self.parameters.items() if getattr(parameter, "log", False)]
 
     # configs ---------------------------------------------------------------------------------------------------------
 
@@ -267,6 +274,15 @@ class Space:
 
     def _conditions_in_words(self, name: str) -> str:
         return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self._when[name].items())
+
+
+def _log_names(log: Any, names: Sequence[str]) -> set[str]:
+    if isinstance(log, str) or not isinstance(log, Sequence | set | frozenset):
+        raise SpaceError(f"log = {log!r} must be a list of names of parameters, as ['lr']")
+    for name in log:
+        if name not in names:
+            raise SpaceError(f"log names {name!r}, which no config has. {did_you_mean(str(name), names)}")
+    return set(log)
 
 
 def _names(parameters: Mapping[str, Any]) -> list[str]:

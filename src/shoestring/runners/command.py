@@ -19,7 +19,7 @@ from pathlib import Path
 
 from shoestring.core.entries import Cost, Lost, Order, Receipt
 from shoestring.core.ledger import Ledger
-from shoestring.core.space import Space
+from shoestring.core.space import Config, Space
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.command_line import CommandReport, check_arguments, read_line
 from shoestring.runners.command_run import CommandRun, held_step
@@ -39,6 +39,7 @@ class Commands:
     """Any program; see the module."""
 
     simulated = False
+    check_start_s = 0.0
 
     def __init__(
         self, argv: Sequence[str], space: Space, folder: Path, workers: int = 1, hung_after_s: float | None = None
@@ -67,7 +68,7 @@ class Commands:
         # A checkpoint beyond what was recorded cannot be named in the ledger: that trial starts from nothing.
         return {trial: step for trial, step in survivors.items() if 0 < step <= ledger.trials[trial].steps}
 
-    def submit(self, order: Order, held: int) -> None:
+    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         if order.number in self._runs:
             return
         folder = self._folders.folder(order.trial)

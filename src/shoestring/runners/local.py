@@ -9,11 +9,12 @@ import contextlib
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
+from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.resume_check import note_check, preserve_random_state
 from shoestring.runners.runner import LIVE_WITHOUT_SAVING, Clock, News, note_end, write_broken_receipt, write_receipt
@@ -25,6 +26,7 @@ class Local:
 
     workers = 1
     simulated = False
+    check_start_s = 0.0
 
     def __init__(self, target: Any, checkpoints: Checkpoints, live: int | None = None) -> None:
         self.target, self.checkpoints = target, checkpoints
@@ -44,7 +46,7 @@ class Local:
         self._clock.start(ledger)
         return self.checkpoints.start(ledger)
 
-    def submit(self, order: Order, held: int) -> None:
+    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         """Several orders are carried out one after the other."""
         if self._order is None:
             self._begin(order, held)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing import connection
 from typing import Any
 
 from shoestring.core.entries import Cost, Lost, Note, Order
 from shoestring.core.ledger import Ledger
+from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.crew import STOP_GRACE_S, Crew
 from shoestring.runners.live_process import LiveProcess
@@ -32,6 +33,7 @@ class Processes:
     """Training code in worker processes; see the module."""
 
     simulated = False
+    check_start_s = 0.0
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class Processes:
         self._clock.start(ledger)
         return self.checkpoints.start(ledger)
 
-    def submit(self, order: Order, held: int) -> None:
+    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         if order.number in self._since:
             return
         live = self._lives.pop(order.trial, None)

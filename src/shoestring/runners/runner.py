@@ -2,17 +2,21 @@
 
 A runner has a clock of its own (real or simulated) and works on at most `workers` orders at a time. Everything it has to
 say comes out of `wait` as entries for the ledger: receipts, losses of state, notes. It never sees the policy.
+
+A worker that dies is not a failed trial: the runner says `Lost` (with `death`, and the seconds of the step under way),
+forgets the order, and is given it again by the loop as long as the books leave it open.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
 from shoestring.core.ledger import Ledger
+from shoestring.core.space import Config
 
 News = Receipt | Lost | Note
 LIVE_WITHOUT_SAVING = 8  # frozen trials kept in memory when none can be saved: their size is not known
@@ -36,6 +40,7 @@ class Runner(Protocol):
     simulated: bool  # a simulated clock does not run while the policy thinks
 
     can_save: bool | None  # whether the training code can freeze to disk; None: not known before its first step
+    check_start_s: float  # how long it takes until a copy of a trial can begin a step; 0 in this process
 
     def now(self) -> float:
         """Seconds on the runner's clock; never runs backwards."""
@@ -45,8 +50,12 @@ class Runner(Protocol):
         """Get ready to go on with this study; returns {trial: step} for every trial that can go on from a step > 0."""
         ...
 
-    def submit(self, order: Order, held: int) -> None:
-        """Begin an order from step `held` of its trial. An order already under way is left alone."""
+    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
+        """Begin an order from step `held` of its trial. An order already under way is left alone.
+
+        `former` are the configs of the trial's finished steps, if they differ: those that must be run again, because
+        their state was lost, are run with what they had (see `config_at`).
+        """
         ...
 
     def wait(self, until: float) -> list[News]:
@@ -65,6 +74,11 @@ class Runner(Protocol):
     def close(self, freeze: bool = True) -> None:
         """Freeze what can be frozen (unless told otherwise) and stop. A later `start` tells what survived."""
         ...
+
+
+def config_at(step: int, order: Order, former: Sequence[Config]) -> Config:
+    """The config that this step of an order is trained with: its own if it was trained before, else the order's."""
+    return former[step - 1] if step <= len(former) else order.config
 
 
 def note_end(order: Order, step: int, seconds: float) -> Note:

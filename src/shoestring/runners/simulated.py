@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,6 +40,7 @@ class Simulated:
     """Curves from a source, on a clock that jumps."""
 
     simulated = True
+    check_start_s = 0.0
     can_save: bool | None = False  # nothing is ever lost, so there is nothing to try out
 
     def __init__(self, source: Source, workers: int = 1) -> None:
@@ -58,7 +59,7 @@ class Simulated:
         self._since = {number: open_order.since for number, open_order in ledger.open_orders.items()}
         return {trial.number: trial.held for trial in ledger.trials}
 
-    def submit(self, order: Order, held: int) -> None:
+    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         if order.number in self._orders:
             return
         self._orders[order.number] = order

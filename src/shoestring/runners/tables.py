@@ -3,9 +3,10 @@
     table = Table.load("cnn_cifar10.npz", max_steps=50)
     Simulated(table, workers=4)        with Space: table.space(), steps: table.max_steps, direction: table.direction
 
-The npz layout: `hp` (n, d) numbers, `hp_names` (d,), `meta` (JSON text with `objective`, `direction`, `fidelity` and
-`hp_categories`: {name: [text of 0, text of 1, …]}), the objective under its own name, and perhaps `cost` and `eval_cost`
-in seconds.
+The npz layout: `hp` (n, d) numbers, `hp_names` (d,), `meta` (JSON text with `objective`, `direction`, `fidelity`,
+`hp_categories`: {name: [text of 0, text of 1, …]} and `log`: [names on a log scale]), the objective under its own name, and
+perhaps `cost` and `eval_cost` in seconds. A scale is never guessed: a table that does not tell has linear ones, unless
+`log` is given.
 
     objective  (n, T), nan after the end of a curve; (n,) for one step; (n, repeats) where `fidelity` is null: their mean
     cost       (n, T) since the start of the run; (n,) of the whole run, spread evenly over its steps; none: 1 s a step
@@ -46,6 +47,7 @@ class Table:
     direction: Direction = "min"
     eval_costs_s: Floats = field(default_factory=lambda: np.zeros(0))  # (n,): of one validation pass; empty: none
     name: str = ""
+    log: Sequence[str] = ()  # hyperparameters on a log scale
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.shape != self.costs_s.shape or len(self.configs) != len(self.values):
@@ -56,9 +58,17 @@ class Table:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, max_steps: int | None = None, rows: Sequence[int] | NDArray[np.int64] | None = None
+        cls,
+        path: str | Path,
+        *,
+        max_steps: int | None = None,
+        rows: Sequence[int] | NDArray[np.int64] | None = None,
+        log: Sequence[str] | None = None,
     ) -> Table:
-        """A table from an npz file, its curves thinned to at most `max_steps`, of these `rows` only."""
+        """A table from an npz file, its curves thinned to at most `max_steps`, of these `rows` only.
+
+        `log`: the hyperparameters on a log scale; None: those that the file itself names.
+        """
         name = Path(path).stem
         try:
             with np.load(path, allow_pickle=False) as arrays:
@@ -83,14 +93,15 @@ class Table:
         configs = _configs(hp, [str(parameter) for parameter in hp_names], meta.get("hp_categories") or {})
         costs_s = np.maximum(0.0, np.diff(since_start, axis=1, prepend=0.0))
         eval_costs = np.zeros(0) if eval_cost is None else np.broadcast_to(np.asarray(eval_cost, float), len(values))
-        table = cls(configs, values, costs_s, meta.get("direction", "min"), np.nan_to_num(eval_costs), name)
+        scales = tuple(meta.get("log", ()) if log is None else log)
+        table = cls(configs, values, costs_s, meta.get("direction", "min"), np.nan_to_num(eval_costs), name, scales)
         return table if rows is None else table.subset(rows)
 
     def subset(self, rows: Sequence[int] | NDArray[np.int64]) -> Table:
         chosen = [int(row) for row in rows]
         evals = self.eval_costs_s[chosen] if len(self.eval_costs_s) else self.eval_costs_s
         configs = [self.configs[row] for row in chosen]
-        return Table(configs, self.values[chosen], self.costs_s[chosen], self.direction, evals, self.name)
+        return Table(configs, self.values[chosen], self.costs_s[chosen], self.direction, evals, self.name, self.log)
 
     @property
     def max_steps(self) -> int:
@@ -106,7 +117,7 @@ class Table:
 
     @cached_property
     def _space(self) -> Space:
-        return Space.listed(self.configs)
+        return Space.listed(self.configs, log=self.log)
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
         row = self._space.row_number(config)

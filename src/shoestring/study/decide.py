@@ -62,13 +62,12 @@ def decide(
     thinking: Thinking,
     now: Callable[[], float],
     *,
-    can_check: bool = False,
+    check_start_s: float | None = None,
     asked: bool = False,
 ) -> tuple[Decision, Order | None]:
     """What the policy wants, and the order that it becomes: checked, priced, shortened. None: nothing can be bought.
 
-    `can_check`: the training code can save, so the order may test resuming. `asked`: somebody who owns their loop
-    carries the order out, not a runner.
+    `check_start_s`: see `Ledger.accept`. `asked`: somebody who owns their loop carries the order out, not a runner.
     """
     with thinking:
         decision = policy.decide(ledger, ledger.decision_rng())
@@ -78,5 +77,5 @@ def decide(
         raise DecisionError(
             f"{policy.name} decided {decision!r}: decide(ledger, rng) must return Train(…), Wait() or Finish(why)"
         )
-    order = ledger.accept(decision, at=now(), thinking_s=thinking.pending_s, can_check=can_check)
+    order = ledger.accept(decision, at=now(), thinking_s=thinking.pending_s, check_start_s=check_start_s)
     return decision, replace(order, asked=True) if order is not None and asked else order

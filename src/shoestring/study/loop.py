@@ -33,6 +33,7 @@ Observe = Callable[[Ledger, Entry | None], None]
 _LOOK_UP_S = 0.2  # how often to look for a request to stop while nothing happens
 _MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
 _MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
+_MOST_DIVERGED_AT_FIRST = 10  # so many trials with no number before anything has worked: bad luck is not that long
 _WORTH_NOTING_S = 0.001  # less thinking than this at the end of a run gets no entry of its own
 
 
@@ -64,7 +65,8 @@ class Loop:
         self._should_stop, self._observe = should_stop, observe
         self._thinking = Thinking(is_free=runner.simulated)
         self._declined_at = 0  # entries in the ledger when the policy last had nothing to buy
-        self._forgiven = self.ledger.books.failures_in_a_row  # of the last run: the code may have been repaired since
+        books = self.ledger.books  # what the last run had of failures is forgiven: the code may have been repaired
+        self._forgiven, self._forgiven_diverged = books.failures_in_a_row, books.diverged_in_a_row
 
     @property
     def ledger(self) -> Ledger:
@@ -87,16 +89,16 @@ class Loop:
         """Write down what the last process lost, and submit its open orders again."""
         self._record(*_find_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
         for open_order in self._orders_under_way():
-            check = open_order.order.check and not open_order.checked  # one made before the last stop is not made again
-            self.runner.submit(replace(open_order.order, check=check), self.ledger.trials[open_order.order.trial].held)
+            self._submit(open_order)
         self._thinking.start_over()  # getting workers ready is not the study's time to pay
 
     def _spend(self) -> Ending:
         while (ending := self._must_end()) is None:
             wall = self._wall()
             if self._may_decide(wall):
-                ledger, can_check = self.ledger, self.runner.can_save is True
-                decision, order = decide(ledger, self.policy, self._thinking, self.runner.now, can_check=can_check)
+                ledger, runner = self.ledger, self.runner
+                check_start_s = runner.check_start_s if runner.can_save else None
+                decision, order = decide(ledger, self.policy, self._thinking, runner.now, check_start_s=check_start_s)
                 if order is not None:
                     self._buy(order, ledger)
                     continue
@@ -113,6 +115,11 @@ class Loop:
         most = _MOST_FAILURES if books.ok_receipts else _MOST_FAILURES_AT_FIRST
         if books.failures_in_a_row > self._forgiven and books.failures_in_a_row >= most:
             return self._end("failing", books.last_failure)  # a hundred more of it would only cost money
+        diverged = books.diverged_in_a_row
+        if not books.ok_receipts and diverged - self._forgiven_diverged >= _MOST_DIVERGED_AT_FIRST:
+            return self._end(
+                "failing", f"no value was a number: {diverged} trials diverged, and no step has ever worked"
+            )
         if self.lease.lost or self._should_stop():
             return self._end("stopped")
         if self.runner.now() >= self._deadline and not self._orders_under_way():
@@ -155,7 +162,13 @@ class Loop:
             self._refresh()
             return
         self._thinking.pending_s -= order.thinking_s
-        self.runner.submit(order, self.ledger.trials[order.trial].held)
+        self._submit(self.ledger.open_orders[order.number])
+
+    def _submit(self, open_order: OpenOrder) -> None:
+        order, ledger = open_order.order, self.ledger
+        if open_order.checked:  # a check that was made before the last stop is not made again
+            order = replace(order, check=False)
+        self.runner.submit(order, ledger.trials[order.trial].held, ledger.former_configs(order.trial))
 
     def _wall(self) -> float:
         """The moment at which the running steps will together have used up what is left.
@@ -179,6 +192,9 @@ class Loop:
             news = runner.interrupt("the deadline has come" if until == self._deadline else "the budget is spent")
         if news:
             self._record(*news)
+            for number in [self.ledger.trials[loss.trial].open_order for loss in news if isinstance(loss, Lost)]:
+                if number is not None and not self.ledger.orders[number].asked:
+                    self._submit(self.ledger.open_orders[number])  # its worker died: another one carries the order out
         else:
             self._observe(self.ledger, None)
 

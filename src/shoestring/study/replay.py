@@ -67,9 +67,10 @@ def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Repl
             )
     known = [trial for trial in ledger.trials if trial.steps or trial.failure]
     configs = list({dumps(trial.config): trial.config for trial in known}.values())
+    scales = [name for name in ledger.space.log_names if any(name in config for config in configs)]
     opened: Opened = replace(
         ledger.opened,
-        space=Space.listed(configs),
+        space=Space.listed(configs, log=scales),
         budget=budget or ledger.budget,
         policy=policy.name,
         settings=policies.settings_of(policy),

@@ -161,17 +161,19 @@ def test_a_lost_state_is_priced_from_what_is_held() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "until", "can_check", "check"),
+    ("budget", "until", "check_start_s", "check"),
     [
-        ("100 epochs", 3, True, True),
-        ("100 epochs", 3, False, False),
-        ("99 epochs", 3, True, False),  # above 1 % of the budget
-        ("100 epochs", 1, True, False),  # nothing to compare
-        ("1000s", 3, True, False),  # no price is known yet
+        ("100 epochs", 3, 0.0, True),
+        ("100 epochs", 3, None, False),
+        ("99 epochs", 3, 0.0, False),  # above 1 % of the budget
+        ("100 epochs", 1, 0.0, False),  # nothing to compare
+        ("1000s", 3, 0.0, False),  # no price is known yet
     ],
 )
-def test_the_resume_check_is_ordered_where_it_is_cheap(budget: str, until: int, can_check: bool, check: bool) -> None:
-    order = begun(budget).accept(Train(trial=0, config=X, until=until), can_check=can_check)
+def test_the_resume_check_is_ordered_where_it_is_cheap(
+    budget: str, until: int, check_start_s: float | None, check: bool
+) -> None:
+    order = begun(budget).accept(Train(trial=0, config=X, until=until), check_start_s=check_start_s)
     assert order is not None
     assert order.check is check
     assert order.reserve == (0 if "s" in budget[-1] and "epochs" not in budget else until + check)
@@ -179,19 +181,19 @@ def test_the_resume_check_is_ordered_where_it_is_cheap(budget: str, until: int, 
 
 def test_the_resume_check_is_ordered_once() -> None:
     ledger = begun("200 epochs")
-    first = ledger.accept(Train(trial=0, config=X, until=3), can_check=True)
+    first = ledger.accept(Train(trial=0, config=X, until=3), check_start_s=0.0)
     assert first is not None
-    second = ledger.append(first).accept(Train(trial=1, config=X, until=3), can_check=True)
+    second = ledger.append(first).accept(Train(trial=1, config=X, until=3), check_start_s=0.0)
     assert second is not None
     assert (first.check, second.check) == (True, False)
 
 
 def test_the_resume_check_never_passes_the_wall() -> None:
     ledger = begun("100 epochs", max_steps=100)
-    whole = ledger.accept(Train(trial=0, config=X, until=100), can_check=True)
+    whole = ledger.accept(Train(trial=0, config=X, until=100), check_start_s=0.0)
     assert whole is not None
     assert (whole.until, whole.check) == (100, False)
-    nearly = ledger.accept(Train(trial=0, config=X, until=98), can_check=True)
+    nearly = ledger.accept(Train(trial=0, config=X, until=98), check_start_s=0.0)
     assert nearly is not None
     assert nearly.check
     assert ledger.append(nearly).reserved == 99

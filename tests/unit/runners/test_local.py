@@ -256,7 +256,9 @@ def orders(runner: Local, ledger: Ledger, *wanted: tuple[int, int]) -> Ledger:
     """Train (trial, until) one after the other, as the loop would."""
     for trial, until in wanted:
         config = {"x": trial / 100}
-        order = ledger.accept(Train(trial=trial, config=config, until=until), can_check=runner.can_save is True)
+        order = ledger.accept(
+            Train(trial=trial, config=config, until=until), check_start_s=0.0 if runner.can_save else None
+        )
         assert order is not None
         ledger = grow(ledger, order)
         runner.submit(order, ledger.trials[trial].held)
@@ -402,7 +404,7 @@ def test_the_check_waits_for_a_step_with_a_value(tmp_path: Path) -> None:
     runner = local(Validates, tmp_path)
     ledger = begun("200 epochs")
     runner.start(ledger)
-    order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4, validate="last"), can_check=True)
+    order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4, validate="last"), check_start_s=0.0)
     assert order is not None
     assert order.check
     ledger = ledger.append(order)
