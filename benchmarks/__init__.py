@@ -1,0 +1,1 @@
+"""Measurements: what a run costs, what survives, who wins. `python -m benchmarks` lists them."""
