@@ -141,7 +141,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def test_listed_spaces_read_their_ranges_off_the_rows() -> None:
-    space = Space.listed(ROWS)
+    space = Space.listed(ROWS, log=["lr"])
     kinds = {name: type(parameter).__name__ for name, parameter in space.parameters.items()}
     assert kinds == {"lr": "Float", "n": "Int", "o": "Choice", "m": "Constant", "mixed": "Choice", "one": "Constant"}
     assert space.parameters["lr"] == Float(1e-4, 1.0, log=True)
@@ -154,6 +154,31 @@ def test_listed_spaces_read_their_ranges_off_the_rows() -> None:
     assert list(space.grid(2)) == ROWS
     assert Space.from_dict(loads(dumps(space.to_dict()))) == space
     assert "3 configs" in repr(space)
+
+
+def test_the_scale_of_a_listed_column_is_said_and_never_guessed() -> None:
+    wide = [{"x": 1e-6}, {"x": 1.0}, {"x": 0.5}]
+    assert Space.listed(wide).parameters["x"] == Float(1e-6, 1.0)
+    assert Space.listed(wide, log=["x"]).parameters["x"] == Float(1e-6, 1.0, log=True)
+    assert Space.listed(wide, log=["x"]) != Space.listed(wide)
+    assert Space.listed(wide, log=["x"]).to_dict() == {"listed": wide, "log": ["x"]}
+    assert Space.from_dict({"listed": wide, "log": ["x"]}).log_names == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (["y"], "log names 'y', which no config has"),
+        ("x", "log = 'x' must be a list of names"),
+        (5, "log = 5 must be a list of names"),
+        (["x"], "x cannot be on a log scale: all its values must be numbers above 0"),
+        (["o"], "o cannot be on a log scale"),
+    ],
+)
+def test_scales_that_no_column_can_have(log: Any, said: str) -> None:
+    with pytest.raises(SpaceError) as raised:
+        Space.listed([{"x": 0.0, "o": "a"}, {"x": 1.0, "o": "b"}], log=log)
+    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from shoestring.core.decision import Decision, Finish, Train, Wait
-from shoestring.core.entries import Cost, Entry, Lost, Opened, Order
+from shoestring.core.entries import Cost, Entry, Lost, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
@@ -20,6 +21,7 @@ from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config, Space
 from shoestring.errors import DecisionError
 from shoestring.policies.plain.random_search import RandomSearch
+from shoestring.runners.runner import News
 from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.stores.memory import Memory, MemoryLease
 from shoestring.study.journal import Journal
@@ -65,9 +67,9 @@ def test_every_order_is_recorded_before_it_is_bought() -> None:
     recorded: list[str] = []
 
     class Watching(Simulated):
-        def submit(self, order: Order, held: int) -> None:
+        def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
             assert recorded[-1] == f"order {order.number}"
-            super().submit(order, held)
+            super().submit(order, held, former)
 
     class Noting(Memory):
         def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
@@ -188,7 +190,7 @@ def test_the_same_failure_from_the_first_three_trials_stops_the_study(workers: i
 @pytest.mark.parametrize(
     "texts",
     [
-        lambda number: f"Error: {number}",  # three different ones
+        lambda number: f"Error: {'xyz'[number % 3] * 3} is missing",  # three different ones
         lambda number: "boom" if number != 1 and number % 9 else "",  # now and then one that worked
         lambda number: "boom" if number < 2 else "" if number % 8 == 2 else "boom",
     ],
@@ -196,6 +198,132 @@ def test_the_same_failure_from_the_first_three_trials_stops_the_study(workers: i
 def test_other_failures_do_not(texts: Callable[[int], str]) -> None:
     outcome = run_in_memory(begun(), RandomSearch(), Simulated(failing(texts)))
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "train.py", line 9, in train
+    loss = step(batch)
+  File "/srv/run-{0}/model.py", line 41, in step
+    raise RuntimeError(message)
+RuntimeError: {1}"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda number: f"CUDA out of memory. Tried to allocate {1.5 + number:.2f} GiB (GPU 0; {number} MiB free)",
+        lambda number: f"OSError: cannot write /data/checkpoints/trial-{number:04d}/step-000001.partial: no space",
+        lambda number: f"ValueError: bad config {{'lr': {number / 7}, 'optimizer': '{'ab'[number % 2]}'}}",
+        lambda number: TRACEBACK.replace("-{0}", "").replace("{1}", f"no luck with {'abc'[number % 3]}"),
+        lambda number: f"the command ended with exit code 1: at 0x7f{number:04x} in layer {number}",
+    ],
+)
+@pytest.mark.parametrize("works_first", [False, True])
+def test_one_failure_with_many_texts_stops_the_study(text: Callable[[int], str], works_first: bool) -> None:
+    """Numbers, paths, quoted configs and messages vary; the failure is the same, and 40 epochs of it buy nothing."""
+    same = failing(lambda number: "" if works_first and number == 0 else text(number))
+    outcome = run_in_memory(begun("40 epochs"), RandomSearch(), Simulated(same))
+    assert outcome.reason == "failing"
+    assert outcome.ledger.spent == (4 + 10 if works_first else 3)
+
+
+def test_training_that_never_gives_a_number_stops_the_study() -> None:
+    nan = Curves(lambda config, step: StepOutcome(math.nan, Cost(train=1.0)))
+    outcome = run_in_memory(begun("1000 epochs"), RandomSearch(), Simulated(nan))
+    assert (outcome.reason, outcome.ledger.spent) == ("failing", 10)
+    assert "no step has ever worked" in outcome.text
+    again = run_in_memory(outcome.ledger, RandomSearch(), Simulated(nan))
+    assert (again.reason, again.ledger.spent) == ("failing", 20), "who goes on gets another ten"
+
+
+def test_bad_luck_at_the_start_is_no_failure() -> None:
+    known: dict[float, int] = {}
+
+    def nine_diverge(config: Config, step: int) -> StepOutcome:
+        number = known.setdefault(config["x"], len(known))
+        return StepOutcome(math.nan if number % 10 else 0.5, Cost(train=1.0))
+
+    outcome = run_in_memory(begun("60 epochs"), RandomSearch(), Simulated(Curves(nine_diverge)))
+    assert (outcome.reason, outcome.ledger.spent) == ("budget", 60)
+
+
+class Deadly(Simulated):
+    """Its workers die in the first step of a trial, as often as `deaths` says."""
+
+    def __init__(self, deaths: Callable[[int], int], workers: int = 1) -> None:
+        super().__init__(Curves(), workers)
+        self._deaths_left: dict[int, int] = {}
+        self._deaths, self.submitted = deaths, list[int]()
+
+    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
+        self.submitted.append(order.number)
+        super().submit(order, held, former)
+
+    def wait(self, until: float) -> list[News]:
+        news: list[News] = []
+        for entry in super().wait(until):
+            left = (
+                self._deaths_left.setdefault(entry.trial, self._deaths(entry.trial))
+                if isinstance(entry, Receipt)
+                else 0
+            )
+            if isinstance(entry, Receipt) and left:
+                self._deaths_left[entry.trial] -= 1
+                self.forget(entry.order)
+                seconds = entry.cost.total
+                news.append(Lost(trial=entry.trial, held=0, seconds=seconds, why="its process died", death=True))
+            else:
+                news.append(entry)
+        return news
+
+    def forget(self, number: int) -> None:
+        del self._orders[number], self._since[number]
+        self._due = [due for due in self._due if due[1] != number]
+        heapq.heapify(self._due)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_dead_worker_is_not_a_failed_trial(workers: int) -> None:
+    runner = Deadly(lambda trial: 2 if trial == 0 else 0, workers)
+    outcome = run_in_memory(begun("20s", workers=workers), RandomSearch(), runner)
+    first = outcome.ledger.trials[0]
+    assert runner.submitted.count(0) == 3, "the same order is given to another worker"
+    assert (first.failure, first.deaths, first.steps) == ("", 0, 4)
+    assert outcome.ledger.books.by_kind["lost"] == 2 * outcome.ledger.trials[0].step_costs[0]
+    assert outcome.reason == "budget"
+    assert outcome.ledger.spent <= 20
+
+
+def test_three_deaths_of_a_trial_are_its_failure() -> None:
+    outcome = run_in_memory(begun("20 epochs"), RandomSearch(), Deadly(lambda trial: 9 if trial == 1 else 0))
+    books, dead = outcome.ledger.books, outcome.ledger.trials[1]
+    assert (dead.failure, dead.failures, dead.open_order) == ("its process died", 1, None)
+    assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
+    assert books.steps == 20
+    assert sum(trial.steps for trial in outcome.ledger.trials) == 19, "the failure costs one epoch"
+
+
+def test_code_that_kills_every_worker_stops_the_study() -> None:
+    outcome = run_in_memory(begun("1000 epochs"), RandomSearch(), Deadly(lambda trial: 9))
+    assert (outcome.reason, outcome.text) == ("failing", "its process died")
+    assert outcome.ledger.spent == 1
+
+
+def test_steps_of_a_lost_state_get_the_configs_they_had() -> None:
+    """One run that changes its config on the way: the runner learns what each step was trained with."""
+    told: list[list[float]] = []
+
+    class Forgetting(Simulated):
+        def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
+            told.append([config["x"] for config in former])
+            super().submit(order, held, former)
+
+    def decide(ledger: Ledger) -> Decision:
+        steps = ledger.trials[0].steps if ledger.trials else 0
+        return Train(trial=0, config={"x": steps / 10}, until=steps + 1) if steps < 4 else Finish()
+
+    run_in_memory(begun(), Scripted(decide), Forgetting(Curves()))
+    assert told == [[], [0.0], [0.0, 0.1], [0.0, 0.1, 0.2]]
 
 
 def test_code_that_never_reports_a_step_stops_the_study_too() -> None:

@@ -3,7 +3,8 @@
 `query` says when a round is validated: "always", "bernoulli" (with `query_probability`), or by a rule that a method adds.
 Whatever it says, two walls stand behind it. `validate_at_most` is the user's: a share of the training cost ("20%"), a
 number of passes ("30 passes") or a duration ("10m"). The budget is the other: a pass must not use up what the rounds still
-to come need. A pass is priced at the mean of those bought so far, so the first one is always within the user's wall.
+to come need. A pass is priced at the mean of those bought so far, so the first one is always within the user's wall. Where
+passes have no price and take no time that anybody measured, as in a generator, a share is one of the rounds.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ class ValidationCap:
         bought = ledger.books.validations
         if not bought:
             return True
+        if self.share is not None and prices.validation == 0.0:
+            return bought + 1 <= self.share * (_rounds_done(ledger) + 1)
         if self.share is not None:
             return prices.validation + prices.one_pass <= self.share * (prices.training + prices.one_round)
         if self.passes is not None:
