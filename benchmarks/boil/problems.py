@@ -38,6 +38,11 @@ OTHERS = {
     "wmt": "algoperf/wmt.npz",
     "librispeech": "algoperf/librispeech_conformer.npz",
 }
+OTHERS_LOG = {  # searched by orders of magnitude there; the files do not say so
+    "pong": ("lr",),
+    "wmt": ("learning_rate", "weight_decay"),
+    "librispeech": ("learning_rate", "weight_decay"),
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Problem:
     configs: Sequence[Mapping[str, Any]]
     values: Floats  # (runs, configs, steps), larger is better
     costs_s: Floats  # (runs, configs, steps), of each step
+    log: Sequence[str] = ()  # parameters on a log scale
 
     @cached_property
     def utility(self) -> Floats:
@@ -62,7 +68,7 @@ class Problem:
         """One recorded run of each config."""
         run = np.random.default_rng(seed).integers(len(self.values), size=len(self.configs))
         rows = np.arange(len(self.configs))
-        return Table(self.configs, self.values[run, rows], self.costs_s[run, rows], "max", name=self.name)
+        return Table(self.configs, self.values[run, rows], self.costs_s[run, rows], "max", name=self.name, log=self.log)
 
 
 @cache
@@ -85,7 +91,8 @@ def found(data: Path | None) -> dict[str, Path]:
 def load(name: str, path: Path) -> Problem:
     if name.endswith(EVEN):
         problem = load(name.removesuffix(EVEN), path)
-        return Problem(name, problem.configs, problem.values, np.full_like(problem.costs_s, problem.costs_s.mean()))
+        even = np.full_like(problem.costs_s, problem.costs_s.mean())
+        return Problem(name, problem.configs, problem.values, even, problem.log)
     with np.load(path, allow_pickle=False) as arrays:
         meta = json.loads(str(arrays["meta"]))
         objective, hp, names = (
@@ -99,13 +106,13 @@ def load(name: str, path: Path) -> Problem:
             values = np.concatenate([objective[None], arrays[f"{meta['objective']}_again"]])
             costs = np.concatenate([since_start[None], arrays["cost_again"]])
             configs = [dict(zip(names, row, strict=True)) for row in hp.tolist()]
-            return Problem(name, _whole(configs), *_blocks(sign * values, costs))
+            return Problem(name, _whole(configs), *_blocks(sign * values, costs), meta.get("log", ()))
     if np.isnan(objective).any():
         there = np.isfinite(objective).any(axis=1)
         hp, objective, since_start = hp[there], *_evenly(objective[there], since_start[there])
     values, costs = _blocks(sign * objective, since_start)
     configs, runs = _grouped(hp, names, meta.get("hp_categories") or {})
-    return Problem(name, configs, values[runs.T], costs[runs.T])
+    return Problem(name, configs, values[runs.T], costs[runs.T], meta.get("log", OTHERS_LOG.get(name, ())))
 
 
 def _blocks(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:

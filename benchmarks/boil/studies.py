@@ -129,4 +129,4 @@ def scored(table: Table) -> Table:
     """The table with the score of the curve so far in place of each value."""
     lifted = table.values - min(0.0, float(table.values.min()))
     scores = np.cumsum(lifted * average_preference(table.max_steps), axis=1)
-    return Table(table.configs, scores, table.costs_s, "max", name=table.name)
+    return Table(table.configs, scores, table.costs_s, "max", name=table.name, log=table.log)

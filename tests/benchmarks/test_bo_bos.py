@@ -35,7 +35,7 @@ def table(tmp_path: Path, scripts: Any) -> Path:
         rows.append(
             {"number": number, "config": {"x": x}, "errors": errors.tolist(), "seconds": (2.0 * epochs).tolist()}
         )
-    scripts.record.write_table("made_up", rows, tmp_path / "made_up.npz")
+    scripts.record.write_table("made_up", rows, [], tmp_path / "made_up.npz")
     return tmp_path / "made_up.npz"
 
 
@@ -108,7 +108,7 @@ def test_a_recorded_task_is_a_table_and_is_not_trained_twice(scripts: Any, tmp_p
     record.record(job, 3, tmp_path / "blobs.jsonl")
     record.record(job, 5, tmp_path / "blobs.jsonl")
     assert len(calls) == 5
-    record.write_table("blobs", record.runs_of(tmp_path / "blobs.jsonl"), tmp_path / "blobs.npz")
+    record.write_table("blobs", record.runs_of(tmp_path / "blobs.jsonl"), job.space.log_names, tmp_path / "blobs.npz")
     table = Table.load(tmp_path / "blobs.npz")
     assert len(table.configs) == 5
     assert table.max_steps == 3

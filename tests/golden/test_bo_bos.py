@@ -18,11 +18,9 @@ def test_curve_process(case: Any) -> None:
     given = case.inputs
     if "alpha" not in given:
         fit = fit_curve(given["errors"], noise_variance=given["noise_variance"])
-        want = dict(case.expected)
-        likelihood = {"ml_log_marginal_likelihood": want.pop("ml_log_marginal_likelihood")}
-        replace(case, expected=likelihood).check({"ml_log_marginal_likelihood": fit.log_likelihood})
+        case.check_part({"ml_log_marginal_likelihood": fit.log_likelihood})
         # Two optimisers agree on the place of a maximum only to the square root of their agreement on its height.
-        replace(case, expected=want).check({"ml_alpha": fit.alpha, "ml_beta": fit.beta}, rtol=1e-3)
+        case.check_part({"ml_alpha": fit.alpha, "ml_beta": fit.beta}, rtol=1e-3)
         return
     shape = {"alpha": given["alpha"], "beta": given["beta"], "noise_variance": given["noise_variance"]}
     height = log_marginal_likelihood(given["errors"], **shape)
@@ -64,9 +62,9 @@ def test_backward_induction(case: Any) -> None:
     }
     # Nulls are cells that no path visits: NaN here. The online run is a list of records: columns here.
     with_nulls = ("prob_theta2", "continuation_loss", "value")
-    columns = {key: [row[key] for row in case.expected["online"]] for key in case.expected["online"][0]}
-    wanted = {**case.expected, "online": columns}
-    wanted |= {field: np.array(wanted[field], dtype=float) for field in with_nulls}
+    rows = case.records("online")
+    wanted = {**case.expected} | ({"online": {key: [row[key] for row in rows] for key in rows[0]}} if rows else {})
+    wanted |= {field: np.array(wanted[field], dtype=float) for field in with_nulls if field in wanted}
     replace(case, expected=wanted).check(result)
 
 

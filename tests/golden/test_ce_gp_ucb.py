@@ -130,7 +130,7 @@ def test_trace(case: Any) -> None:
     )
     truth = np.array(given["f"])  # (rounds, grid)
     regrets, queries = [], 0
-    for t, step in enumerate(case.expected["steps"], start=1):
+    for t, step in enumerate(case.records("steps") or [{}] * given["rounds"], start=1):
         mean, variance = gp.mean, gp.variance
         ucb = query_rules.upper_confidence(mean, variance, query_rules.beta_schedule(t))
         chosen = query_rules.choose(ucb)
@@ -145,8 +145,7 @@ def test_trace(case: Any) -> None:
         min_prob = None if t == 1 or not rivals.size else probability.min()
         found = {"t": t, "x": chosen, "query": query, "local_optima": rivals, "min_prob": min_prob}
         type(case)(given, step).check(found, rtol=1e-9)
-    totals = {name: case.expected[name] for name in ("queries", "average_regret")}
-    type(case)(given, totals).check({"queries": queries, "average_regret": np.mean(regrets)}, rtol=1e-12)
+    case.check_part({"queries": queries, "average_regret": np.mean(regrets)}, rtol=1e-12)
     assert len(regrets) == given["rounds"]
 
 

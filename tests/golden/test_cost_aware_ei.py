@@ -25,14 +25,14 @@ def test_ei(case: Any) -> None:
     f_min = case.inputs["f_min"]
     log_ei = log_expected_improvement(mean, std, f_min)
     case.check({"ei": np.exp(log_ei), "log_ei": log_ei})
-    np.testing.assert_allclose(log_ei, case.expected["log_ei"], rtol=1e-14)
+    case.check_part({"log_ei": log_ei}, rtol=1e-14)
 
 
 @pytest.mark.golden("cost_aware_ei", "selection")
 def test_selection(case: Any) -> None:
     log_ei, log_cost = np.log(case.inputs["ei"]), np.log(case.inputs["cost"])
     intervals = {}
-    for key, want in case.expected["alpha_interval"].items():
+    for key, want in case.expected.get("alpha_interval", {}).items():
         implied = find_implied_alpha(log_ei, log_cost, int(key))
         assert implied.supported == (want is not None)
         got = [implied.low, None if np.isinf(implied.high) else implied.high] if implied.supported else None
@@ -45,8 +45,10 @@ def test_selection(case: Any) -> None:
     case.check(
         {
             "pareto_front": pareto_front(log_ei, log_cost),
-            "cei": {key: choose_cei(log_ei, log_cost, float(key)) for key in case.expected["cei"]},
-            "ei_alpha": {key: choose_ei_alpha(log_ei, log_cost, float(key)) for key in case.expected["ei_alpha"]},
+            "cei": {key: choose_cei(log_ei, log_cost, float(key)) for key in case.expected.get("cei", {})},
+            "ei_alpha": {
+                key: choose_ei_alpha(log_ei, log_cost, float(key)) for key in case.expected.get("ei_alpha", {})
+            },
             "alpha_interval": intervals,
         },
         rtol=1e-12,

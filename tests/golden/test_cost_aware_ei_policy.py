@@ -22,6 +22,7 @@ ROWS = [
     {"rate": 10 ** (-4 + 4 * ((0.618 * i) % 1)), "rounds": 1 + (37 * i) % 255, "kind": "ab"[i * i % 7 % 2]}
     for i in range(60)
 ]
+WIDE = ["rate", "rounds"]
 POLICIES = {
     "cei": CostAwareEI(slack=0.2),
     "ei": CostAwareEI(acquisition="ei"),
@@ -38,7 +39,7 @@ class Table:
 
 
 def test_decisions_on_a_table(request: pytest.FixtureRequest) -> None:
-    space = Space.listed(ROWS)
+    space = Space.listed(ROWS, log=WIDE)
     lines = []
     for name, policy in POLICIES.items():
         for workers in (1, 2):

@@ -7,20 +7,28 @@ migration in `core/formats.py`, and a new format a new file here.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shoestring import policies
 from shoestring.core import formats
-from shoestring.core.entries import FORMAT, Note
+from shoestring.core.entries import FORMAT, Cost, Lost, Note, Receipt
 from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Float
+from shoestring.core.space import Config, Space
 from shoestring.errors import StudyError
+from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.stores.rows import BEGIN, Link, checksum
 from shoestring.stores.sql import Sql
+from shoestring.study.loop import run_in_memory
+from shoestring.testing.policies import seams
 from shoestring.testing.stores import a_step, entries_as_text
 
 DATA = Path(__file__).parent / "data"
@@ -72,6 +80,61 @@ def test_format_1_goes_on(tmp_path: Path) -> None:
     with store.lease("first"):
         grown = store.append("first", ledger, Note(topic="enqueue", facts={"config": {"lr": 0.5}}))
     assert entries_as_text(Sql(f"sqlite:///{tmp_path}/store.db").load("first")) == entries_as_text(grown)
+
+
+def test_format_1_put_wide_columns_on_a_log_scale_and_so_they_stay(tmp_path: Path) -> None:
+    """`data/listed-1.sql`: a study of cost-aware EI on 60 rows, to its end. Cut half way, it goes on with the same orders."""
+    store = restore((DATA / "listed-1.sql").read_text(encoding="utf-8"), tmp_path / "store.db")
+    ledger = store.load("cost_aware_ei")
+    assert ledger is not None
+    assert ledger.space.log_names == ["rate", "rounds"]
+    assert ledger.opened.format == FORMAT
+    policy = policies.restore(ledger.books.policy, ledger.books.settings)
+    cuts = seams(ledger)
+    half = ledger.fork(cuts[len(cuts) // 2])
+    resumed = run_in_memory(half, policy, Simulated(Rounds(), ledger.workers)).ledger
+    assert [(o.trial, o.config, o.until) for o in resumed.orders] == [
+        (o.trial, o.config, o.until) for o in ledger.orders
+    ]
+    linear = replace(ledger.opened, space=Space.listed([dict(row) for row in ledger.space.rows or ()]))
+    other = run_in_memory(Ledger([linear]), policy, Simulated(Rounds(), ledger.workers)).ledger
+    assert [o.config for o in other.orders] != [o.config for o in ledger.orders], "the scale matters here"
+
+
+class Rounds:
+    """The formula that the study in `listed-1.sql` was trained on."""
+
+    def step(self, config: Config, step: int) -> StepOutcome:
+        off = math.log10(config["rate"]) + 1.7
+        loss = 0.2 * off * off + 1.0 / math.sqrt(config["rounds"]) + (0.1 if config["kind"] == "a" else 0.0)
+        return StepOutcome(loss, Cost(train=0.02 * config["rounds"] * (2.0 if config["kind"] == "a" else 1.0)))
+
+
+def test_format_2(tmp_path: Path) -> None:
+    store = restore((DATA / "format-2.sql").read_text(encoding="utf-8"), tmp_path / "store.db")
+    ledger = store.load("first")
+    assert ledger is not None
+    kinds = " ".join(entry.kind for entry in ledger.entries())
+    assert kinds == "opened note order lost receipt note receipt order receipt receipt amended order note"
+    lost, receipt = ledger.entries()[3:5]
+    assert lost == Lost(
+        trial=0,
+        held=0,
+        seconds=0.5,
+        why="the worker process was ended by SIGSEGV",
+        death=True,
+        worker="1",
+        price_factor=2.0,
+    )
+    assert isinstance(receipt, Receipt)
+    assert (receipt.worker, receipt.price_factor) == ("2 on gpu-7", 0.5)
+    assert receipt.metrics == {"accuracy": 0.875, "gradient": float("inf")}
+    # a dollar a second: thinking, the lost half second twice as dear, the first step half as dear, then at the plain rate
+    assert ledger.spent == 0.0625 + 2 * 0.5 + 0.5 * 1.375 + 0.375 + 1.0 + 0.5 + 0.5 + 0.03125
+    assert (ledger.trials[0].deaths, ledger.trials[0].step_orders) == (0, [0, 0])
+    second = store.load("second")
+    assert second is not None
+    assert second.space.parameters["x"] == Float(1e-3, 1.0, log=True)
 
 
 # an older format that never was --------------------------------------------------------------------------------------

@@ -66,7 +66,9 @@ class Loop:
         self._thinking = Thinking(is_free=runner.simulated)
         self._declined_at = 0  # entries in the ledger when the policy last had nothing to buy
         books = self.ledger.books  # what the last run had of failures is forgiven: the code may have been repaired
-        self._forgiven, self._forgiven_diverged = books.failures_in_a_row, books.diverged_in_a_row
+        self._forgiven = books.failures_in_a_row
+        whole_tens = books.diverged_in_a_row // _MOST_DIVERGED_AT_FIRST
+        self._most_diverged = (whole_tens + 1) * _MOST_DIVERGED_AT_FIRST
 
     @property
     def ledger(self) -> Ledger:
@@ -115,11 +117,8 @@ class Loop:
         most = _MOST_FAILURES if books.ok_receipts else _MOST_FAILURES_AT_FIRST
         if books.failures_in_a_row > self._forgiven and books.failures_in_a_row >= most:
             return self._end("failing", books.last_failure)  # a hundred more of it would only cost money
-        diverged = books.diverged_in_a_row
-        if not books.ok_receipts and diverged - self._forgiven_diverged >= _MOST_DIVERGED_AT_FIRST:
-            return self._end(
-                "failing", f"no value was a number: {diverged} trials diverged, and no step has ever worked"
-            )
+        if not books.ok_receipts and (diverged := books.diverged_in_a_row) >= self._most_diverged:
+            return self._end("failing", f"no step has ever worked: {diverged} trials diverged, none gave a number")
         if self.lease.lost or self._should_stop():
             return self._end("stopped")
         if self.runner.now() >= self._deadline and not self._orders_under_way():

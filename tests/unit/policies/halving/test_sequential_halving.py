@@ -91,8 +91,10 @@ def test_the_last_arm_takes_the_rest_and_the_next_best_what_it_cannot_use() -> N
 
 
 def test_another_race_when_every_trial_is_stuck() -> None:
-    ledger = simulate(POLICY, Diverging(Decaying(), share=1.0, before=1), opened(POLICY, budget="40 epochs")).ledger
-    assert len(ledger.trials) == 40  # all diverged at their first step
+    start = opened(POLICY, budget="40 epochs")
+    ledger = simulate(POLICY, Diverging(Decaying(), share=1.0, before=2), start).ledger
+    assert len(ledger.trials) > len(simulate(POLICY, Decaying(), start).ledger.trials)
+    assert ledger.spent == 40
 
 
 def test_one_step_trials_are_quasi_random_search() -> None:

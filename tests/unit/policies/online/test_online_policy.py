@@ -64,6 +64,13 @@ def test_a_share_uses_the_price_list_of_an_epoch_budget() -> None:
     assert ledger.spent == 75.0
 
 
+@pytest.mark.parametrize("budget", ["100 epochs", "2h"])
+def test_a_share_of_passes_that_nobody_prices_is_one_of_the_rounds(budget: str) -> None:
+    """A generator's validation takes no time of its own, and an epoch budget may list no price: the cap must bind yet."""
+    ledger = run_capped(begin(budget), "20%", 1.0, 0.0, 60)
+    assert ledger.books.validations == 12
+
+
 def test_passes_and_durations() -> None:
     assert run_capped(begin("2h"), "7 passes", 1.0, 1.0, 30).books.validations == 7
     assert run_capped(begin("2h"), "10s", 1.0, 3.0, 30).books.validations == 3

@@ -73,8 +73,10 @@ def test_top_k_spends_half_a_time_budget_on_first_steps() -> None:
 
 def test_top_k_opens_new_trials_when_all_are_stuck() -> None:
     policy = TopKAfterOne()
-    source = Diverging(Decaying(), share=1.0, before=1)
-    assert len(simulate(policy, source, opened(policy, budget="20 epochs")).ledger.trials) == 20
+    start = opened(policy, budget="40 epochs")
+    ledger = simulate(policy, Diverging(Decaying(), share=1.0, before=2), start).ledger
+    assert len(ledger.trials) > len(simulate(policy, Decaying(), start).ledger.trials)
+    assert ledger.spent == 40
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, "half"])
