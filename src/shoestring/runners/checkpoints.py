@@ -10,6 +10,7 @@ saved: the receipt of a step is stored after its checkpoint, and a crash in betw
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -22,6 +23,9 @@ from typing import Any
 
 from shoestring.core.entries import Lost
 from shoestring.core.ledger import Ledger
+from shoestring.errors import RunnerError
+from shoestring.runners.groups import IS_WINDOWS
+from shoestring.runners.logs import STDERR, STDOUT
 
 _STEP = re.compile(r"step-(\d+)")
 _TRIAL = re.compile(r"trial-(\d+)")
@@ -56,6 +60,31 @@ class Checkpoints:
             if step := self.newest(trial.number):
                 found[trial.number] = step
         return found
+
+    def try_out(self) -> None:
+        """Whether the folder can be written to: asked before anything is bought that could then not be saved."""
+        probe = self.root / f"probe-{os.getpid()}"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"can be written")
+            probe.unlink()
+        except OSError as error:
+            raise RunnerError(
+                f"the checkpoint folder {self.root} cannot be used: {error.strerror or error}: make it writable, or put "
+                "the study's store where there is room, with --store (store=)"
+            ) from None
+
+    def close(self) -> None:
+        """Leave no empty files and folders behind."""
+        folders = [self.folder(trial) for trial in self._trials()]
+        with contextlib.suppress(OSError):  # somebody else's tidying, or a folder that may not be written
+            for log in (folder / name for folder in folders for name in (STDOUT, STDERR)):
+                if log.is_file() and not log.stat().st_size:
+                    log.unlink()
+        for folder in (*folders, self.root, self.root.parent):
+            if folder != self.root.parent or folder.name.endswith(".checkpoints"):
+                with contextlib.suppress(OSError):  # it holds something
+                    folder.rmdir()
 
     def path(self, trial: int, step: int) -> Path:
         return self.folder(trial) / f"step-{step:06d}"
@@ -112,7 +141,7 @@ class Checkpoints:
                 f"save(path) returned without writing {partial.name}: write to the path it is given"
             )
         for file in _files(partial):
-            with file.open("rb") as written:
+            with file.open("r+b" if IS_WINDOWS else "rb") as written:  # there, only a writer may flush
                 os.fsync(written.fileno())
         before = self.newest(trial, up_to=step - 1)
         _remove(path)
