@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from runner_bench import DEADLINE_S, Bench, fresh_ledger, pid_in, receipts, shown, until_gone
 
-from shoestring.core.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.entries import Cost
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.errors import RunnerError
 from shoestring.runners.command import Commands
@@ -37,48 +37,6 @@ SPACE = Space(
     }
 )
 CONFIG = {"lr": 0.25, "optimizer": "adam"}
-DEADLINE_S = 30.0
-
-
-def fresh_ledger(max_steps: int = 10) -> Ledger:
-    opened = Opened(
-        space=SPACE, budget=Budget("1000 epochs"), policy="random_search", settings={}, seed=1, max_steps=max_steps
-    )
-    return Ledger([opened])
-
-
-class Bench:
-    """A runner under test with a ledger, which refuses news that break its rules."""
-
-    def __init__(self, runner: Commands, ledger: Ledger | None = None) -> None:
-        self.runner, self.ledger = runner, ledger or fresh_ledger()
-        survivors = runner.start(self.ledger)
-        for trial in self.ledger.trials:
-            if trial.held != survivors.get(trial.number, 0):
-                self.ledger = self.ledger.append(Lost(trial=trial.number, held=survivors.get(trial.number, 0)))
-
-    def submit(self, until: int, trial: int = 0, config: Any = None, **more: Any) -> Order:
-        order = Order(number=len(self.ledger.orders), trial=trial, config=config or CONFIG, until=until, **more)
-        self.ledger = self.ledger.append(order)
-        self.runner.submit(order, self.ledger.trials[trial].held)
-        return order
-
-    def wait(self, enough: Callable[[], bool] | None = None) -> list[Entry]:
-        """Until no order is open (or it is enough); what was told meanwhile."""
-        first, deadline = len(self.ledger), time.monotonic() + DEADLINE_S
-        while not (enough() if enough else not self.ledger.open_orders):
-            self.take(self.runner.wait(self.runner.now() + 1.0))
-            assert time.monotonic() < deadline, "the runner hangs"
-        return self.ledger.entries(first)
-
-    def take(self, news: Any) -> list[Any]:
-        for entry in news:
-            self.ledger = self.ledger.append(entry)
-        return list(news)
-
-    def buy(self, until: int, **more: Any) -> list[Entry]:
-        self.submit(until, **more)
-        return self.wait()
 
 
 @pytest.fixture
@@ -87,7 +45,7 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 
     def make(*argv: str, ledger: Ledger | None = None, **more: Any) -> Bench:
         made.append(Commands(argv, SPACE, tmp_path / "root", **more))
-        return Bench(made[-1], ledger)
+        return Bench(made[-1], ledger or fresh_ledger(SPACE), CONFIG)
 
     yield make
     for runner in made:
@@ -96,38 +54,6 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 
 def sh(script: str) -> tuple[str, str, str]:
     return "sh", "-c", textwrap.dedent(script)
-
-
-def shown(entries: list[Entry]) -> list[Any]:
-    """Receipts as (step, value, status), losses as ("lost", held), notes as (topic, step)."""
-    told: list[Any] = []
-    for entry in entries:
-        if isinstance(entry, Receipt):
-            told.append((entry.step, entry.value, entry.status))
-        elif isinstance(entry, Lost):
-            told.append(("lost", entry.held))
-        elif isinstance(entry, Note):
-            told.append((entry.topic, entry.facts["step"]))
-    return told
-
-
-def receipts(entries: list[Entry]) -> list[Receipt]:
-    return [entry for entry in entries if isinstance(entry, Receipt)]
-
-
-def until_gone(pid: int) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while started_at(pid):
-        assert time.monotonic() < deadline, f"process {pid} goes on"
-        time.sleep(0.01)
-
-
-def pid_in(file: Path) -> int:
-    deadline = time.monotonic() + DEADLINE_S
-    while not file.exists() or not file.read_text().strip():
-        assert time.monotonic() < deadline, f"{file} was not written"
-        time.sleep(0.01)
-    return int(file.read_text())
 
 
 # what goes in ----------------------------------------------------------------------------------------------------------
@@ -363,7 +289,7 @@ def test_a_command_that_goes_on_beyond_what_is_paid_is_ended(bench: Callable[...
 
 
 def test_a_complete_trial_needs_no_checkpoint(bench: Callable[..., Bench]) -> None:
-    it = bench("echo", "1", ledger=fresh_ledger(max_steps=1))
+    it = bench("echo", "1", ledger=fresh_ledger(SPACE, max_steps=1))
     assert shown(it.buy(1)) == [(1, 1.0, "ok")]
 
 
@@ -457,7 +383,7 @@ def test_a_killed_runner_leaves_a_command_that_the_next_one_ends(bench: Callable
         import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
         from test_command import *
         runner = Commands(["sh", "-c", "echo $$ > {tmp_path}/leader; exec sleep 300"], SPACE, Path({str(tmp_path / "other")!r}))
-        it = Bench(runner); it.submit(1)
+        it = Bench(runner, fresh_ledger(SPACE), CONFIG); it.submit(1)
         while True: it.runner.wait(1e9)
     """
     parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
@@ -481,7 +407,7 @@ def test_a_process_that_only_has_the_number_of_ours_is_left_alone(tmp_path: Path
         folder = tmp_path / "trial-0000"
         folder.mkdir()
         CommandState(pid=other.pid, started="long ago").write(folder)
-        Commands(["true"], SPACE, tmp_path).start(fresh_ledger())
+        Commands(["true"], SPACE, tmp_path).start(fresh_ledger(SPACE))
         assert other.poll() is None
     finally:
         os.kill(other.pid, signal.SIGKILL)
