@@ -3,11 +3,6 @@
 `command_line` says what goes into a command and what comes out. An order is one run of it (`command_run`), from the step
 that its checkpoint directory holds up to the step that is paid for; or several, one after the other, when steps that had
 other configs are run again. A command that a signal ends, not ours, is lost, and its order is given back to the loop.
-
-A step that no report mentions, because the next report is further on, was trained but not looked at: it gets a receipt
-without a value and an even share of the cost, and does not count as diverged, whatever validation was bought. A report
-that says `null` where a value was bought does. The receipt of the last step is held back until the command has ended,
-since only then it is known whether the step was saved; the time in between is that step's.
 """
 
 from __future__ import annotations
@@ -28,8 +23,8 @@ from shoestring.runners.command_run import CommandRun, held_step
 from shoestring.runners.command_state import GRACE_S, end_leftover
 from shoestring.runners.groups import Watch, end_groups, require_posix
 from shoestring.runners.logs import cut_long_logs
-from shoestring.runners.runner import Clock, News, note_end, note_release, write_broken_receipt, write_receipt
-from shoestring.runners.slots import Devices, Slots, count_workers, parse_devices
+from shoestring.runners.runner import Clock, News, note_end, note_release, write_broken_receipt
+from shoestring.runners.slots import Devices, Slots, WaitingOrders, count_workers, parse_devices
 from shoestring.runners.worker import Patience
 
 _LOOK_S = 0.05  # how often the report file and the exit are looked at; standard output is heard at once
@@ -62,7 +57,7 @@ class Commands:
         self.can_save: bool | None = None
         self._folders = Checkpoints(folder)
         self._slots, self._watch = Slots(self.workers, named), Watch()
-        self._waiting: dict[int, tuple[Order, int, Sequence[Config]]] = {}  # orders for which no worker is free
+        self._waiting = WaitingOrders()
         self._runs: dict[int, CommandRun] = {}  # by order
         self._since: dict[int, float] = {}
         self._in_one_run: set[int] = set()  # orders whose command did not save at the end of a leg
@@ -79,7 +74,6 @@ class Commands:
             end_leftover(folder)
         self._max_steps = ledger.max_steps
         self._folders.start(ledger)
-        self._folders.try_out()
         self._clock.start(ledger)
         survivors = {trial.number: held_step(self._folders.folder(trial.number)) for trial in ledger.trials}
         # A checkpoint beyond what was recorded cannot be named in the ledger: that trial starts from nothing.
@@ -87,14 +81,16 @@ class Commands:
 
     def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         if order.number not in self._runs:
-            self._waiting[order.number] = (order, held, former)
+            self._waiting.put(order, held, former)
             self._begin_waiting()
+
+    def running(self) -> Mapping[int, float]:
+        return dict(self._since)
 
     def wait(self, until: float) -> list[News]:
         while True:
             news, self._news = self._news, []
-            left_s = 0.0 if news else min(max(0.0, until - self.now()), _LOOK_S)
-            self._listen(left_s)
+            self._listen(0.0 if news else min(max(0.0, until - self.now()), _LOOK_S))
             for run in list(self._runs.values()):
                 news += self._hear(run)
             cut_long_logs(run.folder for run in self._runs.values())
@@ -102,14 +98,10 @@ class Commands:
             if news or not self._runs or self.now() >= until:
                 return news
 
-    def running(self) -> Mapping[int, float]:
-        return dict(self._since)
-
     def interrupt(self, why: str) -> list[News]:
         cut_at, runs = self.now(), list(self._runs.values())
         end_groups([run.group for run in runs], GRACE_S)
-        news: list[News] = [note_release(order, why) for order, _, _ in self._waiting.values()]
-        self._waiting.clear()
+        news = self._waiting.release(why)
         for run in runs:
             if run.last is not None:
                 news += [self._pay_last(run, run.last), *self._end_run(run, why)]
@@ -133,11 +125,11 @@ class Commands:
 
     def _begin_waiting(self) -> None:
         """Begin the orders for which a worker is free by now."""
-        for number, (order, held, former) in list(self._waiting.items()):
+        for order, held, former in self._waiting:
             slot = self._slots.find_free()
             if slot is None:
                 return
-            del self._waiting[number]
+            self._waiting.remove(order)
             step = held if held_step(self._folders.folder(order.trial)) == held else 0
             if step != held:
                 self._news.append(Lost(trial=order.trial, held=0, why="its checkpoint directory is not what it was"))
@@ -202,38 +194,12 @@ class Commands:
             return []
         if run.last is not None:
             return self._fail(run, f"the command went on after step {run.until}, its last: see SHOESTRING_UNTIL")
-        order, now = run.order, self.now()
-        step = report.step or run.step + 1
-        news: list[News] = []
-        if step <= run.step and not run.has_reported:
-            news.append(Lost(trial=order.trial, held=step - 1, why=f"the command went on from step {step - 1}"))
-            run.step = step - 1
-            run.remember(saved=min(run.state.saved, run.step))
-        if step <= run.step:
-            raise ValueError(f"the command reported step {step} after step {run.step}: steps go up")
-        if step > run.until:
-            raise ValueError(
-                f"the command reported step {step}, but was to stop after step {run.until}: see SHOESTRING_UNTIL"
-            )
-        count = step - run.step
-        whole = report.cost or Cost(train=max(0.0, now - run.since))
-        share = Cost(setup=whole.setup / count, train=whole.train / count, validate=whole.validate / count)
-        worker = self._slots.name_worker(run.slot)
-        for skipped in range(run.step + 1, step):
-            unseen = write_receipt(order, skipped, None, share, at=now, saved=run.state.saved, worker=worker)
-            news.append(replace(unseen, status="ok", text=""))
-        run.note_saved(report, step)
-        paid = write_receipt(
-            order, step, report.value, share, at=now, saved=run.state.saved, worker=worker, metrics=report.metrics
-        )
+        now = self.now()
         self._patience.note_step(now - run.since)
-        run.step, run.since, run.has_reported = step, now, True
-        self._since[order.number] = now
-        if step == run.until:
-            run.last, run.last_by_clock = paid, report.cost is None
-            return news
-        news.append(paid)
-        return news + self._end_run(run, "it diverged") if paid.status == "diverged" else news
+        news = run.take_report(report, now, self._slots.name_worker(run.slot))
+        self._since[run.order.number] = now
+        has_diverged = any(isinstance(entry, Receipt) and entry.status == "diverged" for entry in news)
+        return news + self._end_run(run, "it diverged") if has_diverged else news
 
     def _hear_exit(self, run: CommandRun) -> list[News]:
         code = run.process.returncode

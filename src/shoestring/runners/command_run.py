@@ -6,6 +6,11 @@ steps with one config, a leg.
     ROOT/trial-0007/checkpoint/    the directory that the command may keep its state in
                     config.json, reports.jsonl, stdout.txt, stderr.txt, state.json
 
+A step that no report mentions, because the next report is further on, was trained but not looked at: it gets a receipt
+without a value and an even share of the cost, and does not count as diverged, whatever validation was bought. A report
+that says `null` where a value was bought does. The receipt of the last step is held back until the command has ended,
+since only then it is known whether the step was saved; the time in between is that step's.
+
 Which step does the directory hold? What the reports say with "saved". A command that never says so is believed after a
 clean exit only: then a directory that is not empty holds the last step. In all other cases nothing is known, the
 directory is emptied, and the trial starts from nothing.
@@ -22,13 +27,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.entries import Order, Receipt
+from shoestring.core.entries import Cost, Lost, Order, Receipt
 from shoestring.core.space import Config, Space
 from shoestring.runners.command_line import CommandReport, Output, fill_in, make_environment
 from shoestring.runners.command_state import GRACE_S, CommandState, started_at
-from shoestring.runners.groups import Group, end_groups
+from shoestring.runners.groups import ProcessGroup, end_groups
 from shoestring.runners.logs import STDERR, STDOUT
-from shoestring.runners.runner import config_at
+from shoestring.runners.runner import News, config_at, write_receipt
 from shoestring.runners.worker import describe_exit
 
 _TAIL_CHARS = 2000  # of standard error, in the text of a failure
@@ -42,7 +47,7 @@ class CommandRun:
     former: Sequence[Config]  # of steps that may have to be run again
     slot: int  # the worker that its order has
     folder: Path
-    group: Group
+    group: ProcessGroup
     process: subprocess.Popen[bytes]
     state: CommandState
     began_at: int  # the step that it went on from
@@ -95,8 +100,38 @@ class CommandRun:
         state = replace(state, pid=process.pid, started=started_at(process.pid))
         state.write(folder)
         assert process.stdout is not None
-        output, group = Output(process.stdout, folder / STDOUT, reports), Group(process.pid, process.poll)
+        output, group = Output(process.stdout, folder / STDOUT, reports), ProcessGroup(process.pid, process.poll)
         return cls(order, former, slot, folder, group, process, state, step, until, step, output, errors_from)
+
+    def take_report(self, report: CommandReport, now: float, worker: str) -> list[News]:
+        """The receipts of the steps that a report is about; that of the run's last step is held back."""
+        order, step = self.order, report.step or self.step + 1
+        news: list[News] = []
+        if step <= self.step and not self.has_reported:
+            news.append(Lost(trial=order.trial, held=step - 1, why=f"the command went on from step {step - 1}"))
+            self.step = step - 1
+            self.remember(saved=min(self.state.saved, self.step))
+        if step <= self.step:
+            raise ValueError(f"the command reported step {step} after step {self.step}: steps go up")
+        if step > self.until:
+            raise ValueError(
+                f"the command reported step {step}, but was to stop after step {self.until}: see SHOESTRING_UNTIL"
+            )
+        count = step - self.step
+        whole = report.cost or Cost(train=max(0.0, now - self.since))
+        share = Cost(setup=whole.setup / count, train=whole.train / count, validate=whole.validate / count)
+        for skipped in range(self.step + 1, step):
+            unseen = write_receipt(order, skipped, None, share, at=now, saved=self.state.saved, worker=worker)
+            news.append(replace(unseen, status="ok", text=""))
+        self.note_saved(report, step)
+        paid = write_receipt(
+            order, step, report.value, share, at=now, saved=self.state.saved, worker=worker, metrics=report.metrics
+        )
+        self.step, self.since, self.has_reported = step, now, True
+        if step < self.until:
+            return [*news, paid]
+        self.last, self.last_by_clock = paid, report.cost is None
+        return news
 
     def note_saved(self, report: CommandReport, step: int) -> None:
         """What a report says about the checkpoint directory, at `step`."""

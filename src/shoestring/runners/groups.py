@@ -30,7 +30,7 @@ def require_posix(what: str) -> None:
         raise RunnerError(f"{what} does not work on Windows: use the local runner with one worker, or WSL")
 
 
-class Group:
+class ProcessGroup:
     """A process that we started, leading a group, and how to wait for it: `reap` gives None while it runs."""
 
     def __init__(self, pid: int, reap: Callable[[], int | None]) -> None:
@@ -68,7 +68,7 @@ class Group:
         return True
 
 
-def end_groups(groups: Sequence[Group], grace_s: float) -> None:
+def end_groups(groups: Sequence[ProcessGroup], grace_s: float) -> None:
     """End them all: asked by SIGTERM, and after the grace by SIGKILL."""
     for group in groups:
         group.signal(signal.SIGTERM)
@@ -126,7 +126,7 @@ class Watch:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def add(self, group: Group) -> None:
+    def add(self, group: ProcessGroup) -> None:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _WATCHING],
@@ -137,7 +137,7 @@ class Watch:
             )
         self._tell("+", group)
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: ProcessGroup) -> None:
         self._tell("-", group)
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class Watch:
                 self._process.communicate()
             self._process = None
 
-    def _tell(self, sign: str, group: Group) -> None:
+    def _tell(self, sign: str, group: ProcessGroup) -> None:
         if self._process is None or self._process.stdin is None:
             return
         with contextlib.suppress(OSError):  # somebody has ended it: a precaution less

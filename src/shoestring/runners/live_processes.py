@@ -13,12 +13,10 @@ from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.crew import STOP_GRACE_S, Crew
 from shoestring.runners.live_process import LiveProcess
-from shoestring.runners.logs import STDERR, STDOUT
+from shoestring.runners.logs import CHECK, STDERR, STDOUT
 from shoestring.runners.runner import LIVE_WITHOUT_SAVING, News, config_at
 from shoestring.runners.slots import Slots
 from shoestring.runners.worker import Worker, stop
-
-_CHECK_LOG = "resume-check.txt"
 
 
 class LiveProcesses:
@@ -74,7 +72,7 @@ class LiveProcesses:
         """A process for the resume check: it goes on from the checkpoint that the trial has just written."""
         assert live.order is not None
         config, device = config_at(live.step + 1, live.order, live.former), live.worker.device
-        live.try_on_copy(self._start(device, live.trial, live.step, config, (_CHECK_LOG, _CHECK_LOG)))
+        live.try_on_copy(self._start(device, live.trial, live.step, config, (CHECK, CHECK)))
 
     def _start(self, device: str, trial: int, step: int, config: Config, logs: Sequence[str]) -> Worker:
         checkpoint, folder = self._checkpoints.path_to_thaw(trial, step), self._checkpoints.folder(trial)

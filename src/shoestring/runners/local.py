@@ -29,6 +29,7 @@ from shoestring.runners.runner import (
     write_broken_receipt,
     write_receipt,
 )
+from shoestring.runners.slots import WaitingOrders
 from shoestring.runners.training import RAISED, Ended, Live, can_save
 
 
@@ -46,7 +47,7 @@ class Local:
         self._live: dict[int, Live] = {}  # by trial, the least recently used first
         self._order: Order | None = None
         self._former: Sequence[Config] = ()  # configs of steps that may have to be run again for that order
-        self._waiting: dict[int, tuple[Order, int, Sequence[Config]]] = {}  # left open by a study of several workers
+        self._waiting = WaitingOrders()
         self._since = 0.0
         self._checked_order: int | None = None
         self._clock = Clock()
@@ -55,9 +56,7 @@ class Local:
         return self._clock.now()
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
-        survivors = self.checkpoints.start(ledger)
-        if self.can_save is not False:
-            self.checkpoints.try_out()
+        survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
         self._clock.start(ledger)
         return survivors
 
@@ -66,7 +65,7 @@ class Local:
         if self._order is None:
             self._begin(order, held, former)
         elif order.number != self._order.number:
-            self._waiting[order.number] = (order, held, former)
+            self._waiting.put(order, held, former)
 
     def wait(self, until: float) -> list[News]:
         order = self._order
@@ -104,10 +103,8 @@ class Local:
 
     def interrupt(self, why: str) -> list[News]:
         """No step is ever under way between two calls, so there is nothing to cut off and nothing to pay for."""
-        given_up = [*([self._order] if self._order else []), *(order for order, _, _ in self._waiting.values())]
-        self._order = None
-        self._waiting.clear()
-        return [note_release(order, why) for order in given_up]
+        order, self._order = self._order, None
+        return [*([note_release(order, why)] if order else []), *self._waiting.release(why)]
 
     def close(self, freeze: bool = True) -> None:
         for trial, live in self._live.items():
@@ -128,8 +125,9 @@ class Local:
 
     def _next_order(self) -> None:
         self._order = None
-        if self._waiting:
-            self._begin(*self._waiting.pop(next(iter(self._waiting))))
+        if waiting := next(iter(self._waiting), None):
+            self._waiting.remove(waiting[0])
+            self._begin(*waiting)
 
     def _thaw(self, order: Order, held: int) -> Live:
         config = config_at(held + 1, order, self._former)
@@ -192,7 +190,7 @@ class Local:
             self._drop(trial)
             if saved != live.step:
                 news.append(Lost(trial=trial, held=saved, why=f"more than {limit} trials were alive"))
-        needed = {*self._live, *(order.trial for order, _, _ in self._waiting.values())}
+        needed = {*self._live, *(order.trial for order, _, _ in self._waiting)}
         return news + self.checkpoints.drop_over_limit(keep=needed)
 
     def _drop(self, trial: int) -> None:

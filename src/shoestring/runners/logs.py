@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
+CHECK = "resume-check.txt"  # what the copy of a trial prints that tries resuming out
 MOST_BYTES = 10_000_000  # a file
 _READ_BYTES = 1_000_000  # shown at most, unless asked for more
 
@@ -38,10 +39,17 @@ def read_log(file: Path, tail: int | None = None, at_most_bytes: int = _READ_BYT
 def cut_long_logs(folders: Iterable[Path], most_bytes: int = MOST_BYTES) -> None:
     """Cut the oldest part off logs that have grown too long. What is printed at this very moment may go with it."""
     for folder in folders:
-        for name in (STDOUT, STDERR):
+        for name in (STDOUT, STDERR, CHECK):
             with contextlib.suppress(OSError):  # no such log, or a full disk: it is only a log
                 if (folder / name).stat().st_size > most_bytes:
                     _cut(folder / name, most_bytes // 2)
+
+
+def remove_empty_logs(folders: Iterable[Path]) -> None:
+    for file in (folder / name for folder in folders for name in (STDOUT, STDERR, CHECK)):
+        with contextlib.suppress(OSError):  # none
+            if not file.stat().st_size:
+                file.unlink()
 
 
 def _cut(file: Path, keep_bytes: int) -> None:

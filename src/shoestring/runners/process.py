@@ -25,7 +25,7 @@ from shoestring.runners.live_process import LiveProcess
 from shoestring.runners.live_processes import LiveProcesses
 from shoestring.runners.logs import cut_long_logs
 from shoestring.runners.runner import Clock, News, note_end, note_release, write_broken_receipt
-from shoestring.runners.slots import Devices, Slots, count_workers, parse_devices
+from shoestring.runners.slots import Devices, Slots, WaitingOrders, count_workers, parse_devices
 from shoestring.runners.targets import pack_code
 from shoestring.runners.worker import Patience, Worker, leave_if_importing_main, stop
 
@@ -58,7 +58,7 @@ class Processes:
         self._clock = Clock()
         self._lives = LiveProcesses(self._crew, checkpoints, self.now, self._slots)
         self._live_limit = live
-        self._waiting: dict[int, tuple[Order, int, Sequence[Config]]] = {}  # orders for which no worker is free
+        self._waiting = WaitingOrders()
         self._since: dict[int, float] = {}  # by order
         self._news: list[News] = []
         self._checked_order: int | None = None
@@ -73,15 +73,13 @@ class Processes:
         Code that cannot be imported, or whose checkpoints could not be kept, raises here, before it costs anything.
         """
         self.can_save, self.check_start_s = self._crew.first(self._slots.devices)
-        survivors = self.checkpoints.start(ledger)
-        if self.can_save is not False:
-            self.checkpoints.try_out()
+        survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
         self._clock.start(ledger)
         return survivors
 
     def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         if order.number not in self._since:
-            self._waiting[order.number] = (order, held, former)
+            self._waiting.put(order, held, former)
             self._begin_waiting()
 
     def wait(self, until: float) -> list[News]:
@@ -105,8 +103,7 @@ class Processes:
         cut_at, busy = self.now(), self._lives.busy
         stop([worker for live in busy if live.result is None for worker in live.workers], STOP_GRACE_S)
         deadline = time.monotonic() + _SAVE_GRACE_S
-        news: list[News] = [note_release(order, why) for order, _, _ in self._waiting.values()]
-        self._waiting.clear()
+        news = self._waiting.release(why)
         for live in busy:
             if live.result is None:
                 news += self._break_off(live, "interrupted", why, at=cut_at)
@@ -230,13 +227,13 @@ class Processes:
 
     def _begin_waiting(self) -> None:
         """Begin the orders for which a worker is free by now."""
-        for number, (order, held, former) in list(self._waiting.items()):
+        for order, held, former in self._waiting:
             slot = self._lives.find_slot(order.trial, held)
             if slot is not None:
-                del self._waiting[number]
+                self._waiting.remove(order)
                 live, news = self._lives.begin(order, held, former, slot)
                 self._news += news
-                self._since[number] = live.since
+                self._since[order.number] = live.since
                 self._go_on(live)
                 self._crew.refill(live.worker.device)
 

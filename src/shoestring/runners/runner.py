@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
@@ -111,7 +112,7 @@ def write_broken_receipt(
     worker: str = "",
 ) -> Receipt:
     """The receipt of a step that did not come to its end; it closes the order."""
-    return _write(order, step, None, cost, status, text, at=at, saved=saved, worker=worker)
+    return replace(_begin_receipt(order, step, cost, at), status=status, text=text, saved=saved, worker=worker)
 
 
 def write_receipt(
@@ -132,35 +133,12 @@ def write_receipt(
     elif value is not None and not math.isfinite(value):
         text = f"the value is {value}"
     status: Status = "diverged" if text else "ok"
-    return _write(order, step, value, cost, status, text, at=at, saved=saved, worker=worker, metrics=metrics)
+    paid = _begin_receipt(order, step, cost, at)
+    return replace(paid, value=value, status=status, text=text, saved=saved, worker=worker, metrics=metrics)
 
 
-def _write(
-    order: Order,
-    step: int,
-    value: float | None,
-    cost: Cost,
-    status: Status,
-    text: str,
-    *,
-    at: float,
-    saved: int,
-    worker: str,
-    metrics: Mapping[str, float] = NO_METRICS,
-) -> Receipt:
-    return Receipt(
-        order=order.number,
-        trial=order.trial,
-        step=step,
-        value=value,
-        cost=_clip_cost(cost),
-        status=status,
-        text=text,
-        saved=saved,
-        at=at,
-        worker=worker,
-        metrics=metrics,
-    )
+def _begin_receipt(order: Order, step: int, cost: Cost, at: float) -> Receipt:
+    return Receipt(order=order.number, trial=order.trial, step=step, cost=_clip_cost(cost), at=at)
 
 
 def _clip_cost(cost: Cost) -> Cost:

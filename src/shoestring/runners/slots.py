@@ -7,9 +7,12 @@ any import; a device named twice is shared by two slots.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 
+from shoestring.core.entries import Order
+from shoestring.core.space import Config
 from shoestring.errors import RunnerError
+from shoestring.runners.runner import News, note_release
 
 Devices = str | Sequence[str | int]
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
@@ -68,3 +71,30 @@ class Slots:
     def name_worker(self, slot: int) -> str:
         """For receipts: a number from 1 where there are several workers."""
         return str(slot + 1) if len(self.devices) > 1 else ""
+
+
+class WaitingOrders:
+    """Orders for which no worker was free when they were submitted: a study that had more workers leaves more open."""
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, tuple[Order, int, Sequence[Config]]] = {}
+
+    def __iter__(self) -> Iterator[tuple[Order, int, Sequence[Config]]]:
+        """(order, held, former configs), as they were submitted."""
+        return iter(list(self._by_number.values()))
+
+    def put(self, order: Order, held: int, former: Sequence[Config]) -> None:
+        """Again, when its trial is lost meanwhile: what counts is the last time."""
+        self._by_number[order.number] = (order, held, former)
+
+    def remove(self, order: Order) -> None:
+        del self._by_number[order.number]
+
+    def release(self, why: str) -> list[News]:
+        """Give them all up."""
+        given_up: list[News] = [note_release(order, why) for order, _, _ in self]
+        self.clear()
+        return given_up
+
+    def clear(self) -> None:
+        self._by_number.clear()

@@ -22,7 +22,7 @@ from multiprocessing import process, resource_tracker
 from typing import Any
 
 from shoestring.core.strict_json import dumps, loads
-from shoestring.runners.groups import Group, Watch, end_groups
+from shoestring.runners.groups import ProcessGroup, Watch, end_groups
 from shoestring.runners.slots import device_variables
 from shoestring.runners.worker_child import serve
 
@@ -34,7 +34,7 @@ _present: weakref.WeakSet[Worker] = weakref.WeakSet()
 class Worker:
     """A process that carries out steps."""
 
-    group: Group
+    group: ProcessGroup
 
     def __init__(self, target: bytes, watch: Watch, device: str = "") -> None:
         self.device = device
@@ -52,7 +52,7 @@ class Worker:
             self._process.start()  # Ctrl-C must not hit the child before it can ignore it
         theirs.close()
         assert self._process.pid is not None
-        self.group = Group(self._process.pid, lambda: self._process.exitcode)
+        self.group = ProcessGroup(self._process.pid, lambda: self._process.exitcode)
         watch.add(self.group)
         _present.add(self)
 

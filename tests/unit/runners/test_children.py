@@ -19,7 +19,7 @@ from shoestring.core.space import Space
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.command import Commands
 from shoestring.runners.command_state import _ask_ps, started_at
-from shoestring.runners.groups import Group, Watch, end_groups
+from shoestring.runners.groups import ProcessGroup, Watch, end_groups
 from shoestring.runners.process import Processes
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
@@ -153,9 +153,9 @@ def test_a_command_goes_when_we_are_killed(tmp_path: Path) -> None:
 # groups ----------------------------------------------------------------------------------------------------------------
 
 
-def start(script: str) -> tuple[subprocess.Popen[bytes], Group]:
+def start(script: str) -> tuple[subprocess.Popen[bytes], ProcessGroup]:
     process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
-    return process, Group(process.pid, process.poll)
+    return process, ProcessGroup(process.pid, process.poll)
 
 
 def until_group_is_gone(pid: int) -> None:
@@ -190,7 +190,7 @@ def test_a_group_whose_number_is_anothers_by_now_is_left_alone(monkeypatch: pyte
     other = subprocess.Popen(["sleep", "300"], start_new_session=True)
     try:
         monkeypatch.delattr(os, "waitid")
-        group = Group(other.pid, lambda: 0)  # ours was reaped, and then another process got its number
+        group = ProcessGroup(other.pid, lambda: 0)  # ours was reaped, and then another process got its number
         assert group.has_exited()
         assert other.poll() is None
     finally:

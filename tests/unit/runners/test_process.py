@@ -35,6 +35,7 @@ from training_code import (
     sleeping,
     starts_a_child,
     three_steps,
+    with_metrics,
 )
 
 from shoestring.core.entries import Entry, Lost, Note
@@ -148,6 +149,14 @@ def test_what_is_told_about_a_step_is_passed_on(bench: Callable[..., Bench]) -> 
     told = it.buy(5)
     assert shown(told) == [(1, 0.0, "ok"), (2, 1.0, "ok"), (3, 2.0, "ok"), ("ended", 3)]
     assert [(r.cost.train, r.cost.validate) for r in receipts(told)] == [(2.0, 3.0)] * 3
+
+
+def test_metrics_are_kept_and_wrong_ones_are_told(bench: Callable[..., Bench]) -> None:
+    told = receipts(bench(with_metrics).buy(2))
+    assert told[0].metrics["accuracy"] == 0.9
+    assert math.isnan(told[0].metrics["gap"])
+    assert told[1].status == "failed"
+    assert told[1].text.endswith("TypeError: the metric 'accuracy' is 'high': report a number")
 
 
 def test_the_resume_check_is_made_beside_the_trial(bench: Callable[..., Bench]) -> None:
