@@ -261,6 +261,7 @@ class Commands:
     def _forget(self, run: CommandRun) -> None:
         """Make sure that it has ended, and that this is known to whoever comes after us."""
         run.end()
+        cut_long_logs([run.folder])
         self._watch.forget(run.group)
         self._slots.give_back(run.slot)
         del self._runs[run.order.number], self._since[run.order.number]

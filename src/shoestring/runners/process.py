@@ -167,6 +167,7 @@ class Processes:
 
     def _hear_step(self, live: LiveProcess, message: Mapping[str, Any]) -> list[News]:
         live.take_result(message)
+        cut_long_logs([self.checkpoints.folder(live.trial)])
         self.can_save = live.can_save
         self._patience.note_step(self.now() - live.asked_at)
         if live.is_checkpoint_due:

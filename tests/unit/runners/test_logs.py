@@ -63,7 +63,7 @@ def test_a_log_that_grows_too_long_loses_its_oldest_part(
     bench(prints_a_lot).buy(9)
     text = (tmp_path / "root" / "trial-0000" / "stdout.txt").read_text()
     assert text.startswith("[the log grew too long: ")
-    assert len(text) < 300_000  # of 900,000; a step that is printing now may be there whole
+    assert len(text) <= 50_000
 
 
 def test_only_long_logs_are_cut_and_their_end_is_kept(tmp_path: Path) -> None:
