@@ -8,6 +8,7 @@ from importlib import import_module
 NAMES = {
     "kill": "studies killed again and again: is anything lost, charged twice, or spent beyond the budget?",
     "race": "our policies and other tools on the same problems with the same money",
+    "start": "the time until every worker has begun its first step, beside the imports of the training code",
 }
 
 

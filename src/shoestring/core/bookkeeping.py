@@ -115,9 +115,10 @@ def _enter_receipt(books: Books, receipt: Receipt) -> None:
         books.failures_in_a_row, books.failure_kind, books.last_failure = 0, "", ""
     books.diverged_in_a_row = books.diverged_in_a_row + 1 if receipt.status == "diverged" else 0
     trial.held = receipt.step
-    trial.failure, trial.deaths = "", 0
+    trial.failure = ""
     trial.diverged = receipt.status == "diverged"
     if not is_repeated:
+        trial.deaths = 0  # steps run again are no progress: code that dies at one step must not be bought for ever
         _enter_new_step(books, trial, receipt)
     if trial.diverged or receipt.step == open_order.order.until:
         _close_order(books, receipt.order)

@@ -111,7 +111,7 @@ def ending(ledger: Ledger, reason: str, text: str = "") -> str:
 
 def warning_of(note: Note) -> str | None:
     """What to tell the user about a check that found a difference."""
-    if note.topic != "check" or note.facts["same"]:
+    if note.topic != "check" or note.facts["same"] is not False:  # None: the check came to no end
         return None
     return (
         f"resuming changes the result: step {note.facts['step']} of trial {note.facts['trial']} gave "

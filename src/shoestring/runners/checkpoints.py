@@ -10,6 +10,7 @@ saved: the receipt of a step is stored after its checkpoint, and a crash in betw
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -22,6 +23,9 @@ from typing import Any
 
 from shoestring.core.entries import Lost
 from shoestring.core.ledger import Ledger
+from shoestring.errors import RunnerError
+from shoestring.runners.groups import IS_WINDOWS
+from shoestring.runners.logs import remove_empty_logs
 
 _STEP = re.compile(r"step-(\d+)")
 _TRIAL = re.compile(r"trial-(\d+)")
@@ -40,11 +44,16 @@ class Checkpoints:
         self._untidy: set[int] = set()  # trials that hold a best which has been beaten, or a predecessor
         self._last_save: dict[int, tuple[float, float]] = {}  # trial: (when it ended, how long it took)
 
-    def start(self, ledger: Ledger) -> dict[int, int]:
-        """Take up a study: {trial: step} of what is on disk. A checkpoint beyond what was recorded is not trusted."""
+    def start(self, ledger: Ledger, *, is_needed: bool = True) -> dict[int, int]:
+        """Take up a study: {trial: step} of what is on disk. A checkpoint beyond what was recorded is not trusted.
+
+        A folder that `is_needed`, because the code may save, is tried out before anything is bought.
+        """
         self._sign = ledger.books.sign
         if not ledger.trials and self._trials():  # left by another study of this name: put aside, never mixed up
             self.root.rename(_find_unused_name(self.root))
+        if is_needed:
+            self._try_out()
         if best := ledger.best:
             self._best, self._best_loss = (best.number, best.best_step), best.best_loss
         found = {}
@@ -56,6 +65,15 @@ class Checkpoints:
             if step := self.newest(trial.number):
                 found[trial.number] = step
         return found
+
+    def close(self) -> None:
+        """Leave no empty files and folders behind."""
+        folders = [self.folder(trial) for trial in self._trials()]
+        remove_empty_logs(folders)
+        for folder in (*folders, self.root, self.root.parent):
+            if folder != self.root.parent or folder.name.endswith(".checkpoints"):
+                with contextlib.suppress(OSError):  # it holds something
+                    folder.rmdir()
 
     def path(self, trial: int, step: int) -> Path:
         return self.folder(trial) / f"step-{step:06d}"
@@ -112,7 +130,7 @@ class Checkpoints:
                 f"save(path) returned without writing {partial.name}: write to the path it is given"
             )
         for file in _files(partial):
-            with file.open("rb") as written:
+            with file.open("r+b" if IS_WINDOWS else "rb") as written:  # there, only a writer may flush
                 os.fsync(written.fileno())
         before = self.newest(trial, up_to=step - 1)
         _remove(path)
@@ -124,6 +142,18 @@ class Checkpoints:
         ended = time.monotonic()
         self._last_save[trial] = (ended, written_s + ended - began)
         return written_s + ended - began
+
+    def _try_out(self) -> None:
+        probe = self.root / f"probe-{os.getpid()}"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"can be written")
+            probe.unlink()
+        except OSError as error:
+            raise RunnerError(
+                f"the checkpoint folder {self.root} cannot be used: {error.strerror or error}: make it writable, or put "
+                "the study's store where there is room, with --store (store=)"
+            ) from None
 
     def _tidy(self, trial: int, spared: int = 0) -> None:
         """Delete what no longer serves: all of this trial's but the newest, the best and the one to be spared."""

@@ -10,11 +10,13 @@ so write `--momentum={momentum}` as one word. Other braces, as in awk's `{print 
     SHOESTRING_UNTIL        the last step that is paid for: stop after it
     SHOESTRING_VALIDATE     each, last or none: which steps' values were bought
     SHOESTRING_REPORT       file to which reports may be appended, instead of printing them
+    SHOESTRING_DEVICE       the device that is this worker's, where devices were named; CUDA_VISIBLE_DEVICES says the same
 
 Out of it: one line a report, on standard output or in that file. `{"value": 0.3}` says that one more step is done; a bare
 number says the same, until the first JSON report. With `"step"`, steps may be skipped; with `"cost"` (seconds, or seconds
-by setup, train, validate) the clock is overruled; `"saved": true`, or the number of a step, says that the checkpoint
-directory now holds that step. NaN and Infinity are values: the step diverged. Any other line is chatter.
+by setup, train, validate) the clock is overruled; `"metrics": {"accuracy": 0.9}` is kept beside the value; `"saved": true`,
+or the number of a step, says that the checkpoint directory now holds that step. NaN and Infinity are values: the step
+diverged. Any other line is chatter.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from shoestring.core.entries import Cost, Order
+from shoestring.core.entries import Cost
 from shoestring.core.space import Config, Space
 from shoestring.errors import RunnerError
-from shoestring.runners.training import read_cost
+from shoestring.runners.slots import device_variables
+from shoestring.runners.training import read_cost, read_metrics
 
 _PLACE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
 _PLACES = ("config", "checkpoint", "step", "until")
@@ -71,17 +74,19 @@ def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[s
     return [_PLACE.sub(lambda found: known.get(found[1], found[0]), argument) for argument in wanted]
 
 
-def make_environment(order: Order, config: Path, checkpoint: Path, step: int, reports: Path) -> dict[str, str]:
+def make_environment(
+    config: Path, checkpoint: Path, reports: Path, step: int, until: int, validate: str, device: str = ""
+) -> dict[str, str]:
     variables = {
         "SHOESTRING_CONFIG": str(config),
         "SHOESTRING_CHECKPOINT": str(checkpoint),
         "SHOESTRING_STEP": str(step),
-        "SHOESTRING_UNTIL": str(order.until),
-        "SHOESTRING_VALIDATE": order.validate,
+        "SHOESTRING_UNTIL": str(until),
+        "SHOESTRING_VALIDATE": validate,
         "SHOESTRING_REPORT": str(reports),
     }
     # Python holds lines back when it writes into a pipe; a report must come when its step is done.
-    return {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
+    return {**os.environ, "PYTHONUNBUFFERED": "1", **device_variables(device), **variables}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ class CommandReport:
     cost: Cost | None = None  # None: by the clock
     saved: int | bool = False
     is_bare: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_line(line: str) -> CommandReport | None:
@@ -123,7 +129,15 @@ def read_line(line: str) -> CommandReport | None:
             f"the command reported the cost {cost!r}: report seconds >= 0, alone or by setup, train and validate"
         ) from None
     number = None if value is None else float(value)
-    return CommandReport(number, "value" in body, None if step is None else int(step), paid, saved)
+    metrics = _read_metrics(body.get("metrics"))
+    return CommandReport(number, "value" in body, None if step is None else int(step), paid, saved, metrics=metrics)
+
+
+def _read_metrics(metrics: Any) -> dict[str, float]:
+    try:
+        return read_metrics(metrics)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
 class Output:

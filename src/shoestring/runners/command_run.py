@@ -1,7 +1,15 @@
-"""One run of a command for one order: how it is started, what its folder holds, how it ends.
+"""One run of a command: how it is started, what its folder holds, how it ends.
+
+An order is one run, unless steps that were lost are run again and had other configs: then it is a run for each stretch of
+steps with one config, a leg.
 
     ROOT/trial-0007/checkpoint/    the directory that the command may keep its state in
                     config.json, reports.jsonl, stdout.txt, stderr.txt, state.json
+
+A step that no report mentions, because the next report is further on, was trained but not looked at: it gets a receipt
+without a value and an even share of the cost, and does not count as diverged, whatever validation was bought. A report
+that says `null` where a value was bought does. The receipt of the last step is held back until the command has ended,
+since only then it is known whether the step was saved; the time in between is that step's.
 
 Which step does the directory hold? What the reports say with "saved". A command that never says so is believed after a
 clean exit only: then a directory that is not empty holds the last step. In all other cases nothing is known, the
@@ -11,6 +19,7 @@ directory is emptied, and the trial starts from nothing.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -18,10 +27,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.entries import Order, Receipt
-from shoestring.core.space import Space
+from shoestring.core.entries import Cost, Lost, Order, Receipt
+from shoestring.core.space import Config, Space
 from shoestring.runners.command_line import CommandReport, Output, fill_in, make_environment
-from shoestring.runners.command_state import CommandState, end_groups, started_at
+from shoestring.runners.command_state import GRACE_S, CommandState, started_at
+from shoestring.runners.groups import ProcessGroup, end_groups
+from shoestring.runners.logs import STDERR, STDOUT
+from shoestring.runners.runner import News, config_at, write_receipt
 from shoestring.runners.worker import describe_exit
 
 _TAIL_CHARS = 2000  # of standard error, in the text of a failure
@@ -32,47 +44,94 @@ class CommandRun:
     """A command at work. `step` and what follows is what the runner has heard of it so far."""
 
     order: Order
+    former: Sequence[Config]  # of steps that may have to be run again
+    slot: int  # the worker that its order has
     folder: Path
+    group: ProcessGroup
     process: subprocess.Popen[bytes]
     state: CommandState
+    began_at: int  # the step that it went on from
+    until: int  # the last step of this leg
     step: int  # the last one reported
     output: Output
     errors_from: int  # where its own part of stderr.txt begins
     since: float = 0.0  # when its present step began
     has_reported: bool = False
     bare_numbers: bool = True  # count as reports
-    last: Receipt | None = None  # of the order's last step, held back until the command has ended
+    last: Receipt | None = None  # of its last step, held back until the command has ended
     last_by_clock: bool = True  # the command did not tell its cost
 
     @classmethod
-    def launch(cls, argv: Sequence[str], space: Space, order: Order, folder: Path, step: int) -> CommandRun:
+    def launch(
+        cls,
+        argv: Sequence[str],
+        space: Space,
+        order: Order,
+        former: Sequence[Config],
+        folder: Path,
+        step: int,
+        slot: int,
+        device: str = "",
+    ) -> CommandRun:
         """Start the command where its directory holds `step`; with 0 the directory is emptied first."""
         checkpoint, config, reports = folder / "checkpoint", folder / "config.json", folder / "reports.jsonl"
+        values, until = config_at(step + 1, order, former), end_of_leg(step, order, former)
+        validate = "none" if order.validate == "last" and until < order.until else order.validate
         state = CommandState.of(folder)
         if step == 0 and checkpoint.is_dir():
             shutil.rmtree(checkpoint)
         checkpoint.mkdir(parents=True, exist_ok=True)
-        config.write_text(json.dumps(dict(order.config)) + "\n", encoding="utf-8")
+        config.write_text(json.dumps(dict(values)) + "\n", encoding="utf-8")
         reports.write_bytes(b"")
-        places = {"config": str(config), "checkpoint": str(checkpoint), "step": str(step), "until": str(order.until)}
+        places = {"config": str(config), "checkpoint": str(checkpoint), "step": str(step), "until": str(until)}
         # From now on the directory may change at any time; only a command that says what it saved is still believed.
         state = replace(state, saved=step if state.tells else 0)
         state.write(folder)
-        with (folder / "stderr.txt").open("ab") as errors:
+        with (folder / STDERR).open("ab") as errors:
             errors_from = errors.tell()
             process = subprocess.Popen(
-                fill_in(argv, space, order.config, places),
+                fill_in(argv, space, values, places),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=make_environment(order, config, checkpoint, step, reports),
+                env=make_environment(config, checkpoint, reports, step, until, validate, device),
                 start_new_session=True,  # Ctrl-C does not reach it, and its own children can be ended with it
             )
         state = replace(state, pid=process.pid, started=started_at(process.pid))
         state.write(folder)
         assert process.stdout is not None
-        output = Output(process.stdout, folder / "stdout.txt", reports)
-        return cls(order, folder, process, state, step, output, errors_from)
+        output, group = Output(process.stdout, folder / STDOUT, reports), ProcessGroup(process.pid, process.poll)
+        return cls(order, former, slot, folder, group, process, state, step, until, step, output, errors_from)
+
+    def take_report(self, report: CommandReport, now: float, worker: str) -> list[News]:
+        """The receipts of the steps that a report is about; that of the run's last step is held back."""
+        order, step = self.order, report.step or self.step + 1
+        news: list[News] = []
+        if step <= self.step and not self.has_reported:
+            news.append(Lost(trial=order.trial, held=step - 1, why=f"the command went on from step {step - 1}"))
+            self.step = step - 1
+            self.remember(saved=min(self.state.saved, self.step))
+        if step <= self.step:
+            raise ValueError(f"the command reported step {step} after step {self.step}: steps go up")
+        if step > self.until:
+            raise ValueError(
+                f"the command reported step {step}, but was to stop after step {self.until}: see SHOESTRING_UNTIL"
+            )
+        count = step - self.step
+        whole = report.cost or Cost(train=max(0.0, now - self.since))
+        share = Cost(setup=whole.setup / count, train=whole.train / count, validate=whole.validate / count)
+        for skipped in range(self.step + 1, step):
+            unseen = write_receipt(order, skipped, None, share, at=now, saved=self.state.saved, worker=worker)
+            news.append(replace(unseen, status="ok", text=""))
+        self.note_saved(report, step)
+        paid = write_receipt(
+            order, step, report.value, share, at=now, saved=self.state.saved, worker=worker, metrics=report.metrics
+        )
+        self.step, self.since, self.has_reported = step, now, True
+        if step < self.until:
+            return [*news, paid]
+        self.last, self.last_by_clock = paid, report.cost is None
+        return news
 
     def note_saved(self, report: CommandReport, step: int) -> None:
         """What a report says about the checkpoint directory, at `step`."""
@@ -94,15 +153,25 @@ class CommandRun:
 
     def end(self) -> None:
         """Make sure that it has ended, and that this is known to whoever comes after us."""
-        end_groups([self.process])
+        end_groups([self.group], GRACE_S)
         self.output.pipe.close()
         self.remember(pid=0, started="")
 
     def exit_text(self, code: int) -> str:
-        with (self.folder / "stderr.txt").open("rb") as errors:
-            errors.seek(self.errors_from)
+        with (self.folder / STDERR).open("rb") as errors:
+            size = errors.seek(0, os.SEEK_END)
+            begin = self.errors_from if self.errors_from <= size else 0  # a long log was cut
+            errors.seek(max(begin, size - 4 * _TAIL_CHARS))
             tail = errors.read().decode(errors="replace").strip()[-_TAIL_CHARS:]
         return f"the command {describe_exit(code)}" + (f": {tail}" if tail else "")
+
+
+def end_of_leg(step: int, order: Order, former: Sequence[Config]) -> int:
+    """The last step, from `step` on, that has the config of the next one."""
+    config, until = config_at(step + 1, order, former), step + 1
+    while until < order.until and config_at(until + 1, order, former) == config:
+        until += 1
+    return until
 
 
 def held_step(folder: Path) -> int:

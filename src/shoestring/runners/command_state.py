@@ -1,8 +1,8 @@
-"""What is known about a trial's command between runs of ours, kept in its folder; and how commands are ended.
+"""What is known about a trial's command between runs of ours, kept in its folder.
 
-The file names the process that is running and when it started. A run of ours that was killed leaves such a process behind;
-the next one ends it before anything else, so that it cannot write into checkpoints that others go on from. A process
-number alone proves nothing, since numbers are used again: the time it started must agree too.
+The file names the process that is running and when it started. A run of ours that was killed together with its watch
+leaves such a process behind; the next one ends it before anything else, so that it cannot write into checkpoints that
+others go on from. A process number alone proves nothing, since numbers are used again: the time it started must agree too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-_GRACE_S = 0.5  # between SIGTERM and SIGKILL
+GRACE_S = 0.5  # between SIGTERM and SIGKILL
 _LOOK_S = 0.01
 
 
@@ -51,8 +50,15 @@ def started_at(pid: int) -> str:
         except OSError:
             return ""
         return "" if fields[0] == "Z" else fields[19]
-    listed = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return listed.stdout.strip()
+    return _ask_ps(pid)
+
+
+def _ask_ps(pid: int) -> str:
+    """The same where there is no /proc, as on macOS."""
+    columns = ["-o", "stat=", "-o", "lstart="]
+    listed = subprocess.run(["ps", *columns, "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, started = listed.stdout.strip().partition(" ")
+    return "" if state.startswith("Z") else started.strip()
 
 
 def end_leftover(folder: Path) -> None:
@@ -60,35 +66,11 @@ def end_leftover(folder: Path) -> None:
     state = CommandState.of(folder)
     if not state.pid:
         return
-    for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, 5.0)):
+    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 5.0)):
         deadline = time.monotonic() + patience_s
         if started_at(state.pid) == state.started != "":
-            _signal(state.pid, number)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(state.pid, number)
         while started_at(state.pid) == state.started != "" and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
     replace(state, pid=0, started="").write(folder)
-
-
-def has_exited(process: subprocess.Popen[bytes]) -> bool:
-    """Without reaping it: its number, and that of its group, stay its own until `end_groups`."""
-    if process.returncode is not None:
-        return True
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def end_groups(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End commands and whatever they started, and reap them."""
-    present = [process for process in processes if process.returncode is None]
-    for process in present:
-        _signal(process.pid, signal.SIGTERM)
-    deadline = time.monotonic() + _GRACE_S
-    while not all(has_exited(process) for process in present) and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
-    for process in present:
-        _signal(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)

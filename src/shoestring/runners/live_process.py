@@ -6,14 +6,15 @@ itself, which does not notice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from shoestring.core.entries import Cost, Order
+from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.resume_check import note_check
-from shoestring.runners.runner import News, write_receipt
+from shoestring.runners.resume_check import note_check, note_unfinished_check
+from shoestring.runners.runner import News, bought_value, config_at, write_receipt
 from shoestring.runners.training import StepResult
 from shoestring.runners.worker import Worker
 
@@ -25,15 +26,20 @@ class LiveProcess:
     trial: int
     worker: Worker
     checkpoints: Checkpoints
+    now: Callable[[], float]  # the runner's clock
     step: int
     thawed_at: int  # the step that its process began from
     order: Order | None = None  # None: frozen
+    former: Sequence[Config] = ()  # of steps that may have to be run again for this order
+    slot: int = 0  # the worker that its order has
     since: float = 0.0  # when its present step began
+    asked_at: float = 0.0  # when its process was last asked for something
     setup_s: float = 0.0  # of that step: waiting for imports
     can_save: bool | None = None
     result: StepResult | None = None  # of a finished step whose checkpoint is being written
+    check_since: float | None = None  # when a resume check began that is under way
     copy: Worker | None = None  # tries resuming out, while the trial itself rests
-    resumed: tuple[float | None, float] | None = None  # what that gave, and its seconds
+    resumed: tuple[float | None, float] | None = None  # what that gave, and the seconds of the check
 
     @property
     def saved(self) -> int:
@@ -46,26 +52,32 @@ class LiveProcess:
 
     # steps -------------------------------------------------------------------------------------------------------------
 
+    def take_order(self, order: Order, former: Sequence[Config], slot: int) -> None:
+        self.order, self.former, self.slot = order, former, slot
+        self.since = self.now()
+
     def ask_for_step(self) -> None:
-        order = self._present_order()
-        _ask_for_step(self.worker, order, validate=order.validates(self.step + 1))
+        self._ask_for_step(self.worker, validate=self._present_order().validates(self.step + 1))
 
     def take_result(self, message: Mapping[str, Any]) -> None:
         setup, train, validate = message["cost"]
         self.step += 1
         cost = Cost(setup=setup + self.setup_s, train=train, validate=validate)
-        self.result = StepResult(message["value"], cost, message["cost_reported"])
+        value = bought_value(self._present_order(), self.step, message["value"])
+        self.result = StepResult(value, cost, message["cost_reported"], message["metrics"])
         self.setup_s = 0.0
         self.can_save = message["can_save"]
 
-    def pay(self, now: float) -> list[News]:
+    def pay(self, worker: str) -> list[News]:
         """The receipt of the step that is done, behind the resume check that its order may have paid for."""
-        order, result = self._present_order(), self.result
+        order, result, now = self._present_order(), self.result, self.now()
         assert result is not None
         # The worker was ours all the time, also while a message was on its way and while we had other things to do.
         unseen_s = max(0.0, now - self.since - result.cost.total - (self.resumed[1] if self.resumed else 0.0))
         cost = result.cost if result.cost_reported else replace(result.cost, setup=result.cost.setup + unseen_s)
-        paid = write_receipt(order, self.step, result.value, cost, at=now, saved=self.saved)
+        paid = write_receipt(
+            order, self.step, result.value, cost, at=now, saved=self.saved, worker=worker, metrics=result.metrics
+        )
         news: list[News] = [paid]
         if self.resumed is not None:
             news.insert(0, note_check(order, self.step, result.value, *self.resumed))
@@ -85,6 +97,7 @@ class LiveProcess:
         return bool(self.can_save) and due
 
     def ask_to_save(self) -> None:
+        self.asked_at = self.now()
         self.worker.send("save", path=str(self.checkpoints.partial_path(self.trial, self.step)))
 
     def keep_checkpoint(self, message: Mapping[str, Any] | None) -> None:
@@ -104,23 +117,42 @@ class LiveProcess:
         is_paid = order.check and order.validates(self.step + 1)
         return is_paid and bool(self.can_save) and self.step != self.thawed_at
 
+    def begin_check(self) -> bool:
+        """From here on the time is the check's. Whether a copy can start at once; else the trial is being saved first."""
+        self.check_since = self.now()
+        if self.saved == self.step:
+            return True
+        self.ask_to_save()
+        return False
+
     def try_on_copy(self, copy: Worker) -> None:
         self.copy = copy
-        _ask_for_step(copy, self._present_order(), validate=True)
+        self._ask_for_step(copy, validate=True)
 
-    def take_check(self, message: Mapping[str, Any], now: float) -> Worker:
+    def take_check(self, message: Mapping[str, Any]) -> Worker:
         """What the copy made of the next step; its process is not needed any more."""
+        assert self.check_since is not None
         has_stepped = message["is"] == "stepped"  # or the copy could not go on at all
-        seconds = sum(message["cost"]) if has_stepped else max(0.0, now - self.since)
-        self.resumed = (message["value"] if has_stepped else None, seconds)
-        copy, self.copy = self.copy, None
+        self.resumed = (message["value"] if has_stepped else None, max(0.0, self.now() - self.check_since))
+        copy, self.copy, self.check_since = self.copy, None, None
         assert copy is not None
         return copy
+
+    def give_up_check(self, at: float) -> list[News]:
+        """The step that was to be compared comes to no end: what the check took until then is still the check's."""
+        if self.check_since is None and self.resumed is None:
+            return []
+        seconds = self.resumed[1] if self.resumed is not None else max(0.0, at - (self.check_since or 0.0))
+        self.since += seconds
+        self.check_since = self.resumed = None
+        return [note_unfinished_check(self._present_order(), self.step + (self.result is None), seconds)]
+
+    def _ask_for_step(self, worker: Worker, *, validate: bool) -> None:
+        order = self._present_order()
+        self.asked_at = self.now()
+        config = config_at(self.step + 1, order, self.former)
+        worker.send("step", config=config, until=order.until, validate=validate)
 
     def _present_order(self) -> Order:
         assert self.order is not None
         return self.order
-
-
-def _ask_for_step(worker: Worker, order: Order, *, validate: bool) -> None:
-    worker.send("step", config=order.config, until=order.until, validate=validate)

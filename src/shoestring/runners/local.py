@@ -10,15 +10,27 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.resume_check import note_check, preserve_random_state
-from shoestring.runners.runner import LIVE_WITHOUT_SAVING, Clock, News, note_end, write_broken_receipt, write_receipt
-from shoestring.runners.training import Ended, Live, StepResult, can_save
+from shoestring.runners.resume_check import note_check, note_unfinished_check, preserve_random_state
+from shoestring.runners.runner import (
+    LIVE_WITHOUT_SAVING,
+    Clock,
+    News,
+    bought_value,
+    config_at,
+    note_end,
+    note_release,
+    write_broken_receipt,
+    write_receipt,
+)
+from shoestring.runners.slots import WaitingOrders
+from shoestring.runners.training import RAISED, Ended, Live, can_save
 
 
 class Local:
@@ -34,7 +46,8 @@ class Local:
         self._live_limit = live
         self._live: dict[int, Live] = {}  # by trial, the least recently used first
         self._order: Order | None = None
-        self._waiting: list[tuple[Order, int]] = []  # a study that had several workers leaves several orders open
+        self._former: Sequence[Config] = ()  # configs of steps that may have to be run again for that order
+        self._waiting = WaitingOrders()
         self._since = 0.0
         self._checked_order: int | None = None
         self._clock = Clock()
@@ -43,15 +56,16 @@ class Local:
         return self._clock.now()
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
+        survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
         self._clock.start(ledger)
-        return self.checkpoints.start(ledger)
+        return survivors
 
     def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         """Several orders are carried out one after the other."""
         if self._order is None:
-            self._begin(order, held)
-        elif order.number not in [self._order.number, *(waiting.number for waiting, _ in self._waiting)]:
-            self._waiting.append((order, held))
+            self._begin(order, held, former)
+        elif order.number != self._order.number:
+            self._waiting.put(order, held, former)
 
     def wait(self, until: float) -> list[News]:
         order = self._order
@@ -59,28 +73,24 @@ class Local:
             return []
         live = self._live[order.trial]
         step = live.step + 1
-        news: list[News] = []
+        resumed: tuple[float | None, float] | None = None
         try:
             with _redirect_stdout():
                 resumed = self._check_resuming(order, live)
-                result = live.advance(order.config, order.until, order.validates(step))
+                result = live.advance(self._config(live), order.until, order.validates(step))
                 self.can_save = live.can_save
-                cost = self._save_if_due(order, live, result)
-        except Ended:
-            ended = note_end(order, step - 1, self.now() - self._since)
+                value = bought_value(order, step, result.value)
+                cost = self._save_if_due(order, live, value, result.cost)
+        except RAISED as error:  # Ended too
+            news = self._give_up_check(order, step, resumed)
+            news.append(self._end(order, step) if isinstance(error, Ended) else self._fail(order, step, error))
             self._drop(order.trial)
             self._next_order()
-            return [ended]
-        except (Exception, SystemExit) as error:
-            failed = self._fail(order, step, error)
-            self._drop(order.trial)
-            self._next_order()
-            return [failed]
+            return news
         saved = self.checkpoints.newest(order.trial, up_to=step)
-        paid = write_receipt(order, step, result.value, cost, at=self.now(), saved=saved)
-        news.append(paid)
-        if resumed is not None:  # before the receipt that may close the order that pays for it
-            news.insert(0, note_check(order, step, result.value, *resumed))
+        paid = write_receipt(order, step, value, cost, at=self.now(), saved=saved, metrics=result.metrics)
+        # The check comes before the receipt that may close the order that pays for it.
+        news = [paid] if resumed is None else [note_check(order, step, value, *resumed), paid]
         self._since = self.now()
         if paid.status == "diverged" or step == order.until:
             self._next_order()
@@ -93,10 +103,8 @@ class Local:
 
     def interrupt(self, why: str) -> list[News]:
         """No step is ever under way between two calls, so there is nothing to cut off and nothing to pay for."""
-        given_up = [*([self._order] if self._order else []), *(order for order, _ in self._waiting)]
-        self._order = None
-        self._waiting.clear()
-        return [Note(topic="released", facts={"order": order.number, "why": why}) for order in given_up]
+        order, self._order = self._order, None
+        return [*([note_release(order, why)] if order else []), *self._waiting.release(why)]
 
     def close(self, freeze: bool = True) -> None:
         for trial, live in self._live.items():
@@ -107,21 +115,28 @@ class Local:
         self._live.clear()
         self._order = None
         self._waiting.clear()
+        self.checkpoints.close()
 
-    def _begin(self, order: Order, held: int) -> None:
+    def _begin(self, order: Order, held: int, former: Sequence[Config]) -> None:
+        self._order, self._former = order, former
         live = self._live.pop(order.trial, None)
-        if live is None or live.step != held:
-            live = self._thaw(order, held)
-        self._live[order.trial] = live
-        self._order, self._since = order, self.now()
+        self._live[order.trial] = live if live is not None and live.step == held else self._thaw(order, held)
+        self._since = self.now()
 
     def _next_order(self) -> None:
         self._order = None
-        if self._waiting:
-            self._begin(*self._waiting.pop(0))
+        if waiting := next(iter(self._waiting), None):
+            self._waiting.remove(waiting[0])
+            self._begin(*waiting)
 
     def _thaw(self, order: Order, held: int) -> Live:
-        return Live(self.target, order.config, held, self.checkpoints.path_to_thaw(order.trial, held))
+        config = config_at(held + 1, order, self._former)
+        return Live(self.target, config, held, self.checkpoints.path_to_thaw(order.trial, held))
+
+    def _config(self, live: Live) -> Config:
+        """Of its next step."""
+        assert self._order is not None
+        return config_at(live.step + 1, self._order, self._former)
 
     def _check_resuming(self, order: Order, live: Live) -> tuple[float | None, float] | None:
         """When this order pays for a resume check: (value of the next step from a checkpoint, seconds).
@@ -139,17 +154,25 @@ class Local:
         with preserve_random_state():
             copy = self._thaw(order, live.step)
             with contextlib.suppress(Exception):  # a copy that cannot go on has no value: the check tells
-                value = copy.advance(order.config, order.until, True).value
+                value = copy.advance(self._config(live), order.until, True).value
             copy.close()
         return value, time.monotonic() - began
 
-    def _save_if_due(self, order: Order, live: Live, result: StepResult) -> Cost:
-        last = live.step == order.until
-        due = self.checkpoints.is_due(order.trial, live.step, result.value, last=last)
+    def _give_up_check(self, order: Order, step: int, resumed: tuple[float | None, float] | None) -> list[News]:
+        """The step that was to be compared came to no end: what the check took is still the check's."""
+        if resumed is None:
+            return []
+        self._since += resumed[1]
+        return [note_unfinished_check(order, step, resumed[1])]
+
+    def _save_if_due(self, order: Order, live: Live, value: float | None, cost: Cost) -> Cost:
+        due = self.checkpoints.is_due(order.trial, live.step, value, last=live.step == order.until)
         if not (live.can_save and due):
-            return result.cost
-        seconds = self.checkpoints.save(order.trial, live.step, live.save)
-        return Cost(setup=result.cost.setup + seconds, train=result.cost.train, validate=result.cost.validate)
+            return cost
+        return replace(cost, setup=cost.setup + self.checkpoints.save(order.trial, live.step, live.save))
+
+    def _end(self, order: Order, step: int) -> Note:
+        return note_end(order, step - 1, self.now() - self._since)
 
     def _fail(self, order: Order, step: int, error: BaseException) -> Receipt:
         text = "".join(traceback.format_exception(error)).strip()
@@ -167,7 +190,7 @@ class Local:
             self._drop(trial)
             if saved != live.step:
                 news.append(Lost(trial=trial, held=saved, why=f"more than {limit} trials were alive"))
-        needed = {*self._live, *(order.trial for order, _ in self._waiting)}
+        needed = {*self._live, *(order.trial for order, _, _ in self._waiting)}
         return news + self.checkpoints.drop_over_limit(keep=needed)
 
     def _drop(self, trial: int) -> None:

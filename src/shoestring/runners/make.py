@@ -12,6 +12,7 @@ from typing import Any
 from shoestring.errors import RunnerError, did_you_mean
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.runner import Runner
+from shoestring.runners.slots import Devices, parse_devices
 from shoestring.runners.training import shape_of
 
 _NAMES = ("local", "process")
@@ -26,27 +27,43 @@ def make_runner(
     live: int | None,
     checkpoints_at_most: str | None,
     hung_after_s: float | None = None,
+    devices: Devices | None = None,
 ) -> Runner:
-    """By name, `local` or `process`; without one, this process for one worker and others for several."""
-    check_runner(runner, workers, live, checkpoints_at_most)
+    """By name, `local` or `process`; without one, this process for one worker, and others for several or for devices.
+
+    `devices` are given to the workers in turn; `count_workers(workers, parse_devices(devices))` is how many workers there
+    are when the user does not say.
+    """
+    check_runner(runner, workers, live, checkpoints_at_most, devices)
     if runner is not None and not isinstance(runner, str):
         return runner
     kept = Checkpoints(checkpoints, parse_size_bytes(checkpoints_at_most))
-    if runner == "local" or (runner is None and workers == 1):
+    if runner == "local" or (runner is None and workers == 1 and devices is None):
         from shoestring.runners.local import Local
 
         return Local(train, kept, live)
     from shoestring.runners.process import Processes
 
-    return Processes(train, kept, workers, live, hung_after_s)
+    return Processes(train, kept, workers, live, hung_after_s, devices)
 
 
-def check_runner(runner: str | Runner | None, workers: int, live: int | None, checkpoints_at_most: str | None) -> None:
+def check_runner(
+    runner: str | Runner | None,
+    workers: int,
+    live: int | None,
+    checkpoints_at_most: str | None,
+    devices: Devices | None = None,
+) -> None:
     """Whether there can be such a runner: asked before a study is begun, so that a slip writes nothing."""
     if isinstance(runner, str) and runner not in _NAMES:
         raise RunnerError(f"unknown runner {runner!r}. {did_you_mean(runner, _NAMES)}")
     if runner == "local" and workers != 1:
         raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
+    if devices is not None and runner is not None and runner != "process":
+        raise RunnerError(
+            f"the devices {devices!r} are for worker processes: leave the runner out, or use the process runner"
+        )
+    parse_devices(devices)
     if live is not None and live < 1:
         raise RunnerError(f"live={live} must be 1 or more: the trial that is trained is alive")
     parse_size_bytes(checkpoints_at_most)

@@ -3,7 +3,8 @@
 A step runs in its trial's process and is timed there; this end only listens, so no worker waits for another, and at the
 wall a running step is simply ended. One spare process waits with its imports done. More than `live` frozen trials are not
 kept: the least recently used goes, and one that was not saved is lost. A checkpoint is written by the trial's process and
-put into its place here. A process that dies, or is silent for too long, fails its order; what is left is its checkpoint.
+put into its place here. A process that dies in a step is lost with what it had not saved, and its order is given back to
+the loop; one that is silent for too long fails its order. What is left of both is the checkpoint.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection
-from typing import Any
+from typing import Any, Literal
 
-from shoestring.core.entries import Cost, Lost, Note, Order
+from shoestring.core.entries import Cost, Lost, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.crew import STOP_GRACE_S, Crew
+from shoestring.runners.groups import require_posix
 from shoestring.runners.live_process import LiveProcess
-from shoestring.runners.runner import LIVE_WITHOUT_SAVING, Clock, News, note_end, write_broken_receipt
+from shoestring.runners.live_processes import LiveProcesses
+from shoestring.runners.logs import cut_long_logs
+from shoestring.runners.runner import Clock, News, note_end, note_release, write_broken_receipt
+from shoestring.runners.slots import Devices, Slots, WaitingOrders, count_workers, parse_devices
 from shoestring.runners.targets import pack_code
 from shoestring.runners.worker import Patience, Worker, leave_if_importing_main, stop
 
@@ -33,27 +38,31 @@ class Processes:
     """Training code in worker processes; see the module."""
 
     simulated = False
-    check_start_s = 0.0
 
     def __init__(
         self,
         train: Any,
         checkpoints: Checkpoints,
-        workers: int = 1,
+        workers: int | None = None,
         live: int | None = None,
         hung_after_s: float | None = None,
+        devices: Devices | None = None,
     ) -> None:
         leave_if_importing_main()  # before the study is leased, or anything is started
-        self.workers, self.checkpoints = workers, checkpoints
+        require_posix("the process runner")
+        named = parse_devices(devices)
+        self.workers, self.checkpoints = count_workers(workers, named), checkpoints
         self.can_save: bool | None = None
-        self._crew = Crew(pack_code(train))
+        self.check_start_s = 0.0
+        self._slots, self._crew = Slots(self.workers, named), Crew(pack_code(train))
+        self._clock = Clock()
+        self._lives = LiveProcesses(self._crew, checkpoints, self.now, self._slots)
         self._live_limit = live
-        self._lives: dict[int, LiveProcess] = {}  # by trial, the least recently used first
+        self._waiting = WaitingOrders()
         self._since: dict[int, float] = {}  # by order
         self._news: list[News] = []
         self._checked_order: int | None = None
         self._patience = Patience(hung_after_s)
-        self._clock = Clock()
 
     def now(self) -> float:
         return self._clock.now()
@@ -61,42 +70,28 @@ class Processes:
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         """Waits until a process for each worker has imported the training code: that is not the trials' time to pay.
 
-        Code that cannot be imported raises here, before it costs anything.
+        Code that cannot be imported, or whose checkpoints could not be kept, raises here, before it costs anything.
         """
-        self.can_save = self._crew.first(self.workers)
+        self.can_save, self.check_start_s = self._crew.first(self._slots.devices)
+        survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
         self._clock.start(ledger)
-        return self.checkpoints.start(ledger)
+        return survivors
 
     def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
-        if order.number in self._since:
-            return
-        live = self._lives.pop(order.trial, None)
-        if live is not None and (live.step != held or not live.worker.alive):
-            stop([live.worker], STOP_GRACE_S)
-            live = None
-        if live is None:
-            step = self.checkpoints.newest(order.trial, up_to=held)
-            if step != held:
-                self._news.append(Lost(trial=order.trial, held=step, why="its process or checkpoint is gone"))
-            if not self._crew.has_ready:
-                self._make_room()
-            worker = self._crew.take(order.config, step, self.checkpoints.path_to_thaw(order.trial, step))
-            live = LiveProcess(order.trial, worker, self.checkpoints, step, thawed_at=step)
-        self._lives[order.trial] = live
-        live.order, live.since = order, self.now()
-        self._since[order.number] = live.since
-        self._go_on(live)
-        self._crew.refill()
+        if order.number not in self._since:
+            self._waiting.put(order, held, former)
+            self._begin_waiting()
 
     def wait(self, until: float) -> list[News]:
         while True:
             news, self._news = self._news, []
             left_s = 0.0 if news else min(max(0.0, until - self.now()), _LOOK_S)
-            with_a_trial = (worker for live in self._lives.values() for worker in live.workers)
+            with_a_trial = (worker for live in self._lives for worker in live.workers)
             workers = {worker.connection: worker for worker in (*self._crew.spares, *with_a_trial)}
             for ready in connection.wait(list(workers), left_s):
                 news += self._hear(workers[ready])  # type: ignore[index]
             news += self._look_at_silent()
+            self._begin_waiting()
             if news or not self._since or self.now() >= until:
                 return news
 
@@ -105,45 +100,38 @@ class Processes:
 
     def interrupt(self, why: str) -> list[News]:
         """Ends running steps. A step that is done and being saved is paid for, and gets a moment to be saved."""
-        cut_at = self.now()
-        busy = [live for live in self._lives.values() if live.order is not None]
+        cut_at, busy = self.now(), self._lives.busy
         stop([worker for live in busy if live.result is None for worker in live.workers], STOP_GRACE_S)
         deadline = time.monotonic() + _SAVE_GRACE_S
-        news: list[News] = []
+        news = self._waiting.release(why)
         for live in busy:
-            assert live.order is not None
             if live.result is None:
-                cost = Cost(train=max(0.0, cut_at - live.since))
-                cut = write_broken_receipt(
-                    live.order, live.step + 1, "interrupted", why, cost, at=self.now(), saved=live.saved
-                )
-                news.append(cut)
-            else:
-                with contextlib.suppress(Exception):  # not saved is no failure here
-                    live.keep_checkpoint(live.worker.receive(deadline - time.monotonic()))
-                news += self._pay(live)
-                if live.order is not None:
-                    news.append(Note(topic="released", facts={"order": live.order.number, "why": why}))
-                if live.saved != live.step:
-                    news.append(Lost(trial=live.trial, held=live.saved, why=why))
+                news += self._break_off(live, "interrupted", why, at=cut_at)
+                continue
+            with contextlib.suppress(Exception):  # not saved is no failure here
+                live.keep_checkpoint(live.worker.receive(deadline - time.monotonic()))
+            news += self._pay(live)
+            if live.order is not None:
+                news.append(note_release(live.order, why))
+            if live.saved != live.step:
+                news.append(Lost(trial=live.trial, held=live.saved, why=why))
             self._drop(live)
         return news
 
     def close(self, freeze: bool = True) -> None:
         deadline = time.monotonic() + _CLOSE_GRACE_S
-        lives = list(self._lives.values())
-        busy = [live for live in lives if live.order is not None]
-        stop([worker for live in busy for worker in live.workers], STOP_GRACE_S)
-        frozen = [live for live in lives if live.order is None and live.can_save] if freeze else []
+        stop([worker for live in self._lives.busy for worker in live.workers], STOP_GRACE_S)
+        frozen = [live for live in self._lives if live.order is None and live.can_save] if freeze else []
         unsaved = [live for live in frozen if live.saved < live.step]
         for live in unsaved:
             live.ask_to_save()
         for live in unsaved:
             with contextlib.suppress(Exception):  # freezing is a courtesy here: what is not saved is trained again
                 live.keep_checkpoint(live.worker.receive(deadline - time.monotonic()))
-        self._crew.close([live.worker for live in lives])
-        for known in (self._lives, self._since, self._news):
+        self._crew.close([live.worker for live in self._lives])
+        for known in (self._lives, self._since, self._waiting, self._news):
             known.clear()
+        self.checkpoints.close()
 
     # what processes say ------------------------------------------------------------------------------------------------
 
@@ -151,7 +139,7 @@ class Processes:
         if worker.connection.closed:  # dropped because of what another one said a moment ago
             return []
         message = worker.receive()
-        live = next((live for live in self._lives.values() if worker in live.workers), None)
+        live = self._lives.find_owner(worker)
         if message is None or message["is"] == "unusable":
             return self._bury(worker, live, message)
         if message["is"] == "ready":
@@ -163,23 +151,25 @@ class Processes:
         if worker is live.copy:
             return self._hear_copy(live, message)
         if message["is"] == "failed":
-            return self._fail(live, message["text"])
+            return self._break_off(live, "failed", message["text"])
         if message["is"] == "ended":
             assert live.order is not None
+            checked = live.give_up_check(self.now())
             ended = note_end(live.order, live.step, self.now() - live.since)
             self._drop(live)
-            return [ended]
+            return [*checked, ended]
         try:
             return (
                 self._hear_step(live, message) if message["is"] == "stepped" else self._hear_checkpoint(live, message)
             )
         except OSError as error:  # the disk, not the training code
-            return self._fail(live, f"the checkpoint of step {live.step} cannot be kept: {error}")
+            return self._break_off(live, "failed", f"the checkpoint of step {live.step} cannot be kept: {error}")
 
     def _hear_step(self, live: LiveProcess, message: Mapping[str, Any]) -> list[News]:
         live.take_result(message)
+        cut_long_logs([self.checkpoints.folder(live.trial)])
         self.can_save = live.can_save
-        self._patience.note_step(self.now() - live.since)
+        self._patience.note_step(self.now() - live.asked_at)
         if live.is_checkpoint_due:
             live.ask_to_save()
             return []
@@ -189,114 +179,109 @@ class Processes:
         live.keep_checkpoint(message)
         if live.result is not None:
             return self._pay_and_go_on(live)
-        self._try_resuming(live)  # that is what the checkpoint was written for
+        self._lives.start_copy(live)  # that is what the checkpoint was written for
         return []
-
-    def _pay_and_go_on(self, live: LiveProcess) -> list[News]:
-        news = self._pay(live)
-        if live.order is not None:
-            self._go_on(live)
-            return news
-        return news + self._rest(live)
-
-    def _pay(self, live: LiveProcess) -> list[News]:
-        order = live.order
-        assert order is not None
-        news = live.pay(self.now())
-        if live.order is None:
-            del self._since[order.number]
-        else:
-            self._since[order.number] = live.since
-        return news
-
-    # what processes are told -------------------------------------------------------------------------------------------
-
-    def _make_room(self) -> None:
-        """A frozen trial that is safe on disk gives its process away: that is quicker than waiting for imports."""
-        for old in self._lives.values():
-            if old.order is None and old.can_save and old.saved == old.step:
-                del self._lives[old.trial]
-                self._crew.take_back(old.worker)
-                return
-
-    def _go_on(self, live: LiveProcess) -> None:
-        order = live.order
-        assert order is not None
-        if self._checked_order == order.number or not live.can_check_resuming:
-            live.ask_for_step()
-            return
-        self._checked_order = order.number
-        if live.saved == live.step:
-            self._try_resuming(live)
-        else:
-            live.ask_to_save()
-
-    def _try_resuming(self, live: LiveProcess) -> None:
-        assert live.order is not None
-        saved = self.checkpoints.path_to_thaw(live.trial, live.step)
-        live.try_on_copy(self._crew.take(live.order.config, live.step, saved))
 
     def _hear_copy(self, live: LiveProcess, message: Mapping[str, Any]) -> list[News]:
-        self._crew.dismiss(live.take_check(message, self.now()))
-        self._go_on(live)
+        self._crew.dismiss(live.take_check(message))
+        live.ask_for_step()
         return []
 
-    # keeping count -----------------------------------------------------------------------------------------------------
-
-    def _rest(self, live: LiveProcess) -> list[News]:
-        """Frozen: keep to the number of live frozen trials; one that is not saved is lost."""
-        self._lives[live.trial] = self._lives.pop(live.trial)
-        if live.worker.reusable:  # a plain function keeps nothing alive: the next trial may have its process
-            del self._lives[live.trial]
-            self._crew.take_back(live.worker)
-        limit = self._live_limit or (self.workers if self.can_save else LIVE_WITHOUT_SAVING)
-        frozen = [live for live in self._lives.values() if live.order is None]
-        news: list[News] = []
-        for old in frozen[: max(0, len(frozen) - limit)]:
-            del self._lives[old.trial]
-            self._crew.take_back(old.worker)
-            if old.saved != old.step:
-                news.append(Lost(trial=old.trial, held=old.saved, why=f"more than {limit} trials were alive"))
-        return news + self.checkpoints.drop_over_limit(keep=set(self._lives))
-
-    def _look_at_silent(self) -> list[News]:
-        """A process can die without closing its pipe (its own children hold it too), or hang."""
-        self._crew.clear_away()
-        news: list[News] = []
-        for live in list(self._lives.values()):
-            silent_s = self.now() - live.since
-            worker = live.copy or live.worker
-            if worker.died_silently:
-                news += self._bury(worker, live, None)
-            elif live.order is not None and self._patience.is_over(silent_s):
-                news += self._fail(live, self._patience.text(silent_s))
-        return news
-
     def _bury(self, worker: Worker, live: LiveProcess | None, message: Mapping[str, Any] | None) -> list[News]:
+        """A process is gone (or its code cannot be had): by itself, since those that we end are forgotten before."""
         how = f"the worker process {worker.how_it_ended()}" if message is None else message["text"]
         if live is None:
             self._crew.bury(worker)
             return []
         if worker is live.copy:
             return self._hear_copy(live, {"is": "failed"})
-        if live.order is not None:
-            return self._fail(live, how)
-        saved = live.saved
+        if live.order is None:
+            self._drop(live)
+            return [Lost(trial=live.trial, held=live.saved, why=how)] if live.saved != live.step else []
+        if message is not None:
+            return self._break_off(live, "failed", how)
+        self._checked_order = None  # a check that was under way is made again
+        held = self.checkpoints.newest(live.trial, up_to=live.step - (live.result is not None))
+        seconds, slot = max(0.0, self.now() - live.since), self._slots.name_worker(live.slot)
         self._drop(live)
-        return [Lost(trial=live.trial, held=saved, why=how)] if saved != live.step else []
+        return [Lost(trial=live.trial, held=held, seconds=seconds, why=how, death=True, worker=slot)]
 
-    def _fail(self, live: LiveProcess, text: str) -> list[News]:
+    def _look_at_silent(self) -> list[News]:
+        """A process can die without closing its pipe (its own children hold it too), or hang."""
+        self._crew.clear_away()
+        cut_long_logs(self.checkpoints.folder(live.trial) for live in self._lives.busy)
+        news: list[News] = []
+        for live in self._lives:
+            silent_s = self.now() - live.asked_at
+            worker = live.copy or live.worker
+            if worker.died_silently:
+                news += self._bury(worker, live, None)
+            elif live.order is not None and self._patience.is_over(silent_s):
+                if worker is live.copy:
+                    stop([worker], STOP_GRACE_S)
+                    news += self._hear_copy(live, {"is": "failed"})
+                else:
+                    news += self._break_off(live, "failed", self._patience.text(silent_s))
+        return news
+
+    # what processes are told -------------------------------------------------------------------------------------------
+
+    def _begin_waiting(self) -> None:
+        """Begin the orders for which a worker is free by now."""
+        for order, held, former in self._waiting:
+            slot = self._lives.find_slot(order.trial, held)
+            if slot is not None:
+                self._waiting.remove(order)
+                live, news = self._lives.begin(order, held, former, slot)
+                self._news += news
+                self._since[order.number] = live.since
+                self._go_on(live)
+                self._crew.refill(live.worker.device)
+
+    def _go_on(self, live: LiveProcess) -> None:
         assert live.order is not None
-        # A step that was done but could not be saved counts as not done.
-        step = live.step if live.result is not None else live.step + 1
-        cost, saved = Cost(train=max(0.0, self.now() - live.since)), self.checkpoints.newest(live.trial, up_to=step - 1)
+        if self._checked_order == live.order.number or not live.can_check_resuming:
+            live.ask_for_step()
+            return
+        self._checked_order = live.order.number
+        if live.begin_check():
+            self._lives.start_copy(live)
+
+    # what comes of it --------------------------------------------------------------------------------------------------
+
+    def _pay_and_go_on(self, live: LiveProcess) -> list[News]:
+        news = self._pay(live)
+        if live.order is not None:
+            self._go_on(live)
+            return news
+        return news + self._lives.rest(live, self._live_limit, self.can_save)
+
+    def _pay(self, live: LiveProcess) -> list[News]:
         order = live.order
+        assert order is not None
+        news = live.pay(self._slots.name_worker(live.slot))
+        if live.order is None:
+            del self._since[order.number]
+            self._slots.give_back(live.slot)
+        else:
+            self._since[order.number] = live.since
+        return news
+
+    def _break_off(
+        self, live: LiveProcess, status: Literal["failed", "interrupted"], text: str, at: float | None = None
+    ) -> list[News]:
+        """The receipt of a step that did not come to its end. One that was done but could not be saved counts as not done."""
+        order, at = live.order, self.now() if at is None else at
+        assert order is not None
+        news = live.give_up_check(at)
+        step = live.step if live.result is not None else live.step + 1
+        cost = Cost(train=max(0.0, at - live.since))
+        saved, worker = self.checkpoints.newest(live.trial, up_to=step - 1), self._slots.name_worker(live.slot)
         self._drop(live)
-        return [write_broken_receipt(order, step, "failed", text, cost, at=self.now(), saved=saved)]
+        return [*news, write_broken_receipt(order, step, status, text, cost, at=self.now(), saved=saved, worker=worker)]
 
     def _drop(self, live: LiveProcess) -> None:
         """End a trial's process now."""
-        del self._lives[live.trial]
         if live.order is not None:
             del self._since[live.order.number]
-        stop(live.workers, STOP_GRACE_S)
+        self._lives.drop(live)

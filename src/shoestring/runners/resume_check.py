@@ -3,6 +3,8 @@
 One step of a trial is trained twice: by the live trial, and by a copy loaded from the checkpoint of the step before. If
 the two report different values, something is missing from the checkpoint (the optimiser's state, the random
 generators, the position in the data), and every decision to freeze and thaw rests on sand.
+
+All seconds from the moment it begins to its end are the check's: saving for it, starting a process, imports, the step.
 """
 
 from __future__ import annotations
@@ -26,7 +28,18 @@ def note_check(order: Order, step: int, went_on: float | None, resumed: float | 
     else:
         both_nan = math.isnan(went_on) and math.isnan(resumed)
         same = both_nan or math.isclose(went_on, resumed, rel_tol=_RELATIVE, abs_tol=1e-12)
-    facts = {"order": order.number, "trial": order.trial, "step": step, "seconds": seconds}
+    return _note(order, step, seconds, went_on, resumed, same)
+
+
+def note_unfinished_check(order: Order, step: int, seconds: float) -> Note:
+    """The check took its time, but the step it was to be compared with was never finished."""
+    return _note(order, step, seconds, None, None, None)
+
+
+def _note(
+    order: Order, step: int, seconds: float, went_on: float | None, resumed: float | None, same: bool | None
+) -> Note:
+    facts = {"order": order.number, "trial": order.trial, "step": step, "seconds": max(0.0, seconds)}
     return Note(topic="check", facts={**facts, "went_on": went_on, "resumed": resumed, "same": same})
 
 

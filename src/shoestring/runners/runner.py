@@ -4,7 +4,8 @@ A runner has a clock of its own (real or simulated) and works on at most `worker
 say comes out of `wait` as entries for the ledger: receipts, losses of state, notes. It never sees the policy.
 
 A worker that dies is not a failed trial: the runner says `Lost` (with `death`, and the seconds of the step under way),
-forgets the order, and is given it again by the loop as long as the books leave it open.
+forgets the order, and is given it again by the loop as long as the books leave it open. What was not bought is not told:
+a value of a step whose validation nobody ordered would be a better best than was paid for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
@@ -19,6 +21,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 
 News = Receipt | Lost | Note
+NO_METRICS: Mapping[str, float] = {}
 LIVE_WITHOUT_SAVING = 8  # frozen trials kept in memory when none can be saved: their size is not known
 
 
@@ -87,37 +90,55 @@ def note_end(order: Order, step: int, seconds: float) -> Note:
     return Note(topic="ended", facts=facts)
 
 
+def note_release(order: Order, why: str) -> Note:
+    """No step of the order was under way: it is closed, and nothing is charged."""
+    return Note(topic="released", facts={"order": order.number, "why": why})
+
+
+def bought_value(order: Order, step: int, value: float | None) -> float | None:
+    """A value that nobody bought is not looked at; one that is no number says that the step diverged, bought or not."""
+    return None if value is None or (math.isfinite(value) and not order.validates(step)) else value
+
+
 def write_broken_receipt(
-    order: Order, step: int, status: Literal["failed", "interrupted"], text: str, cost: Cost, *, at: float, saved: int
+    order: Order,
+    step: int,
+    status: Literal["failed", "interrupted"],
+    text: str,
+    cost: Cost,
+    *,
+    at: float,
+    saved: int,
+    worker: str = "",
 ) -> Receipt:
     """The receipt of a step that did not come to its end; it closes the order."""
-    return _write(order, step, None, cost, status, text, at=at, saved=saved)
+    return replace(_begin_receipt(order, step, cost, at), status=status, text=text, saved=saved, worker=worker)
 
 
-def write_receipt(order: Order, step: int, value: float | None, cost: Cost, *, at: float, saved: int = 0) -> Receipt:
+def write_receipt(
+    order: Order,
+    step: int,
+    value: float | None,
+    cost: Cost,
+    *,
+    at: float,
+    saved: int = 0,
+    worker: str = "",
+    metrics: Mapping[str, float] = NO_METRICS,
+) -> Receipt:
     """The receipt of a step that was carried out: `ok`, or `diverged` when an ordered value is missing or no number."""
-    text = ""
+    text, value = "", bought_value(order, step, value)
     if value is None and order.validates(step):
         text = "no value was reported"
     elif value is not None and not math.isfinite(value):
         text = f"the value is {value}"
-    return _write(order, step, value, cost, "diverged" if text else "ok", text, at=at, saved=saved)
+    status: Status = "diverged" if text else "ok"
+    paid = _begin_receipt(order, step, cost, at)
+    return replace(paid, value=value, status=status, text=text, saved=saved, worker=worker, metrics=metrics)
 
 
-def _write(
-    order: Order, step: int, value: float | None, cost: Cost, status: Status, text: str, *, at: float, saved: int
-) -> Receipt:
-    return Receipt(
-        order=order.number,
-        trial=order.trial,
-        step=step,
-        value=value,
-        cost=_clip_cost(cost),
-        status=status,
-        text=text,
-        saved=saved,
-        at=at,
-    )
+def _begin_receipt(order: Order, step: int, cost: Cost, at: float) -> Receipt:
+    return Receipt(order=order.number, trial=order.trial, step=step, cost=_clip_cost(cost), at=at)
 
 
 def _clip_cost(cost: Cost) -> Cost:

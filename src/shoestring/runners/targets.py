@@ -1,8 +1,8 @@
 """Where training code is: `file.py:train` or `package.module:train`, and how it travels to another process.
 
 A file is imported under its own name with its folder first on the path, as Python does with a script, so its imports of
-neighbours work and other processes, which inherit the path, find it again. Nothing but a reference ever travels: a
-worker process imports the code itself.
+neighbours work and other processes, which inherit the path, find it again. What travels to them is a reference, and they
+import the code themselves; see `pack_code` for code that is in no file.
 """
 
 from __future__ import annotations
@@ -77,21 +77,40 @@ def resolve(text: str) -> Any:
 
 
 def pack_code(train: Any) -> bytes:
-    """Training code as a worker process takes it; an error with a remedy when another process could not find it."""
+    """Training code as a worker process takes it; an error with a remedy when another process could not find it.
+
+    A reference, if other processes can follow it. Code that was typed into a notebook, lambdas and functions inside others
+    travel whole, if cloudpickle is there. Either goes through a pipe of ours to a child of ours, and nowhere else.
+    """
     name = getattr(train, "__qualname__", repr(train))
-    remedy = "define it at the top level of a file, or use the local runner with one worker"
     try:
         pickled = pickle.dumps(train)
+        why = "it was typed in, not read from a file" if _is_typed_in(pickled) else ""
     except Exception as error:
         why = "it is defined inside another function" if "<locals>" in name else _one_line(error)
         if "<lambda>" in name:
             why = "a lambda has no name to find it by"
-        raise RunnerError(f"the training code {name} cannot go to another process: {why}; {remedy}") from None
-    if b"__main__" in pickled and not hasattr(sys.modules["__main__"], "__file__"):
+    if not why:
+        return pickled
+    try:
+        import cloudpickle
+    except ImportError:
         raise RunnerError(
-            f"the training code {name} cannot go to another process: it was typed in, not read from a file; {remedy}"
-        )
-    return pickled
+            f"the training code {name} cannot go to another process: {why}; pip install cloudpickle, or define it at the "
+            "top level of a file, or use the local runner with one worker"
+        ) from None
+    try:
+        whole: bytes = cloudpickle.dumps(train)
+    except Exception as error:
+        raise RunnerError(
+            f"the training code {name} cannot go to another process: {why}, and it holds something that cannot travel: "
+            f"{_one_line(error)}; define it at the top level of a file, or use the local runner with one worker"
+        ) from None
+    return whole
+
+
+def _is_typed_in(pickled: bytes) -> bool:
+    return b"__main__" in pickled and not hasattr(sys.modules["__main__"], "__file__")
 
 
 def unpack_code(pickled: bytes) -> Any:

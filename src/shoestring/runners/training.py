@@ -15,7 +15,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,8 @@ from shoestring.core.space import Config
 from shoestring.errors import RunnerError
 
 Shape = Literal["function", "generator", "class"]
+RAISED = (Exception, SystemExit, GeneratorExit)  # what training code may end with by itself; Ctrl-C is the user's
+_MOST_METRICS, _LONGEST_NAME = 100, 100  # they are stored with every step
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,9 @@ class Report:
     value: float | None = None
     cost: float | Mapping[str, float] | None = None  # seconds, or {"setup", "train", "validate"}; None: measured
     save: Callable[[Path], Any] | None = None  # writes this very state to a path that does not exist yet
+    metrics: Mapping[str, float] | None = (
+        None  # numbers by name to be kept beside the value; never charged or decided on
+    )
 
 
 @dataclass(slots=True)
@@ -51,6 +56,7 @@ class StepResult:
     value: float | None
     cost: Cost
     cost_reported: bool = False  # by the training code, not by a clock
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Ended(Exception):
@@ -148,12 +154,10 @@ class Live:
         if self._shape == "generator":
             self._save = report.save
             self.can_save = report.save is not None
-        value = number_of(report.value)
-        return (
-            StepResult(value, measured)
-            if report.cost is None
-            else StepResult(value, read_cost(report.cost), cost_reported=True)
-        )
+        value, metrics = number_of(report.value), read_metrics(report.metrics)
+        if report.cost is None:
+            return StepResult(value, measured, metrics=metrics)
+        return StepResult(value, read_cost(report.cost), cost_reported=True, metrics=metrics)
 
 
 def _arity(target: Any) -> int:
@@ -188,3 +192,32 @@ def read_cost(cost: float | Mapping[str, float]) -> Cost:
     if unknown or not all(0 <= seconds < float("inf") for seconds in parts.values()):
         raise ValueError(f"the reported cost {cost!r} must be seconds >= 0, alone or by setup, train and validate")
     return Cost(**parts)
+
+
+def read_metrics(metrics: Any) -> dict[str, float]:
+    """Numbers by name, as the ledger keeps them; they may be nan or infinite."""
+    if metrics is None:
+        return {}
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"the reported metrics {_short(metrics)} must be numbers by name, as in {{'accuracy': 0.9}}")
+    if len(metrics) > _MOST_METRICS:
+        raise ValueError(f"{len(metrics)} metrics were reported: at most {_MOST_METRICS} are kept with a step")
+    return {_metric_name(name): _metric(name, value) for name, value in metrics.items()}
+
+
+def _metric_name(name: Any) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+        raise TypeError(f"the metric {_short(name)} must have a text of 1 to {_LONGEST_NAME} characters for its name")
+    return name
+
+
+def _metric(name: str, value: Any) -> float:
+    if not isinstance(value, str | bytes):  # float() would read these too
+        with contextlib.suppress(TypeError, ValueError, OverflowError, RuntimeError):
+            return float(value)
+    raise TypeError(f"the metric {name!r} is {_short(value)}: report a number")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,13 +1,12 @@
-"""One worker process, both ends of its pipe. Messages are JSON text.
+"""One worker process, seen from this side of its pipe; `worker_child` is the other side. Messages are JSON text.
 
-    parent → child   begin {config, step, checkpoint}   step {config, until, validate}   save {path}   end
+    parent → child   begin {config, step, checkpoint, logs}   step {config, until, validate}   save {path}   end
     child → parent   ready {can_save, reusable}   unusable {text}   saved {seconds}
-                     stepped {value, cost, cost_reported, can_save}   ended   failed {text}
+                     stepped {value, cost, cost_reported, can_save, metrics}   ended   failed {text}
 
 The child imports the training code before it says `ready`, so a spare one starts a trial at once. It leads a session of
-its own: Ctrl-C does not reach it, and its own children go when it is ended. What it prints to standard output goes to
-standard error. It ends with its parent, however that dies: a thread of its own waits for that, so a child in the middle of
-a long step goes too (one that never lets other threads run goes when the step is over).
+its own: Ctrl-C does not reach it, and its own children go when it is ended, or has ended by itself (see `groups`). Where
+devices are named it has one for life, since a process sees its devices when it first imports what uses them.
 """
 
 from __future__ import annotations
@@ -16,40 +15,50 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import sys
-import threading
 import time
-import traceback
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing import connection, process, resource_tracker
-from pathlib import Path
+from multiprocessing import process, resource_tracker
 from typing import Any
 
 from shoestring.core.strict_json import dumps, loads
-from shoestring.runners.targets import unpack_code
-from shoestring.runners.training import Ended, Live, can_save, shape_of
+from shoestring.runners.groups import ProcessGroup, Watch, end_groups
+from shoestring.runners.slots import device_variables
+from shoestring.runners.worker_child import serve
 
 UNGUARDED = 76  # exit code of a child that was about to tune again because the main script is not guarded
-_SPAWN = multiprocessing.get_context("spawn")
 _HUNG_FACTOR, _HUNG_EXTRA_S = 10, 60.0  # steps vary, and some load data: rather wait too long than end good work
+_present: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 class Worker:
-    """The parent's end."""
+    """A process that carries out steps."""
 
-    def __init__(self, target: bytes) -> None:
+    group: ProcessGroup
+
+    def __init__(self, target: bytes, watch: Watch, device: str = "") -> None:
+        self.device = device
         self.ready = False  # has imported the training code
         self.reusable = False  # keeps nothing of a finished trial
-        self.connection, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=serve, args=(theirs, target), name="shoestring-worker")
+        self.started_at = time.monotonic()
+        self._watch = watch
+        spawn = multiprocessing.get_context("spawn")
+        self.connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=serve, args=(theirs, target), name="shoestring-worker")
         resource_tracker.ensure_running()  # before signals are blocked: it unblocks them
-        with _ctrl_c_blocked():  # inherited: Ctrl-C must not hit the child before it can ignore it
-            self._process.start()
+        for other in list(_present):  # starting a process reaps those that have ended: their groups must go before
+            other.group.has_exited()
+        with _ctrl_c_blocked(), _environment(device_variables(device)):
+            self._process.start()  # Ctrl-C must not hit the child before it can ignore it
         theirs.close()
+        assert self._process.pid is not None
+        self.group = ProcessGroup(self._process.pid, lambda: self._process.exitcode)
+        watch.add(self.group)
+        _present.add(self)
 
     @property
     def alive(self) -> bool:
-        return not self.connection.closed and self._process.is_alive()
+        return not self.connection.closed and not self.group.has_exited()
 
     @property
     def died_silently(self) -> bool:
@@ -72,28 +81,21 @@ class Worker:
 
     def how_it_ended(self) -> str:
         """For a process whose pipe is closed: its exit code or signal in words."""
-        self._process.join(1.0)
+        self.group.join(1.0)
         return describe_exit(self._process.exitcode)
 
     @property
     def exit_code(self) -> int | None:
         return self._process.exitcode
 
-    def signal(self, number: signal.Signals) -> None:
-        """To the process and its own children; it is not reaped yet, so its number cannot be another's."""
-        if self.alive and self._process.pid is not None:
-            try:
-                os.killpg(self._process.pid, number)
-            except (ProcessLookupError, PermissionError):  # it has not got as far as leading a session
-                os.kill(self._process.pid, number)
-
     def join(self, within_s: float) -> bool:
         """Whether the process has ended and everything of it is cleared away."""
         if self.connection.closed:
             return True
-        self._process.join(max(0.0, within_s))
-        if self._process.is_alive():
+        if not self.group.join(within_s):
             return False
+        self._watch.forget(self.group)
+        self._process.join()
         self._process.close()
         self.connection.close()
         return True
@@ -107,13 +109,8 @@ def leave_if_importing_main() -> None:
 
 def stop(workers: Sequence[Worker], grace_s: float) -> None:
     """End them all: asked by SIGTERM, and after the grace by SIGKILL."""
+    end_groups([worker.group for worker in workers if not worker.connection.closed], grace_s)
     for worker in workers:
-        worker.signal(signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
-    stubborn = [worker for worker in workers if not worker.join(deadline - time.monotonic())]
-    for worker in stubborn:
-        worker.signal(signal.SIGKILL)
-    for worker in stubborn:
         worker.join(5.0)
 
 
@@ -152,69 +149,26 @@ def describe_exit(code: int | None) -> str:
     return f"was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-# the child's end -----------------------------------------------------------------------------------------------------
-
-
-def serve(pipe: connection.Connection, pickled: bytes) -> None:
-    """What a worker process does all its life."""
-    _settle_in()
-    try:
-        target = unpack_code(pickled)
-        ready = {"is": "ready", "can_save": can_save(target), "reusable": shape_of(target) == "function"}
-    except Exception as error:
-        ready = {"is": "unusable", "text": f"{type(error).__name__}: {error}".splitlines()[0]}
-    live: Live | None = None
-    with contextlib.suppress(EOFError, OSError):  # the parent has gone, or closed the pipe: the end
-        pipe.send_bytes(dumps(ready).encode())
-        while (message := loads(pipe.recv_bytes().decode()))["do"] != "end":
-            if message["do"] == "begin":
-                if live is not None:
-                    live.close()
-                checkpoint = Path(message["checkpoint"]) if message["checkpoint"] else None
-                live = Live(target, message["config"], message["step"], checkpoint)
-            else:
-                assert live is not None
-                pipe.send_bytes(dumps(_answer(live, message)).encode())
-    if live is not None:
-        live.close()
-
-
-def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        if message["do"] == "save":
-            began = time.perf_counter()
-            live.save(Path(message["path"]))
-            return {"is": "saved", "seconds": time.perf_counter() - began}
-        result = live.advance(message["config"], message["until"], message["validate"])
-        cost = [result.cost.setup, result.cost.train, result.cost.validate]
-        answer = {"value": result.value, "cost": cost, "cost_reported": result.cost_reported}
-        return {"is": "stepped", "can_save": live.can_save, **answer}
-    except Ended:
-        return {"is": "ended"}
-    except (Exception, SystemExit) as error:
-        return {"is": "failed", "text": "".join(traceback.format_exception(error)).strip()}
-
-
-def _settle_in() -> None:
-    os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    os.dup2(2, 1)  # standard output belongs to results; what training code prints is narration
-    sys.stdout = sys.stderr
-    threading.Thread(target=_end_with_parent, daemon=True, name="shoestring-parent-watch").start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os.killpg(0, signal.SIGKILL)
-
-
 @contextlib.contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
+    """What is started meanwhile inherits that."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """What is started meanwhile finds these: the main script is imported before any code of ours could set them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

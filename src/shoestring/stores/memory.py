@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -17,7 +16,6 @@ class Memory:
     where = "memory"
 
     def __init__(self) -> None:
-        self.token = os.urandom(4).hex()  # tells its studies' checkpoints from those of any other memory
         self._ledgers: dict[str, Ledger] = {}
         self.leased: set[str] = set()
 

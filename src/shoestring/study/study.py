@@ -21,6 +21,8 @@ from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
 from shoestring.errors import Leased, MissingExtra, PolicyError, StudyError, did_you_mean
 from shoestring.runners.runner import Runner
+from shoestring.runners.temporary import temporary_folder
+from shoestring.stores.memory import Memory
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import ask, tell
@@ -239,12 +241,20 @@ def _require_same(policy: Policy, ledger: Ledger, name: str) -> None:
 
 
 def checkpoint_root(store: Store, name: str) -> Path:
-    """Beside the database of the store, else in the present folder; nothing is made before code that can save is run."""
-    beside = getattr(store, "path", None)  # a database file
-    folder = Path(f"{beside}.checkpoints") if beside else Path("shoestring.checkpoints")
+    """Beside the database of the store, in the present folder for a server, in a temporary one for a study in memory.
+
+    Nothing is made in a folder of the user's before training code is run.
+    """
     plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-    # A tail tells apart names that look alike as files, studies of one name on several servers, and studies in memory.
+    # A tail tells apart names that look alike as files, and studies of one name on several servers.
     tail = "" if plain == name else blake2b(name.encode(), digest_size=4).hexdigest()
-    if beside is None:
-        tail = getattr(store, "token", "") or blake2b(f"{store.where} {name}".encode(), digest_size=4).hexdigest()
+    if beside := getattr(store, "path", None):  # a database file
+        folder = Path(f"{beside}.checkpoints")
+    elif store.where == Memory.where:
+        folder = temporary_folder(store)
+    else:
+        folder, tail = (
+            Path("shoestring.checkpoints"),
+            blake2b(f"{store.where} {name}".encode(), digest_size=4).hexdigest(),
+        )
     return folder / (f"{plain}-{tail}" if tail else plain)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.decision import Decision, Finish, Train
-from shoestring.core.entries import Cost, Opened, Order, Receipt
+from shoestring.core.entries import Cost, Lost, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Config, Space
@@ -160,6 +161,7 @@ def check_runner_contract(make: MakeRunner, folder: Path, *, cuts: Sequence[int]
     check_parity(make, folder / "uncut", expected)
     check_resuming(make, folder / "cut", expected, cuts)
     check_submitting_twice(make, folder / "twice")
+    check_former_configs(make, folder / "former")
 
 
 def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
@@ -204,3 +206,34 @@ def check_submitting_twice(make: MakeRunner, folder: Path) -> None:
         assert runner.wait(runner.now()) == []
     finally:
         runner.close()
+
+
+def check_former_configs(make: MakeRunner, folder: Path) -> None:
+    """A trial whose config changed on the way and whose state is gone is run again with the config of each step."""
+    rates = (0.3, 0.1, 0.1, 0.5)
+    orders = [
+        Order(number=n, trial=0, config={"rate": rates[until - 1], "kind": "good"}, until=until)
+        for n, until in enumerate((1, 3, 4))
+    ]
+    ledger, state, values = Ledger([make_opened()]), 1.0, []
+    for rate in rates:
+        state = next_state({"rate": rate}, state)
+        values.append(repr(state))
+    for order in orders:
+        ledger = ledger.append(order)
+        shutil.rmtree(folder, ignore_errors=True)
+        runner = make(folder)
+        if runner.simulated:  # it loses nothing
+            return
+        try:
+            held = runner.start(ledger).get(0, 0)
+            if ledger.trials[0].held != held:
+                ledger = ledger.append(Lost(trial=0, held=held))
+            runner.submit(order, held, ledger.former_configs(0))
+            while ledger.open_orders:
+                for entry in runner.wait(math.inf):
+                    ledger = ledger.append(entry)
+                    assert not isinstance(entry, Receipt) or repr(entry.value) == values[entry.step - 1]
+        finally:
+            runner.close()
+    assert [repr(value) for value in ledger.trials[0].values] == values

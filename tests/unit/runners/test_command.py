@@ -18,15 +18,16 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from runner_bench import DEADLINE_S, Bench, fresh_ledger, losses, pid_in, receipts, shown, until_gone
 
-from shoestring.core.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.entries import Cost
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.errors import RunnerError
 from shoestring.runners.command import Commands
 from shoestring.runners.command_line import fill_in, read_line
 from shoestring.runners.command_state import CommandState, started_at
+from shoestring.runners.logs import cut_long_logs
 from shoestring.study.study import Study
 
 SPACE = Space(
@@ -37,48 +38,6 @@ SPACE = Space(
     }
 )
 CONFIG = {"lr": 0.25, "optimizer": "adam"}
-DEADLINE_S = 30.0
-
-
-def fresh_ledger(max_steps: int = 10) -> Ledger:
-    opened = Opened(
-        space=SPACE, budget=Budget("1000 epochs"), policy="random_search", settings={}, seed=1, max_steps=max_steps
-    )
-    return Ledger([opened])
-
-
-class Bench:
-    """A runner under test with a ledger, which refuses news that break its rules."""
-
-    def __init__(self, runner: Commands, ledger: Ledger | None = None) -> None:
-        self.runner, self.ledger = runner, ledger or fresh_ledger()
-        survivors = runner.start(self.ledger)
-        for trial in self.ledger.trials:
-            if trial.held != survivors.get(trial.number, 0):
-                self.ledger = self.ledger.append(Lost(trial=trial.number, held=survivors.get(trial.number, 0)))
-
-    def submit(self, until: int, trial: int = 0, config: Any = None, **more: Any) -> Order:
-        order = Order(number=len(self.ledger.orders), trial=trial, config=config or CONFIG, until=until, **more)
-        self.ledger = self.ledger.append(order)
-        self.runner.submit(order, self.ledger.trials[trial].held)
-        return order
-
-    def wait(self, enough: Callable[[], bool] | None = None) -> list[Entry]:
-        """Until no order is open (or it is enough); what was told meanwhile."""
-        first, deadline = len(self.ledger), time.monotonic() + DEADLINE_S
-        while not (enough() if enough else not self.ledger.open_orders):
-            self.take(self.runner.wait(self.runner.now() + 1.0))
-            assert time.monotonic() < deadline, "the runner hangs"
-        return self.ledger.entries(first)
-
-    def take(self, news: Any) -> list[Any]:
-        for entry in news:
-            self.ledger = self.ledger.append(entry)
-        return list(news)
-
-    def buy(self, until: int, **more: Any) -> list[Entry]:
-        self.submit(until, **more)
-        return self.wait()
 
 
 @pytest.fixture
@@ -87,7 +46,7 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 
     def make(*argv: str, ledger: Ledger | None = None, **more: Any) -> Bench:
         made.append(Commands(argv, SPACE, tmp_path / "root", **more))
-        return Bench(made[-1], ledger)
+        return Bench(made[-1], ledger or fresh_ledger(SPACE), CONFIG)
 
     yield make
     for runner in made:
@@ -96,38 +55,6 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 
 def sh(script: str) -> tuple[str, str, str]:
     return "sh", "-c", textwrap.dedent(script)
-
-
-def shown(entries: list[Entry]) -> list[Any]:
-    """Receipts as (step, value, status), losses as ("lost", held), notes as (topic, step)."""
-    told: list[Any] = []
-    for entry in entries:
-        if isinstance(entry, Receipt):
-            told.append((entry.step, entry.value, entry.status))
-        elif isinstance(entry, Lost):
-            told.append(("lost", entry.held))
-        elif isinstance(entry, Note):
-            told.append((entry.topic, entry.facts["step"]))
-    return told
-
-
-def receipts(entries: list[Entry]) -> list[Receipt]:
-    return [entry for entry in entries if isinstance(entry, Receipt)]
-
-
-def until_gone(pid: int) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while started_at(pid):
-        assert time.monotonic() < deadline, f"process {pid} goes on"
-        time.sleep(0.01)
-
-
-def pid_in(file: Path) -> int:
-    deadline = time.monotonic() + DEADLINE_S
-    while not file.exists() or not file.read_text().strip():
-        assert time.monotonic() < deadline, f"{file} was not written"
-        time.sleep(0.01)
-    return int(file.read_text())
 
 
 # what goes in ----------------------------------------------------------------------------------------------------------
@@ -261,7 +188,6 @@ def test_skipped_steps_are_not_diverged_and_share_the_cost(bench: Callable[..., 
         ("""echo '{"value": 1, "saved": "yes"}'""", "say true, or the number"),
         ("""true""", 'print a line like {"value": 0.3}'),
         ("""echo '{"value": 1}'; echo the disk is full >&2; exit 3""", "exit code 3: the disk is full"),
-        ("""kill -SEGV $$""", "SIGSEGV"),
     ],
 )
 def test_what_goes_wrong_is_told(bench: Callable[..., Bench], script: str, told: str) -> None:
@@ -269,6 +195,61 @@ def test_what_goes_wrong_is_told(bench: Callable[..., Bench], script: str, told:
     last = receipts(news)[-1]
     assert last.status == "failed"
     assert told in last.text
+
+
+def test_a_command_that_a_signal_ends_is_lost_and_fails_its_trial_only_the_third_time(
+    bench: Callable[..., Bench],
+) -> None:
+    it = bench(*sh("echo 1; echo bad pointer >&2; kill -SEGV $$"), workers=2)
+    told = it.buy(5)
+    assert shown(told) == [(1, 1.0, "ok"), ("lost", 0)] * 3
+    assert [(loss.death, loss.worker) for loss in losses(told)] == [(True, "1")] * 3
+    assert all("SIGSEGV: bad pointer" in loss.why for loss in losses(told))
+    assert it.ledger.trials[0].failures == 1
+    assert it.ledger.spent == 2  # one step, and the one that always kills it
+
+
+def test_a_command_that_a_signal_ends_goes_on_from_what_it_said_it_saved(
+    bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    it = bench(
+        *sh(f"""n=$(cat $SHOESTRING_CHECKPOINT/n 2>/dev/null || echo 0)
+        while [ $n -lt $SHOESTRING_UNTIL ]; do
+            n=$((n+1)); echo $n > $SHOESTRING_CHECKPOINT/n; echo '{{"value": '$n', "saved": true}}'
+            [ $n = 2 ] && [ ! -e {tmp_path}/died ] && touch {tmp_path}/died && kill -9 $$
+        done; true""")
+    )
+    assert shown(it.buy(4)) == [(1, 1.0, "ok"), (2, 2.0, "ok"), ("lost", 2), (3, 3.0, "ok"), (4, 4.0, "ok")]
+    assert it.ledger.trials[0].failures == 0
+
+
+def test_metrics_are_kept_and_wrong_ones_are_told(bench: Callable[..., Bench]) -> None:
+    it = bench(
+        *sh(
+            """echo '{"value": 1, "metrics": {"acc": 0.5, "gap": NaN}}'; echo '{"value": 1, "metrics": {"acc": "?"}}'"""
+        )
+    )
+    told = receipts(it.buy(2))
+    assert told[0].metrics["acc"] == 0.5
+    assert math.isnan(told[0].metrics["gap"])
+    assert told[1].status == "failed"
+    assert told[1].text == "the metric 'acc' is '?': report a number"
+
+
+def test_a_log_that_grows_too_long_loses_its_oldest_part(
+    bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoestring.runners.command.cut_long_logs", lambda folders: cut_long_logs(folders, 10_000))
+    it = bench(
+        *sh("i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i >&2; done; echo 1; echo the end >&2; exit 3")
+    )
+    text = receipts(it.buy(2))[-1].text
+    it.buy(3)
+    log = (tmp_path / "root" / "trial-0000" / "stderr.txt").read_text()
+    assert log.startswith("[the log grew too long: ")
+    assert len(log) < 25_000
+    assert log.endswith("the end\n")
+    assert text.endswith("the end")
 
 
 def test_only_this_runs_errors_are_told(bench: Callable[..., Bench]) -> None:
@@ -363,8 +344,44 @@ def test_a_command_that_goes_on_beyond_what_is_paid_is_ended(bench: Callable[...
 
 
 def test_a_complete_trial_needs_no_checkpoint(bench: Callable[..., Bench]) -> None:
-    it = bench("echo", "1", ledger=fresh_ledger(max_steps=1))
+    it = bench("echo", "1", ledger=fresh_ledger(SPACE, max_steps=1))
     assert shown(it.buy(1)) == [(1, 1.0, "ok")]
+
+
+FORGETS = """n=0; while [ $n -lt $SHOESTRING_UNTIL ]; do n=$((n+1)); echo {lr}; done"""
+
+
+def test_a_lost_trial_that_cannot_save_is_run_with_its_newest_config(bench: Callable[..., Bench]) -> None:
+    """Each stretch of steps with one config would be a run, but none can go on from the one before."""
+    it = bench(*sh(FORGETS))
+    it.buy(1, config={"lr": 0.25, "optimizer": "adam"})
+    told = it.buy(3, config={"lr": 0.5, "optimizer": "adam"})
+    assert shown(told) == [(1, 0.25, "ok"), ("lost", 0), (1, 0.5, "ok"), (2, 0.5, "ok"), (3, 0.5, "ok"), ("lost", 0)]
+
+
+def test_the_wall_between_two_runs_of_an_order_releases_it(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh("echo {lr}; touch $SHOESTRING_CHECKPOINT/x; [ $SHOESTRING_STEP = 0 ] && exec sleep 300"))
+    it.submit(1)
+    it.wait(lambda: it.runner._runs[0].last is not None)
+    it.take(it.runner.interrupt("now"))
+    it.submit(3, config={"lr": 0.5, "optimizer": "adam"})
+    it.wait(lambda: it.runner._runs[1].last is not None)
+    assert shown(it.take(it.runner.interrupt("now"))) == [(1, 0.25, "ok"), ("lost", 0), ("released", None)]
+    assert it.ledger.open_orders == {}
+
+
+def test_orders_beyond_the_workers_wait(bench: Callable[..., Bench]) -> None:
+    it = bench(*sh("sleep 0.05; echo 1"))
+    for trial in range(3):
+        it.submit(1, trial=trial)
+    assert set(it.runner.running()) == {0}
+    assert [r.trial for r in receipts(it.wait())] == [0, 1, 2]
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_bought(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunnerError, match=r"the checkpoint folder .*root cannot be used: Not a directory"):
+        Commands(["true"], SPACE, tmp_path / "file" / "root").start(fresh_ledger(SPACE))
 
 
 def test_a_new_study_does_not_meet_the_files_of_an_old_one(bench: Callable[..., Bench]) -> None:
@@ -450,17 +467,22 @@ def test_closing_ends_the_command(bench: Callable[..., Bench], tmp_path: Path) -
     assert CommandState.of(tmp_path / "root" / "trial-0000").pid == 0
 
 
-def test_a_killed_runner_leaves_a_command_that_the_next_one_ends(bench: Callable[..., Bench], tmp_path: Path) -> None:
+def test_a_runner_killed_with_its_watch_leaves_a_command_that_the_next_one_ends(
+    bench: Callable[..., Bench], tmp_path: Path
+) -> None:
     it = bench(*sh("exec sleep 300"))
     it.submit(1)
     script = f"""
         import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
         from test_command import *
         runner = Commands(["sh", "-c", "echo $$ > {tmp_path}/leader; exec sleep 300"], SPACE, Path({str(tmp_path / "other")!r}))
-        it = Bench(runner); it.submit(1)
+        it = Bench(runner, fresh_ledger(SPACE), CONFIG); it.submit(1)
+        print(runner._watch._process.pid, flush=True)
         while True: it.runner.wait(1e9)
     """
-    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    os.kill(int(parent.stdout.readline()), signal.SIGKILL)
     orphan = pid_in(tmp_path / "leader")
     folder = tmp_path / "other" / "trial-0000"
     deadline = time.monotonic() + DEADLINE_S
@@ -468,7 +490,7 @@ def test_a_killed_runner_leaves_a_command_that_the_next_one_ends(bench: Callable
         assert time.monotonic() < deadline
         time.sleep(0.01)
     parent.kill()
-    parent.wait()
+    parent.communicate()
     assert started_at(orphan)
     Commands(["true"], SPACE, tmp_path / "other").start(it.ledger)
     assert not started_at(orphan)
@@ -481,7 +503,7 @@ def test_a_process_that_only_has_the_number_of_ours_is_left_alone(tmp_path: Path
         folder = tmp_path / "trial-0000"
         folder.mkdir()
         CommandState(pid=other.pid, started="long ago").write(folder)
-        Commands(["true"], SPACE, tmp_path).start(fresh_ledger())
+        Commands(["true"], SPACE, tmp_path).start(fresh_ledger(SPACE))
         assert other.poll() is None
     finally:
         os.kill(other.pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
 from shoestring.core.space import Space
+from shoestring.errors import RunnerError
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import LIVE_WITHOUT_SAVING, Local
@@ -435,9 +436,9 @@ def test_the_check_is_charged_to_time_with_its_checkpoint(tmp_path: Path) -> Non
         step = context.step
         while True:
             step += 1
-            yield Report(float(step), cost=0.001, save=lambda path: path.write_text("x"))
+            yield Report(float(step), cost=0.5, save=lambda path: path.write_text("x"))
 
-    ledger = run_in_memory(begun("1s", max_steps=3), RandomSearch(), local(slow_to_save, tmp_path)).ledger
+    ledger = run_in_memory(begun("100s", max_steps=3), RandomSearch(), local(slow_to_save, tmp_path)).ledger
     (note,) = checks(ledger.entries())
     assert note.facts["same"]
     assert ledger.books.by_kind["check"] == note.facts["seconds"] > 0
@@ -451,3 +452,88 @@ def test_reported_costs_are_charged_instead_of_the_clock(tmp_path: Path) -> None
     ledger = run_in_memory(begun("8 epochs"), RandomSearch(), local(told, tmp_path)).ledger
     assert all(receipt.cost == Cost(setup=0.5, train=1.0, validate=0.25) for receipt in receipts(ledger))
     assert ledger.books.seconds == pytest.approx(8 * 1.75 + ledger.books.by_kind["thinking"])
+
+
+def test_a_value_that_was_not_bought_is_not_told(tmp_path: Path) -> None:
+    runner = local(counting, tmp_path)
+    order = Order(number=0, trial=0, config={"x": 1.0}, until=3, validate="last")
+    ledger = begun()
+    runner.start(ledger)
+    ledger = ledger.append(order)
+    runner.submit(order, 0)
+    while ledger.open_orders:
+        ledger = grow(ledger, *runner.wait(float("inf")))
+    runner.close()
+    assert ledger.trials[0].values == [None, None, pytest.approx(1 / 3)]
+    assert ledger.trials[0].best_step == 3
+
+
+def test_a_value_that_was_not_bought_still_tells_that_the_step_diverged(tmp_path: Path) -> None:
+    order = Order(number=0, trial=0, config={"x": float("nan")}, until=3, validate="none")
+    runner = local(counting, tmp_path)
+    runner.start(begun())
+    runner.submit(order, 0)
+    (paid,) = runner.wait(float("inf"))
+    runner.close()
+    assert isinstance(paid, Receipt)
+    assert paid.status == "diverged"
+
+
+def test_metrics_are_kept_and_never_charged(tmp_path: Path) -> None:
+    def train(config: Any) -> Iterator[Report]:
+        while True:
+            yield Report(1.0, metrics={"accuracy": 0.5})
+
+    ledger = run_in_memory(begun("3 epochs"), RandomSearch(), local(train, tmp_path)).ledger
+    assert [receipt.metrics for receipt in receipts(ledger)] == [{"accuracy": 0.5}] * 3
+    assert ledger.spent == 3
+
+
+@pytest.mark.parametrize("train", [Saves, counting])
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_bought(tmp_path: Path, train: Any) -> None:
+    (tmp_path / "checkpoints").touch()
+    with pytest.raises(RunnerError, match=r"the checkpoint folder .*checkpoints cannot be used: File exists: make it"):
+        run_in_memory(begun(), RandomSearch(), local(train, tmp_path))
+    (tmp_path / "checkpoints").unlink()
+    run_in_memory(begun(), RandomSearch(), local(lambda config: 1.0, tmp_path))
+    assert list(tmp_path.iterdir()) == []  # a plain function needs no folder
+
+
+def test_code_that_cannot_save_leaves_no_folder(tmp_path: Path) -> None:
+    run_in_memory(begun(), RandomSearch(), local(counting, tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_that_fails_after_its_check_pays_the_check_as_one(tmp_path: Path) -> None:
+    class Breaks(Saves):
+        is_copy = False
+
+        def step(self) -> float:
+            if self.total == 1.0 and not self.is_copy:
+                raise RuntimeError("no such data")
+            return super().step()
+
+        def load(self, path: Path) -> None:
+            super().load(path)
+            self.is_copy = True
+            clock.time += 5.0
+
+    clock = Clockwork()
+    runner = local(Breaks, tmp_path, clock)
+    order, ledger = Order(number=0, trial=0, config={"x": 0.5}, until=3, check=True), begun()
+    runner.start(ledger)
+    ledger = ledger.append(order)
+    runner.submit(order, 0)
+    news = [*runner.wait(float("inf")), *runner.wait(float("inf"))]
+    ledger = grow(ledger, *news)
+    runner.close()
+    assert [getattr(entry, "topic", getattr(entry, "status", "")) for entry in news] == ["ok", "check", "failed"]
+    assert news[1].facts["same"] is None  # type: ignore[union-attr]
+
+
+def test_code_that_raises_what_generators_use_fails_its_step(tmp_path: Path) -> None:
+    def train(config: Any) -> float:
+        raise GeneratorExit("closed")
+
+    ledger = run_in_memory(begun("1 epochs", max_steps=1), RandomSearch(), local(train, tmp_path)).ledger
+    assert [receipt.status for receipt in receipts(ledger)] == ["failed"]

@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runner_bench import DEADLINE_S, Bench, checks, fresh_ledger, losses, receipts, shown, until_gone
 from training_code import (
+    CheckedThenFailing,
     Counter,
     Dying,
+    DyingOnce,
     DyingOnLoad,
     Exiting,
     Forgetful,
+    NeverLoaded,
+    SlowToLoad,
     SlowToSave,
     Unloadable,
     Unwritable,
@@ -28,16 +33,16 @@ from training_code import (
     one_number,
     process_number,
     sleeping,
+    starts_a_child,
     three_steps,
+    with_metrics,
 )
 
-from shoestring.core.entries import Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.entries import Entry, Lost, Note
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command_state import started_at
 from shoestring.runners.process import Processes
 from shoestring.runners.targets import Target
 from shoestring.runners.worker import Patience
@@ -45,39 +50,8 @@ from shoestring.study.study import Study
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 CONFIG = {"x": 0.5}
-DEADLINE_S = 60.0
 
 # the bench -------------------------------------------------------------------------------------------------------------
-
-
-class Bench:
-    """A runner under test with a ledger, which refuses news that break its rules."""
-
-    def __init__(self, runner: Processes, ledger: Ledger | None = None) -> None:
-        opened = Opened(space=SPACE, budget=Budget("1000 epochs"), policy="grid", settings={}, seed=1, max_steps=10)
-        self.runner, self.ledger = runner, ledger or Ledger([opened])
-        self.survivors = runner.start(self.ledger)
-
-    def submit(self, until: int, trial: int = 0, config: Any = None, **more: Any) -> None:
-        order = Order(number=len(self.ledger.orders), trial=trial, config=config or CONFIG, until=until, **more)
-        self.ledger = self.ledger.append(order)
-        self.runner.submit(order, self.ledger.trials[trial].held)
-
-    def wait(self, enough: Callable[[], bool] | None = None) -> list[Entry]:
-        first, deadline = len(self.ledger), time.monotonic() + DEADLINE_S
-        while not (enough() if enough else not self.ledger.open_orders):
-            self.take(self.runner.wait(self.runner.now() + 1.0))
-            assert time.monotonic() < deadline, "the runner hangs"
-        return self.ledger.entries(first)
-
-    def take(self, news: Any) -> list[Any]:
-        for entry in news:
-            self.ledger = self.ledger.append(entry)
-        return list(news)
-
-    def buy(self, until: int, **more: Any) -> list[Entry]:
-        self.submit(until, **more)
-        return self.wait()
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +66,7 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 
     def make(train: Any, *, ledger: Ledger | None = None, **more: Any) -> Bench:
         made.append(Processes(train, Checkpoints(tmp_path / "root"), **more))
-        return Bench(made[-1], ledger)
+        return Bench(made[-1], ledger or fresh_ledger(SPACE), CONFIG)
 
     yield make
     for runner in made:
@@ -100,33 +74,9 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
     assert multiprocessing.active_children() == []
 
 
-def shown(entries: list[Entry]) -> list[Any]:
-    """Receipts as (step, value, status), losses as ("lost", held), notes as (topic, step)."""
-    told: list[Any] = []
-    for entry in entries:
-        if isinstance(entry, Receipt):
-            told.append((entry.step, entry.value, entry.status))
-        elif isinstance(entry, Lost):
-            told.append(("lost", entry.held))
-        elif isinstance(entry, Note):
-            told.append((entry.topic, entry.facts.get("step")))
-    return told
-
-
-def receipts(entries: list[Entry]) -> list[Receipt]:
-    return [entry for entry in entries if isinstance(entry, Receipt)]
-
-
 def numbers(entries: list[Entry]) -> list[int]:
     """The process numbers that `process_number` reported."""
     return [int(r.value or 0) for r in receipts(entries)]
-
-
-def until_gone(pid: int) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while started_at(pid):
-        assert time.monotonic() < deadline, f"process {pid} goes on"
-        time.sleep(0.01)
 
 
 # freezing --------------------------------------------------------------------------------------------------------------
@@ -194,15 +144,19 @@ def test_a_plain_function_needs_no_new_process_each_time(bench: Callable[..., Be
     assert os.getpid() not in pids
 
 
-def test_what_is_told_about_a_step_is_passed_on(bench: Callable[..., Bench], capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_told_about_a_step_is_passed_on(bench: Callable[..., Bench]) -> None:
     it = bench(three_steps)
     told = it.buy(5)
     assert shown(told) == [(1, 0.0, "ok"), (2, 1.0, "ok"), (3, 2.0, "ok"), ("ended", 3)]
     assert [(r.cost.train, r.cost.validate) for r in receipts(told)] == [(2.0, 3.0)] * 3
-    it.runner.close()
-    out, err = capfd.readouterr()
-    assert "said by training code" not in out
-    assert "said by training code" in err
+
+
+def test_metrics_are_kept_and_wrong_ones_are_told(bench: Callable[..., Bench]) -> None:
+    told = receipts(bench(with_metrics).buy(2))
+    assert told[0].metrics["accuracy"] == 0.9
+    assert math.isnan(told[0].metrics["gap"])
+    assert told[1].status == "failed"
+    assert told[1].text.endswith("TypeError: the metric 'accuracy' is 'high': report a number")
 
 
 def test_the_resume_check_is_made_beside_the_trial(bench: Callable[..., Bench]) -> None:
@@ -225,6 +179,56 @@ def test_a_checkpoint_that_cannot_be_loaded_is_found_without_harm(bench: Callabl
     assert shown(told) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
     note = next(entry for entry in told if isinstance(entry, Note))
     assert (note.facts["same"], note.facts["resumed"]) == (False, None)
+
+
+def test_all_seconds_of_a_check_are_the_checks(bench: Callable[..., Bench]) -> None:
+    told = bench(SlowToLoad).buy(2, check=True)
+    (note,) = checks(told)
+    assert note.facts["same"] is True
+    assert note.facts["seconds"] >= 2.0
+    assert receipts(told)[1].cost.total < 2.0
+
+
+def slow_to_import(folder: Path) -> Target:
+    code = "import time; time.sleep(1.5)\nfrom training_code import Counter\n"
+    (folder / "slow_to_import.py").write_text(code)
+    return Target.find(f"{folder}/slow_to_import.py:Counter")
+
+
+def test_starting_the_process_of_a_check_is_the_checks_and_its_price_is_known(
+    bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = bench(slow_to_import(tmp_path))
+    assert it.runner.check_start_s >= 1.5
+    monkeypatch.setattr(it.runner._crew, "refill", lambda device: None)  # no spare: the copy needs a process of its own
+    told = it.buy(2, check=True)
+    assert checks(told)[0].facts["seconds"] >= 1.5
+    assert receipts(told)[1].cost.total < 1.5
+
+
+def test_a_check_that_the_wall_cuts_off_is_booked_as_one(bench: Callable[..., Bench]) -> None:
+    it = bench(NeverLoaded)
+    it.submit(2, check=True)
+    it.wait(lambda: any(live.copy for live in it.runner._lives))
+    it.take(it.runner.wait(it.runner.now() + 1.0))
+    cut = it.take(it.runner.interrupt("the budget is spent"))
+    assert shown(cut) == [("check", 2), (2, None, "interrupted")]
+    assert cut[0].facts["same"] is None
+    assert cut[0].facts["seconds"] >= 1.0
+    assert cut[1].cost.total < 1.0
+
+
+def test_a_copy_that_hangs_does_not_fail_the_trial(bench: Callable[..., Bench]) -> None:
+    it = bench(NeverLoaded, hung_after_s=2.0)
+    told = it.buy(3, check=True)
+    assert shown(told) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
+    assert checks(told)[0].facts["resumed"] is None
+
+
+def test_a_step_that_fails_after_its_check_is_not_called_a_difference(bench: Callable[..., Bench]) -> None:
+    told = bench(CheckedThenFailing).buy(3, check=True)
+    assert shown(told) == [(1, 1.5, "ok"), ("check", 2), (2, None, "failed")]
+    assert checks(told)[0].facts["same"] is None
 
 
 def test_a_trial_that_was_just_thawed_is_not_checked_against_itself(bench: Callable[..., Bench]) -> None:
@@ -253,14 +257,45 @@ def test_code_that_exits_is_a_failure_with_its_text(bench: Callable[..., Bench])
     assert "no licence for this" in told[0].text
 
 
-@pytest.mark.parametrize(("x", "how"), [(0.5, "exit code 3"), (1.0, "SIGKILL")])
-def test_a_dead_process_is_a_failure_that_says_how(bench: Callable[..., Bench], x: float, how: str) -> None:
+@pytest.mark.parametrize(("x", "how"), [(0.5, "exit code 3"), (1.0, "SIGKILL (out of memory?)")])
+def test_a_dead_process_is_lost_and_fails_its_trial_only_the_third_time(
+    bench: Callable[..., Bench], x: float, how: str
+) -> None:
     it = bench(Dying)
     it.buy(1, config={"x": x})
-    told = receipts(it.buy(4, config={"x": x}))
-    assert [r.status for r in told] == ["failed"]
-    assert how in told[-1].text
-    assert it.ledger.trials[0].held == 1  # its checkpoint
+    told = it.buy(4, config={"x": x})
+    assert shown(told) == [("lost", 1)] * 3  # its checkpoint
+    for loss in losses(told):
+        assert (loss.trial, loss.death) == (0, True)
+        assert loss.seconds > 0
+        assert how in loss.why
+    trial = it.ledger.trials[0]
+    assert (trial.held, trial.failures) == (1, 1)
+    assert how in trial.failure
+    assert it.ledger.books.by_kind["lost"] == sum(loss.seconds for loss in losses(told))
+    assert shown(it.buy(1, trial=1)) == [(1, 1.5, "ok")]
+
+
+def test_a_process_that_was_killed_once_costs_its_step_only(
+    bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOESTRING_TEST_FOLDER", str(tmp_path))
+    it = bench(DyingOnce)
+    told = it.buy(4)
+    assert [loss.death for loss in losses(told)] == [True]
+    assert it.ledger.trials[0].values == [1.5, 2.5, 3.5, 4.5]
+    assert it.ledger.spent == 4
+    assert it.ledger.trials[0].failures == 0
+
+
+def test_code_that_cannot_save_and_always_dies_at_one_step_is_not_bought_for_ever(
+    bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOESTRING_TEST_FOLDER", str(tmp_path))
+    it = bench(starts_a_child)
+    told = it.buy(2, config={"x": 0.25})  # step 1 is run again each time: that is no progress
+    assert shown(told) == [(1, 1.0, "ok"), ("lost", 0)] * 3
+    assert it.ledger.trials[0].failures == 1
 
 
 def test_a_hung_process_is_a_failure(bench: Callable[..., Bench]) -> None:
@@ -293,9 +328,7 @@ def test_a_frozen_trial_whose_process_dies_is_lost(bench: Callable[..., Bench]) 
     os.kill(pids[0], signal.SIGKILL)
     os.kill(pids[1], signal.SIGKILL)
     deadline = time.monotonic() + DEADLINE_S
-    while any(
-        live.worker.alive for live in it.runner._lives.values()
-    ):  # threads of a dead process may outlive it a moment
+    while any(live.worker.alive for live in it.runner._lives):  # threads of a dead process may outlive it a moment
         assert time.monotonic() < deadline
         time.sleep(0.01)
     told = it.buy(2, trial=0)
@@ -330,7 +363,7 @@ def test_at_the_wall_a_step_that_is_being_saved_is_paid_for(
     it = bench(SlowToSave)
     it.submit(until)
     deadline = time.monotonic() + DEADLINE_S
-    while not any(live.result for live in it.runner._lives.values()):
+    while not any(live.result for live in it.runner._lives):
         assert it.runner.wait(it.runner.now() + 0.05) == []
         assert time.monotonic() < deadline
     assert shown(it.take(it.runner.interrupt("now"))) == [(1, 1.5, "ok"), *given_up, ("lost", 0)]
@@ -359,7 +392,10 @@ def test_submitting_after_the_wall_works(bench: Callable[..., Bench]) -> None:
 # beginning and ending --------------------------------------------------------------------------------------------------
 
 
-def test_code_that_other_processes_cannot_find_is_refused_before_anything_is_bought(tmp_path: Path) -> None:
+def test_code_that_other_processes_cannot_find_is_refused_before_anything_is_bought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(RunnerError, match="lambda"):
         Processes(lambda config: 1.0, Checkpoints(tmp_path))
 
@@ -373,7 +409,7 @@ def test_code_that_fails_to_import_in_the_worker_is_told_in_one_line(tmp_path: P
     runner = Processes(Target.find(f"{tmp_path}/only_in_parent.py:train"), Checkpoints(tmp_path / "root"))
     try:
         with pytest.raises(RunnerError, match="no GPU here") as caught:
-            Bench(runner)
+            Bench(runner, fresh_ledger(SPACE), CONFIG)
         assert "\n" not in str(caught.value)
     finally:
         runner.close()
@@ -430,8 +466,44 @@ def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -
 
 
 def test_a_process_whose_children_hold_its_pipe_is_missed_all_the_same(bench: Callable[..., Bench]) -> None:
-    it = bench(leaves_a_child)
-    told = receipts(it.buy(3))
-    assert told[-1].status == "failed"
-    assert "exit code 5" in told[-1].text
-    os.kill(int(told[0].value or 0), signal.SIGKILL)
+    told = bench(leaves_a_child).buy(3)
+    assert ["exit code 5" in loss.why for loss in losses(told)] == [True] * 3
+    for child in numbers(told):
+        until_gone(child)
+
+
+@pytest.mark.parametrize("train", [Counter, three_steps])
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_bought(tmp_path: Path, train: Any) -> None:
+    (tmp_path / "file").touch()
+    runner = Processes(train, Checkpoints(tmp_path / "file" / "root"))
+    try:
+        with pytest.raises(RunnerError, match=r"the checkpoint folder .*root cannot be used: Not a directory: make it"):
+            runner.start(fresh_ledger(SPACE))
+    finally:
+        runner.close()
+    plain = Processes(one_number, Checkpoints(tmp_path / "file" / "root"))
+    it = Bench(plain, fresh_ledger(SPACE), CONFIG)  # it saves nothing, so it needs no folder, not even for its logs
+    assert [r.status for r in receipts(it.buy(1))] == ["ok"]
+    plain.close()
+
+
+def test_nothing_empty_is_left_behind(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    it = bench(process_number)
+    it.buy(1)
+    it.runner.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_orders_beyond_the_workers_wait_and_are_released_at_the_wall(bench: Callable[..., Bench]) -> None:
+    it = bench(Dying)
+    it.submit(2, config={"x": 0.0})
+    it.submit(1, trial=1)
+    it.submit(1, trial=2)
+    assert set(it.runner.running()) == {0}
+    it.wait(lambda: it.ledger.trials[0].steps == 1)
+    cut = it.take(it.runner.interrupt("now"))
+    assert shown(cut) == [("released", None), ("released", None), (2, None, "interrupted")]
+    assert it.ledger.open_orders == {}
+    it.submit(1, trial=1)
+    it.submit(1, trial=2)
+    assert shown(it.wait()) == [(1, 1.5, "ok")] * 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,18 +99,67 @@ def test_what_can_be_found_by_name_travels() -> None:
     assert unpack_code(pack_code(Target.find("shoestring.testing.runners:Curve"))).__name__ == "Curve"
 
 
-def test_what_cannot_be_found_by_name_is_refused_with_a_remedy() -> None:
+def typed_in_functions() -> list[tuple[Any, str]]:
     def local(config: dict[str, Any]) -> float:
         return 1.0
 
-    for train, told in ((lambda config: 1.0, "lambda"), (local, "inside another function")):
-        with pytest.raises(RunnerError, match=told) as caught:
-            pack_code(train)
-        assert "top level of a file" in str(caught.value)
-        assert "\n" not in str(caught.value)
+    return [(lambda config: 1.0, "lambda"), (local, "inside another function")]
 
 
-def test_code_that_was_typed_in_is_refused() -> None:
-    code = "from shoestring.runners.targets import pack_code\ndef f(config): return 1.0\npack_code(f)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert "it was typed in, not read from a file" in done.stderr.splitlines()[-1]
+@pytest.mark.parametrize(("train", "told"), typed_in_functions())
+def test_without_cloudpickle_what_has_no_name_is_refused_with_a_remedy(
+    train: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(RunnerError, match=told) as caught:
+        pack_code(train)
+    assert "pip install cloudpickle, or define it at the top level of a file" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("train", "told"), typed_in_functions())
+def test_with_cloudpickle_it_travels_whole(train: Any, told: str) -> None:
+    assert unpack_code(pack_code(train))({"x": 1}) == 1.0
+
+
+def test_what_holds_something_that_cannot_travel_is_refused() -> None:
+    lock = threading.Lock()
+
+    def local(config: dict[str, Any]) -> float:
+        return float(lock.locked())
+
+    with pytest.raises(RunnerError, match="it holds something that cannot travel: TypeError") as caught:
+        pack_code(local)
+    assert "\n" not in str(caught.value)
+
+
+TYPED_IN = """
+import sys
+{without}
+from shoestring import tune
+scale = 2.0
+def half(x):
+    return x / scale
+def train(config):
+    for _ in range(3):
+        yield half(config["x"])
+study = tune(train, {{"x": {{"float": [0.0, 1.0]}}}}, "6 epochs", max_steps=3, workers=2, policy="random_search", seed=1)
+print(study.spent, [trial.values[-1] == trial.config["x"] / 2 for trial in study.trials])
+"""
+
+
+def type_in(without: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    code = TYPED_IN.format(without=without)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, cwd=folder
+    )
+
+
+def test_code_that_was_typed_in_is_trained_by_two_workers(tmp_path: Path) -> None:
+    done = type_in("", tmp_path)
+    assert done.stdout == "6.0 [True, True]\n", done.stderr
+
+
+def test_code_that_was_typed_in_is_refused_without_cloudpickle(tmp_path: Path) -> None:
+    done = type_in("sys.modules['cloudpickle'] = None", tmp_path)
+    assert "it was typed in, not read from a file; pip install cloudpickle" in done.stderr.splitlines()[-1]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shoestring.errors import RunnerError
-from shoestring.runners.training import Context, Ended, Live, Report, can_save, shape_of
+from shoestring.runners.training import Context, Ended, Live, Report, can_save, read_metrics, shape_of
 
 
 def function(config: Any) -> float:
@@ -202,3 +202,44 @@ def test_closing_a_generator_that_objects_is_no_drama() -> None:
     live = Live(stubborn, {})
     live.advance({}, 1, True)
     live.close()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "kept"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"acc": 1, "loss": np.float32(0.5), "gap": math.inf}, {"acc": 1.0, "loss": 0.5, "gap": math.inf}),
+    ],
+)
+def test_metrics_are_numbers_by_name(metrics: Any, kept: dict[str, float]) -> None:
+    assert read_metrics(metrics) == kept
+
+
+@pytest.mark.parametrize(
+    ("metrics", "told"),
+    [
+        ([0.9], "the reported metrics [0.9] must be numbers by name"),
+        ({1: 0.9}, "the metric 1 must have a text of 1 to 100 characters for its name"),
+        ({"": 0.9}, "must have a text"),
+        ({"n" * 101: 0.9}, "must have a text"),
+        ({"acc": "0.9"}, "the metric 'acc' is '0.9': report a number"),
+        ({"acc": None}, "the metric 'acc' is None: report a number"),
+        ({"acc": 10**400}, "report a number"),
+        ({"acc": np.zeros(2)}, "report a number"),
+        ({str(n): 0.0 for n in range(101)}, "101 metrics were reported: at most 100"),
+    ],
+)
+def test_other_metrics_are_refused_in_one_line(metrics: Any, told: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        read_metrics(metrics)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_report_hands_its_metrics_on() -> None:
+    def train(config: Any) -> Iterator[Report]:
+        yield Report(1.0, metrics={"acc": 0.9})
+
+    assert Live(train, {}).advance({}, 1, True).metrics == {"acc": 0.9}

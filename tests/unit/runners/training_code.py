@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -90,6 +92,101 @@ def three_steps(config: Mapping[str, Any], context: Context) -> Iterator[Report]
     sys.stdout.write("said by training code\n")
     for step in range(context.step, 3):
         yield Report(float(step), cost={"setup": 1.0, "train": 2.0, "validate": 3.0})
+
+
+class DyingOnce(Counter):
+    """Killed at its third step, the first time it gets there."""
+
+    def step(self) -> float:
+        marker = shared_folder() / "has died"
+        if self.count == 2 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step()
+
+
+class SlowToLoad(Counter):
+    def load(self, path: Path) -> None:
+        time.sleep(2.0)
+        super().load(path)
+
+
+class NeverLoaded(Counter):
+    def load(self, path: Path) -> None:
+        time.sleep(1000)
+
+
+class CheckedThenFailing(Counter):
+    """Fails at its second step, but not in a copy."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(config)
+        self.is_copy = False
+
+    def step(self) -> float:
+        if self.count == 1 and not self.is_copy:
+            raise RuntimeError("no such data")
+        return super().step()
+
+    def load(self, path: Path) -> None:
+        super().load(path)
+        self.is_copy = True
+
+
+def shared_folder() -> Path:
+    return Path(os.environ["SHOESTRING_TEST_FOLDER"])
+
+
+def starts_a_child(config: Mapping[str, Any]) -> Iterator[float]:
+    """A child, two steps, and an end by `x`: 0 sleeps, 0.25 exits, 0.5 is killed, 0.75 ends, 1 never lets go."""
+    child = subprocess.Popen(["sleep", "300"])
+    (shared_folder() / f"child-{child.pid}").touch()
+    (shared_folder() / f"worker-{os.getpid()}").touch()
+    yield 1.0
+    if config["x"] == 0.0:
+        time.sleep(300)
+    elif config["x"] == 0.25:
+        os._exit(3)
+    elif config["x"] == 0.5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif config["x"] == 1.0:
+        ctypes.PyDLL(None).sleep(300)  # with the lock that other threads need
+    yield 2.0
+
+
+def prints(config: Mapping[str, Any]) -> Iterator[float]:
+    while True:
+        print(f"out {config['x']}")  # noqa: T201
+        print("err", file=sys.stderr)  # noqa: T201
+        os.write(1, b"out from below\n")
+        yield 1.0
+
+
+def prints_a_lot(config: Mapping[str, Any]) -> Iterator[float]:
+    while True:
+        for _ in range(1000):
+            print("x" * 99)  # noqa: T201
+        yield 1.0
+
+
+def with_metrics(config: Mapping[str, Any]) -> Iterator[Report]:
+    yield Report(1.0, metrics={"accuracy": 0.9, "gap": float("nan")})
+    yield Report(2.0, metrics={"accuracy": "high"})  # type: ignore[dict-item]
+
+
+DEVICE_AT_IMPORT = os.environ.get("CUDA_VISIBLE_DEVICES", "-1")
+
+
+def device_number(config: Mapping[str, Any]) -> Iterator[float]:
+    assert os.environ["SHOESTRING_DEVICE"] == DEVICE_AT_IMPORT
+    while True:
+        yield float(DEVICE_AT_IMPORT)
+
+
+class DeviceNumber(Counter):
+    def step(self) -> float:
+        self.count += 1
+        return float(DEVICE_AT_IMPORT)
 
 
 def leaves_a_child(config: Mapping[str, Any]) -> Iterator[float]:

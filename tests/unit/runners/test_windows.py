@@ -1,0 +1,81 @@
+"""Where there are no process groups the local runner works, and the others say in one line that they do not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_code import Counter
+
+from shoestring.core.space import Space
+from shoestring.errors import RunnerError
+from shoestring.runners import checkpoints, groups
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.command import Commands
+from shoestring.runners.process import Processes
+
+SPACE = Space({"x": {"float": [0.0, 1.0]}})
+
+WITHOUT = """
+import os, signal, sys
+for name in ("setsid", "killpg", "waitid", "fork", "getpgid", "getsid", "kill"):
+    delattr(os, name)
+for name in ("SIGKILL", "pthread_sigmask", "SIG_BLOCK", "SIG_UNBLOCK", "SIG_SETMASK"):
+    delattr(signal, name)
+sys.modules["fcntl"] = sys.modules["resource"] = sys.modules["termios"] = None
+import shoestring
+from shoestring.runners import command, groups, local, make, process, simulated, worker
+groups.IS_WINDOWS = True
+def train(config):
+    yield from (config["x"], config["x"] / 2)
+study = shoestring.tune(train, {"x": {"float": [0.0, 1.0]}}, "6 epochs", max_steps=2, seed=1)
+print(study.spent)
+try:
+    shoestring.tune(train, {"x": {"float": [0.0, 1.0]}}, "6 epochs", max_steps=2, workers=2)
+except shoestring.errors.RunnerError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda folder: Processes(Counter, Checkpoints(folder)), "process"),
+        (lambda folder: Commands(["true"], SPACE, folder), "command"),
+    ],
+)
+def test_what_does_not_work_is_told_in_one_line(
+    make: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "IS_WINDOWS", True)
+    with pytest.raises(RunnerError) as caught:
+        make(tmp_path)
+    assert str(caught.value).startswith(f"the {name} runner does not work on Windows: use the local runner")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_local_runner_needs_nothing_that_windows_lacks(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[0] == "6.0"
+    assert "the process runner does not work on Windows" in done.stdout.splitlines()[1]
+
+
+def test_checkpoints_are_flushed_by_a_writer_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "IS_WINDOWS", True)
+    modes: list[bool] = []
+    monkeypatch.setattr(checkpoints.os, "fsync", lambda number: modes.append(_is_writable(number)))
+    Checkpoints(tmp_path).save(0, 1, lambda path: path.write_text("x"))
+    assert modes == [True]
+
+
+def _is_writable(number: int) -> bool:
+    import fcntl
+    import os
+
+    return fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
