@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from shoestring.core.decision import Why
 from shoestring.core.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt, Status
@@ -37,7 +38,7 @@ class WatchedMemory(Memory):
         self.lengths: list[int] = []
         self._look = look
 
-    def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
+    def append(self, study: str, ledger: Ledger | None, *entries: Entry, **how: Any) -> Ledger:
         for entry in entries:
             ledger = super().append(study, ledger, entry)
             self._look(ledger)
