@@ -174,3 +174,14 @@ def test_workers_of_their_own_killed_many_times(tmp_path: Path, runner: str) -> 
             weight -= lr * (weight - 1)
             expected.append(weight**2)
         assert list(trial.values) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.postgresql
+def test_killed_forty_times_in_all_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    """The benchmark, small: all kinds of runners, both stores, budgets of epochs and of time."""
+    kill = pytest.importorskip("benchmarks.kill", reason="the benchmarks are not here")
+    code = kill.main(["--times", "40", "--minutes", "3", "--at-once", "4", "--json"])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert code == 0, result
+    assert result["measured"]["kills"] == 40
