@@ -24,12 +24,12 @@ class NoServer(Exception):
 
 
 class Server:
-    """Made by `start`; `restart` is what an administrator does, with all connections cut off."""
+    """Made by `start`; `stop` cuts all connections off, `launch` lets it come back with what it held."""
 
     def __init__(self, command: list[str], whom: dict[str, Any], folder: Path, port: int) -> None:
         self.port = port
         self._command, self._whom, self._folder = command, whom, folder
-        self._launch()
+        self.launch()
         atexit.register(self.stop)
 
     @classmethod
@@ -80,11 +80,7 @@ class Server:
             self._process.kill()
             self._process.wait()
 
-    def restart(self) -> None:
-        self.stop()
-        self._launch()
-
-    def _launch(self) -> None:
+    def launch(self) -> None:
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 self._command,

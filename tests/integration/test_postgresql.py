@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -210,21 +212,23 @@ def test_a_server_that_restarts_does_not_end_a_study(tmp_path: Path) -> None:
         for step in range(1, 9):
             steps.append(step)
             if len(steps) == 5:
-                restart.start()
-                time.sleep(0.5)
+                server.stop()
+                back.start()
             yield 1.0 / step
 
-    restart = threading.Thread(target=server.restart)
+    back = threading.Timer(1.0, server.launch)
     try:
         study = Study.begin(
             {"x": {"float": [0, 1]}}, "40 epochs", store=server.new_database(), max_steps=8, policy="random_search"
         )
         study.store.on_trouble = said.append  # type: ignore[attr-defined]
         ending = study.run(Local(train, Checkpoints(tmp_path)))
-        restart.join()
+        back.join()
         assert ending.reason == "budget"
         assert study.spent == len(steps) == 40
-        assert len(said) >= 2
+        trouble, relief = said
+        assert "Trying again" in trouble
+        assert "answers again" in relief
         loaded = study.store.load(study.name)
         assert entries_as_text(loaded) == entries_as_text(study.ledger)
     finally:
@@ -263,3 +267,33 @@ def test_a_changed_row_is_found_and_the_rest_saved(
     elsewhere = new_database()
     assert repair(f"sqlite:///{tmp_path}/new.db", "s", elsewhere) == Repaired(5, 0, "")
     assert entries_as_text(Sql(elsewhere).load("s")) == entries_as_text(ledger.fork(5))
+
+
+def test_the_printed_command_can_be_copied(address: str, tmp_path: Path) -> None:
+    """The password is neither shown nor replaced by stars: it goes into a variable, and the rest is the command."""
+    (tmp_path / "job.py").write_text("def train(config):\n    return config['x']\n")
+    secret = address.replace("tester@", "tester:p%40ss@")
+    words = ["run", "job.py:train", "-p", "x={float=[0,1]}", "--budget", "3 epochs", "--store", secret]
+    done = subprocess.run(
+        [sys.executable, "-m", "shoestring", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "p%40ss" not in done.stdout + done.stderr
+    assert "***" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("spend more with")]
+    assert "(the password goes into SHOESTRING_STORE_PASSWORD)" in line
+    command = shlex.split(line.partition("): ")[2].replace("'<a larger total>'", "'5 epochs'"))
+    again = subprocess.run(
+        [sys.executable, "-m", *command, "--json", "--quiet"],
+        cwd=tmp_path,
+        env={**os.environ, "SHOESTRING_STORE_PASSWORD": "p@ss"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert json.loads(again.stdout)["spent"] == 5

@@ -79,6 +79,10 @@ class Ledger:
     def __len__(self) -> int:
         return self._count
 
+    def __reduce__(self) -> tuple[type[Ledger], tuple[list[Entry]]]:
+        """A pickle holds the entries; what follows from them is made again."""
+        return Ledger, (self.entries(),)
+
     def entries(self, start: int = 0) -> list[Entry]:
         return self._entries[start : self._count]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import fields
-from hashlib import blake2b
 from typing import Any
 
 from shoestring.core.books import Books, OpenOrder, Trial
@@ -27,9 +26,7 @@ _ALIKE = [field.name for field in fields(Books) if field.name not in _SPECIAL]
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 # Books of another layout cannot be read. New fields change it by themselves.
-LAYOUT = blake2b(
-    repr((_RULES, FORMAT, _TRIAL, _OPEN, _ALIKE, [field.name for field in fields(Order)])).encode(), digest_size=8
-).hexdigest()
+LAYOUT = f"{_RULES} {FORMAT}: {' '.join([*_TRIAL, *_OPEN, *_ALIKE, *(field.name for field in fields(Order))])}"
 
 
 def write(books: Books) -> str:

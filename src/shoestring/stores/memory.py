@@ -32,12 +32,7 @@ class Memory:
         return self._ledgers[study]
 
     def append(
-        self,
-        study: str,
-        ledger: Ledger | None,
-        *entries: Entry,
-        beat: Heartbeat | None = None,
-        durable: bool = True,
+        self, study: str, ledger: Ledger | None, *entries: Entry, beat: Heartbeat | None = None, durable: bool = True
     ) -> Ledger:
         current = self._ledgers.get(study)
         if (len(current) if current else 0) != (len(ledger) if ledger else 0):

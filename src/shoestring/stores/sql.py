@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 
 from shoestring.core.entries import FORMAT, Entry, Note, Opened, Order
 from shoestring.core.ledger import Ledger
@@ -45,14 +44,11 @@ class Sql:
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:
         self.database = Database(address, rescue=rescue)
+        self.path = self.database.path  # SQLite's file, None for a server
+        self.has_password = self.database.has_password  # which `where` leaves out
         self._lock = self.database.lock
         self.table = EntryTable(self.database)
         self._chains: dict[str, Chain] = {}
-
-    @property
-    def path(self) -> Path | None:
-        """SQLite's file, None for a server."""
-        return self.database.path
 
     @property
     def where(self) -> str:
@@ -62,11 +58,6 @@ class Sql:
     def notices(self) -> list[str]:
         """What the user should know about this store, once it has been used."""
         return self.database.notices
-
-    @property
-    def has_password(self) -> bool:
-        """Whether the address came with a password, which `where` leaves out."""
-        return self.database.has_password
 
     @property
     def on_trouble(self) -> Callable[[str], None]:
@@ -103,12 +94,7 @@ class Sql:
             return self._follow(study, ledger, self._rows(study, len(ledger)))
 
     def append(
-        self,
-        study: str,
-        ledger: Ledger | None,
-        *entries: Entry,
-        beat: Heartbeat | None = None,
-        durable: bool = True,
+        self, study: str, ledger: Ledger | None, *entries: Entry, beat: Heartbeat | None = None, durable: bool = True
     ) -> Ledger:
         if not _is_name(study):
             raise StoreError(f"the study cannot be named {study!r}: a name is one line of printable characters")

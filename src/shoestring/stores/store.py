@@ -55,12 +55,7 @@ class Store(Protocol):
         ...
 
     def append(
-        self,
-        study: str,
-        ledger: Ledger | None,
-        *entries: Entry,
-        beat: Heartbeat | None = None,
-        durable: bool = True,
+        self, study: str, ledger: Ledger | None, *entries: Entry, beat: Heartbeat | None = None, durable: bool = True
     ) -> Ledger:
         """All entries or none, behind the last entry of `ledger` (None: a new study). Raises Conflict if it is not last.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -19,11 +20,14 @@ from sqlalchemy import event
 from shoestring.core.entries import Entry, Lost, Note
 from shoestring.core.ledger import Ledger
 from shoestring.errors import Damaged, Leased
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.local import Local
 from shoestring.stores import files
 from shoestring.stores.heartbeat import HEARTBEAT_S
 from shoestring.stores.lease import Process, find_uncharged
 from shoestring.stores.sql import Sql
 from shoestring.stores.store import Heartbeat
+from shoestring.study.study import Study
 from shoestring.testing.stores import a_step, an_opening, an_order, entries_as_text
 
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="process start times are read from /proc")
@@ -301,3 +305,54 @@ def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: py
     charged = sum("charge" in life for life in lives)  # each of them began the next step, and crashed at it
     assert ledger.books.by_kind["lost"] == 2.0 + HEARTBEAT_S + charged * HEARTBEAT_S
     store.close()
+
+
+# the loop ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_append_of_a_run_says_what_is_under_way(tmp_path: Path) -> None:
+    """The start of each step is known to the store at the moment at which the step begins."""
+    store = Sql(f"sqlite:///{tmp_path}/run.db")
+    study = Study.begin({"x": {"float": [0, 1]}}, "1h", store=store, max_steps=3, policy="random_search", seed=1)
+    seen: list[tuple[str, dict[str, float]]] = []
+
+    def train(config: object) -> Iterator[float]:
+        for _ in range(3):
+            time.sleep(0.01)
+            yield 1.0
+
+    def look(ledger: Ledger, entry: Entry | None) -> None:
+        row = read_lease(store)
+        if entry is not None and row["entries"] == len(ledger):  # else two entries were stored together
+            seen.append((entry.kind, json.loads(str(row["running"]))))
+
+    study.run(
+        Local(train, Checkpoints(tmp_path / "checkpoints")), should_stop=lambda: len(study.ledger) > 12, observe=look
+    )
+    orders = [running for kind, running in seen if kind == "order"]
+    assert orders[:3] == [{"0": 0.0}, {"1": 0.0}, {"2": 0.0}]
+    between = [running for kind, running in seen if kind == "receipt" and running]
+    assert between, "a step follows in the same order"
+    assert all(0 <= seconds < 0.005 for running in between for seconds in running.values()), "what is paid is not due"
+
+
+def test_a_study_taken_up_says_so_before_its_first_step(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/run.db"
+    study = Study.begin({"x": {"float": [0, 1]}}, "1h", store=address, max_steps=3, policy="random_search", seed=1)
+    study.run(Local(forever, Checkpoints(tmp_path / "c")), should_stop=lambda: len(study.ledger) == 3)
+    store = Sql(address)
+    change_lease(store, running="{}")
+    again = Study.open(store=address)
+    seen: list[object] = []
+
+    def look_first(config: object) -> Iterator[float]:
+        seen.append(read_lease(store)["running"])
+        yield from forever(config)
+
+    again.run(Local(look_first, Checkpoints(tmp_path / "c")), should_stop=lambda: bool(seen))
+    assert list(json.loads(str(seen[0]))) == ["0"]
+
+
+def forever(config: object) -> Iterator[float]:
+    while True:
+        yield 1.0
