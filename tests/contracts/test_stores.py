@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from postgres_server import new_database
 
+from shoestring.stores import snapshots
 from shoestring.stores.memory import Memory
 from shoestring.stores.sql import Sql
 from shoestring.testing.stores import STORE_CHECKS, OpenStore
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+def open_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenStore:
+    monkeypatch.setattr(snapshots, "_FEWEST_AT_REST", 1)  # so that small studies have one, too
     if request.param == "memory":
         store = Memory()
         return lambda: store

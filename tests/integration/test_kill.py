@@ -174,3 +174,43 @@ def test_workers_of_their_own_killed_many_times(tmp_path: Path, runner: str) -> 
             weight -= lr * (weight - 1)
             expected.append(weight**2)
         assert list(trial.values) == expected
+
+
+def test_work_before_the_first_heartbeat_is_charged(tmp_path: Path) -> None:
+    """Killed again and again within the first second of a long step: all of it is on the bill."""
+    (tmp_path / "long.py").write_text(
+        "import time\n"
+        "def train(config):\n"
+        "    began = time.monotonic()\n"
+        "    while True:\n"
+        "        time.sleep(0.01)\n"
+        "        with open('work.log', 'a') as log:\n"
+        "            print(time.monotonic() - began, file=log)\n"
+    )
+    command = [*COMMAND, "long.py:train", "-p", "x={float=[0,1]}", "--budget", "1h", "--seed", "1"]
+    command += ["--store", "s.db", "--study", "s", "--quiet"]
+    worked_s = 0.0
+    for _ in range(3):
+        (tmp_path / "work.log").write_text("")
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while (lines := (tmp_path / "work.log").read_text().split("\n")[:-1])[39:] == []:  # 0.4 s
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        worked_s += float(lines[-1])
+    with Sql(f"sqlite:///{tmp_path}/s.db").lease("s") as lease:
+        (last_s,) = lease.cut_off.values()
+    charged_s = ledger_of(tmp_path / "s.db").books.by_kind["lost"] + last_s
+    assert worked_s <= charged_s <= worked_s + 3 * 1.0 + 0.5, "at most a heartbeat too much for each kill"
+
+
+@pytest.mark.slow
+@pytest.mark.postgresql
+def test_killed_forty_times_in_all_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    """The benchmark, small: all kinds of runners, both stores, budgets of epochs and of time."""
+    kill = pytest.importorskip("benchmarks.kill", reason="the benchmarks are not here")
+    code = kill.main(["--times", "40", "--minutes", "3", "--at-once", "4", "--json"])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert code == 0, result
+    assert result["measured"]["kills"] == 40

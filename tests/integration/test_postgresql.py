@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from postgres_server import new_database
+from postgres_server import Server, new_database
+from sqlalchemy import Connection
 
 from shoestring.core.entries import Note
-from shoestring.errors import Damaged, Leased, StoreError
-from shoestring.stores.database import Database
+from shoestring.errors import Conflict, Damaged, Leased, StoreError
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.local import Local
+from shoestring.stores.database import Away, Database
 from shoestring.stores.repair import Repaired, repair
 from shoestring.stores.sql import Sql
+from shoestring.stores.store import Heartbeat
+from shoestring.study.study import Study
 from shoestring.testing.stores import a_life, an_opening, an_order, entries_as_text
 
 pytestmark = pytest.mark.postgresql
@@ -129,21 +139,107 @@ def test_the_lease_goes_by_the_server_s_clock(
             theirs.lease("s")
         query("UPDATE leases SET heard_at = heard_at - 31")
         with theirs.lease("s") as taken:
-            assert dict(taken.cut_off) == {0: 2.5}
+            assert dict(taken.cut_off) == {0: 3.5}, "and a heartbeat that was not heard"
             with pytest.raises(Leased):
                 ours.lease("s")
 
 
+KICK = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname <> ''"
+
+
 def test_a_connection_that_broke_is_made_again(address: str, query: Callable[[str], object]) -> None:
     store = Sql(address)
+    said: list[str] = []
+    store.on_trouble = said.append
     ledger = store.append("s", None, an_opening())
-    query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname <> ''")
-    with pytest.raises(StoreError, match="check the address, and that its server runs") as caught:
-        store.append("s", ledger, an_order(0))
-    assert "\n" not in str(caught.value)
-    assert entries_as_text(store.load("s")) == entries_as_text(ledger)
+    query(KICK)
     grown = store.append("s", ledger, an_order(0))
     assert entries_as_text(Sql(address).load("s")) == entries_as_text(grown)
+    trouble, relief = said
+    assert "Trying again for 60 s" in trouble
+    assert "answers again" in relief
+    assert not any("\n" in word for word in said)
+    query(KICK)
+    assert entries_as_text(store.load("s")) == entries_as_text(grown)
+    query(KICK)
+    with store.lease("s"):
+        pass
+
+
+def test_what_was_stored_when_the_answer_was_lost_is_not_stored_again(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Sql(address)
+    store.on_trouble = lambda text: None
+    ledger = store.append("s", None, an_opening())
+    transaction, lost = Database.transaction, iter([True])
+
+    @contextmanager
+    def break_after_the_commit(self: Database, **how: bool) -> Iterator[Connection]:
+        with transaction(self, **how) as connection:
+            yield connection
+        if next(lost, False):
+            self.close()
+            raise Away("the server closed the connection unexpectedly")
+
+    with store.lease("s") as lease:
+        monkeypatch.setattr(Database, "transaction", break_after_the_commit)
+        grown = store.append("s", ledger, an_order(0), an_order(1), beat=Heartbeat(lease, {0: 0.0}))
+        grown = store.append("s", grown, an_order(2))
+    assert next(lost, None) is None
+    assert len(grown) == 4
+    assert entries_as_text(Sql(address).load("s")) == entries_as_text(grown)
+
+
+def test_a_conflict_after_a_broken_connection_is_a_conflict(address: str, query: Callable[[str], object]) -> None:
+    ours, theirs = Sql(address), Sql(address)
+    ours.on_trouble = lambda text: None
+    ledger = ours.append("s", None, an_opening())
+    stale = theirs.load("s")
+    query(KICK)
+    Sql(address).append("s", stale, an_order(0))
+    with pytest.raises(Conflict):
+        ours.append("s", ledger, an_order(0))
+
+
+def test_a_server_that_restarts_does_not_end_a_study(tmp_path: Path) -> None:
+    """The step under way goes on, the loop waits, and the heart beats again afterwards."""
+    server = Server.start()
+    said: list[str] = []
+    steps: list[int] = []
+
+    def train(config: Any) -> Iterator[float]:
+        for step in range(1, 9):
+            steps.append(step)
+            if len(steps) == 5:
+                server.stop()
+                back.start()
+            yield 1.0 / step
+
+    back = threading.Timer(1.0, server.launch)
+    try:
+        study = Study.begin(
+            {"x": {"float": [0, 1]}}, "40 epochs", store=server.new_database(), max_steps=8, policy="random_search"
+        )
+        study.store.on_trouble = said.append  # type: ignore[attr-defined]
+        ending = study.run(Local(train, Checkpoints(tmp_path)))
+        back.join()
+        assert ending.reason == "budget"
+        assert study.spent == len(steps) == 40
+        trouble, relief = said
+        assert "Trying again" in trouble
+        assert "answers again" in relief
+        loaded = study.store.load(study.name)
+        assert entries_as_text(loaded) == entries_as_text(study.ledger)
+    finally:
+        server.stop()
+
+
+def test_an_address_that_never_worked_is_not_waited_for() -> None:
+    store = Sql("postgresql://tester@127.0.0.1:1/nothing")
+    store.on_trouble = pytest.fail
+    with pytest.raises(StoreError, match="check the address, and that its server runs"):
+        store.studies()
 
 
 def test_nothing_is_left_open_between_calls(address: str, query: Callable[[str], object]) -> None:
@@ -171,3 +267,33 @@ def test_a_changed_row_is_found_and_the_rest_saved(
     elsewhere = new_database()
     assert repair(f"sqlite:///{tmp_path}/new.db", "s", elsewhere) == Repaired(5, 0, "")
     assert entries_as_text(Sql(elsewhere).load("s")) == entries_as_text(ledger.fork(5))
+
+
+def test_the_printed_command_can_be_copied(address: str, tmp_path: Path) -> None:
+    """The password is neither shown nor replaced by stars: it goes into a variable, and the rest is the command."""
+    (tmp_path / "job.py").write_text("def train(config):\n    return config['x']\n")
+    secret = address.replace("tester@", "tester:p%40ss@")
+    words = ["run", "job.py:train", "-p", "x={float=[0,1]}", "--budget", "3 epochs", "--store", secret]
+    done = subprocess.run(
+        [sys.executable, "-m", "shoestring", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "p%40ss" not in done.stdout + done.stderr
+    assert "***" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("spend more with")]
+    assert "(the password goes into SHOESTRING_STORE_PASSWORD)" in line
+    command = shlex.split(line.partition("): ")[2].replace("'<a larger total>'", "'5 epochs'"))
+    again = subprocess.run(
+        [sys.executable, "-m", *command, "--json", "--quiet"],
+        cwd=tmp_path,
+        env={**os.environ, "SHOESTRING_STORE_PASSWORD": "p@ss"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert json.loads(again.stdout)["spent"] == 5

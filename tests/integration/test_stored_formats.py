@@ -178,7 +178,7 @@ def old_store(tmp_path: Path) -> Sql:
 
 
 def bodies(store: Sql) -> list[str]:
-    return [row.body for seq in range(store.count("s")) if (row := store.row("s", seq)) is not None]
+    return [row.body for seq in range(store.table.count("s")) if (row := store.table.row("s", seq)) is not None]
 
 
 def test_an_older_study_is_read_and_taken_up(old_store: Sql, monkeypatch: pytest.MonkeyPatch) -> None:

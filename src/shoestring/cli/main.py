@@ -51,7 +51,7 @@ def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         envvar="SHOESTRING_STORE",
         show_envvar=True,
-        help="SQLite file or postgresql:// address.",
+        help="SQLite file or postgresql:// address; its password may be in SHOESTRING_STORE_PASSWORD.",
     )(function)
 
 

@@ -19,7 +19,7 @@ from shoestring.reports.progress import Progress, make_progress
 from shoestring.runners.local import Local
 from shoestring.runners.make import has_code_changed
 from shoestring.runners.runner import Runner
-from shoestring.stores.opening import DEFAULT_STORE
+from shoestring.stores.opening import DEFAULT_STORE, PASSWORD_VARIABLE
 from shoestring.study.loop import Ending
 from shoestring.study.study import Study
 
@@ -103,6 +103,8 @@ def _spend(study: Study, job: Job, store: str, deadline_s: float | None, *, quie
         make_progress(title, quiet=quiet) as progress,
         _stop_on_signals(progress, finishes_step=isinstance(runner, Local)) as should_stop,
     ):
+        if hasattr(study.store, "on_trouble"):
+            study.store.on_trouble = progress.say
         for line in _greeting(study, job, runner):
             progress.say(line)
         try:
@@ -179,11 +181,12 @@ def _what_next(study: Study, job: Job, store: str, ending: Ending) -> Iterator[s
     shown = study.store.where if "://" in store and not store.startswith("sqlite") else store  # without a password
     where = ["--store", shown] if store != DEFAULT_STORE else []
     again = ["shoestring", "resume", "--study", study.name, *where]
+    secret = f" (the password goes into {PASSWORD_VARIABLE})" if getattr(study.store, "has_password", False) else ""
     if ending.reason in ("stopped", "deadline"):
-        yield f"go on with: {shlex.join(again)}"
+        yield f"go on with{secret}: {shlex.join(again)}"
         return
     if ending.reason == "budget":
-        yield f"spend more with: {shlex.join([*again, '--budget'])} '<a larger total>'"
+        yield f"spend more with{secret}: {shlex.join([*again, '--budget'])} '<a larger total>'"
     best, was_retrained = study.best, study.name.endswith("-winner")
     if best is None or best.checkpoint is not None or job.kind != "python" or study.ledger.max_steps == 1:
         return

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoestring.core.entries import Order
+from shoestring.core.late_list import LateList
 from shoestring.core.money import Budget
 from shoestring.core.space import Config
 
@@ -90,7 +91,7 @@ class Books:
     settings: Any
     max_steps: int
     trials: list[Trial] = field(default_factory=list)
-    orders: list[Order] = field(default_factory=list)
+    orders: list[Order] | LateList[Order] = field(default_factory=list)
     open_orders: dict[int, OpenOrder] = field(default_factory=dict)
     queue: list[Config] = field(default_factory=list)  # configs the user wants tried first
     used: set[str] = field(default_factory=set)  # keys of all configs tried

@@ -8,7 +8,7 @@ was after its first n entries (for replay and what-if); it shares entries, never
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from shoestring.core.bookkeeping import BooksView
 from shoestring.core.books import Books, OpenOrder, Trial
 from shoestring.core.decision import Memo, Train
 from shoestring.core.entries import Entry, Opened, Order
+from shoestring.core.late_list import LateList
 from shoestring.core.money import Budget
 from shoestring.core.pricing import price
 from shoestring.core.space import Config, Space
@@ -34,7 +35,7 @@ class Ledger:
     __slots__ = ("_books", "_count", "_entries", "_views", "opened")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._entries = list(entries)
+        self._entries: list[Entry] | LateList[Entry] = list(entries)
         self._count = len(self._entries)
         self._views: dict[Any, tuple[Any, int]] = {}
         self._books: Books | None = None  # asked for dozens of times per decision: no look-up among the views
@@ -43,12 +44,21 @@ class Ledger:
             raise StudyError("a ledger begins with an `opened` entry")
         self.opened = first
 
+    @classmethod
+    def restored(cls, opened: Opened, books: Books, count: int, load: Callable[[], list[Entry]]) -> Ledger:
+        """A ledger of `count` entries whose books are known; the entries are loaded when somebody asks for one of them."""
+        ledger = cls([opened])
+        ledger._entries, ledger._count = LateList(count, load), count
+        ledger._views[_BOOKS] = (books, count)
+        return ledger
+
     # entries ---------------------------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> Ledger:
         successor = object.__new__(Ledger)
         successor.opened = self.opened
         # The list is shared along one line of descent; a second successor of the same ledger gets a copy of its own.
+        entries: list[Entry] | LateList[Entry]
         entries = self._entries if len(self._entries) == self._count else self._entries[: self._count]
         entries.append(entry)
         successor._entries, successor._count = entries, self._count + 1
@@ -68,6 +78,10 @@ class Ledger:
 
     def __len__(self) -> int:
         return self._count
+
+    def __reduce__(self) -> tuple[type[Ledger], tuple[list[Entry]]]:
+        """A pickle holds the entries; what follows from them is made again."""
+        return Ledger, (self.entries(),)
 
     def entries(self, start: int = 0) -> list[Entry]:
         return self._entries[start : self._count]

@@ -32,9 +32,11 @@ class CommandState:
     @classmethod
     def of(cls, folder: Path) -> CommandState:
         try:
-            return cls(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
+            found = cls(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):  # none, or cut short: nothing is known
             return cls()
+        kinds = [type(value) for value in asdict(found).values()]
+        return found if kinds == [int, bool, int, str] and min(found.saved, found.pid) >= 0 else cls()  # or damaged
 
     def write(self, folder: Path) -> None:
         new = folder / "state.json.new"

@@ -1,4 +1,4 @@
-"""A connection to SQLite or PostgreSQL, the two tables, and what the drivers' errors mean to the user.
+"""A connection to SQLite or PostgreSQL: transactions, patience with a server that restarts, and what errors mean to the user.
 
 One connection serves all threads of a process, one at a time: the main thread appends, another one beats the heart.
 """
@@ -8,139 +8,156 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote
+from typing import TypeVar
 
-from sqlalchemy import (
-    URL,
-    Column,
-    Connection,
-    Double,
-    Engine,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    create_engine,
-    func,
-    inspect,
-    make_url,
-    select,
-)
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy import Connection, Engine, Table, create_engine, func, inspect, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateTable
 
-from shoestring.errors import Conflict, Damaged, MissingExtra, StoreError
+from shoestring.errors import Conflict, Damaged, StoreError
+from shoestring.stores import files
+from shoestring.stores.files import SqliteFile, is_filled
+from shoestring.stores.servers import is_gone, make_server_engine, read_server_address
+from shoestring.stores.tables import METADATA
 
-BUSY_S = 30.0  # so long a writer waits for another one
+T = TypeVar("T")
+RETRY_S = 60.0  # so long a server that went away is waited for: most restarts take less
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.05, 2.0
 _MAKING_TABLES = int.from_bytes(b"shoestr", "big")  # a lock's number, which other programs are unlikely to use
-_METADATA = MetaData()
-ENTRIES = Table(  # see rows.py
-    "entries",
-    _METADATA,
-    Column("study", Text, primary_key=True),
-    Column("seq", Integer, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("sum", Text, nullable=False),
-    Column("at", Double, nullable=False),
-    sqlite_with_rowid=False,  # the key is the table: one tree to write, one tree that can break
-)
-LEASES = Table(  # see lease.py
-    "leases",
-    _METADATA,
-    Column("study", Text, primary_key=True),
-    Column("holder", Text, nullable=False),  # drawn anew for each lease; empty once it is given back
-    Column("host", Text, nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("machine", Text, nullable=False),  # where the pid means something
-    Column("started", Text, nullable=False),  # tells the holder from a later process with its pid
-    Column("heard_at", Double, nullable=False),
-    Column("entries", Integer, nullable=False),  # in the ledger at the last heartbeat
-    Column("running", Text, nullable=False),  # {order: seconds} at the last heartbeat
-)
 
 
 class Database:
-    """`path` is SQLite's file, None for a server. `notices`: what the user should know.
+    """`path` is SQLite's file, None for a server. `notices`: what the user should know. `on_trouble` is told of retries.
 
     `rescue`: read a SQLite file as far as it goes, however damaged; for copies only.
     """
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:
-        scheme, _, rest = address.partition("://")
         self.path: Path | None = None
         self.notices: list[str] = []
-        if scheme.split("+")[0] == "sqlite":
-            name, _, options = rest.removeprefix("/").partition("?")  # the options are SQLite's own, such as vfs=
-            if not rest.startswith("/") or name in ("", ":memory:"):
-                raise StoreError(f"the store {address!r} names no file: write sqlite:///file.db")
-            self.path = Path(name).resolve()
+        self.on_trouble: Callable[[str], None] = warnings.warn
+        self.has_password = False
+        self._file: SqliteFile | None = None
+        if address.partition("://")[0].split("+")[0] == "sqlite":
+            self._file = SqliteFile.at(address, rescue=rescue)
+            self.path = self._file.path
             self.where = str(self.path)
-            # No bound method: the engine must not keep this object alive, or it would never be closed.
-            opener = partial(_open_file, f"file:{quote(self.where)}?{options}", rescue)
-            self._engine = create_engine("sqlite://", creator=opener, poolclass=StaticPool)
+            # No bound method of ours: the engine must not keep this object alive, or it would never be closed.
+            self._engine = create_engine("sqlite://", creator=self._file.connect, poolclass=StaticPool)
         else:
-            url = _server_url(address)
-            self.where = url.render_as_string(hide_password=True)
-            self._engine = _server_engine(url)
+            url = read_server_address(address)
+            self.has_password = url.password is not None
+            self.where = url._replace(password=None).render_as_string()
+            self._engine = make_server_engine(url)
         self._connection: Connection | None = None
-        self._has_entries, self._made_tables = False, False
+        self._tables: set[str] = set()  # known to be there
+        self._made_tables, self._was_connected, self._is_durable = False, False, True
         self.lock = threading.RLock()
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """A connection whose work is stored as a whole or not at all; what the driver raises comes out as our errors."""
+    def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
+        """A connection whose work is stored as a whole or not at all; what the driver raises comes out as our errors.
+
+        What is not `durable` does not wait for the disk: a power cut may take it, but never something before it.
+        """
         with self.lock:
             try:
                 if self._connection is None:
                     self._connection = self._engine.connect()
                     self._end = weakref.finalize(self, _close, self._connection, self._engine)
+                    self._is_durable = True
                 with self._connection.begin():
+                    self._wait_for_disk(self._connection, durable)
                     yield self._connection
+                self._was_connected = True
             except IntegrityError:
                 raise Conflict(f"another process wrote to {self.where} first") from None
             except DBAPIError as error:
                 raise self._explained(error) from None
+            except SQLAlchemyError as error:
+                self.close()
+                raise StoreError(f"the store {self.where} failed: {' '.join(str(error).split())}") from None
 
-    def has_entries(self) -> bool:
+    def attempt(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Do this work in a transaction of its own; again, for up to a minute, while the store is away or held by others.
+
+        Work that may have been stored before the connection broke must be able to tell: see `Sql.insert`.
+        """
+        since: float | None = None
+        pause_s = _FIRST_RETRY_S
+        while True:
+            try:
+                with self.transaction(durable=durable) as connection:
+                    done = work(connection)
+            except Away as error:
+                now = time.monotonic()
+                if since is None:
+                    since = now
+                    self.on_trouble(f"{error}. Trying again for {RETRY_S:.0f} s; what is under way goes on")
+                if now + pause_s > since + RETRY_S:
+                    raise
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
+            else:
+                if since is not None:
+                    self.on_trouble(f"the store {self.where} answers again, after {time.monotonic() - since:.0f} s")
+                return done
+
+    def _wait_for_disk(self, connection: Connection, durable: bool) -> None:
+        if self.path is None:
+            if not durable:
+                connection.execute(text("SET LOCAL synchronous_commit = off"))
+        elif durable != self._is_durable and self._file is not None and self._file.has_wal:
+            # Without a write-ahead log a commit that does not wait could break the file in a power cut.
+            connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._is_durable = durable
+
+    def has_table(self, table: Table) -> bool:
         """Whether there is a table to read; asking makes neither file nor table, and leaves another program's file alone."""
-        if not self._has_entries and (self.path is None or _is_filled(self.path)):
-            with self.transaction() as connection:
-                self._has_entries = inspect(connection).has_table(ENTRIES.name)
-        return self._has_entries
+        if table.name not in self._tables and self.path is not None and not is_filled(self.path):
+            return False
+        if table.name in self._tables or self.attempt(lambda connection: inspect(connection).has_table(table.name)):
+            self._tables.add(table.name)
+        return table.name in self._tables
 
     def make_tables(self) -> None:
         if self._made_tables:
             return
-        if self.path:
-            self._log_ahead()
+        if self._file is not None:
+            self._file.require_writable()
+            self._log_ahead(self._file)
         # One transaction a table: in SQLite, reading that one is there and then writing another fails beside other writers.
-        for table in _METADATA.sorted_tables:
-            with self.transaction() as connection:
-                if not self.path:
-                    # "If not exists" does not help two processes that make a PostgreSQL table at one moment: take turns.
-                    connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
-                connection.execute(CreateTable(table, if_not_exists=True))
-        self._has_entries = self._made_tables = True
+        for table in METADATA.sorted_tables:
+            self.attempt(partial(self._make_table, table))
+            self._tables.add(table.name)
+        self._made_tables = True
 
-    def _log_ahead(self) -> None:
-        deadline = time.monotonic() + BUSY_S
+    def _make_table(self, table: Table, connection: Connection) -> None:
+        if not self.path:
+            # "If not exists" does not help two processes that make a PostgreSQL table at one moment: take turns.
+            connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
+        connection.execute(CreateTable(table, if_not_exists=True))
+
+    def _log_ahead(self, file: SqliteFile) -> None:
+        deadline = time.monotonic() + files.BUSY_S
         while True:
             try:
                 with self.transaction() as connection:
                     journal = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
                 break
-            except _Busy:  # for this statement SQLite does not wait by itself: somebody else makes the same file now
+            except Away:  # for this statement SQLite does not wait by itself: somebody else makes the same file now
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
-        if journal != "wal":
+        file.has_wal = journal == "wal"
+        if not file.has_wal:
             self.notices.append(
                 f"{self.path} lies on a disk without write-ahead logging (network disks have none): "
                 "a rollback journal is used, which is as safe but slower"
@@ -161,16 +178,20 @@ class Database:
     def _explained(self, error: DBAPIError) -> StoreError:
         said = " ".join(str(error.orig).split())
         if not self.path:
-            return StoreError(f"the store {self.where} failed: {said}: check the address, and that its server runs")
+            is_away = self._was_connected and is_gone(error)  # an address that never worked is a wrong one
+            if is_away:
+                self.close()
+            kind = Away if is_away else StoreError
+            return kind(f"the store {self.where} failed: {said}: check the address, and that its server runs")
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the upper bits are details
         if code == sqlite3.SQLITE_CORRUPT or said.startswith("Could not decode"):
             return Damaged(f"{self.where} is damaged: {said}: `shoestring repair STUDY -o NEW` copies what is good", -1)
-        kind = _Busy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
+        kind = Away if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
         return kind(f"the store {self.where} failed: {said}: {_REMEDIES.get(code, 'give another --store')}")
 
 
-class _Busy(StoreError):
-    """Another program holds the file."""
+class Away(StoreError):
+    """Another program holds the file, or the server is not there: it may be soon."""
 
 
 _REMEDIES = {
@@ -182,45 +203,6 @@ _REMEDIES = {
     sqlite3.SQLITE_CANTOPEN: "its folder must exist, and both must be yours to read and write",
     sqlite3.SQLITE_NOTADB: "the file is something else, or its very beginning is destroyed; give another --store",
 }
-
-
-def _open_file(name: str, rescue: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(name, uri=True, timeout=BUSY_S, check_same_thread=False)
-    try:
-        # What is rescued may be a file cut short, which is otherwise not read at all.
-        connection.execute("PRAGMA writable_schema=ON" if rescue else "PRAGMA synchronous=FULL")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _is_filled(path: Path) -> bool:
-    try:
-        return path.stat().st_size > 0
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True  # it may be there: let SQLite say what is wrong
-
-
-def _server_url(address: str) -> URL:
-    try:
-        url = make_url(address)
-    except (ArgumentError, ValueError):
-        raise StoreError(
-            f"the store {address!r} is not an address: write sqlite:///file.db or postgresql://…"
-        ) from None
-    if url.get_backend_name() != "postgresql":
-        raise StoreError(f"the store {address!r} must begin with sqlite:/// or postgresql://")
-    return url.set(drivername="postgresql+psycopg")
-
-
-def _server_engine(url: URL) -> Engine:
-    try:
-        return create_engine(url, connect_args={"connect_timeout": int(BUSY_S)})
-    except ModuleNotFoundError:
-        raise MissingExtra("the PostgreSQL store", "psycopg", "postgresql") from None
 
 
 def _close(connection: Connection, engine: Engine) -> None:

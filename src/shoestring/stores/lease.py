@@ -4,10 +4,16 @@ A holder is dead when its process is gone (which can be seen only from the machi
 it for a minute. The row outlives its holder, since its last heartbeat says which steps were under way: whoever comes next
 charges for them.
 
+Charged in full. Every append of the holder stores a heartbeat in the same transaction, so the start of each step is known;
+a thread repeats it every second. When the holder died after its last heartbeat is not known: whoever takes over adds the
+time since then, but no more than one heartbeat. So nothing goes uncharged, and at most one heartbeat is charged too much.
+A holder that stopped in peace has said its last word itself: nothing is added to that.
+
 Charged exactly once. A heartbeat stores the number of entries in the ledger beside the seconds of the steps under way.
 An entry about an order (or the loss of its trial) behind that number means that the step meant by the heartbeat is paid
-for already: by its receipt, or as `lost` by somebody who took over and crashed in turn. And somebody who took over lets
-the old heartbeat stand until the ledger has grown, so a crash before the charge is stored does not lose it either.
+for already: by its receipt, or as `lost` by somebody who took over and crashed in turn. Somebody who took over writes
+down at once what is due, as `settled`, and lets that stand until an append of their own carries the charge: a crash before
+it loses nothing, and the one who comes next adds nothing more.
 """
 
 from __future__ import annotations
@@ -27,9 +33,12 @@ from shoestring.core.entries import Lost, Note, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.strict_json import dumps, loads
 from shoestring.errors import Conflict, Leased, StoreError
-from shoestring.stores.database import LEASES, Database
+from shoestring.stores.database import Database
+from shoestring.stores.heartbeat import HEARTBEAT_S
+from shoestring.stores.tables import LEASES
 
-SILENCE_S = 60.0  # after twelve missed heartbeats a holder counts as dead
+SILENCE_S = 60.0  # after so many missed heartbeats a holder counts as dead
+_SETTLED = "settled"  # among the orders under way: nothing more is to be added to them
 
 
 class Process(NamedTuple):
@@ -81,23 +90,33 @@ class SqlLease:
         self.lost = False
         self.cut_off: Mapping[int, float] = {}
         self._database, self._study, self._holder = database, study, secrets.token_hex(8)
-        self._entries = 0  # when the lease was taken
-        last = self._take()
+        self._owes = False  # what the last holder left is not charged yet: its word stands
+        entries, running_s = self._take()
         try:
-            running = {} if last is None else _parse_running(last.running)
-            if last is not None and running and (ledger := load(study)) is not None:
-                self.cut_off, self._entries = find_uncharged(ledger, last.entries, running), len(ledger)
+            if running_s and (ledger := load(study)) is not None:
+                self.cut_off = find_uncharged(ledger, entries, running_s)
+                self._owes = bool(self.cut_off)
         except BaseException:
             self._release()
             raise
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
-        said: dict[str, Any] = {"entries": entries, "running": dumps({str(n): s for n, s in running_s.items()})}
-        if self.cut_off and entries <= self._entries:
-            said = {}  # what the last holder left is not charged yet: its word stands
         # A lock that lasts, a server that is away: the next beat is soon.
         with suppress(StoreError), self._database.transaction() as connection:
-            self.lost = self._update(connection, heard_at=self._database.now(connection), **said) == 0
+            self._say(connection, {} if self._owes else _word(entries, running_s))
+
+    def beat_with(self, connection: Connection, entries: int, running_s: Mapping[int, float]) -> None:
+        """The heartbeat of an append, in its transaction, which must not come to pass if the lease is gone."""
+        self._say(connection, _word(entries, running_s))
+        if self.lost:
+            raise Leased(f"the study {self._study!r} was taken over by another process: this one stops")
+
+    def charged(self) -> None:
+        """An append of the holder's is stored: the first one holds all that the last holder left."""
+        self._owes = False
+
+    def _say(self, connection: Connection, word: Mapping[str, Any]) -> None:
+        self.lost = self._update(connection, heard_at=self._database.now(connection), **word) == 0
 
     def __enter__(self) -> SqlLease:
         return self
@@ -107,23 +126,32 @@ class SqlLease:
     ) -> None:
         self._release()
 
-    def _take(self) -> Row[Any] | None:
-        """Take the lease; returns what the last holder left. Compare-and-swap, as in the ledger: one of two gets it."""
-        wanted = select(LEASES).where(LEASES.c.study == self._study)
-        me = Process.this()._asdict()
+    def _take(self) -> tuple[int, Mapping[int, float]]:
+        """Take the lease; returns (entries, {order: seconds}) of what was under way when the last holder ended.
+
+        Compare-and-swap, as in the ledger: one of two gets it.
+        """
         while True:
-            with suppress(Conflict), self._database.transaction() as connection:
-                last = connection.execute(wanted).one_or_none()
-                now = self._database.now(connection)
-                mine = {**me, "holder": self._holder, "heard_at": now}
-                if last is None:
-                    connection.execute(insert(LEASES).values(study=self._study, entries=0, running="{}", **mine))
-                    return None
-                _check_free(last, now)
-                same = (LEASES.c.holder == last.holder) & (LEASES.c.heard_at == last.heard_at)
-                taken = update(LEASES).where(LEASES.c.study == self._study, same).values(**mine)
-                if connection.execute(taken).rowcount == 1:
-                    return last
+            with suppress(Conflict):
+                if (found := self._database.attempt(self._try_to_take)) is not None:
+                    return found
+
+    def _try_to_take(self, connection: Connection) -> tuple[int, Mapping[int, float]] | None:
+        last = connection.execute(select(LEASES).where(LEASES.c.study == self._study)).one_or_none()
+        now = self._database.now(connection)
+        mine = {**Process.this()._asdict(), "holder": self._holder, "heard_at": now}
+        if last is None:
+            connection.execute(insert(LEASES).values(study=self._study, entries=0, running="{}", **mine))
+            return 0, {}
+        if last.holder == self._holder:  # taken already, when the connection broke
+            return last.entries, _settle(last, now)
+        _check_free(last, now)
+        running_s = _settle(last, now)
+        if running_s:
+            mine["running"] = dumps({**_by_name(running_s), _SETTLED: True})
+        same = (LEASES.c.holder == last.holder) & (LEASES.c.heard_at == last.heard_at)
+        taken = update(LEASES).where(LEASES.c.study == self._study, same).values(**mine)
+        return (last.entries, running_s) if connection.execute(taken).rowcount == 1 else None
 
     def _release(self) -> None:
         """Let go, but keep the last heartbeat. Failing to does no harm: after a minute of silence the study is free."""
@@ -146,9 +174,21 @@ def _check_free(last: Row[Any], now: float) -> None:
     )
 
 
-def _parse_running(text: str) -> dict[int, float]:
+def _word(entries: int, running_s: Mapping[int, float]) -> dict[str, Any]:
+    return {"entries": entries, "running": dumps(_by_name(running_s))}
+
+
+def _by_name(running_s: Mapping[int, float]) -> dict[str, Any]:
+    return {str(number): seconds for number, seconds in running_s.items()}
+
+
+def _settle(last: Row[Any], now: float) -> dict[int, float]:
+    """Seconds of the steps under way when the last holder ended: as it said, and what it may have worked since."""
     try:
-        return {int(number): float(seconds) for number, seconds in loads(text).items()}
+        said = loads(last.running)
+        is_settled = said.pop(_SETTLED, False) or not last.holder
+        unheard_s = 0.0 if is_settled else min(abs(now - last.heard_at), HEARTBEAT_S)
+        return {int(number): float(seconds) + unheard_s for number, seconds in said.items()}
     except (ValueError, TypeError, AttributeError):
         return {}  # unlike the ledger, a heartbeat has no checksum; a study must not hang on it
 
@@ -170,5 +210,5 @@ def find_uncharged(ledger: Ledger, entries: int, running_s: Mapping[int, float])
         if seconds > 0
         and number in ledger.open_orders
         and number not in orders
-        and ledger.orders[number].trial not in trials
+        and ledger.open_orders[number].order.trial not in trials
     }

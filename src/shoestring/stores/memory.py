@@ -8,6 +8,7 @@ from types import TracebackType
 from shoestring.core.entries import Entry
 from shoestring.core.ledger import Ledger
 from shoestring.errors import Conflict, Leased, StoreError
+from shoestring.stores.store import Heartbeat
 
 
 class Memory:
@@ -28,7 +29,9 @@ class Memory:
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
         return self._ledgers[study]
 
-    def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
+    def append(
+        self, study: str, ledger: Ledger | None, *entries: Entry, beat: Heartbeat | None = None, durable: bool = True
+    ) -> Ledger:
         current = self._ledgers.get(study)
         if (len(current) if current else 0) != (len(ledger) if ledger else 0):
             raise Conflict(f"the study {study!r} has grown since it was read: reload and decide again")
@@ -38,6 +41,9 @@ class Memory:
             raise StoreError(f"the study {study!r} cannot begin without an entry")
         self._ledgers[study] = ledger
         return ledger
+
+    def settle(self, study: str, ledger: Ledger) -> None:
+        pass
 
     def lease(self, study: str) -> MemoryLease:
         if study in self.leased:

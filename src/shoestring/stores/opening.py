@@ -9,6 +9,7 @@ from shoestring.stores.memory import Memory
 from shoestring.stores.store import Store
 
 DEFAULT_STORE = "sqlite:///shoestring.db"  # in the present folder
+PASSWORD_VARIABLE = "SHOESTRING_STORE_PASSWORD"  # of a server whose address leaves it out; the driver knows PGPASSWORD
 
 
 def open_store(where: str | Store | None, *, must_exist: bool = False) -> Store:

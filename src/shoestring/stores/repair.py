@@ -7,7 +7,6 @@ key, so an unreadable page costs the entries from there on and none before.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from shoestring.errors import Conflict, Damaged, StoreError, did_you_mean
+from shoestring.stores.files import JOURNALS, copy_file
 from shoestring.stores.opening import open_store
 from shoestring.stores.rows import Row, Unsound, follow
 from shoestring.stores.sql import Sql
-
-_JOURNALS = ("-wal", "-journal")
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,13 @@ def repair(address: str, study: str, new_address: str) -> Repaired:
             raise StoreError(f"nothing of the study {study!r} can be saved from {damaged.database.where}: {because}")
         dropped = _count_dropped(source, study, len(good_rows))
     try:
-        new.insert(good_rows)
+        new.table.insert(good_rows)
     except Conflict:
         raise StoreError(f"{new.database.where} holds a study {study!r} already: give another -o NEW") from None
     except StoreError:
         new.close()
         if new.path is not None:
-            for ending in ("", "-shm", *_JOURNALS):  # it did not exist before
+            for ending in ("", "-shm", *JOURNALS):  # it did not exist before
                 Path(f"{new.path}{ending}").unlink(missing_ok=True)
         raise
     return Repaired(len(good_rows), dropped, why or (f"entry {len(good_rows)} is missing" if dropped else ""))
@@ -68,15 +66,7 @@ def _readable(store: Sql) -> Iterator[Sql]:
         yield store
         return
     with TemporaryDirectory(prefix="shoestring-") as folder:
-        copy = Path(folder) / "copy.db"
-        try:
-            shutil.copyfile(store.path, copy)
-            for journal in _JOURNALS:
-                if (beside := Path(f"{store.path}{journal}")).exists():
-                    shutil.copyfile(beside, f"{copy}{journal}")
-        except OSError as error:
-            raise StoreError(f"{store.path} cannot be copied: {error.strerror}: repair works on a copy") from None
-        source = Sql(f"sqlite:///{copy}", rescue=True)
+        source = Sql(f"sqlite:///{copy_file(store.path, Path(folder))}", rescue=True)
         source.database.where = store.database.where
         try:
             yield source
@@ -97,7 +87,7 @@ def _read_good_rows(source: Sql, study: str) -> tuple[list[Row], str]:
 def _each_row(source: Sql, study: str) -> Iterator[Row]:
     for seq in count():
         try:
-            row = source.row(study, seq)
+            row = source.table.row(study, seq)
         except StoreError:
             if source.path is None:
                 raise  # a server that does not answer is not damaged
@@ -109,7 +99,7 @@ def _each_row(source: Sql, study: str) -> Iterator[Row]:
 
 def _count_dropped(source: Sql, study: str, n_good: int) -> int | None:
     try:
-        return source.count(study) - n_good
+        return source.table.count(study) - n_good
     except Damaged:
         return None
 

@@ -65,25 +65,40 @@ def write(study: str, seq: int, entry: Entry, link: Link, at: float) -> tuple[Ro
     return row, Link(row.sum, FORMAT)
 
 
-def follow(
-    study: str, rows: Iterable[Row], ledger: Ledger | None = None, link: Link = BEGIN
-) -> Iterator[tuple[Row, Ledger, Link]]:
-    """Verify rows one by one and add them to the ledger, whose last row left `link`. Raises Unsound at the first bad row.
+_CANNOT_FOLLOW = (ShoestringError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def verify(study: str, rows: Iterable[Row], seq: int = 0, link: Link = BEGIN) -> Iterator[tuple[Row, Entry, Link]]:
+    """The entries of rows that begin at `seq`, behind a row that left `link`. Raises Unsound at the first bad row.
 
     A study of a newer format is not damaged: that raises the StudyError of `core.formats`.
     """
-    for row in rows:
-        seq = len(ledger) if ledger is not None else 0
-        body = _body(row, study, seq, link)
+    for number, row in enumerate(rows, seq):
+        body = _body(row, study, number, link)
         try:
             (entry,) = formats.read([(row.kind, body)], link.format)
-            ledger = Ledger([entry]) if ledger is None else ledger.append(entry)
         except StudyError:
             raise
-        except (ShoestringError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise Unsound(f"entry {seq} cannot be followed: {type(error).__name__}: {error}") from error
+        except _CANNOT_FOLLOW as error:
+            raise _unfollowed(number, error) from error
         link = Link(row.sum, _format(row.kind, body, link.format))
-        yield row, ledger, link
+        yield row, entry, link
+
+
+def follow(
+    study: str, rows: Iterable[Row], ledger: Ledger | None = None, link: Link = BEGIN
+) -> Iterator[tuple[Row, Ledger, Link]]:
+    """Verify rows one by one and add them to the ledger, whose last row left `link`. Raises as `verify` does."""
+    for row, entry, after in verify(study, rows, len(ledger) if ledger is not None else 0, link):
+        try:
+            ledger = Ledger([entry]) if ledger is None else ledger.append(entry)
+        except _CANNOT_FOLLOW as error:
+            raise _unfollowed(row.seq, error) from error
+        yield row, ledger, after
+
+
+def _unfollowed(seq: int, error: Exception) -> Unsound:
+    return Unsound(f"entry {seq} cannot be followed: {type(error).__name__}: {' '.join(str(error).split())}")
 
 
 def _body(row: Row, study: str, seq: int, link: Link) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from shoestring.core.entries import Entry
 from shoestring.core.ledger import Ledger
@@ -29,6 +29,13 @@ class Lease(Protocol):
     ) -> None: ...
 
 
+class Heartbeat(NamedTuple):
+    """What whoever runs the study says with an append: it is me, and these orders have been at their step so long."""
+
+    lease: Lease
+    running_s: Mapping[int, float]
+
+
 class Store(Protocol):
     @property
     def where(self) -> str:
@@ -47,8 +54,19 @@ class Store(Protocol):
         """The ledger with whatever others have appended since."""
         ...
 
-    def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
-        """All entries or none, behind the last entry of `ledger` (None: a new study). Raises Conflict if it is not last."""
+    def append(
+        self, study: str, ledger: Ledger | None, *entries: Entry, beat: Heartbeat | None = None, durable: bool = True
+    ) -> Ledger:
+        """All entries or none, behind the last entry of `ledger` (None: a new study). Raises Conflict if it is not last.
+
+        `beat` is stored with them, as a whole; if that lease is gone, nothing is stored and Leased is raised. What is not
+        `durable` survives the end of this process, but a power cut may take the newest entries: for what can be computed
+        again.
+        """
+        ...
+
+    def settle(self, study: str, ledger: Ledger) -> None:
+        """A run is over: do what makes the next opening of this ledger quick. May do nothing."""
         ...
 
     def lease(self, study: str) -> Lease:

@@ -14,7 +14,7 @@ from shoestring.core.entries import Entry
 from shoestring.core.ledger import Ledger
 from shoestring.errors import Conflict
 from shoestring.stores.memory import Memory
-from shoestring.stores.store import Store
+from shoestring.stores.store import Heartbeat, Store
 
 E = TypeVar("E", bound=Entry)
 
@@ -31,12 +31,19 @@ class Journal:
         store = store or Memory()
         return cls(store, "study", store.append("study", None, *ledger.entries()))
 
-    def append(self, *entries: Entry, after: Ledger | None = None) -> None:
+    def append(
+        self, *entries: Entry, after: Ledger | None = None, beat: Heartbeat | None = None, durable: bool = True
+    ) -> None:
         """Store all of these entries, or none and raise `Conflict` if somebody else has appended meanwhile.
 
         `after` is the ledger that the entries were decided on: another thread may have moved this journal on since.
+        `beat` and `durable`: see `Store.append`.
         """
-        self.ledger = self.store.append(self.name, after or self.ledger, *entries)
+        self.ledger = self.store.append(self.name, after or self.ledger, *entries, beat=beat, durable=durable)
+
+    def settle(self) -> None:
+        """A run is over: let the store make the next opening quick."""
+        self.store.settle(self.name, self.ledger)
 
     def refresh(self) -> Ledger:
         """Read what others have appended."""

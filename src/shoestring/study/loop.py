@@ -12,7 +12,8 @@ that another process has taken the study over, and this one stops.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from shoestring.core.policy import Policy
 from shoestring.errors import Conflict, DecisionError, Leased
 from shoestring.runners.runner import News, Runner
 from shoestring.stores.heartbeat import Heart
-from shoestring.stores.store import Lease, Store
+from shoestring.stores.store import Heartbeat, Lease, Store
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
 
@@ -63,6 +64,7 @@ class Loop:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
         self._deadline = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
         self._should_stop, self._observe = should_stop, observe
+        self._saying = threading.Lock()  # heartbeats of two threads: what was looked at later is stored later
         self._thinking = Thinking(is_free=runner.simulated)
         self._declined_at = 0  # entries in the ledger when the policy last had nothing to buy
         books = self.ledger.books  # what the last run had of failures is forgiven: the code may have been repaired
@@ -79,7 +81,9 @@ class Loop:
         heart = Heart(self._beat)
         try:
             self._take_up()
-            return self._spend()
+            ending = self._spend()
+            self.journal.settle()
+            return ending
         finally:
             try:
                 heart.stop()
@@ -92,6 +96,7 @@ class Loop:
         self._record(*_find_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
         for open_order in self._orders_under_way():
             self._submit(open_order)
+        self._beat()  # their steps begin now
         self._thinking.start_over()  # getting workers ready is not the study's time to pay
 
     def _spend(self) -> Ending:
@@ -192,18 +197,25 @@ class Loop:
         if news:
             self._record(*news)
             for number in [self.ledger.trials[loss.trial].open_order for loss in news if isinstance(loss, Lost)]:
-                if number is not None and not self.ledger.orders[number].asked:
+                if number is not None and not self.ledger.open_orders[number].order.asked:
                     self._submit(self.ledger.open_orders[number])  # its worker died: another one carries the order out
+                    self._beat()
         else:
             self._observe(self.ledger, None)
 
     # the ledger ------------------------------------------------------------------------------------------------------
 
     def _record(self, *entries: Entry, after: Ledger | None = None) -> None:
-        """Append entries: an order to the very ledger that it was decided on, news behind whatever others wrote."""
+        """Append entries: an order to the very ledger that it was decided on, news behind whatever others wrote.
+
+        A heartbeat goes with them, so that the start of every step is known: whatever comes after is charged.
+        """
         while entries:
             try:
-                self.journal.append(*entries, after=after)
+                with self._saying:
+                    # What is simulated can be computed again, so it need not wait for the disk.
+                    durable, beat = not self.runner.simulated, self._heartbeat(entries)
+                    self.journal.append(*entries, after=after, beat=beat, durable=durable)
                 break
             except Conflict:
                 if after is not None:
@@ -218,11 +230,22 @@ class Loop:
         if self.lease.lost or not all(_may_come_between(entry, newest) for entry in newest.entries(known)):
             raise Leased(f"the study {self.journal.name!r} was taken over by another process: this one stops")
 
+    def _heartbeat(self, entries: Sequence[Entry]) -> Heartbeat | None:
+        """What is under way once these entries are stored: a new order begins right then."""
+        if self.runner.simulated:
+            return None
+        begun = {entry.number: 0.0 for entry in entries if isinstance(entry, Order)}
+        return Heartbeat(self.lease, begun | self._running_s())
+
+    def _running_s(self) -> dict[int, float]:
+        if self.runner.simulated:
+            return {}
+        now = self.runner.now()
+        return {number: max(0.0, now - since) for number, since in self.runner.running().items()}
+
     def _beat(self) -> None:
-        entries = len(self.ledger)  # counted first: a receipt stored meanwhile pays for its step
-        now, runner = self.runner.now(), self.runner
-        running = {} if runner.simulated else {n: max(0.0, now - since) for n, since in runner.running().items()}
-        self.lease.beat(entries, running)
+        with self._saying:
+            self.lease.beat(len(self.ledger), self._running_s())
 
 
 def run_in_memory(
@@ -242,7 +265,7 @@ def _find_losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[
     seconds = {o.order.trial: cut_off.get(number, 0.0) for number, o in ledger.open_orders.items()}
     losses = []
     for trial in ledger.trials:
-        is_theirs = trial.open_order is not None and ledger.orders[trial.open_order].asked
+        is_theirs = trial.open_order is not None and ledger.open_orders[trial.open_order].order.asked
         if trial.steps >= trial.limit or is_theirs:
             continue
         held, lost_s = min(survivors.get(trial.number, 0), trial.steps), seconds.get(trial.number, 0.0)

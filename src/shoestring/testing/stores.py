@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from shoestring.core.decision import Why
 from shoestring.core.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt, Status
@@ -21,7 +22,7 @@ from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps
 from shoestring.errors import Conflict, DecisionError, Leased, ShoestringError, StoreError
 from shoestring.stores.memory import Memory
-from shoestring.stores.store import Store
+from shoestring.stores.store import Heartbeat, Store
 
 OpenStore = Callable[[], Store]
 
@@ -37,7 +38,7 @@ class WatchedMemory(Memory):
         self.lengths: list[int] = []
         self._look = look
 
-    def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
+    def append(self, study: str, ledger: Ledger | None, *entries: Entry, **how: Any) -> Ledger:
         for entry in entries:
             ledger = super().append(study, ledger, entry)
             self._look(ledger)
@@ -220,6 +221,38 @@ def one_at_a_time_runs_a_study(open_store: OpenStore) -> None:
         pass
 
 
+def a_heartbeat_goes_with_an_append(open_store: OpenStore) -> None:
+    """Whoever comes after a holder that stopped in peace learns what its last append said was under way, and no more."""
+    ours = open_store()
+    ledger = ours.append("s", None, an_opening("1h"), an_order(0))
+    with ours.lease("s") as lease:
+        ledger = ours.append("s", ledger, an_order(1), beat=Heartbeat(lease, {0: 2.5, 1: 0.0}))
+    assert entries_as_text(open_store().load("s")) == entries_as_text(ledger)
+    with open_store().lease("s") as lease:
+        assert dict(lease.cut_off) in ({}, {0: 2.5}), "nothing outlives a process in memory"
+
+
+def what_need_not_last_is_read_all_the_same(open_store: OpenStore) -> None:
+    store = open_store()
+    ledger = store.append("s", None, an_opening(), an_order(0), durable=False)
+    ledger = store.append("s", ledger, a_step(0, 1), durable=False)
+    ledger = store.append("s", ledger, a_step(0, 2))
+    assert entries_as_text(open_store().load("s")) == entries_as_text(ledger)
+
+
+def settling_changes_nothing(open_store: OpenStore) -> None:
+    store = open_store()
+    ledger = store.append("s", None, *a_life())
+    for _ in range(2):
+        store.settle("s", ledger)
+        assert entries_as_text(open_store().load("s")) == entries_as_text(ledger)
+    ledger = store.append("s", ledger, a_step(2, 1))
+    read = open_store().load("s")
+    assert read is not None
+    assert entries_as_text(read) == entries_as_text(ledger)
+    assert (read.spent, read.reserved, len(read.orders)) == (ledger.spent, ledger.reserved, len(ledger.orders))
+
+
 STORE_CHECKS: tuple[Callable[[OpenStore], None], ...] = (
     what_is_written_is_read,
     an_unknown_study_is_none,
@@ -230,4 +263,7 @@ STORE_CHECKS: tuple[Callable[[OpenStore], None], ...] = (
     refreshing_equals_loading,
     a_ledger_may_come_from_another_handle,
     one_at_a_time_runs_a_study,
+    a_heartbeat_goes_with_an_append,
+    what_need_not_last_is_read_all_the_same,
+    settling_changes_nothing,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -99,3 +100,13 @@ def test_appending_does_not_fold_the_past_again() -> None:
         ledger = ledger.append(order(number))
         assert ledger.view(view) == number + 1
     assert absorbed == 2000
+
+
+def test_a_ledger_can_be_pickled_whatever_it_was_made_of() -> None:
+    plain: dict[str, Any] = {"why": {}, "memo": {}}
+    ledger = Ledger([OPENED, order(0, **plain)]).append(order(1, **plain))
+    late = Ledger.restored(OPENED, ledger.books, 3, lambda: ledger.entries())  # functions cannot be pickled
+    for made in (ledger, late):
+        again = pickle.loads(pickle.dumps(made))
+        assert again.entries()[1:] == ledger.entries()[1:]
+        assert (len(again), again.reserved) == (3, ledger.reserved)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from shoestring.core.entries import Entry, Lost, Note
 from shoestring.core.ledger import Ledger
 from shoestring.errors import Damaged, Leased
-from shoestring.stores import database
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.local import Local
+from shoestring.stores import files
+from shoestring.stores.heartbeat import HEARTBEAT_S
 from shoestring.stores.lease import Process, find_uncharged
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import a_step, an_opening, an_order
+from shoestring.stores.store import Heartbeat
+from shoestring.study.study import Study
+from shoestring.testing.stores import a_step, an_opening, an_order, entries_as_text
 
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="process start times are read from /proc")
 
@@ -151,11 +158,11 @@ def test_a_killed_holder_is_succeeded_at_once(store: Sql) -> None:
             store.lease("s")
         holder.kill()
     with store.lease("s") as lease:
-        assert dict(lease.cut_off) == {1: 7.5}
+        assert 7.5 < lease.cut_off[1] <= 7.5 + HEARTBEAT_S, "as it said, and what it may have worked since"
 
 
 def test_a_lock_does_not_stop_the_heart(store: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    monkeypatch.setattr(files, "BUSY_S", 0.05)
     impatient = another(store)
     with impatient.lease("s") as lease:
         assert store.path is not None
@@ -198,16 +205,17 @@ def test_a_clean_stop_hands_on_what_was_under_way(store: Sql) -> None:
 @pytest.mark.parametrize(
     ("entries", "due"),
     [
-        ([], {0: 2.0, 1: 3.0}),
-        ([a_step(0, 1)], {1: 3.0}),
-        ([Lost(trial=0, held=0, seconds=2.0)], {1: 3.0}),
-        ([Note(topic="released", facts={"order": 1})], {0: 2.0}),
-        ([Note(topic="enqueue", facts={"config": {"lr": 0.5, "kind": "naïve"}})], {0: 2.0, 1: 3.0}),
-        ([an_order(2)], {0: 2.0, 1: 3.0}),
+        ([], {0: 3.0, 1: 4.0}),
+        ([a_step(0, 1)], {1: 4.0}),
+        ([Lost(trial=0, held=0, seconds=2.0)], {1: 4.0}),
+        ([Note(topic="released", facts={"order": 1})], {0: 3.0}),
+        ([Note(topic="enqueue", facts={"config": {"lr": 0.5, "kind": "naïve"}})], {0: 3.0, 1: 4.0}),
+        ([an_order(2)], {0: 3.0, 1: 4.0}),
         ([a_step(0, 1), Lost(trial=1, held=0, seconds=3.0)], {}),
     ],
 )
 def test_what_a_later_entry_speaks_of_is_paid_for(store: Sql, entries: list[Entry], due: dict[int, float]) -> None:
+    """One second more than was said: it crashed long ago, and may have worked on for one heartbeat."""
     crash(store, {0: 2.0, 1: 3.0}, *entries)
     with another(store).lease("s") as lease:
         assert dict(lease.cut_off) == due
@@ -218,10 +226,60 @@ def test_an_order_that_is_not_open_is_not_charged() -> None:
     assert find_uncharged(ledger, 3, {0: 1.0, 7: 1.0}) == {}
 
 
+@pytest.mark.parametrize(("ago_s", "extra_s"), [(0.25, 0.25), (0.75, 0.75), (30.0, HEARTBEAT_S), (-30.0, HEARTBEAT_S)])
+def test_a_crash_is_charged_for_what_was_not_heard(store: Sql, ago_s: float, extra_s: float) -> None:
+    crash(store, {0: 2.0, 1: 0.0})
+    change_lease(store, host=Process.this().host, started="1", heard_at=time.time() - ago_s)  # certainly dead
+    with another(store).lease("s") as lease:
+        assert lease.cut_off[0] == pytest.approx(2.0 + extra_s, abs=0.2)
+        assert lease.cut_off[0] <= 2.0 + HEARTBEAT_S
+        assert lease.cut_off[1] == pytest.approx(extra_s, abs=0.2), "a step that had just begun"
+
+
+def test_nothing_is_added_twice(store: Sql) -> None:
+    """Those who took over and ended before the charge was stored: by a crash, or in peace."""
+    crash(store, {0: 2.0})
+    for _ in range(3):
+        lease = another(store).lease("s")
+        assert dict(lease.cut_off) == {0: 3.0}
+        lease.beat(3, {})  # its own word must not hide what is due
+        change_lease(store, heard_at=0.0)
+    with another(store).lease("s") as lease:
+        assert dict(lease.cut_off) == {0: 3.0}
+    with another(store).lease("s") as lease:
+        assert dict(lease.cut_off) == {0: 3.0}
+
+
+def test_an_append_says_what_is_under_way_in_one_commit(store: Sql) -> None:
+    ledger = store.load("s")
+    assert ledger is not None
+    commits: list[object] = []
+    with store.lease("s") as lease:
+        event.listen(store.database._engine, "commit", commits.append)
+        store.append("s", ledger, an_order(2), beat=Heartbeat(lease, {0: 4.0, 2: 0.0}))
+        assert len(commits) == 1
+        row = read_lease(store)
+        assert (row["entries"], row["running"]) == (4, '{"0":4.0,"2":0.0}')
+
+
+def test_nothing_is_appended_under_a_lease_that_is_gone(store: Sql) -> None:
+    ledger = store.load("s")
+    assert ledger is not None
+    lease = store.lease("s")
+    change_lease(store, holder="somebody else")
+    with pytest.raises(Leased, match="taken over by another process"):
+        store.append("s", ledger, an_order(2), beat=Heartbeat(lease, {}))
+    assert lease.lost
+    assert entries_as_text(another(store).load("s")) == entries_as_text(ledger)
+
+
 @settings(max_examples=15, deadline=None)
 @given(lives=st.lists(st.sets(st.sampled_from(["beat before", "charge", "step", "beat after"])), max_size=3))
 def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One holder crashes at a step; others take over and crash in turn, wherever in their work."""
+    """One holder crashes at a step; others take over and crash in turn, wherever in their work.
+
+    Two seconds were heard of the first step; each crash adds the heartbeat that it may have worked on for.
+    """
     address = f"sqlite:///{tmp_path_factory.mktemp('lives')}/store.db"
     store = Sql(address)
     ledger: Ledger | None = store.append("s", None, an_opening("1h"), an_order(0, until=4))
@@ -235,13 +293,66 @@ def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: py
             lease.beat(len(ledger), {})
         if "charge" in life:  # as the loop does, before it buys anything
             charges = [Lost(trial=n, held=ledger.trials[n].held, seconds=s) for n, s in lease.cut_off.items()]
-            ledger = successor.append("s", ledger, *charges)
-            if "step" in life and ledger.open_orders:
-                ledger = successor.append("s", ledger, a_step(0, ledger.trials[0].held + 1))
+            ledger = successor.append("s", ledger, *charges, beat=Heartbeat(lease, {0: 0.0}))
+            if "step" in life:
+                step = a_step(0, ledger.trials[0].held + 1)
+                ledger = successor.append("s", ledger, step, beat=Heartbeat(lease, {0: 0.0}))
             if "beat after" in life:
                 lease.beat(len(ledger), {0: 0.0})
         change_lease(successor, heard_at=0.0)
         successor.close()
     assert ledger is not None
-    assert ledger.books.by_kind["lost"] == 2.0
+    charged = sum("charge" in life for life in lives)  # each of them began the next step, and crashed at it
+    assert ledger.books.by_kind["lost"] == 2.0 + HEARTBEAT_S + charged * HEARTBEAT_S
     store.close()
+
+
+# the loop ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_append_of_a_run_says_what_is_under_way(tmp_path: Path) -> None:
+    """The start of each step is known to the store at the moment at which the step begins."""
+    store = Sql(f"sqlite:///{tmp_path}/run.db")
+    study = Study.begin({"x": {"float": [0, 1]}}, "1h", store=store, max_steps=3, policy="random_search", seed=1)
+    seen: list[tuple[str, dict[str, float]]] = []
+
+    def train(config: object) -> Iterator[float]:
+        for _ in range(3):
+            time.sleep(0.01)
+            yield 1.0
+
+    def look(ledger: Ledger, entry: Entry | None) -> None:
+        row = read_lease(store)
+        if entry is not None and row["entries"] == len(ledger):  # else two entries were stored together
+            seen.append((entry.kind, json.loads(str(row["running"]))))
+
+    study.run(
+        Local(train, Checkpoints(tmp_path / "checkpoints")), should_stop=lambda: len(study.ledger) > 12, observe=look
+    )
+    orders = [running for kind, running in seen if kind == "order"]
+    assert orders[:3] == [{"0": 0.0}, {"1": 0.0}, {"2": 0.0}]
+    between = [running for kind, running in seen if kind == "receipt" and running]
+    assert between, "a step follows in the same order"
+    assert all(0 <= seconds < 0.005 for running in between for seconds in running.values()), "what is paid is not due"
+
+
+def test_a_study_taken_up_says_so_before_its_first_step(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/run.db"
+    study = Study.begin({"x": {"float": [0, 1]}}, "1h", store=address, max_steps=3, policy="random_search", seed=1)
+    study.run(Local(forever, Checkpoints(tmp_path / "c")), should_stop=lambda: len(study.ledger) == 3)
+    store = Sql(address)
+    change_lease(store, running="{}")
+    again = Study.open(store=address)
+    seen: list[object] = []
+
+    def look_first(config: object) -> Iterator[float]:
+        seen.append(read_lease(store)["running"])
+        yield from forever(config)
+
+    again.run(Local(look_first, Checkpoints(tmp_path / "c")), should_stop=lambda: bool(seen))
+    assert list(json.loads(str(seen[0]))) == ["0"]
+
+
+def forever(config: object) -> Iterator[float]:
+    while True:
+        yield 1.0

@@ -19,10 +19,18 @@ from sqlalchemy import Connection, Engine, event
 
 from shoestring.core.entries import Note
 from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Float
+from shoestring.core.space import Space
 from shoestring.errors import Conflict, Damaged, DecisionError, MissingExtra, StoreError
-from shoestring.stores import database
+from shoestring.runners.simulated import Simulated
+from shoestring.stores import database, files
+from shoestring.stores.servers import read_server_address
 from shoestring.stores.sql import Sql
+from shoestring.study.study import Study
+from shoestring.testing.curves import Decaying
 from shoestring.testing.stores import a_life, a_step, an_opening, an_order, entries_as_text
+
+SPACE = Space({"lr": Float(1e-4, 1.0, log=True)})
 
 
 @pytest.fixture
@@ -268,12 +276,18 @@ def test_another_program_s_tables(file: Path) -> None:
 
 def test_a_file_held_by_another_program(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = begin(file)
-    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    monkeypatch.setattr(files, "BUSY_S", 0.05)
+    monkeypatch.setattr(database, "RETRY_S", 0.2)
     store = Sql(f"sqlite:///{file}")
+    said: list[str] = []
+    store.on_trouble = said.append
     with closing(sqlite3.connect(file)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked: another program holds it"):
             store.append("s", ledger, an_order(0))
+    (word,) = said  # once, however often it was tried
+    assert "another program holds it" in word
+    assert "Trying again" in word
     assert entries_as_text(store.append("s", ledger, an_order(0))) == entries_as_text(store.load("s"))
 
 
@@ -424,15 +438,90 @@ def test_a_file_that_others_make_at_this_moment(file: Path, monkeypatch: pytest.
     refusals = iter([True, True])
     transaction = database.Database.transaction
 
-    def refused(self: database.Database) -> AbstractContextManager[Connection]:
+    def refused(self: database.Database, **how: bool) -> AbstractContextManager[Connection]:
         if next(refusals, False):
-            raise database._Busy("database is locked")
-        return transaction(self)
+            raise database.Away("database is locked")
+        return transaction(self, **how)
 
     monkeypatch.setattr(database.Database, "transaction", refused)
     database.Database(f"sqlite:///{file}").make_tables()
     assert next(refusals, None) is None
-    monkeypatch.setattr(database, "BUSY_S", 0.0)
-    monkeypatch.setattr(database.Database, "transaction", lambda self: (_ for _ in ()).throw(database._Busy("locked")))
+    monkeypatch.setattr(files, "BUSY_S", 0.0)
+    monkeypatch.setattr(database.Database, "transaction", lambda self: (_ for _ in ()).throw(database.Away("locked")))
     with pytest.raises(StoreError, match="locked"):
         database.Database(f"sqlite:///{file}").make_tables()
+
+
+# waiting for the disk ------------------------------------------------------------------------------------------------
+
+
+def test_what_can_be_computed_again_does_not_wait_for_the_disk(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    ledger = store.append("s", None, an_opening(), durable=False)
+    assert pragma_now(store, "synchronous") == 1
+    ledger = store.append("s", ledger, an_order(0))
+    assert pragma_now(store, "synchronous") == 2, "and what others append does"
+    store.append("s", ledger, a_step(0, 1), durable=False)
+    assert pragma_now(store, "synchronous") == 1
+    with store.lease("s") as lease:
+        lease.beat(3, {})
+        assert pragma_now(store, "synchronous") == 2, "a heartbeat takes to the disk whatever came before"
+
+
+def pragma_now(store: Sql, name: str) -> object:
+    """As the last transaction left it."""
+    connection = store.database._connection
+    assert connection is not None
+    driver = connection.connection.dbapi_connection
+    assert driver is not None
+    return driver.cursor().execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def test_without_write_ahead_logging_every_commit_waits(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}?vfs=unix-dotfile")
+    store.append("s", None, an_opening(), durable=False)
+    assert pragma_now(store, "synchronous") == 2
+
+
+def test_a_simulated_study_hardly_waits_for_the_disk(file: Path) -> None:
+    """Its commits do not ask for it; its last word does."""
+    settings_seen: list[object] = []
+    study = Study.begin(SPACE, "30 epochs", store=f"sqlite:///{file}", policy="random_search", seed=1)
+
+    def look(ledger: Ledger, entry: object) -> None:
+        assert isinstance(study.store, Sql)
+        settings_seen.append(pragma_now(study.store, "synchronous"))
+
+    study.run(Simulated(Decaying()), observe=look)
+    assert settings_seen.count(1) >= 58  # a heartbeat may come between
+    assert isinstance(study.store, Sql)
+    assert pragma_now(study.store, "synchronous") == 2
+    assert entries_as_text(Sql(f"sqlite:///{file}").load("study")) == entries_as_text(study.ledger)
+
+
+# passwords -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg")
+    bare = "postgresql://me@127.0.0.1:1/db"
+    monkeypatch.delenv("SHOESTRING_STORE_PASSWORD", raising=False)
+    assert read_server_address(bare).password is None
+    assert not Sql(bare).has_password
+    assert read_server_address("postgresql://me:own@127.0.0.1:1/db").password == "own"
+    with pytest.raises(StoreError, match="hides its password: put it into SHOESTRING_STORE_PASSWORD"):
+        Sql("postgresql://me:***@127.0.0.1:1/db")
+    monkeypatch.setenv("SHOESTRING_STORE_PASSWORD", "p@ss/word")
+    for address in (bare, "postgresql://me:***@127.0.0.1:1/db"):
+        assert read_server_address(address).password == "p@ss/word"
+    assert read_server_address("postgresql://me:own@127.0.0.1:1/db").password == "own"
+
+
+def test_the_place_of_a_store_can_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg")
+    store = Sql("postgresql://me:p%40ss@127.0.0.1:1/db")
+    assert store.has_password
+    assert store.where == "postgresql+psycopg://me@127.0.0.1:1/db"
+    monkeypatch.setenv("SHOESTRING_STORE_PASSWORD", "p@ss")
+    assert Sql(store.where).where == store.where
+    assert "SHOESTRING_STORE_PASSWORD" in str(store._damaged("s", 3, "entry 3 is missing"))

@@ -1,0 +1,86 @@
+"""Starts `shoestring run …` again and again, quickly: everything is imported once, then each run is a fork of this process.
+
+Reads JSON lines (folder, words, environment, stored) from standard input and answers each with the new process's number;
+says `[number, exit code]` of each process that ended. Ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from typing import Any
+
+from shoestring.cli import job, run  # noqa: F401  all that a run imports
+from shoestring.cli.main import main as run_command
+from shoestring.runners import command, local, make, process, simulated, tables  # noqa: F401
+from shoestring.stores.sql import Sql
+
+
+def serve() -> None:
+    sys.stdin.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    children: set[int] = set()
+    waiting = b""
+    while True:
+        if select.select([0], [], [], 0.005)[0]:
+            text = os.read(0, 1 << 16)
+            if not text:
+                return
+            *lines, waiting = (waiting + text).split(b"\n")
+            for line in lines:
+                number = _fork(json.loads(line))
+                children.add(number)
+                _say(number)
+        for number in list(children):
+            ended, status = os.waitpid(number, os.WNOHANG)
+            if ended:
+                children.remove(number)
+                _say([number, os.waitstatus_to_exitcode(status)])
+
+
+def _fork(start: dict[str, Any]) -> int:
+    number = os.fork()
+    if number:
+        return number
+    code = 70
+    try:
+        os.setsid()
+        os.chdir(start["folder"])
+        os.environ.update(start["environment"])
+        sys.path.insert(0, start["folder"])
+        output = os.open("output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for stream, to in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
+            os.dup2(to, stream)
+        _write_down_what_is_stored(start["stored"])
+        run_command(start["words"])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _write_down_what_is_stored(path: str) -> None:
+    """Whatever the store has once said to have must be there after a kill."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    append = Sql.append
+
+    def append_and_tell(self: Sql, *words: Any, **how: Any) -> Any:
+        ledger = append(self, *words, **how)
+        os.write(log, b"%d\n" % len(ledger))
+        return ledger
+
+    Sql.append = append_and_tell  # type: ignore[method-assign]
+
+
+def _say(what: Any) -> None:
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    serve()

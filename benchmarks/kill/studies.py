@@ -1,0 +1,188 @@
+"""What is killed: small studies of every kind, whose training code writes down what it really did."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from shoestring.core.ledger import Ledger
+from shoestring.core.strict_json import dumps
+from shoestring.stores.sql import Sql
+
+if TYPE_CHECKING:
+    from benchmarks.kill.lives import Nursery
+
+KINDS = ("simulated", "local", "process", "command")
+STORES = ("sqlite", "postgresql")
+UNITS = ("epochs", "seconds")
+BUDGETS = {"epochs": "60 epochs", "seconds": "8s"}
+SIMULATED = {"epochs": "1500 epochs", "seconds": "4500s"}
+PIECES = {"epochs": 1, "seconds": 12}  # in time budgets steps are long, so that kills cut much of them off
+
+# A step is many short pieces; each writes down what it took, so what a kill cuts off is known to one piece.
+TRAINER = """
+import os, time
+from pathlib import Path
+
+LOG = os.open(os.environ["KILL_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def work(lr):
+    began = last = time.monotonic()
+    for _ in range((2 + int(6 * lr)) * int(os.environ["KILL_PIECES"])):
+        time.sleep(0.005)
+        now = time.monotonic()
+        os.write(LOG, b"%.6f\\n" % (now - last))
+        last = now
+    os.write(LOG, b"step %.6f\\n" % (last - began))
+
+
+class Descent:
+    def __init__(self, config):
+        self.lr, self.weight = config["lr"], 5.0
+
+    def step(self):
+        work(self.lr)
+        self.weight -= self.lr * (self.weight - 1)
+        return self.weight**2
+
+    def save(self, path):
+        path.write_text(repr(self.weight))
+
+    def load(self, path):
+        self.weight = float(Path(path).read_text())
+"""
+PROGRAM = """
+import json, os, pathlib
+from descent import work
+folder, until = pathlib.Path(os.environ["SHOESTRING_CHECKPOINT"]), int(os.environ["SHOESTRING_UNTIL"])
+lr = json.loads(pathlib.Path(os.environ["SHOESTRING_CONFIG"]).read_text())["lr"]
+state = folder / "state.json"
+step, weight = json.loads(state.read_text()) if state.exists() else (0, 5.0)
+while step < until:
+    work(lr)
+    weight -= lr * (weight - 1)
+    step += 1
+    new = folder / "new.json"
+    new.write_text(json.dumps([step, weight]))
+    new.replace(state)
+    print(json.dumps({"step": step, "value": weight**2, "saved": True}), flush=True)
+"""
+
+
+class Case(NamedTuple):
+    kind: str
+    store: str
+    unit: str
+
+
+@dataclass
+class VictimStudy:
+    """A study to be killed: where it lives and the command that begins it or goes on with it."""
+
+    case: Case
+    folder: Path
+    address: str
+    words: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Path:
+        """What the training code really did: seconds, one line a piece of work."""
+        return self.folder / "work.log"
+
+    @property
+    def stored(self) -> Path:
+        """Numbers of entries that the store said it had."""
+        return self.folder / "stored.log"
+
+    def read(self) -> Ledger | None:
+        store = Sql(self.address)
+        try:
+            return store.load("s")
+        finally:
+            store.close()
+
+
+class Plan:
+    """Makes studies, each in a folder of its own."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder, self.chance = folder, chance
+        self._numbers = count()
+        self._server: object = None
+        _write_table(folder / "table.npz")
+
+    def start_server(self) -> str:
+        """Start a PostgreSQL server; returns why there is none, if there is none."""
+        sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+        import throwaway_postgresql
+
+        try:
+            self._server = throwaway_postgresql.Server.start()
+        except (throwaway_postgresql.NoServer, ImportError) as error:
+            return f"no PostgreSQL: {error}"
+        return ""
+
+    def make(self, case: Case) -> VictimStudy:
+        number = next(self._numbers)
+        folder = self.folder / f"{number:04d}-{'-'.join(case)}"
+        folder.mkdir()
+        address = f"sqlite:///{folder}/store.db"
+        if case.store == "postgresql":
+            address = self._server.new_database()  # type: ignore[attr-defined]
+        words = ["run", "--study", "s", "--store", address, "--seed", "3", "--quiet"]
+        if case.kind == "simulated":
+            shutil.copy(self.folder / "table.npz", folder)
+            words += ["--table", "table.npz", "--policy", "asha", "--workers", "3", "--budget", SIMULATED[case.unit]]
+        else:
+            (folder / "descent.py").write_text(TRAINER)
+            (folder / "descend").write_text(PROGRAM)
+            words += ["-p", "lr={float=[1e-2,1.0],log=true}", "--max-steps", "9", "--policy", "successive_halving"]
+            words += ["--budget", BUDGETS[case.unit]]
+            words += {
+                "local": ["descent.py:Descent"],
+                "process": ["--runner", "process", "--workers", "2", "descent.py:Descent"],
+                "command": ["--workers", "2", "--", sys.executable, "descend"],
+            }[case.kind]
+        made = VictimStudy(case, folder, address, words)
+        made.environment = {
+            "KILL_LOG": str(made.log),
+            "KILL_PIECES": str(PIECES[case.unit]),
+            "PYTHONPATH": f"{folder}:{':'.join(sys.path)}",
+        }
+        return made
+
+
+def make_reference(plan: Plan, nursery: Nursery, kind: str, unit: str) -> list[str]:
+    """The decisions of the same study when nobody kills it."""
+    study = plan.make(Case(kind, "sqlite", unit))
+    nursery.run_to_its_end(study)
+    return decisions(study.read())
+
+
+def decisions(ledger: Ledger | None) -> list[str]:
+    assert ledger is not None
+    return [f"{order.trial} {dumps(order.config)} {order.until}" for order in ledger.orders]
+
+
+def _write_table(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    level, speed = rng.uniform(0.05, 0.5, (200, 1)), rng.uniform(0.2, 2, (200, 1))
+    steps = np.arange(1, 28)
+    np.savez(
+        path,
+        hp=rng.uniform(size=(200, 2)),
+        hp_names=np.array(["a", "b"]),
+        meta=json.dumps({"task": "made up", "objective": "loss", "direction": "min", "hp_categories": {}}),
+        loss=(level + np.exp(-speed * steps)).astype("float32"),
+        cost=(rng.uniform(1, 5, (200, 1)) * steps).astype("float32"),
+    )
