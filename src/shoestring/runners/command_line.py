@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from shoestring.core.entries import Cost, Order
+from shoestring.core.money import MOST_SECONDS
 from shoestring.core.space import Config, Space
 from shoestring.errors import RunnerError
 from shoestring.runners.training import read_cost
@@ -120,7 +121,7 @@ def read_line(line: str) -> CommandReport | None:
         paid = None if cost is None else read_cost(cost)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"the command reported the cost {cost!r}: report seconds >= 0, alone or by setup, train and validate"
+            f"the command reported the cost {cost!r}: report seconds from 0 to {MOST_SECONDS:g}, alone or by setup, train and validate"
         ) from None
     number = None if value is None else float(value)
     return CommandReport(number, "value" in body, None if step is None else int(step), paid, saved)

@@ -71,7 +71,9 @@ class Local:
             self._drop(order.trial)
             self._next_order()
             return [ended]
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever training code raises is its failure, GeneratorExit too
             failed = self._fail(order, step, error)
             self._drop(order.trial)
             self._next_order()
@@ -138,7 +140,8 @@ class Local:
         value: float | None = None
         with preserve_random_state():
             copy = self._thaw(order, live.step)
-            with contextlib.suppress(Exception):  # a copy that cannot go on has no value: the check tells
+            # A copy that cannot go on has no value: the check tells.
+            with contextlib.suppress(Exception, GeneratorExit, SystemExit):
                 value = copy.advance(order.config, order.until, True).value
             copy.close()
         return value, time.monotonic() - began

@@ -16,7 +16,9 @@ from typing import Literal, Protocol
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
 from shoestring.core.ledger import Ledger
+from shoestring.core.money import MOST_SECONDS
 from shoestring.core.space import Config
+from shoestring.core.texts import bounded
 
 News = Receipt | Lost | Note
 LIVE_WITHOUT_SAVING = 8  # frozen trials kept in memory when none can be saved: their size is not known
@@ -114,13 +116,15 @@ def _write(
         value=value,
         cost=_clip_cost(cost),
         status=status,
-        text=text,
+        text=bounded(text),
         saved=saved,
         at=at,
     )
 
 
 def _clip_cost(cost: Cost) -> Cost:
-    """A clock that jumped must never give money back."""
-    setup, train, validate = (s if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate))
+    """A clock that jumped must never give money back, and no sum of costs may be without end."""
+    setup, train, validate = (
+        min(s, MOST_SECONDS) if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate)
+    )
     return Cost(setup=setup, train=train, validate=validate)
