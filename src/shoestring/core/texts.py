@@ -27,9 +27,7 @@ def printable(text: str, *, lines: bool = False) -> str:
     """The text with every character escaped that does more than to be seen; `lines`: line ends and tabs stay."""
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() or (lines and char in _KEPT_IN_LINES) else _escape(char) for char in text
-    )
+    return "".join(char if char.isprintable() or (lines and char in _KEPT_IN_LINES) else _escape(char) for char in text)
 
 
 def rule_of_name(name: object) -> str | None:

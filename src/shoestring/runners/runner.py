@@ -124,7 +124,5 @@ def _write(
 
 def _clip_cost(cost: Cost) -> Cost:
     """A clock that jumped must never give money back, and no sum of costs may be without end."""
-    setup, train, validate = (
-        min(s, MOST_SECONDS) if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate)
-    )
+    setup, train, validate = (min(s, MOST_SECONDS) if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate))
     return Cost(setup=setup, train=train, validate=validate)

@@ -189,6 +189,6 @@ def read_cost(cost: float | Mapping[str, float]) -> Cost:
     unknown = set(parts) - {"setup", "train", "validate"}
     if unknown or not all(0 <= seconds <= MOST_SECONDS for seconds in parts.values()):
         raise ValueError(
-            f"the reported cost {cost!r} must be seconds from 0 to {MOST_SECONDS:g}, alone or by setup, train and validate"
+            f"the reported cost {cost!r} must be seconds >= 0, below {MOST_SECONDS:g}, alone or by setup, train and validate"
         )
     return Cost(**parts)

@@ -191,7 +191,7 @@ def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
         return {"is": "stepped", "can_save": live.can_save, **answer}
     except Ended:
         return {"is": "ended"}
-    except BaseException as error:  # whatever training code raises is its failure, GeneratorExit and SystemExit too
+    except (Exception, SystemExit) as error:
         return {"is": "failed", "text": "".join(traceback.format_exception(error)).strip()}
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from shoestring.core.entries import Cost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import MOST_SECONDS
 from shoestring.core.policy import Policy
 from shoestring.errors import StudyError
 from shoestring.runners.runner import write_broken_receipt, write_receipt
@@ -61,8 +60,8 @@ def next_receipt(
         raise StudyError(f"order {order.number} is not open: all its steps were reported, or it was released meanwhile")
     if not open_order.order.asked:
         raise StudyError(f"order {order.number} was not asked for: the runner that carries it out tells about it")
-    if cost_s is not None and not 0 <= cost_s <= MOST_SECONDS:
-        raise StudyError(f"cost_s={cost_s!r} must be seconds, 0 to {MOST_SECONDS:g}; leave it out to have the clock's")
+    if cost_s is not None and not 0 <= cost_s < float("inf"):
+        raise StudyError(f"cost_s={cost_s!r} must be seconds, 0 or more; leave it out to have the clock's")
     try:
         value = number_of(value)
     except TypeError as error:
