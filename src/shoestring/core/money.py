@@ -23,6 +23,8 @@ _EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?)")
 _DOLLARS = re.compile(rf"\$ *{_NUMBER} +at +\$? *{_NUMBER} */ *h(?:ou)?r?( +per +machine)?")
 _DURATION = re.compile(rf"{_NUMBER} *(days?|d|hours?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z]) *")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_MOST_DECIMALS = 8  # of a dollar
+MOST_SECONDS = 1e12  # of one cost: thirty thousand years, and a sum of these is still a number
 _EXAMPLES = 'write "400 epochs", "2h", "90s" or "$20 at 2.50/h"'
 
 
@@ -63,10 +65,10 @@ class Budget:
         return self.usd_per_hour / 3600.0 / (workers if self.per_machine else 1)
 
     def show(self, amount: float) -> str:
-        """An amount in words: 37 epochs, 1h 02m, $3.20."""
+        """An amount in words: 37 epochs, 1h 02m, $3.20, $0.0031."""
         if self.unit == "epochs":
             return f"{amount:g} epoch{'' if amount == 1 else 's'}"
-        return f"${amount:.2f}" if self.unit == "dollars" else show_seconds(amount)
+        return _show_dollars(amount) if self.unit == "dollars" else show_seconds(amount)
 
     def __str__(self) -> str:
         if self.unit == "epochs":
@@ -116,6 +118,12 @@ def parse_duration_s(text: str, what: str = "duration") -> float:
     if position == 0:
         raise BudgetError(f"the {what} is empty: {_EXAMPLES}")
     return total
+
+
+def _show_dollars(amount: float) -> str:
+    """In cents; below one cent with the two digits that count."""
+    decimals = 2 if not 0 < amount < 0.01 else min(1 - math.floor(math.log10(amount)), _MOST_DECIMALS)
+    return f"${amount:.{decimals}f}"
 
 
 def show_seconds(seconds: float) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from shoestring.core.strict_json import dumps
+from shoestring.core.texts import MOST_BYTES
 from shoestring.core.values import is_finite, is_number, is_plain, is_same, is_whole, to_plain
 
 Scalar = str | int | float | bool | None
@@ -204,6 +205,8 @@ class Choice:
         for i, option in enumerate(self.options):
             if not is_plain(option):
                 return f"option {option!r} must be a string, number, boolean, None or a list of these"
+            if problem := _rule_of_length(option):
+                return f"option {i} {problem}"
             if self.index(option) != i:
                 return f"option {option!r} is listed twice"
         return None
@@ -250,7 +253,8 @@ class Constant:
     def rule(self) -> str | None:
         if not is_plain(self.value):
             return f"the constant {self.value!r} must be a string, number, boolean, None or a list of these"
-        return None
+        problem = _rule_of_length(self.value)
+        return f"the constant {problem}" if problem else None
 
     def accept(self, value: Any) -> Any:
         if not is_same(to_plain(value), self.value):
@@ -266,6 +270,14 @@ class Constant:
 
     def describe(self) -> dict[str, Any]:
         return {"constant": self.value}
+
+
+def _rule_of_length(value: Any) -> str | None:
+    """A config is stored with every order, so its texts are short; they cannot be cut, since the training code needs them."""
+    size = len(value) if isinstance(value, str) else len(dumps(value)) if isinstance(value, list) else 0
+    if size <= MOST_BYTES:
+        return None
+    return f"is {size:,} characters long, above {MOST_BYTES:,}: use a short name, and look it up in the training code"
 
 
 Parameter = Float | Int | Choice | Constant

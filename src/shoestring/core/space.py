@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from shoestring.core.parameter_specs import infer, parse
 from shoestring.core.parameters import Constant, Float, Parameter
 from shoestring.core.strict_json import dumps
+from shoestring.core.texts import MOST_NAME_CHARS
 from shoestring.core.values import is_same, to_plain
 from shoestring.errors import SpaceError, did_you_mean
 
@@ -289,4 +290,6 @@ def _names(parameters: Mapping[str, Any]) -> list[str]:
     for name in parameters:
         if not isinstance(name, str) or not name:
             raise SpaceError(f"{name!r} cannot be the name of a parameter: names are strings, not empty")
+        if len(name) > MOST_NAME_CHARS:
+            raise SpaceError(f"the name {name[:20]!r}… has {len(name):,} characters: use at most {MOST_NAME_CHARS}")
     return list(parameters)

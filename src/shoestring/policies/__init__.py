@@ -22,7 +22,7 @@ from typing import Any
 
 from shoestring.core.policy import Policy
 from shoestring.errors import PolicyError, did_you_mean
-from shoestring.policies.other_names import advise, find_same_name
+from shoestring.policies.other_names import advise, find_likely_name, find_same_name
 
 DEFAULT = "sequential_halving"  # lowest regret from two full trainings on: docs/explanation/model-free-results.md
 RECOMMENDED = {  # what to begin with
@@ -84,6 +84,8 @@ def find_class(name: str) -> type[Policy]:
         ours, advice = find_same_name(name, names()), advise(name)
         if ours is None and advice is not None:
             raise PolicyError(f"unknown policy {name!r}: {advice}")
+        if ours is None and (likely := find_likely_name(name, names())) is not None:
+            raise PolicyError(f"unknown policy {name!r}. Did you mean {likely!r}? {advise(likely)}")
         raise PolicyError(f"unknown policy {name!r}. {did_you_mean(ours or name, names())}")
     module, _, attribute = where.partition(":")
     found: type[Policy] = getattr(import_module(module), attribute)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 
+_LIKELY = 0.75  # similarity of a slip of the finger
 _MODEL = "cost_aware_ei models the loss with a Gaussian process and counts what each trial costs"
 _RACE = "the default, sequential_halving, gives many trials a few steps and the best of them more"
 _STOPPING = (
@@ -108,6 +110,14 @@ def find_same_name(name: str, known: Iterable[str]) -> str | None:
 def advise(name: str) -> str | None:
     """What to use for something that other tools have."""
     return _INSTEAD.get(_normalise(name))
+
+
+def find_likely_name(name: str, known: Iterable[str]) -> str | None:
+    """A name of another tool that this looks like, more than like any of ours."""
+    bare = _normalise(name)
+    ours = [_normalise(one) for one in known]
+    closest = get_close_matches(bare, [*ours, *_INSTEAD], n=1, cutoff=_LIKELY)
+    return closest[0] if closest and closest[0] not in ours else None
 
 
 def _normalise(name: str) -> str:

@@ -33,6 +33,7 @@ def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
                 "validate_s": entry.cost.validate,
                 "at_s": entry.at,
                 **{f"config.{name}": value for name, value in orders[entry.order].config.items()},
+                **{f"metrics.{name}": value for name, value in entry.metrics.items()},
             }
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from shoestring.core.books import Trial
-from shoestring.core.entries import Order
+from shoestring.core.entries import Order, Receipt
+from shoestring.core.failures import kind_of_failure, say_failure
 from shoestring.core.ledger import Ledger
+from shoestring.core.texts import printable
 
 _BARS = "▁▂▃▄▅▆▇█"
+_MOST_FAILURES = 5  # kinds of them
 
 
 def summary(name: str, ledger: Ledger, checkpoint: Path | None) -> dict[str, Any]:
@@ -33,17 +37,21 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | None) -> dict[str, Any
         "orders": len(books.orders),
         "receipts": books.receipts,
         "seconds": {kind: seconds for kind, seconds in books.by_kind.items() if seconds},
-        "best": None if best is None else _best_facts(best, checkpoint),
+        "best": None if best is None else _best_facts(ledger, best, checkpoint),
+        "failures": failures(ledger),
     }
 
 
-def _best_facts(best: Trial, checkpoint: Path | None) -> dict[str, Any]:
+def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | None) -> dict[str, Any]:
+    order = best.step_orders[best.best_step - 1]
+    metrics = next((r.metrics for r in receipts_of(ledger, order) if r.step == best.best_step), {})
     return {
         "value": best.best_value,
         "trial": best.number,
         "step": best.best_step,
         "config": dict(best.best_config or best.config),
         "checkpoint": None if checkpoint is None else str(checkpoint),
+        "metrics": dict(metrics),
     }
 
 
@@ -55,13 +63,42 @@ def trial_facts(trial: Trial) -> dict[str, Any]:
         "held": trial.held,
         "value": trial.best_value,
         "best_step": trial.best_step or None,
+        "last_order": trial.last_order,
         "config": dict(trial.config),
-        "failure": trial.failure.splitlines()[-1] if trial.failure else None,
+        "failure": say_failure(trial.failure) or None,
     }
 
 
 def order_facts(order: Order) -> dict[str, Any]:
     return order.body() | {"memo": {name: len(numbers) for name, numbers in order.memo.items()}}
+
+
+def step_facts(receipt: Receipt) -> dict[str, Any]:
+    """One step of an order that is explained."""
+    return {
+        "step": receipt.step,
+        "value": receipt.value,
+        "status": receipt.status,
+        "seconds": receipt.cost.total,
+        "metrics": dict(receipt.metrics),
+    }
+
+
+def receipts_of(ledger: Ledger, order: int) -> Iterator[Receipt]:
+    return (entry for entry in ledger.entries() if isinstance(entry, Receipt) and entry.order == order)
+
+
+def failures(ledger: Ledger) -> list[dict[str, Any]]:
+    """Why trials failed: one and the same failure once, the most frequent first."""
+    kinds: dict[str, list[Trial]] = {}
+    for trial in ledger.trials:
+        if trial.failure:
+            kinds.setdefault(kind_of_failure(trial.failure), []).append(trial)
+    groups = sorted(kinds.values(), key=len, reverse=True)[:_MOST_FAILURES]
+    return [
+        {"count": len(group), "text": say_failure(group[0].failure), "trials": [trial.number for trial in group]}
+        for group in groups
+    ]
 
 
 def state_of(trial: Trial) -> str:
@@ -91,12 +128,13 @@ def draw_curve(trial: Trial, width: int = 12) -> str:
 
 def say_why(order: Order) -> str:
     """`rung 2, loss 0.31`: the reasons of a decision in one line."""
-    return ", ".join(f"{name} {_short(value)}" for name, value in order.why.items())
+    return ", ".join(f"{printable(name)} {say_value(value)}" for name, value in order.why.items())
 
 
 def say_config(config: Any) -> str:
-    return ", ".join(f"{name}={_short(value)}" for name, value in config.items())
+    """Also for other named values."""
+    return ", ".join(f"{printable(name)}={say_value(value)}" for name, value in config.items())
 
 
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def say_value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))

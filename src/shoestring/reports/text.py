@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoestring.core.entries import Note, Order
+from shoestring.core.entries import Amended, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
+from shoestring.core.money import show_seconds
+from shoestring.core.texts import printable
+from shoestring.reports import facts
 from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ _REASONS = {
     "stopped": "stopped; what was bought is in the ledger",
     "failing": "the same failure came again and again",
 }
+_MUCH_THINKING = 0.25  # of all seconds; above, the policy costs more than it can save
+_THINKING_SEEN_S, _THINKING_SEEN_ORDERS = 3.0, 5  # before that, one slow import would look like a slow policy
 
 
 def status(name: str, ledger: Ledger, checkpoint: Path | None, rows: int = 10) -> RenderableType:
@@ -29,13 +34,31 @@ def status(name: str, ledger: Ledger, checkpoint: Path | None, rows: int = 10) -
 
     budget = ledger.budget
     head = Text.assemble(
-        (name, "bold"),
+        (printable(name), "bold"),
         f"  {ledger.books.policy}, seed {ledger.opened.seed}, {len(ledger.trials)} trials, {len(ledger.orders)} orders\n",
         f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}",
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
         f", left {budget.show(ledger.left)}",
     )
-    return Group(head, best_line(ledger, checkpoint), trial_table(ledger, rows))
+    return Group(head, best_line(ledger, checkpoint), *_failure_lines(ledger), trial_table(ledger, rows))
+
+
+def _failure_lines(ledger: Ledger) -> list[RenderableType]:
+    from rich.text import Text
+
+    failed = sum(bool(trial.failure) for trial in ledger.trials)
+    if not failed:
+        return []
+    groups = facts.failures(ledger)
+    lines = [f"{group['count']} x {printable(group['text'])} ({_say_trials(group['trials'])})" for group in groups]
+    rest = failed - sum(group["count"] for group in groups)
+    lines += [f"{rest} more of other kinds"] if rest else []
+    return [Text(f"{failed} failed:", "red"), *(Text(f"  {line}") for line in lines)]
+
+
+def _say_trials(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+    return f"trial{'' if len(numbers) == 1 else 's'} {shown}"
 
 
 def best_line(ledger: Ledger, checkpoint: Path | None) -> RenderableType:
@@ -58,8 +81,8 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
-    for column, width in (("trial", 5), ("state", 8), ("steps", 5), ("best", 11), ("curve", 12)):
-        table.add_column(column, justify="right" if column in ("trial", "steps", "best") else "left", width=width)
+    for column, width in (("trial", 5), ("order", 5), ("state", 8), ("steps", 5), ("best", 11), ("curve", 12)):
+        table.add_column(column, justify="left" if column in ("state", "curve") else "right", width=width)
     table.add_column("config", ratio=1, no_wrap=True, overflow="ellipsis")
     trials = sort_best_first(ledger)
     running = [trial for trial in trials if trial.open_order is not None]
@@ -68,6 +91,7 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
         value = trial.best_value
         table.add_row(
             str(trial.number),
+            str(trial.last_order),  # `explain` takes it
             Text("running" if live and trial.open_order is not None else state_of(trial), _STYLES[state_of(trial)]),
             str(trial.steps),
             "–" if value is None else f"{value:.5g}",
@@ -75,11 +99,12 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
             Text(say_config(trial.config), overflow="ellipsis"),
         )
     if len(shown) > rows:
-        table.add_row("", "", "", "", "", Text(f"and {len(shown) - rows} more", "dim"))
+        table.add_row("", "", "", "", "", "", Text(f"and {len(shown) - rows} more", "dim"))
     return table
 
 
 def decision(ledger: Ledger, order: Order) -> RenderableType:
+    """One order: what was decided, on what, and what came of it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -95,18 +120,70 @@ def decision(ledger: Ledger, order: Order) -> RenderableType:
         ("thought", f"{order.thinking_s * 1000:.2f} ms"),
     ]
     rows += [(name, value) for name, value in order.why.items()]
+    rows += [(f"step {receipt.step}", _say_step(receipt)) for receipt in facts.receipts_of(ledger, order.number)]
     for name, value in rows:
-        table.add_row(name, Text(str(value)))
+        table.add_row(Text(printable(name)), Text(printable(str(value))))
     return table
 
 
-def ending(ledger: Ledger, reason: str, text: str = "") -> str:
-    """Why a run ended, in one sentence."""
+def _say_step(receipt: Receipt) -> str:
+    said = receipt.status if receipt.value is None else f"{receipt.value:.6g}"
+    if receipt.status == "diverged" and receipt.value is not None:
+        said += ", diverged"
+    metrics = f"  {say_config(receipt.metrics)}" if receipt.metrics else ""
+    return f"{said} in {show_seconds(receipt.cost.total)}{metrics}"
+
+
+def orders_of(ledger: Ledger, trial: int) -> RenderableType:
+    """All orders of one trial, the oldest first."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("order", "to step"):
+        table.add_column(column, justify="right")
+    table.add_column("why")
+    for order in ledger.orders:
+        if order.trial == trial:
+            table.add_row(str(order.number), str(order.until), Text(say_why(order)))
+    return table
+
+
+def ending(ledger: Ledger, reason: str, text: str = "", *, in_this_process: bool = False) -> str:
+    """Why a run ended, in one sentence. `in_this_process`: training ran here, where no step can be cut off."""
     budget = ledger.budget
     spent = f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}"
     if ledger.spent > budget.total:
-        spent += f" ({budget.show(ledger.spent - budget.total)} over: the last step could not be cut off)"
-    return f"{text if reason == 'policy' and text else _REASONS[reason]}: {spent}"
+        is_by_step = in_this_process and not isinstance(ledger.entries(len(ledger) - 1)[0], Note)  # not by thinking
+        why = ": the last step could not be cut off" if is_by_step else ""
+        spent += f" ({budget.show(ledger.spent - budget.total)} over{why})"
+    return f"{printable(text) if reason in ('policy', 'budget') and text else _REASONS[reason]}: {spent}"
+
+
+def change_line(change: Amended) -> str:
+    """What is amended about a study, in one line."""
+    parts = []
+    if change.budget is not None:
+        parts.append(f"the budget is now {change.budget.show(change.budget.total)}")
+    if change.policy is not None:
+        settings = f" with {say_config(change.settings)}" if change.settings else ""
+        parts.append(f"the policy is now {printable(change.policy)}{settings}")
+    if change.workers is not None:
+        parts.append(f"workers are now {change.workers}")
+    return ", ".join(parts)
+
+
+def say_thinking(ledger: Ledger) -> str | None:
+    """What to tell the user about a policy that spends much of the budget itself; None: it does not."""
+    books = ledger.books
+    thought_s = books.by_kind["thinking"]
+    is_seen = thought_s >= _THINKING_SEEN_S and len(books.orders) >= _THINKING_SEEN_ORDERS
+    if books.budget.unit == "epochs" or not is_seen or thought_s <= _MUCH_THINKING * books.seconds:
+        return None
+    return (
+        f"thinking took {show_seconds(thought_s)} of {show_seconds(books.seconds)} so far, and is charged: {books.policy} is "
+        "too slow for steps this short; take a cheaper policy (--policy sequential_halving or asha), or longer steps"
+    )
 
 
 def warning_of(note: Note) -> str | None:

@@ -2,7 +2,8 @@
 
 Into it: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}` and
 `{until}` by what the variables below hold. An argument with the placeholder of a parameter that is not active is left out,
-so write `--momentum={momentum}` as one word. Other braces, as in awk's `{print $1}`, are left alone.
+so write `--momentum={momentum}` as one word. Any other `{word}` is a mistake, and said before anything is bought; write
+`{{word}}` to have `{word}` in the command. Braces around more than one word, as in awk's `{print $1}`, are left alone.
 
     SHOESTRING_CONFIG       file with all parameters as one JSON object
     SHOESTRING_CHECKPOINT   directory that lives as long as the trial; empty when the trial starts from nothing
@@ -32,14 +33,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from shoestring.core.entries import Cost
+from shoestring.core.parameters import Choice, Constant, Parameter
 from shoestring.core.space import Config, Space
 from shoestring.errors import RunnerError
 from shoestring.runners.slots import device_variables
 from shoestring.runners.training import read_cost, read_metrics
 
-_PLACE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
+_WORD = r"([A-Za-z_][\w.-]*)"
+_PLACE = re.compile(rf"\{{\{{\{{{_WORD}\}}\}}\}}|\{{\{{{_WORD}\}}\}}|\{{{_WORD}\}}")  # {{{a}}}, {{a}} or {a}
 _PLACES = ("config", "checkpoint", "step", "until")
-_CLOSE = 0.7  # similarity above which an unknown {word} is a misspelt parameter, not somebody else's braces
+_CONFIG_VARIABLE = "SHOESTRING_CONFIG"
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
 
 
@@ -47,38 +50,63 @@ def check_arguments(argv: Sequence[str], space: Space) -> None:
     """One line with a remedy for a command that could never work."""
     if not argv or not argv[0]:
         raise RunnerError("the command is empty: write it after --, as in -- python train.py --lr={lr}")
-    if not _PLACE.search(argv[0]) and shutil.which(argv[0]) is None:
+    if not _words(argv[0]) and shutil.which(argv[0]) is None:
         if Path(argv[0]).is_file():
             raise RunnerError(
                 f"the command {argv[0]!r} is not executable: chmod +x it, or name its interpreter: python {argv[0]}"
             )
         raise RunnerError(f"the command {argv[0]!r} was not found: check its name, or give its path")
     names = [*space.parameters, *_PLACES]
-    for word in _PLACE.findall(" ".join(argv)):
+    for word in _words(*argv):
         if word in _PLACES and word in space.parameters:
             raise RunnerError(
                 f"{{{word}}} is ambiguous: it names a parameter and the trial's {word}; rename the parameter"
             )
         if word not in names:
             lowered = {name.lower(): name for name in names}
-            close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=_CLOSE)
-            if close:
-                raise RunnerError(f"{{{word}}} is not a parameter of the space. Did you mean {{{lowered[close[0]]}}}?")
+            close = difflib.get_close_matches(word.lower(), lowered, n=1)
+            hint = f"Did you mean {{{lowered[close[0]]}}}?" if close else f"Known: {', '.join(names)}."
+            raise RunnerError(
+                f"{{{word}}} is not a parameter of the space. {hint} To have these braces in the command, write {{{{{word}}}}}"
+            )
+        if word in space.parameters and any("\0" in text for text in _texts(space.parameters[word])):
+            raise RunnerError(
+                f"{{{word}}} has an option with the character NUL, which no argument can hold: leave it out, "
+                f"or read the parameter from the file in {_CONFIG_VARIABLE}"
+            )
+
+
+def find_unused(argv: Sequence[str], space: Space) -> list[str]:
+    """Parameters that the command seems not to take: others have a place in it, these have none, nor has the whole config."""
+    placed = set(_words(*argv))
+    whole_config = "config" in placed or any(_CONFIG_VARIABLE in argument for argument in argv)
+    varied = [name for name, parameter in space.parameters.items() if not isinstance(parameter, Constant)]
+    if whole_config or not placed.intersection(varied):
+        return []
+    return [name for name in varied if name not in placed]
 
 
 def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[str, str]) -> list[str]:
     """The arguments for one config."""
     known = {name: _word(value) for name, value in config.items()} | dict(places)
     inactive = {name for name in space.parameters if name not in config}
-    wanted = [argument for argument in argv if not inactive.intersection(_PLACE.findall(argument))]
-    return [_PLACE.sub(lambda found: known.get(found[1], found[0]), argument) for argument in wanted]
+    wanted = [argument for argument in argv if not inactive.intersection(_words(argument))]
+
+    def fill(found: re.Match[str]) -> str:
+        in_braces, escaped, alone = found.groups()
+        if escaped:
+            return f"{{{escaped}}}"
+        value = known.get(in_braces or alone, found[0])
+        return f"{{{value}}}" if in_braces else value
+
+    return [_PLACE.sub(fill, argument) for argument in wanted]
 
 
 def make_environment(
     config: Path, checkpoint: Path, reports: Path, step: int, until: int, validate: str, device: str = ""
 ) -> dict[str, str]:
     variables = {
-        "SHOESTRING_CONFIG": str(config),
+        _CONFIG_VARIABLE: str(config),
         "SHOESTRING_CHECKPOINT": str(checkpoint),
         "SHOESTRING_STEP": str(step),
         "SHOESTRING_UNTIL": str(until),
@@ -187,6 +215,21 @@ def _split(text: bytes, ended: bool) -> tuple[list[str], bytes]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, float) or (type(value) is int and abs(value) < 1 << 63)
+
+
+def _words(*arguments: str) -> list[str]:
+    """What these arguments have a place for."""
+    return [
+        in_braces or alone
+        for argument in arguments
+        for in_braces, escaped, alone in _PLACE.findall(argument)
+        if not escaped
+    ]
+
+
+def _texts(parameter: Parameter) -> list[str]:
+    """All words that a parameter may become."""
+    return [_word(value) for value in parameter.levels(1)] if isinstance(parameter, Choice | Constant) else []
 
 
 def _word(value: Any) -> str:

@@ -153,7 +153,7 @@ class Local:
         value: float | None = None
         with preserve_random_state():
             copy = self._thaw(order, live.step)
-            with contextlib.suppress(Exception):  # a copy that cannot go on has no value: the check tells
+            with contextlib.suppress(*RAISED):  # a copy that cannot go on has no value: the check tells
                 value = copy.advance(self._config(live), order.until, True).value
             copy.close()
         return value, time.monotonic() - began

@@ -91,8 +91,9 @@ def target_of(train: Any) -> dict[str, Any]:
 
 
 def has_code_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether both fingerprints were made in the same way, and differ."""
     old, new = before.get("fingerprint"), now.get("fingerprint")
-    return bool(old and new and old != new)
+    return before.get("kind") == now.get("kind") and bool(old and new and old != new)
 
 
 def parse_size_bytes(text: str | None) -> float:

@@ -18,7 +18,9 @@ from typing import Literal, Protocol
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
 from shoestring.core.ledger import Ledger
+from shoestring.core.money import MOST_SECONDS
 from shoestring.core.space import Config
+from shoestring.core.texts import bounded
 
 News = Receipt | Lost | Note
 NO_METRICS: Mapping[str, float] = {}
@@ -112,7 +114,7 @@ def write_broken_receipt(
     worker: str = "",
 ) -> Receipt:
     """The receipt of a step that did not come to its end; it closes the order."""
-    return replace(_begin_receipt(order, step, cost, at), status=status, text=text, saved=saved, worker=worker)
+    return replace(_begin_receipt(order, step, cost, at), status=status, text=bounded(text), saved=saved, worker=worker)
 
 
 def write_receipt(
@@ -142,6 +144,6 @@ def _begin_receipt(order: Order, step: int, cost: Cost, at: float) -> Receipt:
 
 
 def _clip_cost(cost: Cost) -> Cost:
-    """A clock that jumped must never give money back."""
-    setup, train, validate = (s if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate))
+    """A clock that jumped must never give money back, and no sum of costs may be without end."""
+    setup, train, validate = (min(s, MOST_SECONDS) if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate))
     return Cost(setup=setup, train=train, validate=validate)

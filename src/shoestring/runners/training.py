@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shoestring.core.entries import Cost
+from shoestring.core.money import MOST_SECONDS
 from shoestring.core.space import Config
 from shoestring.errors import RunnerError
 
@@ -125,7 +126,8 @@ class Live:
 
     def close(self) -> None:
         if self._iterator is not None:
-            with contextlib.suppress(Exception):  # what it does at its end is nobody's receipt
+            # What it does at its end is nobody's receipt.
+            with contextlib.suppress(Exception, GeneratorExit, SystemExit):
                 self._iterator.close()  # type: ignore[attr-defined]
 
     def _next(self) -> Any:
@@ -189,8 +191,10 @@ def number_of(value: Any) -> float | None:
 def read_cost(cost: float | Mapping[str, float]) -> Cost:
     parts = dict(cost) if isinstance(cost, Mapping) else {"train": float(cost)}
     unknown = set(parts) - {"setup", "train", "validate"}
-    if unknown or not all(0 <= seconds < float("inf") for seconds in parts.values()):
-        raise ValueError(f"the reported cost {cost!r} must be seconds >= 0, alone or by setup, train and validate")
+    if unknown or not all(0 <= seconds <= MOST_SECONDS for seconds in parts.values()):
+        raise ValueError(
+            f"the reported cost {cost!r} must be seconds >= 0, below {MOST_SECONDS:g}, alone or by setup, train and validate"
+        )
     return Cost(**parts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shoestring import policies
@@ -15,7 +16,8 @@ from shoestring.core.money import Budget, Prices
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import Conflict, PolicyError
+from shoestring.core.texts import rule_of_name
+from shoestring.errors import Conflict, PolicyError, StudyError
 from shoestring.stores.store import Store
 from shoestring.study.journal import Journal
 
@@ -49,19 +51,45 @@ def make_opened(
     return opened
 
 
-def begin(store: Store, name: str, wanted: Opened, first_configs: Sequence[Config], *, seed_given: bool) -> Journal:
-    """A new study, or the one of that name with what `wanted` changes about it."""
+@dataclass(frozen=True)
+class Unsaid:
+    """What the user left open about a study: one that is there already keeps its own."""
+
+    seed: bool = False
+    workers: bool = False
+    policy: bool = False
+    settings: Mapping[str, Any] | None = None  # given without the name of a policy: for the one that the study has
+
+    def fill_in(self, wanted: Opened, ledger: Ledger | None) -> Opened:
+        """`wanted`, with the study's own where nothing was said."""
+        books = None if ledger is None else ledger.books
+        if books is not None and self.workers:
+            wanted = replace(wanted, workers=books.workers)
+        if books is not None and self.policy and not self.settings:
+            return replace(wanted, policy=books.policy, settings=books.settings)
+        if not (self.policy and self.settings):
+            return wanted
+        name, own = (policies.DEFAULT, {}) if books is None else (books.policy, books.settings)
+        chosen = policies.make(name, {**own, **self.settings})
+        return replace(wanted, policy=name, settings=_storable(policies.settings_of(chosen), name))
+
+
+def begin(store: Store, name: str, wanted: Opened, first_configs: Sequence[Config], unsaid: Unsaid) -> Journal:
+    """A new study, or the one of that name with what `wanted` changes about it; the journal tells what that is."""
+    if problem := rule_of_name(name):
+        raise StudyError(f"{problem}: give it another")
     configs = [wanted.space.validate(config) for config in first_configs]
     while True:
         ledger = store.load(name)
-        entries: list[Entry] = [wanted, *queue_notes(configs)]
+        filled_in = unsaid.fill_in(wanted, ledger)
+        entries: list[Entry] = [filled_in, *queue_notes(configs)]
         if ledger is not None:
-            entries = _list_changes(ledger, name, wanted, configs, seed_given=seed_given)
+            entries = _list_changes(ledger, name, filled_in, configs, seed_given=not unsaid.seed)
+        change = next((entry for entry in entries if isinstance(entry, Amended)), None)
         try:
             # An amendment is not made while somebody runs the study: taking the lease would say who does.
-            alone = store.lease(name) if any(isinstance(entry, Amended) for entry in entries) else nullcontext()
-            with alone:
-                return Journal(store, name, store.append(name, ledger, *entries))
+            with nullcontext() if change is None else store.lease(name):
+                return Journal(store, name, store.append(name, ledger, *entries), change)
         except Conflict:  # somebody began or changed it at this very moment
             continue
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from shoestring.core.entries import Entry
+from shoestring.core.entries import Amended, Entry
 from shoestring.core.ledger import Ledger
 from shoestring.errors import Conflict
 from shoestring.stores.memory import Memory
@@ -20,10 +20,13 @@ E = TypeVar("E", bound=Entry)
 
 
 class Journal:
-    """`ledger` is always the newest that this process has seen or written."""
+    """`ledger` is always the newest that this process has seen or written.
 
-    def __init__(self, store: Store, name: str, ledger: Ledger) -> None:
-        self.store, self.name, self.ledger = store, name, ledger
+    `change`: what this process changed about the study when it took it up.
+    """
+
+    def __init__(self, store: Store, name: str, ledger: Ledger, change: Amended | None = None) -> None:
+        self.store, self.name, self.ledger, self.change = store, name, ledger, change
 
     @classmethod
     def in_memory(cls, ledger: Ledger, store: Store | None = None) -> Journal:

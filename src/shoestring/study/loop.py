@@ -35,6 +35,7 @@ _LOOK_UP_S = 0.2  # how often to look for a request to stop while nothing happen
 _MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
 _MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
 _MOST_DIVERGED_AT_FIRST = 10  # so many trials with no number before anything has worked: bad luck is not that long
+_WORTH_SAYING = 0.01  # of the budget, left when it buys nothing more: less is what any run leaves
 _WORTH_NOTING_S = 0.001  # less thinking than this at the end of a run gets no entry of its own
 
 
@@ -94,8 +95,9 @@ class Loop:
     def _take_up(self) -> None:
         """Write down what the last process lost, and submit its open orders again."""
         self._record(*_find_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
-        for open_order in self._orders_under_way():
-            self._submit(open_order)
+        if self.runner.now() < self._deadline:  # a deadline of 0: nothing is bought
+            for open_order in self._orders_under_way():
+                self._submit(open_order)
         self._beat()  # their steps begin now
         self._thinking.start_over()  # getting workers ready is not the study's time to pay
 
@@ -126,16 +128,20 @@ class Loop:
             return self._end("failing", f"no step has ever worked: {diverged} trials diverged, none gave a number")
         if self.lease.lost or self._should_stop():
             return self._end("stopped")
-        if self.runner.now() >= self._deadline and not self._orders_under_way():
+        if self.runner.now() >= self._deadline and not self.runner.running():
             return self._end("deadline")
         return None
 
     def _explain_end(self, decision: Decision) -> tuple[Reason, str]:
         """Nothing is under way and nothing was bought: why the run ends here."""
+        budget = self.ledger.budget
+        left = self.ledger.left - self._thinking.pending_s * budget.per_second(self.ledger.workers)
+        unspent = f"{budget.show(left)} of {budget.show(budget.total)} left unspent"
         if isinstance(decision, Finish):
-            return "policy", decision.why
+            return "policy", f"{decision.why}, {unspent}" if left > 0 else decision.why
         if not isinstance(decision, Wait):
-            return "budget", ""
+            is_much = left > _WORTH_SAYING * budget.total
+            return "budget", f"the rest does not pay for another step, {unspent}" if is_much else ""
         if not self.ledger.open_orders:
             raise DecisionError(f"{self.policy.name} waits, but no order is open: nothing would ever change")
         return "policy", "it waits for orders that were asked for elsewhere"

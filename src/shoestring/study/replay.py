@@ -1,7 +1,8 @@
 """What another policy would have done with the same curves: a study's own receipts as a source for simulation.
 
-A curve is known only as far as it was bought; beyond that the replayed trial ends. The space of a replay is the list of
-configs that were really trained. A step costs what it did the first time, setup included.
+A curve is known only as far as it was bought; beyond that the replayed trial ends, as if its training code had. What a
+policy asked for there is counted: it gets the study's early stops for free, and looks better than it is. The space of a
+replay is the list of configs that were really trained. A step costs what it did the first time, setup included.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from shoestring import policies
 from shoestring.core.books import Trial
-from shoestring.core.entries import Cost, Opened, Receipt
+from shoestring.core.entries import Cost, Note, Opened, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy
@@ -53,6 +54,13 @@ class Replay:
     winner_frozen: bool  # whether it stopped short of the winning step
     price: float | None  # of all steps until it was as good as the real study; None: it never was
     real_price: float  # the same for the study itself
+    bought_steps: int = 0  # that the replayed policy asked for and the study had recorded
+    missing_steps: int = 0  # that it asked for beyond the end of a recorded curve
+
+    @property
+    def missing_share(self) -> float:
+        """Of all steps that the replayed policy asked for, those that nobody knows."""
+        return self.missing_steps / max(1, self.bought_steps + self.missing_steps)
 
 
 def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Replay:
@@ -81,7 +89,15 @@ def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Repl
     steps = again.steps if again else 0
     price, real_price = (price_of(one, winner.best_loss) for one in (ending.ledger, ledger))
     assert real_price is not None
-    return Replay(ending.ledger, winner, steps, steps < winner.best_step, price, real_price)
+    bought = sum(trial.steps for trial in ending.ledger.trials)
+    missing = _count_missing(ending.ledger)
+    return Replay(ending.ledger, winner, steps, steps < winner.best_step, price, real_price, bought, missing)
+
+
+def _count_missing(replayed: Ledger) -> int:
+    """Steps that were ordered beyond the end of a curve."""
+    ends = [entry.facts for entry in replayed.entries() if isinstance(entry, Note) and entry.topic == "ended"]
+    return sum(replayed.orders[facts["order"]].until - facts["step"] for facts in ends)
 
 
 def price_of(ledger: Ledger, loss: float) -> float | None:

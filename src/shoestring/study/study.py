@@ -26,13 +26,15 @@ from shoestring.stores.memory import Memory
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import ask, tell
-from shoestring.study.begin import begin, make_opened, queue_notes
+from shoestring.study.begin import Unsaid, begin, make_opened, queue_notes
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Ending, Loop, Observe
 
 if TYPE_CHECKING:
     import pandas
+
+    from shoestring.study.retrain import Retrained
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,20 @@ class Study:
         store: str | Store | None = None,
         max_steps: int = 1,
         direction: Direction = "min",
-        policy: str | Policy = policies.DEFAULT,
+        policy: str | Policy | None = None,
         settings: Mapping[str, Any] | None = None,
         seed: int | None = None,
-        workers: int = 1,
+        workers: int | None = None,
         prices: Prices | None = None,
         initial: Sequence[Config] = (),
         target: Mapping[str, Any] | None = None,
     ) -> Study:
-        """A new study, or the one of that name going on: a changed budget, policy or number of workers is amended."""
-        chosen = policies.make(policy, settings)
+        """A new study, or the one of that name going on: a changed budget, policy or number of workers is amended.
+
+        Policy and workers that are not given stay as they are; settings without a policy are for the study's own.
+        """
+        of_its_own = policy is None and isinstance(settings, Mapping)  # settings of a policy that is not known yet
+        chosen = policies.make(policies.DEFAULT if policy is None else policy, None if of_its_own else settings)
         wanted = make_opened(
             space,
             budget,
@@ -106,11 +112,12 @@ class Study:
             direction=direction,
             max_steps=max_steps,
             prices=prices,
-            workers=workers,
+            workers=1 if workers is None else workers,
             target=target,
         )
-        journal = begin(open_store(store), name, wanted, initial, seed_given=seed is not None)
-        return cls(journal, chosen)
+        unsaid = Unsaid(seed is None, workers is None, policy is None, settings)
+        journal = begin(open_store(store), name, wanted, initial, unsaid)
+        return cls(journal, None if policy is None else chosen)
 
     # what it holds ---------------------------------------------------------------------------------------------------
 
@@ -210,6 +217,27 @@ class Study:
         if lease.lost:
             raise Leased(f"the study {self.name!r} was taken over by another process: this one has stopped")
         return self.ending
+
+    def retrain_cost(self) -> str:
+        """What `retrain_best` would cost, in the budget's unit, as far as the recorded steps tell."""
+        from shoestring.study.retrain import say_cost
+
+        return say_cost(self)
+
+    def retrain_best(
+        self,
+        train: Callable[..., Any] | None = None,
+        *,
+        runner: str | Runner | None = None,
+        on_step: Callable[[int, float | None], Any] | None = None,
+    ) -> Retrained:
+        """Train the winner once more, up to its best step: for code that cannot save. Nothing is charged to this study.
+
+        `train` may be left out where the command line began the study. `on_step(step, value)` is called after each step.
+        """
+        from shoestring.study.retrain import retrain
+
+        return retrain(self, train, runner=runner, on_step=on_step)
 
     # for people who own their loop -----------------------------------------------------------------------------------
 

@@ -77,6 +77,8 @@ def test_amounts_in_words() -> None:
     assert Budget("5 epochs").show(1) == "1 epoch"
     assert Budget("5 epochs").show(2.5) == "2.5 epochs"
     assert Budget("$5 at 1/h").show(3.2) == "$3.20"
+    shown = [Budget("$5 at 1/h").show(amount) for amount in (0.0, 0.01, 0.0031, 0.00042, 1.234e-7, 1e-300)]
+    assert shown == ["$0.00", "$0.01", "$0.0031", "$0.00042", "$0.00000012", "$0.00000000"]
     assert Budget("2h").show(3720) == "1h 02m"
     assert [show_seconds(s) for s in (0.0, 0.25, 1, 59.96, 61, 3599.6)] == [
         "0 ms",

@@ -22,10 +22,11 @@ from runner_bench import DEADLINE_S, Bench, fresh_ledger, losses, pid_in, receip
 
 from shoestring.core.entries import Cost
 from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Choice, Constant, Float
 from shoestring.core.space import Space
 from shoestring.errors import RunnerError
 from shoestring.runners.command import Commands
-from shoestring.runners.command_line import fill_in, read_line
+from shoestring.runners.command_line import check_arguments, fill_in, find_unused, read_line
 from shoestring.runners.command_state import CommandState, started_at
 from shoestring.runners.logs import cut_long_logs
 from shoestring.study.study import Study
@@ -76,7 +77,7 @@ def test_arguments_and_environment_say_everything(bench: Callable[..., Bench], t
         "--momentum={momentum}",
         "{optimizer}",
         "{step}/{until}",
-        "{print}",
+        "{{print}}",
         "{config}",
         "{checkpoint}",
     ]
@@ -108,6 +109,29 @@ def test_numbers_survive_the_command_line(lr: float, optimizer: str, momentum: f
     assert filled[3:] == ([repr(momentum)] if optimizer == "sgd" else []) + ["{ lr }", "{}"]
 
 
+def test_braces_can_be_had_in_a_command() -> None:
+    argv = ["sh", "{{lr}}", "${{HOME}}", '{"a": {lr}}', "{{{lr}}}", "{print $1}"]
+    check_arguments(argv, SPACE)
+    filled = fill_in(argv, SPACE, {"lr": 0.5}, {})
+    assert filled == ["sh", "{lr}", "${HOME}", '{"a": 0.5}', "{0.5}", "{print $1}"]
+
+
+def test_parameters_without_a_place_are_found() -> None:
+    space = Space({"lr": Float(0, 1), "decay": Float(0, 1), "model": Constant("a")})
+    assert find_unused(["sh", "--lr={lr}"], space) == ["decay"]
+    assert find_unused(["sh", "--lr={{lr}}"], space) == []  # nothing has a place: it reads the file
+    assert find_unused(["sh", "--lr={lr}", "{config}"], space) == []
+    assert find_unused(["sh", "-c", "train --lr={lr} $SHOESTRING_CONFIG"], space) == []
+    assert find_unused(["sh", "--lr={lr}", "--decay={decay}"], space) == []
+
+
+def test_an_option_that_no_argument_can_hold_is_refused_where_it_would_be_one() -> None:
+    space = Space({"name": Choice(["a", "b\0c"]), "listed": Choice([["x\0y"], ["z"]])})
+    with pytest.raises(RunnerError, match="NUL, which no argument can hold"):
+        check_arguments(["sh", "{name}"], space)
+    check_arguments(["sh", "{listed}", "{config}"], space)  # escaped in JSON
+
+
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
@@ -116,6 +140,8 @@ def test_numbers_survive_the_command_line(lr: float, optimizer: str, momentum: f
         (["sh", "-c", "{momentun}"], "Did you mean {momentum}?"),
         (["sh", "-c", "{LR}"], "Did you mean {lr}?"),
         (["sh", "-c", "{chekpoint}"], "Did you mean {checkpoint}?"),
+        (["sh", "-c", "{weight_decay}"], "{weight_decay} is not a parameter of the space. Known: "),
+        (["sh", "-c", "echo ${HOME}"], "write {{HOME}}"),
     ],
 )
 def test_commands_that_cannot_work_are_refused_in_one_line(argv: list[str], told: str, tmp_path: Path) -> None:

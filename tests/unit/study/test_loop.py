@@ -15,7 +15,7 @@ import pytest
 from shoestring.core.decision import Decision, Finish, Train, Wait
 from shoestring.core.entries import Cost, Entry, Lost, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
+from shoestring.core.money import Budget, Prices
 from shoestring.core.parameters import Float
 from shoestring.core.policy import fresh_config
 from shoestring.core.space import Config, Space
@@ -87,8 +87,31 @@ def test_a_policy_that_finishes_says_why_and_open_orders_are_awaited() -> None:
         return Finish("enough")
 
     outcome = run_in_memory(begun(), Scripted(decide), Simulated(Curves(), 4))
-    assert (outcome.reason, outcome.text) == ("policy", "enough")
+    assert (outcome.reason, outcome.text) == ("policy", "enough, 14 epochs of 20 epochs left unspent")
     assert [trial.steps for trial in outcome.ledger.trials] == [3, 3]
+
+
+def test_a_rest_that_buys_nothing_is_told() -> None:
+    """Two steps with their validation cost 4 epochs each; 3 are left."""
+    outcome = run_in_memory(begun("11 epochs", prices=Prices(3.0)), RandomSearch(), Simulated(Curves()))
+    assert outcome.reason == "budget"
+    assert outcome.text == "the rest does not pay for another step, 3 epochs of 11 epochs left unspent"
+
+
+def test_a_deadline_of_no_time_buys_nothing_not_even_what_is_open() -> None:
+    done = run_in_memory(begun(), RandomSearch(), Simulated(Curves()), deadline_s=0.0)
+    assert (done.reason, len(done.ledger.orders)) == ("deadline", 0)
+    cut = run_in_memory(begun(), RandomSearch(), Simulated(Curves(), 2), should_stop=_after(3))
+    assert cut.ledger.open_orders
+    again = run_in_memory(cut.ledger, RandomSearch(), Simulated(Curves(), 2), deadline_s=0.0)
+    assert (again.reason, again.ledger.spent) == ("deadline", cut.ledger.spent)
+    assert again.ledger.open_orders.keys() == cut.ledger.open_orders.keys()
+
+
+def _after(looks: int) -> Callable[[], bool]:
+    """A wish to stop that comes with the look after so many."""
+    left = iter(range(looks))
+    return lambda: next(left, None) is None
 
 
 def test_waiting_for_nothing_is_a_mistake_of_the_policy() -> None:
