@@ -6,6 +6,7 @@
     ├── PolicyError       an unknown policy or a setting out of range
     ├── DecisionError     a policy ordered something that the ledger forbids (a mistake in the policy)
     ├── StudyError        a study is asked for something that contradicts what it is
+    │   └── TrainingFailed  a run ended and no step of the training code has ever worked; `study` holds what happened
     ├── RunnerError       training code that cannot be started at all
     ├── MissingExtra      an optional dependency is not installed
     └── StoreError        a store cannot be read or written
@@ -19,8 +20,14 @@ in the ledger.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 class ShoestringError(Exception):
@@ -45,6 +52,14 @@ class DecisionError(ShoestringError):
 
 class StudyError(ShoestringError):
     pass
+
+
+class TrainingFailed(StudyError):
+    """`study` is the study, with the text of every failure in its trials."""
+
+    def __init__(self, message: str, study: Any = None) -> None:
+        super().__init__(message)
+        self.study = study
 
 
 class RunnerError(ShoestringError):
@@ -83,3 +98,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean {close[0]!r}?"
     return f"Known: {', '.join(names) or 'none'}."
+
+
+def warn(text: str) -> None:
+    """A Python warning that points at the line of the user's code, however deep inside this package it comes from."""
+    depth, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(text, stacklevel=depth)

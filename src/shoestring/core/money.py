@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from shoestring.core.values import is_finite, is_number, to_plain
 from shoestring.errors import BudgetError
 
 Unit = Literal["epochs", "seconds", "dollars"]
@@ -116,6 +117,16 @@ def parse_duration_s(text: str, what: str = "duration") -> float:
     if position == 0:
         raise BudgetError(f"the {what} is empty: {_EXAMPLES}")
     return total
+
+
+def read_duration_s(value: str | float | None, what: str) -> float | None:
+    """Seconds, from text or from a number of them; None stays None."""
+    if value is None or isinstance(value, str):
+        return None if value is None else parse_duration_s(value, what)
+    seconds = to_plain(value)
+    if not (is_number(seconds) and is_finite(seconds)):
+        raise BudgetError(f"{what}={value!r} must be a number of seconds, or text as '2h' or '90s'")
+    return float(seconds)
 
 
 def show_seconds(seconds: float) -> str:

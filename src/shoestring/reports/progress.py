@@ -107,10 +107,8 @@ class LiveView(Quiet):
         self._ledger = ledger
         if isinstance(entry, Order):
             self._order = entry
-        if isinstance(entry, Note) and (warning := warning_of(entry)):
-            self.say(f"warning: {warning}")
-        if isinstance(entry, Receipt) and entry.status == "failed":
-            self.say(f"trial {entry.trial} failed at step {entry.step}: {_last_line(entry.text)}")
+        if remark := remark_on(entry):
+            self.say(remark)
         # Drawn here, in the thread that owns the ledger: the refreshing thread only repeats the finished picture.
         if time.monotonic() - self._drawn > _EVERY_S:
             self._drawn = time.monotonic()
@@ -161,6 +159,15 @@ class LiveView(Quiet):
         if not 0.02 < share < 1 or ledger.budget.unit != "epochs":
             return ""
         return f"about {show_seconds(seconds * (1 - share) / share)} to go"
+
+
+def remark_on(entry: Entry | None) -> str | None:
+    """A line about an entry that the user should not miss."""
+    if isinstance(entry, Note) and (warning := warning_of(entry)):
+        return f"warning: {warning}"
+    if isinstance(entry, Receipt) and entry.status == "failed":
+        return f"trial {entry.trial} failed at step {entry.step}: {_last_line(entry.text)}"
+    return None
 
 
 def make_progress(title: str, *, quiet: bool) -> Progress:

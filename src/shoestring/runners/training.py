@@ -188,3 +188,11 @@ def read_cost(cost: float | Mapping[str, float]) -> Cost:
     if unknown or not all(0 <= seconds < float("inf") for seconds in parts.values()):
         raise ValueError(f"the reported cost {cost!r} must be seconds >= 0, alone or by setup, train and validate")
     return Cost(**parts)
+
+
+def load_trainer(kind: Any, config: Config, step: int, checkpoint: Path) -> Any:
+    """An instance of a training class as it was after `step`."""
+    context = Context(config=dict(config), step=step, until=step, checkpoint=checkpoint)
+    trainer = kind(*(context.config, context)[: _arity(kind)])
+    trainer.load(checkpoint)
+    return trainer

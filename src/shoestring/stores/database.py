@@ -82,6 +82,7 @@ class Database:
                 raise StoreError(f"the store {address!r} names no file: write sqlite:///file.db")
             self.path = Path(name).resolve()
             self.where = str(self.path)
+            address = f"sqlite:///{self.path}" + (f"?{options}" if options else "")
             # No bound method: the engine must not keep this object alive, or it would never be closed.
             opener = partial(_open_file, f"file:{quote(self.where)}?{options}", rescue)
             self._engine = create_engine("sqlite://", creator=opener, poolclass=StaticPool)
@@ -89,6 +90,7 @@ class Database:
             url = _server_url(address)
             self.where = url.render_as_string(hide_password=True)
             self._engine = _server_engine(url)
+        self.address = address  # as it was given, a password included; the file of SQLite with its whole path
         self._connection: Connection | None = None
         self._has_entries, self._made_tables = False, False
         self.lock = threading.RLock()

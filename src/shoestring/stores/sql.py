@@ -30,6 +30,7 @@ class Sql:
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:
         self.database = Database(address, rescue=rescue)
+        self.address = self.database.address  # opens the same store again, from any folder; with the password, if any
         self._lock = self.database.lock
         self._links: dict[str, list[Link]] = {}  # of every row verified
 

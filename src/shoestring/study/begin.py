@@ -90,3 +90,13 @@ def _list_changes(
     known = ledger.books.used | {dumps(config) for config in ledger.queue}
     new_configs = [config for config in configs if dumps(config) not in known]
     return [*([change] if change else []), *queue_notes(new_configs)]
+
+
+def require_same_policy(policy: Policy, ledger: Ledger, name: str) -> None:
+    """A policy that is passed when a study is opened must be the study's own: opening changes nothing."""
+    given, stored = policies.settings_of(policy), dict(ledger.books.settings)
+    if policy.name != ledger.books.policy or dumps(given) != dumps(stored):
+        raise PolicyError(
+            f"the study {name!r} has the policy {ledger.books.policy} with the settings {stored}, not {policy.name} with "
+            f"{given}: pass that one, or change it with Study.begin(…, policy=…)"
+        )
