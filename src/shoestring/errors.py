@@ -27,11 +27,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+_MOST_TEXT = 4000  # characters of a message
 _PACKAGE = str(Path(__file__).parent)
 
 
 class ShoestringError(Exception):
-    """Root of all errors that this package raises on purpose."""
+    """Root of all errors that this package raises on purpose. The message is one line, whatever value it quotes."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(one_line(str(message)))
 
 
 class SpaceError(ShoestringError):
@@ -106,3 +110,10 @@ def warn(text: str) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(text, stacklevel=depth)
+
+
+def one_line(text: str) -> str:
+    """Text from elsewhere as one line: ends of lines are spaces, other control characters are spelled out, the end is cut."""
+    flat = " ".join(text.split()) if len(text.splitlines()) > 1 else text
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in flat)
+    return shown if len(shown) <= _MOST_TEXT else f"{shown[:_MOST_TEXT]}… ({len(shown) - _MOST_TEXT} characters more)"

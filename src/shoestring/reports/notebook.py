@@ -17,9 +17,9 @@ from typing import Any
 
 from shoestring.core.entries import Entry
 from shoestring.core.ledger import Ledger
+from shoestring.errors import one_line
 from shoestring.reports.facts import draw_curve, say_config, sort_best_first, state_of
 from shoestring.reports.progress import Lines, LiveView, Progress, Quiet, remark_on
-from shoestring.reports.remarks import escape_controls
 
 _EVERY_S = 0.25
 _ROWS = 8
@@ -71,7 +71,7 @@ def _row(cells: Iterable[Any], tag: str = "td") -> str:
 
 
 def _text(text: str) -> str:
-    shown = escape_controls(text)
+    shown = one_line(text)
     return escape(shown if len(shown) <= _MOST_TEXT else f"{shown[:_MOST_TEXT]}…")
 
 

@@ -31,8 +31,3 @@ def say_thinking(ledger: Ledger) -> str | None:
         f"{books.policy} spent {show(thinking_s * rate)} of {show(books.spent)} on thinking, not on training: "
         "let a step be more training, or choose a policy that thinks less, as random_search or sequential_halving"
     )
-
-
-def escape_controls(text: str) -> str:
-    """Text from elsewhere on one line: what would move the cursor or change colours is spelled out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

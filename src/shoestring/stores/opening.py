@@ -15,8 +15,14 @@ def open_store(where: str | Store | None, *, must_exist: bool = False) -> Store:
     """`sqlite:///file.db` (or just `file.db`), `postgresql://…`, or None for memory."""
     if where is None:
         return Memory()
+    if isinstance(where, Path):
+        where = str(where)
     if not isinstance(where, str):
+        if isinstance(where, type) or not all(hasattr(where, part) for part in ("load", "append", "lease")):
+            raise StoreError(f"store={where!r} must be an address, as sqlite:///file.db, or an object that is a store")
         return where
+    if not where.isprintable():
+        raise StoreError(f"the store {where!r} must be an address of printable characters, as sqlite:///file.db")
     if "://" not in where:
         where = f"sqlite:///{where}"
     scheme = where.split("://", 1)[0]

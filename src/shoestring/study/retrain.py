@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from shoestring.core import arguments
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Finish, Train, Validate
 from shoestring.core.entries import Entry, Receipt
@@ -88,6 +89,7 @@ def retrain(
     study: Study, train: Any, *, runner: str | Runner | None, on_step: Callable[[int, float | None], Any] | None
 ) -> Retrained:
     """See `Study.retrain_best`."""
+    arguments.function("on_step", on_step, "on_step(step, value)")
     ledger, winner = study.ledger, _winner(study)
     recorded, last = winner.best_value, winner.best_step
     again = type(study).begin(
@@ -107,7 +109,7 @@ def retrain(
     code = _find_code(ledger, again.checkpoints) if train is None else train
     kept: list[Any] = []
     if callable(code):
-        if runner in (None, "local"):
+        if runner is None or (isinstance(runner, str) and runner == "local"):
             code = _keep_alive(code, kept)
         again.run(code, runner=runner, observe=watch, progress=False)
     else:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shoestring.core import arguments
 from shoestring.core.entries import Amended, Entry, Note
 from shoestring.core.failures import say_failure
 from shoestring.core.ledger import Ledger
-from shoestring.errors import TrainingFailed, warn
+from shoestring.errors import StudyError, TrainingFailed, one_line, warn
 from shoestring.reports.notebook import make_view
 from shoestring.reports.progress import Quiet
-from shoestring.reports.remarks import escape_controls, say_thinking, say_unspent
+from shoestring.reports.remarks import say_thinking, say_unspent
 from shoestring.reports.text import warning_of
 from shoestring.runners.make import make_runner, steps_of
 from shoestring.runners.runner import Runner
@@ -40,7 +41,8 @@ def run_code(
 ) -> Ending:
     """See `Study.run`."""
     steps_of(train, study.ledger.max_steps)
-    if workers is not None and workers != study.ledger.workers:
+    require_watch(observe, progress)
+    if workers is not None and arguments.whole("workers", workers, 1) != study.ledger.workers:
         study.amend(Amended(workers=workers))
     ledger = study.ledger
     only_if_given: dict[str, Any] = {} if devices is None else {"devices": devices}
@@ -59,6 +61,12 @@ def run_code(
         ending = study.run(chosen, deadline=deadline, should_stop=should_stop, observe=watch)
     conclude(study, ending)
     return ending
+
+
+def require_watch(observe: Observe | None, progress: bool | None) -> None:
+    arguments.function("observe", observe, "observe(ledger, entry)")
+    if not isinstance(progress, bool | None):
+        raise StudyError(f"progress={progress!r} must be True, False, or None: where somebody can see it")
 
 
 def conclude(study: Study, ending: Ending) -> None:
@@ -80,7 +88,7 @@ def _say_broken(study: Study, ending: Ending) -> str:
     failed = [trial for trial in trials if trial.failure]
     if not failed:
         what = ending.text if ending.reason == "failing" else "no value was a finite number"
-        config = escape_controls(repr(dict(trials[-1].config)))
+        config = one_line(repr(dict(trials[-1].config)))
         return f"the study {study.name!r} has no result: {what}; look at what the training code reports for {config}"
     last = failed[-1]
     count = "its only trial" if len(trials) == 1 else f"{len(failed)} of {len(trials)} trials"
@@ -91,4 +99,4 @@ def _say_broken(study: Study, ending: Ending) -> str:
 
 
 def _one_line(text: str) -> str:
-    return escape_controls(say_failure(text)) or "no reason given"
+    return one_line(say_failure(text)) or "no reason given"

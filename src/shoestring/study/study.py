@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from shoestring import policies
+from shoestring.core import arguments
 from shoestring.core.books import Trial
 from shoestring.core.entries import Amended, Direction, Order
 from shoestring.core.ledger import Ledger
@@ -18,14 +19,14 @@ from shoestring.core.money import Budget, Prices, read_duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean
+from shoestring.core.values import is_whole, to_plain
+from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean, one_line
 from shoestring.reports.facts import say_config
-from shoestring.reports.remarks import escape_controls
-from shoestring.runners.runner import Runner
+from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import ask, tell
-from shoestring.study.begin import begin, make_opened, queue_notes, require_same_policy
+from shoestring.study.begin import begin, make_opened, queue_notes, require_change, require_same_policy
 from shoestring.study.best import Best
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal
@@ -55,7 +56,7 @@ class Study:
         books, best = self.ledger.books, self.ledger.best
         found = "no result yet" if best is None else f"best {best.best_value:.6g} with {say_config(best.best_config)}"
         spent = f"{books.budget.show(books.spent)} of {books.budget.show(books.budget.total)} spent"
-        return escape_controls(f"<Study {self.name!r}: {books.policy}, {spent}, {len(books.trials)} trials, {found}>")
+        return one_line(f"<Study {self.name!r}: {books.policy}, {spent}, {len(books.trials)} trials, {found}>")
 
     def _repr_html_(self) -> str:
         from shoestring.reports.notebook import study_html
@@ -81,7 +82,7 @@ class Study:
                 held = f"it holds {len(names)}: {', '.join(names)}" if names else "it holds none"
                 raise StudyError(f"which study of {found_store.where}? {held}; name one with --study NAME")
             name = names[0]
-        ledger = found_store.load(name)
+        ledger = found_store.load(arguments.study_name(name))
         if ledger is None:
             raise StudyError(f"there is no study {name!r} in {found_store.where}. {did_you_mean(name, names)}")
         given = None if policy is None else policies.make(policy)
@@ -168,11 +169,11 @@ class Study:
 
     def explain(self, number: int) -> Order:
         """The order of that number: what was decided, and in `why` what it was decided on."""
-        orders = self.ledger.orders
-        if not 0 <= number < len(orders):
+        orders, index = self.ledger.orders, to_plain(number)
+        if not is_whole(index) or not 0 <= index < len(orders):
             known = f"orders 0 to {len(orders) - 1}" if orders else "no orders yet"
             raise StudyError(f"there is no order {number}: the study {self.name!r} has {known}")
-        return orders[number]
+        return orders[int(index)]
 
     def to_frame(self) -> pandas.DataFrame:
         """One row per finished step."""
@@ -188,6 +189,7 @@ class Study:
 
     def amend(self, change: Amended) -> None:
         """Record a change of budget, policy or number of workers; not while somebody runs the study."""
+        require_change(change)
         with self.store.lease(self.name):
             self.journal.append_newest(lambda ledger: [change])
 
@@ -215,7 +217,7 @@ class Study:
         With training code it is what `tune` does after the beginning, with the same arguments (`workers=None`: as before).
         A runner may be given in its place; then nothing is shown, and how it ended is in the `Ending` alone.
         """
-        if not _is_runner(train):
+        if not is_runner(train):
             from shoestring.study.run_code import run_code
 
             return run_code(
@@ -291,7 +293,3 @@ def checkpoint_root(store: Store, name: str) -> Path:
     if beside is None:
         tail = getattr(store, "token", "") or blake2b(f"{store.where} {name}".encode(), digest_size=4).hexdigest()
     return folder / (f"{plain}-{tail}" if tail else plain)
-
-
-def _is_runner(given: Any) -> TypeGuard[Runner]:
-    return not isinstance(given, type) and all(hasattr(given, part) for part in ("start", "submit", "wait"))

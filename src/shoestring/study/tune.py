@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoestring import policies
+from shoestring.core import arguments
 from shoestring.core.entries import Direction
 from shoestring.core.money import Budget, Prices, read_duration_s
 from shoestring.core.policy import Policy
@@ -20,6 +21,7 @@ from shoestring.runners.make import check_runner, steps_of, target_of
 from shoestring.runners.runner import Runner
 from shoestring.stores.store import Store
 from shoestring.study.loop import Observe
+from shoestring.study.run_code import require_watch
 from shoestring.study.study import Study
 
 
@@ -72,6 +74,9 @@ def tune(
     progress             True: show it; False: silence; None: in a terminal or a notebook, and nowhere else
     observe              called with (ledger, entry) for every new entry, and with None while nothing happens
     """
+    require_watch(observe, progress)
+    if max_steps is not None:
+        max_steps = arguments.whole("max_steps", max_steps, 1, "the steps of a full training")
     check_runner(runner, workers, live, checkpoints_at_most)
     deadline_s = read_duration_s(deadline, "deadline")
     study = Study.begin(
