@@ -210,7 +210,7 @@ def read_configs(file: str | None) -> list[dict[str, Any]]:
         )
     except OSError as error:
         raise SpaceError(f"the configs in {file!r} cannot be read: {error.strerror or error}") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or no text at all
         raise SpaceError(f"the configs in {file!r} are not JSON: {error}") from None
     return list(rows)
 
@@ -220,7 +220,7 @@ def _read_toml_file(file: str) -> dict[str, Any]:
         return _parse_toml(Path(file).read_text(encoding="utf-8"), f"the space file {file!r}")
     except OSError as error:
         raise SpaceError(f"the space file {file!r} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
+    except ValueError:
         raise SpaceError(f"the space file {file!r} is not text in UTF-8") from None
 
 

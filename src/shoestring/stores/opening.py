@@ -29,8 +29,15 @@ def open_store(where: str | Store | None, *, must_exist: bool = False) -> Store:
     if scheme.split("+", 1)[0] not in ("sqlite", "postgresql"):
         raise StoreError(f"the store {where!r} must begin with sqlite:/// or postgresql://")
     file = where.removeprefix("sqlite:///").partition("?")[0]
-    if must_exist and scheme == "sqlite" and not Path(file).exists():
+    if must_exist and scheme == "sqlite" and not _exists(Path(file)):
         raise StoreError(f"there is no store {file!r}: give its place with --store")
     from shoestring.stores.sql import Sql
 
     return Sql(where)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # its name is too long, or a folder on the way is closed
+        return False
