@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import math
+import signal
 import types
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -12,9 +13,12 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from random import Random
+from types import FrameType
 from typing import Any
 
 import numpy as np
+
+HUNG_S = 30
 
 
 class Word(str):
@@ -152,3 +156,20 @@ class Junk:
         """These arguments, mostly with one or two of them replaced."""
         spoiled = self.rng.sample(sorted(good), k=min(len(good), self.rng.choice((0, 1, 1, 1, 2))))
         return {**good, **{name: self.draw() for name in spoiled}}
+
+
+class Hung(BaseException):
+    """Something took far too long."""
+
+
+def limit_time(action: Callable[[], Any]) -> Any:
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise Hung
+
+    former = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(HUNG_S)
+    try:
+        return action()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)

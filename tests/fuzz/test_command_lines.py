@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from types import FrameType
-from typing import Any
 
 import pytest
+from junk import Hung, limit_time
 
 from shoestring import Float, Space, tune
 from shoestring.cli.main import cli, main
 
 CODES = {0, 1, 2, 3, 130, 143}
-HUNG_S = 30
 LINES = 1200
 TRAIN = """\
 def train(config):
@@ -217,10 +214,6 @@ OWN = {  # the options that a command has; a line may have others, too
 }
 
 
-class Hung(BaseException):
-    """A command took far too long."""
-
-
 def draw_line(rng: Random) -> list[str]:
     command = rng.choice([name for name in OWN if name in cli.commands])
     options = {name: _draw_value(rng, values) for name, values in _draw_options(rng, command)}
@@ -287,19 +280,6 @@ def run_line(line: list[str]) -> int:
         main(line)
     code = ended.value.code
     return code if isinstance(code, int) else 0 if code is None else 1
-
-
-def limit_time(action: Callable[[], Any]) -> Any:
-    def give_up(number: int, frame: FrameType | None) -> None:
-        raise Hung
-
-    former = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(HUNG_S)
-    try:
-        return action()
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, former)
 
 
 @pytest.mark.usefixtures("_files")
