@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -281,3 +284,27 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
     study = tune(curve, SPACE, "9 epochs", max_steps=np.int64(5), seed=np.int64(3), deadline=np.float32(60))  # type: ignore[arg-type]
     assert (type(study.ledger.opened.seed), study.ledger.opened.seed, study.ledger.max_steps) == (int, 3, 5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_terminal_gets_the_live_view() -> None:
+    program = (
+        "from shoestring import tune\n"
+        "def train(config):\n"
+        "    print('printed by the training code')\n"
+        "    return config['x']\n"
+        "study = tune(train, {'x': {'float': [0, 1]}}, '3 epochs', seed=5)\n"
+        "print(study.spent)\n"
+    )
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=theirs, env=environment, timeout=120, check=True
+    )
+    os.close(theirs)
+    shown = os.read(ours, 1_000_000).decode()
+    os.close(ours)
+    assert "study: sequential_halving, seed 5" in shown
+    assert "spent 3 epochs" in shown
+    assert "printed by the training code" in shown
+    assert float(done.stdout) == 3  # results alone on stdout
