@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from shoestring.core.space import Space
     from shoestring.errors import ShoestringError
     from shoestring.runners.training import Context, Report
+    from shoestring.study.best import Best
     from shoestring.study.online import OnlineTuner
     from shoestring.study.schedule import Schedule
-    from shoestring.study.study import Best, Study
+    from shoestring.study.study import Study
     from shoestring.study.tune import tune
 
 _WHERE = {
@@ -42,7 +43,8 @@ _WHERE = {
     "study.online": ("OnlineTuner",),
     "study.schedule": ("Schedule",),
     "runners.training": ("Context", "Report"),
-    "study.study": ("Best", "Study"),
+    "study.best": ("Best",),
+    "study.study": ("Study",),
     "study.tune": ("tune",),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}

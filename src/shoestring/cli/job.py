@@ -263,7 +263,7 @@ def _read_toml_file(file: str) -> dict[str, Any]:
         return _parse_toml(Path(file).read_text(encoding="utf-8"), f"the space file {file!r}")
     except OSError as error:
         raise SpaceError(f"the space file {file!r} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
+    except ValueError:
         raise SpaceError(f"the space file {file!r} is not text in UTF-8") from None
 
 

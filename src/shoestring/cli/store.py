@@ -24,8 +24,9 @@ def export_study(store: str, name: str | None, form: str, whole: bool, output: s
     if output:
         try:
             Path(output).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"the export cannot be written to {output!r}: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise StoreError(f"the export cannot be written to {output!r}: {why}") from None
     else:
         sys.stdout.write(printable(text, lines=True) if sys.stdout.isatty() else text)
 

@@ -16,7 +16,7 @@ import numpy as np
 from shoestring.core.bookkeeping import BooksView
 from shoestring.core.books import Books, OpenOrder, Trial
 from shoestring.core.decision import Memo, Train
-from shoestring.core.entries import Entry, Opened, Order
+from shoestring.core.entries import Entry, Opened, Order, from_stored
 from shoestring.core.late_list import LateList
 from shoestring.core.money import Budget
 from shoestring.core.pricing import price
@@ -79,9 +79,9 @@ class Ledger:
     def __len__(self) -> int:
         return self._count
 
-    def __reduce__(self) -> tuple[type[Ledger], tuple[list[Entry]]]:
-        """A pickle holds the entries; what follows from them is made again."""
-        return Ledger, (self.entries(),)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as the bodies of its entries; views are folded afresh."""
+        return _from_bodies, ([(entry.kind, entry.body()) for entry in self.entries()],)
 
     def entries(self, start: int = 0) -> list[Entry]:
         return self._entries[start : self._count]
@@ -220,3 +220,7 @@ class Ledger:
     def queue(self) -> Sequence[Config]:
         """Configs that the user wants tried before the policy's own."""
         return self.books.queue
+
+
+def _from_bodies(bodies: list[tuple[str, dict[str, Any]]]) -> Ledger:
+    return Ledger(from_stored(kind, body) for kind, body in bodies)

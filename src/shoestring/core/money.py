@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from shoestring.core.values import is_finite, is_number, to_plain
 from shoestring.errors import BudgetError
 
 Unit = Literal["epochs", "seconds", "dollars"]
@@ -124,6 +125,16 @@ def _show_dollars(amount: float) -> str:
     """In cents; below one cent with the two digits that count."""
     decimals = 2 if not 0 < amount < 0.01 else min(1 - math.floor(math.log10(amount)), _MOST_DECIMALS)
     return f"${amount:.{decimals}f}"
+
+
+def read_duration_s(value: str | float | None, what: str) -> float | None:
+    """Seconds, from text or from a number of them; None stays None."""
+    if value is None or isinstance(value, str):
+        return None if value is None else parse_duration_s(value, what)
+    seconds = to_plain(value)
+    if not (is_number(seconds) and is_finite(seconds)):
+        raise BudgetError(f"{what}={value!r} must be a number of seconds, or text as '2h' or '90s'")
+    return float(seconds)
 
 
 def show_seconds(seconds: float) -> str:

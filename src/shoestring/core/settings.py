@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from shoestring.core.values import is_number, is_whole
+from shoestring.core.values import is_finite, is_number, is_whole
 from shoestring.errors import PolicyError, did_you_mean
+
+_MOST = 10_000_000  # of anything that a setting counts
 
 
 def require_whole(
     owner: object, setting: str, least: int, because: str, remedy: str, *, optional: bool = False
 ) -> None:
-    """The setting must be a whole number, `least` or more."""
+    """The setting must be a whole number, `least` or more; it counts something, so there is an end."""
     value = getattr(owner, setting)
-    _require(owner, setting, is_whole(value) and value >= least, f"an integer >= {least}", because, remedy, optional)
+    holds = is_whole(value) and least <= value <= _MOST
+    rule = f"an integer >= {least}" + (f" and <= {_MOST}" if is_whole(value) and value > _MOST else "")
+    _require(owner, setting, holds, rule, because, remedy, optional)
 
 
 def require_between(
@@ -29,7 +34,7 @@ def require_between(
     """The setting must be a number strictly between `low` and `high`."""
     rule = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
     value = getattr(owner, setting)
-    _require(owner, setting, is_number(value) and low < value < high, f"a number {rule}", because, remedy, optional)
+    _require(owner, setting, _is_real(value) and low < value < high, f"a number {rule}", because, remedy, optional)
 
 
 def require_within(
@@ -38,7 +43,7 @@ def require_within(
     """The setting must be a number from `low` to `high`, both included; an infinite `high` has no upper end."""
     rule = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
     value = getattr(owner, setting)
-    _require(owner, setting, is_number(value) and low <= value <= high, f"a number {rule}", because, remedy, optional)
+    _require(owner, setting, _is_real(value) and low <= value <= high, f"a number {rule}", because, remedy, optional)
 
 
 def require_at_least(
@@ -46,7 +51,7 @@ def require_at_least(
 ) -> None:
     """The setting must be a finite number, `low` or more."""
     value = getattr(owner, setting)
-    holds = is_number(value) and low <= value < math.inf
+    holds = _is_real(value) and low <= value < math.inf
     _require(owner, setting, holds, f"a finite number >= {low:g}", because, remedy, optional)
 
 
@@ -55,7 +60,7 @@ def require_share(
 ) -> None:
     """The setting must be a number from 0 to 1, perhaps without one of the ends."""
     value = getattr(owner, setting)
-    holds = is_number(value) and 0.0 <= value <= 1.0 and (may_be_zero or value > 0.0) and (may_be_one or value < 1.0)
+    holds = _is_real(value) and 0.0 <= value <= 1.0 and (may_be_zero or value > 0.0) and (may_be_one or value < 1.0)
     rule = f"{'from 0' if may_be_zero else 'above 0'}, {'at most 1' if may_be_one else 'below 1'}"
     _require(owner, setting, holds, f"a number {rule}", because, remedy, optional=False)
 
@@ -74,6 +79,11 @@ def require_one_of(owner: object, setting: str, options: Sequence[object]) -> No
 def require_reduction_factor(owner: object) -> None:
     """The rule of every `reduction_factor`."""
     require_whole(owner, "reduction_factor", 2, "with 1 nobody is ever dropped", "Try 3.")
+
+
+def _is_real(value: Any) -> bool:
+    """A number that a float can hold; `inf` is left to the bounds."""
+    return is_number(value) and (isinstance(value, float) or is_finite(value))
 
 
 def _require(owner: object, setting: str, holds: bool, rule: str, because: str, remedy: str, optional: bool) -> None:

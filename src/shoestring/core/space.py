@@ -281,7 +281,7 @@ def _log_names(log: Any, names: Sequence[str]) -> set[str]:
     if isinstance(log, str) or not isinstance(log, Sequence | set | frozenset):
         raise SpaceError(f"log = {log!r} must be a list of names of parameters, as ['lr']")
     for name in log:
-        if name not in names:
+        if not isinstance(name, str) or name not in names:
             raise SpaceError(f"log names {name!r}, which no config has. {did_you_mean(str(name), names)}")
     return set(log)
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from shoestring.errors import SpaceError
 
-def to_plain(value: Any) -> Any:
+_DEEPEST = 50  # lists in lists; one that holds itself never ends
+
+
+def to_plain(value: Any, depth: int = 0) -> Any:
     """Tuples as lists and NumPy's numbers as Python's: what JSON would give back, so that a resumed study sees the same."""
     if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
+        if depth == _DEEPEST:
+            raise SpaceError(f"a value is a list in a list in a list, {_DEEPEST} deep: no parameter is like that")
+        return [to_plain(item, depth + 1) for item in value]
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         return value.tolist()
     return value

@@ -116,6 +116,8 @@ def make(policy: str | Policy, settings: Mapping[str, Any] | None = None) -> Pol
 
 def restore(name: str, settings: Mapping[str, Any]) -> Policy:
     """The policy of a stored study. One that was passed as an object, and is not registered, must be passed again."""
+    if not isinstance(name, str):
+        raise PolicyError(f"policy={name!r} must be the name of a policy. Known: {', '.join(names())}.")
     if name in REGISTRY or name in _plugins():
         return make(name, settings)
     likely = "".join(part.capitalize() for part in name.split("_"))

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from shoestring.core.arguments import whole
 from shoestring.errors import RunnerError, did_you_mean
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.runner import Runner
+from shoestring.runners.runner import Runner, is_runner
 from shoestring.runners.slots import Devices, parse_devices
 from shoestring.runners.training import shape_of
 
@@ -57,15 +58,18 @@ def check_runner(
     """Whether there can be such a runner: asked before a study is begun, so that a slip writes nothing."""
     if isinstance(runner, str) and runner not in _NAMES:
         raise RunnerError(f"unknown runner {runner!r}. {did_you_mean(runner, _NAMES)}")
-    if runner == "local" and workers != 1:
+    if not (runner is None or isinstance(runner, str) or is_runner(runner)):
+        raise RunnerError(f"runner={runner!r} must be 'local', 'process', or an object that starts, submits and waits")
+    whole("workers", workers, 1)
+    if isinstance(runner, str) and runner == "local" and workers != 1:
         raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
     if devices is not None and runner is not None and runner != "process":
         raise RunnerError(
             f"the devices {devices!r} are for worker processes: leave the runner out, or use the process runner"
         )
     parse_devices(devices)
-    if live is not None and live < 1:
-        raise RunnerError(f"live={live} must be 1 or more: the trial that is trained is alive")
+    if live is not None:
+        whole("live", live, 1, "the trial that is trained is alive", RunnerError)
     parse_size_bytes(checkpoints_at_most)
 
 
@@ -100,7 +104,7 @@ def parse_size_bytes(text: str | None) -> float:
     """Bytes in "500MB" or "2 GB"; None: unlimited."""
     if text is None:
         return float("inf")
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)b?\s*", text.lower())
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)b?\s*", text.lower() if isinstance(text, str) else "")
     if not found:
         raise RunnerError(f"the size {text!r} cannot be read: write 500MB or 2GB")
     return float(found[1]) * _SIZES[found[2]]

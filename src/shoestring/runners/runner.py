@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeGuard
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
 from shoestring.core.ledger import Ledger
@@ -79,6 +79,11 @@ class Runner(Protocol):
     def close(self, freeze: bool = True) -> None:
         """Freeze what can be frozen (unless told otherwise) and stop. A later `start` tells what survived."""
         ...
+
+
+def is_runner(given: object) -> TypeGuard[Runner]:
+    """Whether this object, given where training code might be, is a runner."""
+    return not isinstance(given, type) and all(hasattr(given, part) for part in ("start", "submit", "wait"))
 
 
 def config_at(step: int, order: Order, former: Sequence[Config]) -> Config:

@@ -225,3 +225,11 @@ def _metric(name: str, value: Any) -> float:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def load_trainer(kind: Any, config: Config, step: int, checkpoint: Path) -> Any:
+    """An instance of a training class as it was after `step`."""
+    context = Context(config=dict(config), step=step, until=step, checkpoint=checkpoint)
+    trainer = kind(*(context.config, context)[: _arity(kind)])
+    trainer.load(checkpoint)
+    return trainer

@@ -49,6 +49,7 @@ class Database:
             self._file = SqliteFile.at(address, rescue=rescue)
             self.path = self._file.path
             self.where = str(self.path)
+            address = f"sqlite:///{self.path}" + (f"?{self._file.options}" if self._file.options else "")
             # No bound method of ours: the engine must not keep this object alive, or it would never be closed.
             self._engine = create_engine("sqlite://", creator=self._file.connect, poolclass=StaticPool)
         else:
@@ -56,6 +57,7 @@ class Database:
             self.has_password = url.password is not None
             self.where = url._replace(password=None).render_as_string()
             self._engine = make_server_engine(url)
+        self.address = address  # as it was given, a password included; the file of SQLite with its whole path
         self._connection: Connection | None = None
         self._tables: set[str] = set()  # known to be there
         self._made_tables, self._was_connected, self._is_durable = False, False, True

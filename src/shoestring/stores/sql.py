@@ -46,6 +46,7 @@ class Sql:
         self.database = Database(address, rescue=rescue)
         self.path = self.database.path  # SQLite's file, None for a server
         self.has_password = self.database.has_password  # which `where` leaves out
+        self.address = self.database.address  # opens the same store again, from any folder; with the password, if any
         self._lock = self.database.lock
         self.table = EntryTable(self.database)
         self._chains: dict[str, Chain] = {}

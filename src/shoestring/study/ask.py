@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from shoestring.core.entries import Cost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
+from shoestring.core.values import is_finite, is_number, to_plain
 from shoestring.errors import StudyError
 from shoestring.runners.runner import write_broken_receipt, write_receipt
 from shoestring.runners.training import number_of
@@ -38,7 +40,30 @@ def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, pati
 
 def tell(journal: Journal, order: Order, value: float | None, cost_s: float | None, failed: str | None) -> None:
     """Record that the next step of an asked order is done, or failed."""
-    journal.append_newest(lambda ledger: [next_receipt(ledger, order, value, cost_s, failed)])
+    if not isinstance(order, Order):
+        raise StudyError(f"order={order!r} must be an order that ask() gave")
+    if not isinstance(failed, str | None):
+        raise StudyError(f"failed={failed!r} must be the text of the failure")
+    told, seconds = read_value(value), read_seconds(cost_s, "cost_s")
+    journal.append_newest(lambda ledger: [next_receipt(ledger, order, told, seconds, failed)])
+
+
+def read_value(value: Any) -> float | None:
+    """A value that somebody tells, as the ledger keeps it."""
+    try:
+        return number_of(value)
+    except Exception as error:  # whatever the object's own conversion raises
+        raise StudyError(f"value={value!r} cannot be told: {error}") from None
+
+
+def read_seconds(seconds: Any, what: str) -> float | None:
+    """Seconds that somebody tells; None: measured."""
+    plain = to_plain(seconds)
+    if plain is None:
+        return None
+    if not (is_number(plain) and is_finite(plain) and plain >= 0):
+        raise StudyError(f"{what}={seconds!r} must be seconds, 0 or more; leave it out to have the clock's")
+    return float(plain)
 
 
 def release_overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
@@ -60,12 +85,6 @@ def next_receipt(
         raise StudyError(f"order {order.number} is not open: all its steps were reported, or it was released meanwhile")
     if not open_order.order.asked:
         raise StudyError(f"order {order.number} was not asked for: the runner that carries it out tells about it")
-    if cost_s is not None and not 0 <= cost_s < float("inf"):
-        raise StudyError(f"cost_s={cost_s!r} must be seconds, 0 or more; leave it out to have the clock's")
-    try:
-        value = number_of(value)
-    except TypeError as error:
-        raise StudyError(f"value={value!r} cannot be told: {error}") from None
     now = time.time()
     step = ledger.trials[order.trial].held + 1
     cost = Cost(train=max(0.0, now - open_order.since) if cost_s is None else cost_s)

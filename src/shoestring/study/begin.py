@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoestring import policies
+from shoestring.core import arguments
 from shoestring.core.continuing import find_amendment, require_possible
 from shoestring.core.entries import Amended, Direction, Entry, Note, Opened
 from shoestring.core.ledger import Ledger
@@ -16,8 +17,7 @@ from shoestring.core.money import Budget, Prices
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.core.texts import rule_of_name
-from shoestring.errors import Conflict, PolicyError, StudyError
+from shoestring.errors import BudgetError, Conflict, PolicyError, StudyError
 from shoestring.stores.store import Store
 from shoestring.study.journal import Journal
 
@@ -35,17 +35,20 @@ def make_opened(
     target: Mapping[str, Any] | None,
 ) -> Opened:
     """The entry that opens such a study; an error if no such study is possible."""
+    if not isinstance(prices, Prices | None):
+        raise BudgetError(f"prices={prices!r} must be Prices(…), as Prices(validate_epochs=0.5)")
+    arguments.word("direction", direction, ("min", "max"))
     opened = Opened(
         space=space if isinstance(space, Space) else Space.from_dict(space),
         budget=Budget(budget),
         policy=policy.name,
-        settings=_storable(policies.settings_of(policy), policy.name),
-        seed=int.from_bytes(os.urandom(4)) if seed is None else seed,
+        settings=_storable(policies.settings_of(policy), "setting", f"the policy {policy.name}"),
+        seed=int.from_bytes(os.urandom(4)) if seed is None else arguments.whole("seed", seed, 0),
         direction=direction,
-        max_steps=max_steps,
-        prices=prices or Prices(),
-        workers=workers,
-        target=target or {},
+        max_steps=arguments.whole("max_steps", max_steps, 1, "the steps of a full training"),
+        prices=Prices() if prices is None else prices,
+        workers=arguments.whole("workers", workers, 1),
+        target=_storable(arguments.mapping("target", target, "{'name': 'train'}"), "part", "the target"),
     )
     require_possible(opened)
     return opened
@@ -71,14 +74,15 @@ class Unsaid:
             return wanted
         name, own = (policies.DEFAULT, {}) if books is None else (books.policy, books.settings)
         chosen = policies.make(name, {**own, **self.settings})
-        return replace(wanted, policy=name, settings=_storable(policies.settings_of(chosen), name))
+        return replace(
+            wanted, policy=name, settings=_storable(policies.settings_of(chosen), "setting", f"the policy {name}")
+        )
 
 
 def begin(store: Store, name: str, wanted: Opened, first_configs: Sequence[Config], unsaid: Unsaid) -> Journal:
     """A new study, or the one of that name with what `wanted` changes about it; the journal tells what that is."""
-    if problem := rule_of_name(name):
-        raise StudyError(f"{problem}: give it another")
-    configs = [wanted.space.validate(config) for config in first_configs]
+    arguments.study_name(name)
+    configs = [wanted.space.validate(config) for config in arguments.configs("initial", first_configs)]
     while True:
         ledger = store.load(name)
         filled_in = unsaid.fill_in(wanted, ledger)
@@ -99,16 +103,14 @@ def queue_notes(configs: Sequence[Config]) -> list[Note]:
     return [Note(topic="enqueue", facts={"config": config}) for config in configs]
 
 
-def _storable(settings: dict[str, Any], policy: str) -> dict[str, Any]:
-    """The settings, if the ledger can keep them."""
-    for name, value in settings.items():
+def _storable(body: Mapping[str, Any], part: str, owner: str) -> Mapping[str, Any]:
+    """These settings, or whatever they are, if the ledger can keep them."""
+    for name, value in body.items():
         try:
-            dumps(value)
-        except (TypeError, ValueError) as error:
-            raise PolicyError(
-                f"the setting {name!r} of the policy {policy} cannot be kept in the ledger: {error}"
-            ) from None
-    return settings
+            dumps({name: value})
+        except (TypeError, ValueError, RecursionError) as error:
+            raise PolicyError(f"the {part} {name!r} of {owner} cannot be kept in the ledger: {error}") from None
+    return body
 
 
 def _list_changes(
@@ -118,3 +120,25 @@ def _list_changes(
     known = ledger.books.used | {dumps(config) for config in ledger.queue}
     new_configs = [config for config in configs if dumps(config) not in known]
     return [*([change] if change else []), *queue_notes(new_configs)]
+
+
+def require_same_policy(policy: Policy, ledger: Ledger, name: str) -> None:
+    """A policy that is passed when a study is opened must be the study's own: opening changes nothing."""
+    given, stored = policies.settings_of(policy), dict(ledger.books.settings)
+    if policy.name != ledger.books.policy or dumps(given) != dumps(stored):
+        raise PolicyError(
+            f"the study {name!r} has the policy {ledger.books.policy} with the settings {stored}, not {policy.name} with "
+            f"{given}: pass that one, or change it with Study.begin(…, policy=…)"
+        )
+
+
+def require_change(change: Amended) -> None:
+    """Whether an amendment can be one; whether it is allowed, the books decide."""
+    if not isinstance(change, Amended) or not isinstance(change.budget, Budget | None):
+        raise StudyError(f"{change!r} must be Amended(…), its budget a Budget, as Amended(budget=Budget('2h'))")
+    if change.workers is not None:
+        arguments.whole("workers", change.workers, 1)
+    if change.policy is not None:
+        policies.restore(change.policy, arguments.mapping("settings", change.settings, "{'reduction_factor': 3}"))
+    elif change.settings is not None:
+        raise StudyError(f"the settings {change.settings!r} come without their policy: name it, as policy='asha'")

@@ -11,6 +11,9 @@ validation pass was bought, the value. A job that was killed begins again with t
 `OnlineTuner(…, done_rounds=40)`: recorded rounds after those are handed out again with the configs they had and without
 validation, and then the run goes on as if it had never been cut. Save a checkpoint after `tell`, never before it.
 
+A value that is no finite number ends the run: the model has diverged, and there is only one. `tell` warns and says how to
+go on.
+
 What a round took is measured: training ends where `should_validate` is read last, validation where `tell` is called.
 The schedule that was found can be exported and replayed on another run, which needs no validation at all.
 """
@@ -22,20 +25,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from shoestring import policies
+from shoestring.core import arguments
 from shoestring.core.entries import Cost, Direction, Entry, Lost, Order
 from shoestring.core.money import Budget, Prices
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
-from shoestring.errors import Conflict, StudyError
+from shoestring.core.values import is_whole
+from shoestring.errors import Conflict, PolicyError, StudyError, warn
 from shoestring.policies.online.rounds import RUN, RunView
 from shoestring.runners.runner import write_receipt
 from shoestring.stores.opening import DEFAULT_STORE
 from shoestring.stores.store import Store
+from shoestring.study.ask import read_seconds, read_value
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.schedule import Schedule
 from shoestring.study.study import Study
 
 _ROUNDS = RunView()
+_ONLINE, _FIXED = "shoestring.policies.online.", "shoestring.policies.plain.replay_fixed:"
 
 
 class OnlineTuner:
@@ -60,8 +68,12 @@ class OnlineTuner:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`budget` (None: as many epochs as rounds) is that of a study; `initial` are configs to act with first."""
+        _require_online(policy)
+        rounds = arguments.whole("rounds", rounds, 1)
+        told = arguments.mapping("settings", settings, "{'kappa': 0.8}")
+        arguments.function("clock", clock, "time.monotonic")
         capped = {} if validate_at_most is None else {"validate_at_most": validate_at_most}
-        passes = (prices or Prices()).validate_epochs
+        passes = prices.validate_epochs if isinstance(prices, Prices) else 0.0
         self._study = Study.begin(
             space,
             budget if budget is not None else f"{math.ceil(rounds * (1 + passes))} epochs",
@@ -70,7 +82,7 @@ class OnlineTuner:
             max_steps=rounds,
             direction=direction,
             policy=policy,
-            settings={**(settings or {}), **capped},
+            settings={**told, **capped},
             seed=seed,
             prices=prices,
             initial=initial,
@@ -130,10 +142,17 @@ class OnlineTuner:
                 f"round {self.round} buys no validation: call tell(value) only when should_validate is true, "
                 "once, after training the round"
             )
-        now = self._clock()
-        if validate_s is None:
-            validate_s = now - self._asked
-        self._record(value, max(0.0, now - self._began - validate_s), validate_s)
+        told, now = read_value(value), self._clock()
+        if told is None:
+            raise StudyError(f"round {self.round} was validated: tell its value, a number, not None")
+        given_s = read_seconds(validate_s, "validate_s")
+        validate_s = now - self._asked if given_s is None else given_s
+        self._record(told, max(0.0, now - self._began - validate_s), validate_s)
+        if not math.isfinite(told):
+            warn(
+                f"the value of round {self.round} is {told}: the run has diverged and ends here; to go on, tell a finite "
+                f"number that is bad enough, or begin again under another name from a checkpoint before round {self.round}"
+            )
 
     # what it knows -------------------------------------------------------------------------------------------------------
 
@@ -175,7 +194,7 @@ class OnlineTuner:
         """Go on from a checkpoint that holds `done` rounds."""
         order = self._open_order()
         furthest = self._steps + (order is not None)
-        if not (isinstance(done, int) and 0 <= done <= furthest):
+        if not (is_whole(done) and 0 <= done <= furthest):
             raise StudyError(
                 f"done_rounds={done!r}: the study {self._study.name!r} knows rounds 1 to {furthest}; "
                 "load the checkpoint of this run, or give the new run another name"
@@ -193,6 +212,8 @@ class OnlineTuner:
         self._thinking.start_over()
         _, order = decide(self._study.ledger, self._policy, self._thinking, self._now)
         if order is not None:
+            if order.trial != RUN:
+                raise StudyError(f"the policy {self._policy.name} began trial {order.trial}, and there is one run")
             self._append(order)
         return order
 
@@ -216,3 +237,11 @@ class OnlineTuner:
             raise StudyError(
                 f"another job is at work on the run {self._study.name!r}: stop one of them, or give each a name"
             ) from None
+
+
+def _require_online(policy: str | Policy) -> None:
+    """A policy that races many trials makes no sense of one run. Policies of other people may know what they do."""
+    where = policies.REGISTRY.get(str(policy if isinstance(policy, str) else getattr(policy, "name", "")))
+    if where is not None and not where.startswith((_ONLINE, _FIXED)):
+        ours = ", ".join(name for name, place in policies.REGISTRY.items() if place.startswith(_ONLINE))
+        raise PolicyError(f"policy={policy!r} races several trials, and here there is one run: choose one of {ours}")

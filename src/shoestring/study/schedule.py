@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from shoestring.core import arguments
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 from shoestring.core.strict_json import dumps, loads
@@ -26,6 +27,10 @@ class Schedule:
 
     configs: tuple[Config, ...]
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(config, Mapping) for config in arguments.configs("configs", self.configs)):
+            raise StudyError(f"configs={self.configs!r} must be dicts of parameters, one for each round")
+
     @classmethod
     def of(cls, ledger: Ledger) -> Schedule:
         """The schedule of the run in this ledger, as far as it was trained."""
@@ -39,13 +44,17 @@ class Schedule:
 
     def config(self, round: int) -> dict[str, Any]:
         """The config of a round, from 1; a run that goes on longer keeps the last one."""
-        if round < 1 or not self.configs:
-            raise StudyError(f"round {round} of a schedule of {len(self)} rounds: rounds are counted from 1")
+        round = arguments.whole("round", round, 1, f"rounds of this schedule are counted from 1 to {len(self)}")
+        if not self.configs:
+            raise StudyError(f"round {round} of a schedule without rounds: train the run first")
         return dict(self.configs[min(round, len(self)) - 1])
 
     def save(self, path: str | Path) -> None:
         """As JSON, one entry for each stretch of rounds with one config."""
-        spans = [(key, len(list(same))) for key, same in groupby(map(dumps, self.configs))]
+        try:
+            spans = [(key, len(list(same))) for key, same in groupby(map(dumps, self.configs))]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StudyError(f"the schedule cannot be written: {error}") from None
         body = {"shoestring_schedule": 1, "spans": [{"rounds": n, "config": json.loads(key)} for key, n in spans]}
         Path(path).write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 

@@ -6,27 +6,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoestring import policies
+from shoestring.core import arguments
 from shoestring.core.books import Trial
 from shoestring.core.entries import Amended, Direction, Order
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices, parse_duration_s
+from shoestring.core.money import Budget, Prices, read_duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import Leased, MissingExtra, PolicyError, StudyError, did_you_mean
-from shoestring.runners.runner import Runner
+from shoestring.core.values import is_whole, to_plain
+from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean, one_line
+from shoestring.reports.facts import say_config
+from shoestring.runners.runner import Runner, is_runner
 from shoestring.runners.temporary import temporary_folder
 from shoestring.stores.memory import Memory
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import ask, tell
-from shoestring.study.begin import Unsaid, begin, make_opened, queue_notes
+from shoestring.study.begin import Unsaid, begin, make_opened, queue_notes, require_change, require_same_policy
+from shoestring.study.best import Best
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Ending, Loop, Observe
@@ -37,26 +40,35 @@ if TYPE_CHECKING:
     from shoestring.study.retrain import Retrained
 
 
-@dataclass(frozen=True)
-class Best:
-    """The best value that was bought, and what it takes to have it again."""
-
-    config: Config
-    value: float
-    trial: int
-    step: int
-    checkpoint: Path | None  # of exactly this step, when the training code can save
-
-
 class Study:
-    """A ledger in a store, with a name."""
+    """A ledger in a store, with a name.
+
+    It can be pickled. A study in a database goes by the address of its store, a password in it included, and is read
+    anew where it is unpickled; one in memory takes its entries along and is a copy from then on.
+    """
 
     def __init__(self, journal: Journal, policy: Policy | None = None) -> None:
-        self.journal, self._given = journal, policy
+        self.journal, self.given_policy = journal, policy
         self.name, self.store = journal.name, journal.store
         self.checkpoints = checkpoint_root(journal.store, journal.name)
         self.ending: Ending | None = None  # of the last run in this process
         self._thinking: Thinking | None = None  # of `ask`, made when it is first needed
+
+    def __repr__(self) -> str:
+        books, best = self.ledger.books, self.ledger.best
+        found = "no result yet" if best is None else f"best {best.best_value:.6g} with {say_config(best.best_config)}"
+        spent = f"{books.budget.show(books.spent)} of {books.budget.show(books.budget.total)} spent"
+        return one_line(f"<Study {self.name!r}: {books.policy}, {spent}, {len(books.trials)} trials, {found}>")
+
+    def _repr_html_(self) -> str:
+        from shoestring.reports.notebook import study_html
+
+        return study_html(self.name, self.ledger, self.best_checkpoint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from shoestring.study.pickling import pickled
+
+        return pickled(self)
 
     # opening ---------------------------------------------------------------------------------------------------------
 
@@ -72,12 +84,12 @@ class Study:
                 held = f"it holds {len(names)}: {', '.join(names)}" if names else "it holds none"
                 raise StudyError(f"which study of {found_store.where}? {held}; name one with --study NAME")
             name = names[0]
-        ledger = found_store.load(name)
+        ledger = found_store.load(arguments.study_name(name))
         if ledger is None:
             raise StudyError(f"there is no study {name!r} in {found_store.where}. {did_you_mean(name, names)}")
         given = None if policy is None else policies.make(policy)
         if given is not None:
-            _require_same(given, ledger, name)
+            require_same_policy(given, ledger, name)
         return cls(Journal(found_store, name, ledger), given)
 
     @classmethod
@@ -157,18 +169,18 @@ class Study:
     @property
     def policy(self) -> Policy:
         """The object that the study was begun with, or one made anew where there is none or the ledger has another."""
-        given, books = self._given, self.ledger.books
+        given, books = self.given_policy, self.ledger.books
         if given is None or (given.name, dumps(policies.settings_of(given))) != (books.policy, dumps(books.settings)):
             return policies.restore(books.policy, books.settings)
         return given
 
     def explain(self, number: int) -> Order:
         """The order of that number: what was decided, and in `why` what it was decided on."""
-        orders = self.ledger.orders
-        if not 0 <= number < len(orders):
+        orders, index = self.ledger.orders, to_plain(number)
+        if not is_whole(index) or not 0 <= index < len(orders):
             known = f"orders 0 to {len(orders) - 1}" if orders else "no orders yet"
             raise StudyError(f"there is no order {number}: the study {self.name!r} has {known}")
-        return orders[number]
+        return orders[int(index)]
 
     def to_frame(self) -> pandas.DataFrame:
         """One row per finished step."""
@@ -184,6 +196,7 @@ class Study:
 
     def amend(self, change: Amended) -> None:
         """Record a change of budget, policy or number of workers; not while somebody runs the study."""
+        require_change(change)
         with self.store.lease(self.name):
             self.journal.append_newest(lambda ledger: [change])
 
@@ -194,26 +207,45 @@ class Study:
 
     def run(
         self,
-        runner: Runner,
+        train: Runner | Callable[..., Any],
         *,
+        workers: int | None = None,
+        runner: str | Runner | None = None,
+        devices: str | Sequence[int] | None = None,
+        live: int | None = None,
+        checkpoints_at_most: str | None = None,
         deadline: str | float | None = None,
-        should_stop: Callable[[], bool] = lambda: False,
-        observe: Observe = lambda ledger, entry: None,
+        should_stop: Callable[[], bool] | None = None,
+        observe: Observe | None = None,
+        progress: bool | None = None,
     ) -> Ending:
-        """Spend what is left. Only one process at a time may do that; a step that a crash cut off is charged now."""
-        seconds = parse_duration_s(deadline, "deadline") if isinstance(deadline, str) else deadline
-        with self.store.lease(self.name) as lease:
-            self.journal.refresh()
-            loop = Loop(
-                self.journal,
-                lease,
-                self.policy,
-                runner,
-                deadline_s=seconds,
+        """Spend what is left. Only one process at a time may do that; a step that a crash cut off is charged now.
+
+        With training code it is what `tune` does after the beginning, with the same arguments (`workers=None`: as before).
+        A runner may be given in its place; then nothing is shown, and how it ended is in the `Ending` alone.
+        """
+        if not is_runner(train):
+            from shoestring.study.run_code import run_code
+
+            return run_code(
+                self,
+                train,
+                workers=workers,
+                runner=runner,
+                devices=devices,
+                live=live,
+                checkpoints_at_most=checkpoints_at_most,
+                deadline=deadline,
                 should_stop=should_stop,
                 observe=observe,
+                progress=progress,
             )
-            self.ending = loop.run()
+        watch: dict[str, Any] = {"should_stop": should_stop, "observe": observe}
+        watch = {name: function for name, function in watch.items() if function is not None}
+        seconds = read_duration_s(deadline, "deadline")
+        with self.store.lease(self.name) as lease:
+            self.journal.refresh()
+            self.ending = Loop(self.journal, lease, self.policy, train, deadline_s=seconds, **watch).run()
         if lease.lost:
             raise Leased(f"the study {self.name!r} was taken over by another process: this one has stopped")
         return self.ending
@@ -247,7 +279,7 @@ class Study:
         Orders may be asked for and told about on several machines: the budget holds all the same. An order that nobody
         told about for `give_up_after` is released.
         """
-        patience_s = parse_duration_s(give_up_after) if isinstance(give_up_after, str) else give_up_after
+        patience_s = read_duration_s(give_up_after, "give_up_after")
         self._thinking = self._thinking or Thinking()
         return ask(self.journal, lambda: self.policy, self._thinking, patience_s)
 
@@ -256,16 +288,6 @@ class Study:
     ) -> None:
         """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
         tell(self.journal, order, value, cost_s, failed)
-
-
-def _require_same(policy: Policy, ledger: Ledger, name: str) -> None:
-    """A policy that is passed when a study is opened must be the study's own: opening changes nothing."""
-    given, stored = policies.settings_of(policy), dict(ledger.books.settings)
-    if policy.name != ledger.books.policy or dumps(given) != dumps(stored):
-        raise PolicyError(
-            f"the study {name!r} has the policy {ledger.books.policy} with the settings {stored}, not {policy.name} with "
-            f"{given}: pass that one, or change it with Study.begin(…, policy=…)"
-        )
 
 
 def checkpoint_root(store: Store, name: str) -> Path:

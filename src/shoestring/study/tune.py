@@ -8,56 +8,100 @@ print(study.best.config, study.best.value)
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shoestring.core.entries import Entry, Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, parse_duration_s
-from shoestring.core.space import Space
-from shoestring.reports.text import warning_of
-from shoestring.runners.make import check_runner, make_runner, steps_of, target_of
+from shoestring import policies
+from shoestring.core import arguments
+from shoestring.core.entries import Direction
+from shoestring.core.money import Budget, Prices, read_duration_s
+from shoestring.core.policy import Policy
+from shoestring.core.space import Config, Space
+from shoestring.runners.make import check_runner, steps_of, target_of
 from shoestring.runners.runner import Runner
+from shoestring.stores.store import Store
 from shoestring.study.loop import Observe
+from shoestring.study.run_code import require_watch
 from shoestring.study.study import Study
 
 
 def tune(
-    train: Any,
+    train: Callable[..., Any],
     space: Space | Mapping[str, Any],
     budget: str | Budget,
     *,
     max_steps: int | None = None,
+    direction: Direction = "min",
+    policy: str | Policy = policies.DEFAULT,
+    settings: Mapping[str, Any] | None = None,
     workers: int = 1,
     runner: str | Runner | None = None,
+    devices: str | Sequence[int] | None = None,
     live: int | None = None,
     checkpoints_at_most: str | None = None,
     deadline: str | float | None = None,
+    name: str = "study",
+    store: str | Store | None = None,
+    seed: int | None = None,
+    prices: Prices | None = None,
+    initial: Sequence[Config] = (),
+    progress: bool | None = None,
     observe: Observe | None = None,
-    **settings_of_study: Any,
 ) -> Study:
     """Tune `train` over `space` until the budget is spent; the result is the study, with `.best`.
 
-    The other arguments are those of `Study.begin`: name, store, direction, policy, settings, seed, prices, initial.
+    The same call again goes on with a stored study. Raises `TrainingFailed` (its `study` tells more) when no step of the
+    training code ever worked; warns when trials began to fail, or when the policy left money unspent.
+
+    train                a function of a config that returns its loss, a generator that yields it, a class with `step()`
+    space                what may be tried: a `Space`, or its description as a dict
+    budget               the total of the study: "400 epochs", "2h", "$20 at 2.50/h"
+    max_steps            steps of a full training; a plain function has 1, other code must say
+    direction            "min" if smaller values are better, "max" if larger ones are
+    policy               who decides: a name that `shoestring policies` lists, or an object with a name and a `decide`
+    settings             of the policy, when it is given by name
+    workers              trials trained at the same time; several run in processes of their own
+    runner               "local" (this process), "process" (others), or a runner; None: by the number of workers
+    devices              of the workers, as "0,1,2,3": each gets its own; a number given twice is shared
+    live                 most trials kept alive while frozen; None: what the runner thinks fit
+    checkpoints_at_most  most disk space for checkpoints, as "2GB"
+    deadline             stop after this much clock time: "2h", or seconds
+    name                 of the study in its store
+    store                where it is kept: "file.db", "sqlite:///file.db", "postgresql://…"; None: in memory
+    seed                 of all random choices; None: drawn, and kept in the study
+    prices               what else an epoch budget pays for: `Prices(validate_epochs=0.5)`
+    initial              configs to try before the policy's own
+    progress             True: show it; False: silence; None: in a terminal or a notebook, and nowhere else
+    observe              called with (ledger, entry) for every new entry, and with None while nothing happens
     """
+    require_watch(observe, progress)
+    if max_steps is not None:
+        max_steps = arguments.whole("max_steps", max_steps, 1, "the steps of a full training")
     check_runner(runner, workers, live, checkpoints_at_most)
-    if isinstance(deadline, str):
-        deadline = parse_duration_s(deadline, "deadline")
+    deadline_s = read_duration_s(deadline, "deadline")
     study = Study.begin(
         space,
         budget,
+        name=name,
+        store=store,
         max_steps=steps_of(train, max_steps),
+        direction=direction,
+        policy=policy,
+        settings=settings,
+        seed=seed,
         workers=workers,
+        prices=prices,
+        initial=initial,
         target=target_of(train),
-        **settings_of_study,
     )
-    chosen = make_runner(runner, train, study.checkpoints, workers, live, checkpoints_at_most)
-    study.run(chosen, deadline=deadline, observe=observe or _warn)
+    study.run(
+        train,
+        runner=runner,
+        devices=devices,
+        live=live,
+        checkpoints_at_most=checkpoints_at_most,
+        deadline=deadline_s,
+        observe=observe,
+        progress=progress,
+    )
     return study
-
-
-def _warn(ledger: Ledger, entry: Entry | None) -> None:
-    """What the command line would say aloud."""
-    if isinstance(entry, Note) and (text := warning_of(entry)):
-        warnings.warn(text, stacklevel=2)

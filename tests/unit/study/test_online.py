@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from shoestring import policies
+from shoestring.core.decision import Train
 from shoestring.core.money import Prices
 from shoestring.core.parameters import Choice
 from shoestring.core.space import Space
-from shoestring.errors import StudyError
+from shoestring.errors import PolicyError, StudyError
+from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.stores.memory import Memory
 from shoestring.study.online import OnlineTuner, Schedule
 
@@ -211,10 +214,62 @@ def test_two_jobs_on_one_run_are_noticed() -> None:
 
 
 def test_a_value_that_is_no_number_ends_the_run() -> None:
+    for value in (math.nan, math.inf):
+        job = Job(Memory())
+        job.tuner.next()
+        with pytest.warns(
+            UserWarning, match=f"the value of round 1 is {value}: the run has diverged and ends here; to go on"
+        ):
+            job.tuner.tell(value)
+        assert job.tuner.next() is None
+
+
+def test_a_bad_value_that_is_finite_goes_on() -> None:
     job = Job(Memory())
     job.tuner.next()
-    job.tuner.tell(math.nan)
-    assert job.tuner.next() is None
+    job.tuner.tell(-1e9)
+    assert job.tuner.next() is not None
+
+
+@pytest.mark.parametrize("policy", ["sequential_halving", "asha", "bhpt", "random_search", SequentialHalving()])
+def test_policies_that_race_trials_are_refused(policy: Any) -> None:
+    with pytest.raises(
+        PolicyError, match=r"races several trials, and here there is one run: choose one of ce_gp_ucb, .*ucb1"
+    ):
+        OnlineTuner(ARMS, 5, policy=policy, store=None)
+
+
+def test_every_online_policy_is_taken() -> None:
+    for name, where in policies.REGISTRY.items():
+        if ".online." in where:
+            assert OnlineTuner(ARMS, 5, policy=name, store=None).next() is not None
+
+
+def test_a_policy_of_ones_own_must_keep_to_the_one_run() -> None:
+    class Restless:
+        name = "restless"
+
+        def decide(self, ledger: Any, rng: Any) -> Train:
+            return Train(trial=len(ledger.trials), config={"mode": "a"}, until=1, validate="none")
+
+    tuner = OnlineTuner(ARMS, 5, policy=Restless(), store=None)
+    assert tuner.next() == {"mode": "a"}
+    with pytest.raises(StudyError, match="the policy restless began trial 1, and there is one run"):
+        tuner.next()
+
+
+def test_what_may_be_told() -> None:
+    job = Job(Memory())
+    job.tuner.next()
+    for value, seconds, said in (
+        ("good", None, "value='good' cannot be told"),
+        (None, None, "tell its value, a number, not None"),
+        (1.0, -1.0, "validate_s=-1.0 must be seconds, 0 or more"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            job.tuner.tell(value, validate_s=seconds)  # type: ignore[arg-type]
+    job.tuner.tell(1.0)
+    assert job.tuner.next() is not None
 
 
 def test_the_reasons_are_there_to_read() -> None:
@@ -247,5 +302,5 @@ def test_a_file_that_is_no_schedule_is_refused(tmp_path: Path) -> None:
         (tmp_path / "s.json").write_text(text)
         with pytest.raises(StudyError, match="is not a schedule"):
             Schedule.load(tmp_path / "s.json")
-    with pytest.raises(StudyError, match="counted from 1"):
+    with pytest.raises(StudyError, match="without rounds"):
         Schedule(()).config(1)

@@ -21,7 +21,7 @@ from shoestring.core.entries import Amended, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import fresh_config
-from shoestring.errors import Leased, PolicyError, StudyError
+from shoestring.errors import Leased, PolicyError, StudyError, TrainingFailed
 from shoestring.runners.simulated import Simulated
 from shoestring.stores.memory import Memory
 from shoestring.stores.sql import Sql
@@ -149,7 +149,10 @@ class Unregistered:
 
 
 def test_a_policy_object_is_used_as_it_is() -> None:
-    study = tune(loss, SPACE, "9 epochs", policy=Unregistered(stop_after=4))
+    with pytest.warns(
+        UserWarning, match="unregistered ended with 5 epochs of 9 epochs unspent: enough; widen the space"
+    ):
+        study = tune(loss, SPACE, "9 epochs", policy=Unregistered(stop_after=4))
     assert len(study.trials) == 4
     assert study.ledger.books.settings == {"stop_after": 4}
     asked = Study.begin(SPACE, "9 epochs", policy=Unregistered(stop_after=1))
@@ -532,7 +535,9 @@ def test_to_frame() -> None:
 def test_best_is_none_before_the_first_value() -> None:
     study = Study.begin(SPACE, "9 epochs")
     assert study.best is None
-    failing = tune(lambda config: Report(None), SPACE, "40 epochs")
+    with pytest.raises(TrainingFailed, match="'study' has no result: no value was reported; look at what") as caught:
+        tune(lambda config: Report(None), SPACE, "40 epochs")
+    failing = caught.value.study
     assert failing.best is None
     assert failing.spent == 3  # code that never reports a value will not begin to
     assert failing.ending is not None

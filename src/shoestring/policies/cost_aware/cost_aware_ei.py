@@ -97,6 +97,8 @@ class CostAwareEI:
         require_within(self, "cost_exponent", 0.0, np.inf, "below 0 it would pay extra for high costs", "Try 0.2.")
         if isinstance(one := self.cost_features, str):
             raise PolicyError(f"CostAwareEI(cost_features={one!r}) must be a list of parameter names: write [{one!r}].")
+        if not isinstance(one, Sequence) or not all(isinstance(name, str) for name in one):
+            raise PolicyError(f"CostAwareEI(cost_features={one!r}) must be a list of parameter names: write ['width'].")
         if (self.cost_model == "transfer") != bool(self.transferred):
             raise PolicyError(
                 f"CostAwareEI(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "

@@ -23,6 +23,7 @@ from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, 
 from shoestring.core.quasi_random import points
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
+from shoestring.errors import PolicyError
 
 _DEFAULT_ARMS = 100  # so many are what the speed of a decision is promised for
 # By receipts: early on every loss tells much; later a fit costs more and moves the parameters less.
@@ -50,7 +51,10 @@ class ArmTable:
 
     def similarity(self, lengthscale: float | Sequence[float]) -> Floats:
         """Squared-exponential similarity (n_arms, n_arms), by one length-scale or one for each dimension of the cube."""
-        scales = np.broadcast_to(np.asarray(lengthscale, dtype=np.float64), self.encoding.space.dims)
+        dims, given = self.encoding.space.dims, np.asarray(lengthscale, dtype=np.float64)
+        if given.shape not in ((), (1,), (dims,)):
+            raise PolicyError(f"lengthscale={lengthscale!r} must be one number, or {dims}: one for each parameter")
+        scales = np.broadcast_to(given, dims)
         known = self._similarities.get(key := tuple(scales.tolist()))
         if known is None or len(known) != len(self.configs):  # arms are rarely added
             known = self._similarities[key] = compare(self.encoding, self.points, scales)

@@ -101,6 +101,10 @@ class CurvePolicy:
         require_whole(self, "samples", 1, "the belief needs parameters", "Try 10.")
         require_one_of(self, "scale", ("standard", "log", "none"))
         require_between(self, "epochs_per_step", 0.0, math.inf, "a step takes a curve forward", "Try 1.")
+        require_between(
+            self, "start", -math.inf, math.inf, "it is a value of the training code", "Leave it out.", optional=True
+        )
+        require_one_of(self, "falling", (True, False))
         if self.lengthscale is not None and not np.min(self.lengthscale) > 0.0:
             raise PolicyError(
                 f"{type(self).__name__}(lengthscale={self.lengthscale}) must be above 0: it is a distance. Try 0.5."
@@ -141,7 +145,7 @@ class CurvePolicy:
         scale = self._find_scale(arms.losses, reported)
         losses = np.where(reported, scale.apply(arms.losses), np.nan)
         start = None if self.start is None else float(scale.apply(np.array(arms.sign * self.start)))
-        curves = Curves.of(losses, unit=self.epochs_per_step, start=start)
+        curves = Curves.of(losses, unit=float(self.epochs_per_step), start=start)
         kernel = None if self.lengthscale is None else arms.similarity(self.lengthscale)
         parameters, memo = self._carry_parameters(ledger, curves, kernel)
         return Outlook(arms, scale, [FreezeThawBelief.given(curves, p, kernel) for p in parameters], memo)

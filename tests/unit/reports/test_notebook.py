@@ -1,0 +1,181 @@
+"""A study as HTML, and the bar that a notebook shows while it runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from shoestring import Choice, Float, Space, Study, tune
+from shoestring.reports import notebook
+from shoestring.reports.notebook import NotebookView, make_view, study_html
+from shoestring.reports.progress import Lines, LiveView, Quiet
+
+SPACE = Space({"x": Float(0.0, 1.0)})
+EVIL = "<script>alert(1)</script>&\x1b[31m\"'"
+
+
+def loss(config: Any) -> float:
+    return float(config["x"])
+
+
+class Tags(HTMLParser):
+    """Every tag opened, every tag left open."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.seen.append(tag)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_best_money_and_the_best_trials() -> None:
+    study = tune(loss, SPACE, "20 epochs", seed=1, name="mine")
+    page = study._repr_html_()
+    assert study.best is not None
+    assert f"best <b>{study.best.value:.6g}</b>" in page
+    assert "spent 20 epochs of 20 epochs" in page
+    assert "<b>mine</b> · sequential_halving, seed 1, 20 trials" in page
+    tags = Tags(page)
+    assert tags.open == []
+    assert tags.seen.count("tr") == 9  # a head and the eight best
+    assert "and 12 more" in page
+    values = [float(cell) for cell in re.findall(r"<td[^>]*>(0\.\d+)</td>", page)]
+    assert values == sorted(values)
+
+
+def test_a_study_without_a_result_is_shown_too() -> None:
+    page = Study.begin(SPACE, "9 epochs")._repr_html_()
+    assert "best: none yet" in page
+    assert Tags(page).open == []
+
+
+def test_it_stands_alone_and_takes_the_colours_of_its_surroundings() -> None:
+    page = tune(loss, SPACE, "9 epochs")._repr_html_()
+    assert not re.search(r"https?:|src=|href=|url\(|<script|<link|@import", page)
+    assert not re.search(r"#[0-9a-f]{3,6}\b|color:(?!inherit)|background:(?!transparent)", page)
+
+
+def test_every_text_of_the_user_is_escaped() -> None:
+    space = Space({f"p{EVIL}": Choice([EVIL, "b"])})
+    study = tune(lambda config: 1.0, space, "1 epoch", name="a<b>&'\"")
+    page = study_html(study.name, study.ledger, checkpoint=None)
+    assert set(Tags(page).seen) == {"div", "b", "progress", "table", "tr", "th", "td"}
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_line_of_a_study() -> None:
+    study = Study.begin(Space({"x": Choice([EVIL, "b"])}), "9 epochs", name="mine")
+    assert repr(study) == "<Study 'mine': sequential_halving, 0 epochs of 9 epochs spent, 0 trials, no result yet>"
+    study = tune(lambda config: 0.5 if config["x"] == EVIL else 1.0, study.ledger.space, "2 epochs", policy="grid")
+    assert repr(study).isprintable()
+    assert "2 epochs of 2 epochs spent, 2 trials, best 0.5 with x=<script>" in repr(study)
+
+
+# the bar -------------------------------------------------------------------------------------------------------------
+
+
+class Shown:
+    """Stands for IPython's display: keeps every picture of one output."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pages: list[str] = []
+        self.outputs = 0
+        display = types.SimpleNamespace(HTML=str, display=self.display)
+        monkeypatch.setattr(notebook, "import_module", lambda name: display)
+
+    def display(self, page: str, display_id: bool) -> Shown:
+        assert display_id
+        self.outputs += 1
+        self.update(page)
+        return self
+
+    def update(self, page: str) -> None:
+        self.pages.append(page)
+
+
+def share_of(page: str) -> float:
+    found = re.search(r'<progress value="([\d.]+)"', page)
+    return float(found[1]) if found else 0.0
+
+
+def test_one_output_is_drawn_anew_until_the_money_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Shown(monkeypatch)
+    monkeypatch.setattr(notebook, "_EVERY_S", 0.0)
+    study = Study.begin(SPACE, "5 epochs", policy="random_search")
+    with NotebookView("title <i>") as view:
+        study.run(_simulated(), observe=view)
+    assert shown.outputs == 1
+    shares = [share_of(page) for page in shown.pages]
+    assert shares == sorted(shares)
+    assert {0.0, 0.2, 0.4, 0.6, 0.8, 1.0} <= set(shares)
+    assert "title &lt;i&gt;" in shown.pages[-1]
+    assert Tags(shown.pages[-1]).open == []
+
+
+def _simulated() -> Any:
+    from shoestring.runners.simulated import Simulated
+    from shoestring.testing.curves import Decaying
+
+    return Simulated(Decaying())
+
+
+def test_it_is_not_drawn_for_every_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Shown(monkeypatch)
+    monkeypatch.setattr(notebook, "_EVERY_S", 1e9)
+    study = Study.begin(SPACE, "50 epochs", policy="random_search")
+    with NotebookView("t") as view:
+        study.run(_simulated(), observe=view)
+    assert len(shown.pages) == 2  # when it begins and when it ends
+    assert share_of(shown.pages[-1]) == 1.0
+
+
+def test_failures_are_written_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Shown(monkeypatch)
+    monkeypatch.setattr(notebook, "is_notebook", lambda: True)
+
+    def sometimes(config: Any) -> float:
+        if config["x"] > 0.5:
+            raise ValueError("<b>too large</b>")
+        return float(config["x"])
+
+    tune(sometimes, SPACE, "4 epochs", policy="random_search", seed=1)
+    assert "ValueError: &lt;b&gt;too large&lt;/b&gt;" in shown.pages[-1]
+
+
+# where to show it ----------------------------------------------------------------------------------------------------
+
+
+def test_the_view_is_chosen_by_who_can_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_surroundings(terminal: bool, shell: str | None) -> None:
+        monkeypatch.setattr(sys, "stderr", types.SimpleNamespace(isatty=lambda: terminal, write=print, flush=print))
+        fake = types.ModuleType("IPython")
+        fake.get_ipython = lambda: None if shell is None else type(shell, (), {})()  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "IPython", fake)
+
+    cases = [
+        (False, None, None, Quiet),  # a test, a scheduled job
+        (False, None, True, Lines),
+        (True, None, None, LiveView),
+        (True, "TerminalInteractiveShell", None, LiveView),
+        (False, "ZMQInteractiveShell", None, NotebookView),
+        (False, "ZMQInteractiveShell", True, NotebookView),
+        (True, "ZMQInteractiveShell", False, Quiet),
+        (True, None, False, Quiet),
+    ]
+    for terminal, shell, wanted, kind in cases:
+        with_surroundings(terminal, shell)
+        assert type(make_view("t", wanted)) is kind, (terminal, shell, wanted)
