@@ -95,13 +95,14 @@ class Commands:
                 news += self._hear(run)
             cut_long_logs(run.folder for run in self._runs.values())
             self._begin_waiting()
+            news, self._news = [*news, *self._news], []
             if news or not self._runs or self.now() >= until:
                 return news
 
     def interrupt(self, why: str) -> list[News]:
         cut_at, runs = self.now(), list(self._runs.values())
         end_groups([run.group for run in runs], GRACE_S)
-        news = self._waiting.release(why)
+        news, self._news = [*self._news, *self._waiting.release(why)], []
         for run in runs:
             if run.last is not None:
                 news += [self._pay_last(run, run.last), *self._end_run(run, why)]
@@ -119,7 +120,8 @@ class Commands:
         self._news.clear()
         self._waiting.clear()
         self._watch.close()
-        self._folders.close()
+        if freeze:  # else they are another's by now
+            self._folders.close()
 
     # beginning ---------------------------------------------------------------------------------------------------------
 
@@ -145,7 +147,10 @@ class Commands:
         except OSError as error:
             self._slots.give_back(slot)
             text = f"the command {self.argv[0]!r} cannot be started: {error.strerror or error}"
-            return [write_broken_receipt(order, step + 1, "failed", text, Cost(), at=self.now(), saved=step)]
+            worker = self._slots.name_worker(slot)
+            return [
+                write_broken_receipt(order, step + 1, "failed", text, Cost(), at=self.now(), saved=step, worker=worker)
+            ]
         self._watch.add(run.group)
         self._runs[order.number] = run
         self._since[order.number] = run.since = self.now()

@@ -115,7 +115,8 @@ class Local:
         self._live.clear()
         self._order = None
         self._waiting.clear()
-        self.checkpoints.close()
+        if freeze:  # else they are another's by now
+            self.checkpoints.close()
 
     def _begin(self, order: Order, held: int, former: Sequence[Config]) -> None:
         self._order, self._former = order, former

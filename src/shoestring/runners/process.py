@@ -92,6 +92,7 @@ class Processes:
                 news += self._hear(workers[ready])  # type: ignore[index]
             news += self._look_at_silent()
             self._begin_waiting()
+            news, self._news = [*news, *self._news], []
             if news or not self._since or self.now() >= until:
                 return news
 
@@ -103,7 +104,7 @@ class Processes:
         cut_at, busy = self.now(), self._lives.busy
         stop([worker for live in busy if live.result is None for worker in live.workers], STOP_GRACE_S)
         deadline = time.monotonic() + _SAVE_GRACE_S
-        news = self._waiting.release(why)
+        news, self._news = [*self._news, *self._waiting.release(why)], []
         for live in busy:
             if live.result is None:
                 news += self._break_off(live, "interrupted", why, at=cut_at)
@@ -131,7 +132,8 @@ class Processes:
         self._crew.close([live.worker for live in self._lives])
         for known in (self._lives, self._since, self._waiting, self._news):
             known.clear()
-        self.checkpoints.close()
+        if freeze:  # else they are another's by now
+            self.checkpoints.close()
 
     # what processes say ------------------------------------------------------------------------------------------------
 

@@ -381,6 +381,17 @@ def test_a_budget_of_seconds_is_not_overspent(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
+def test_the_wall_does_not_hide_what_was_lost_a_moment_before(bench: Callable[..., Bench]) -> None:
+    it = bench(Counter)
+    it.buy(2)
+    it.runner.close()
+    again = bench(Counter, ledger=it.ledger)
+    again.runner.checkpoints.path(0, 2).unlink()
+    again.runner.checkpoints.path(0, 1).unlink(missing_ok=True)
+    again.submit(3)
+    assert shown(again.take(again.runner.interrupt("now"))) == [("lost", 0), (1, None, "interrupted")]
+
+
 def test_submitting_after_the_wall_works(bench: Callable[..., Bench]) -> None:
     it = bench(Dying)
     it.submit(2, config={"x": 0.0})
@@ -492,6 +503,15 @@ def test_nothing_empty_is_left_behind(bench: Callable[..., Bench], tmp_path: Pat
     it.buy(1)
     it.runner.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_that_another_process_has_taken_over_is_not_tidied_up(
+    bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    it = bench(process_number)
+    it.buy(1)
+    it.runner.close(freeze=False)
+    assert (tmp_path / "root" / "trial-0000" / "stdout.txt").exists()  # empty, but a process may be writing there
 
 
 def test_orders_beyond_the_workers_wait_and_are_released_at_the_wall(bench: Callable[..., Bench]) -> None:
