@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -65,14 +65,14 @@ def test_every_order_is_recorded_before_it_is_bought() -> None:
     recorded: list[str] = []
 
     class Watching(Simulated):
-        def submit(self, order: Order, held: int) -> None:
+        def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
             assert recorded[-1] == f"order {order.number}"
-            super().submit(order, held)
+            super().submit(order, held, former)
 
     class Noting(Memory):
-        def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
+        def append(self, study: str, ledger: Ledger | None, *entries: Entry, **how: Any) -> Ledger:
             recorded.extend(f"{e.kind} {e.number}" if isinstance(e, Order) else e.kind for e in entries)
-            return super().append(study, ledger, *entries)
+            return super().append(study, ledger, *entries, **how)
 
     run_in_memory(begun(), RandomSearch(), Watching(Curves(), 3), store=Noting())
     assert recorded.count("receipt") == 20
