@@ -455,6 +455,15 @@ def test_a_file_that_others_make_at_this_moment(file: Path, monkeypatch: pytest.
 # waiting for the disk ------------------------------------------------------------------------------------------------
 
 
+def test_a_batch_of_receipts_is_one_commit(file: Path) -> None:
+    store = Sql(f"sqlite:///{file}")
+    ledger = store.append("s", None, an_opening(), *(an_order(n) for n in range(5)))
+    commits: list[object] = []
+    event.listen(store.database._engine, "commit", commits.append)
+    store.append("s", ledger, *(a_step(n, step) for step in (1, 2) for n in range(5)))
+    assert len(commits) == 1
+
+
 def test_what_can_be_computed_again_does_not_wait_for_the_disk(file: Path) -> None:
     store = Sql(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening(), durable=False)

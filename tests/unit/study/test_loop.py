@@ -72,9 +72,9 @@ def test_every_order_is_recorded_before_it_is_bought() -> None:
             super().submit(order, held, former)
 
     class Noting(Memory):
-        def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
+        def append(self, study: str, ledger: Ledger | None, *entries: Entry, **how: Any) -> Ledger:
             recorded.extend(f"{e.kind} {e.number}" if isinstance(e, Order) else e.kind for e in entries)
-            return super().append(study, ledger, *entries)
+            return super().append(study, ledger, *entries, **how)
 
     run_in_memory(begun(), RandomSearch(), Watching(Curves(), 3), store=Noting())
     assert recorded.count("receipt") == 20
