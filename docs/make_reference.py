@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from shoestring.cli.main import cli
+from shoestring.cli.main import EXIT_CODES, cli
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
 
@@ -18,7 +18,7 @@ def text() -> str:
     parts = [
         "# The command line\n",
         "Made by `docs/make_reference.py` from the help of each command. Results go to stdout, narration to stderr.\n",
-        "Exit codes: 0 good, 1 failed, 2 misused, 3 out of budget with no validated trial.\n",
+        f"{EXIT_CODES}\n",
     ]
     width = {"max_content_width": 100, "terminal_width": 100}
     root = click.Context(cli, info_name="shoestring", **{**cli.context_settings, **width})

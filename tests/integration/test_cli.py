@@ -26,6 +26,12 @@ def slow(config):
     for _ in range(1000):
         time.sleep(0.05)
         yield config["lr"]
+        open("reported", "w").close()
+
+def endless(config):
+    yield config["lr"]
+    open("reported", "w").close()
+    time.sleep(100)
 
 def broken(config):
     raise ValueError("no data")
@@ -117,6 +123,12 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         ([*RUN, "--budget", "$9"], ["rate", "2.50/h"]),
         ([*RUN, "--budget", "0 epochs"], ["buys nothing"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "ahsa"], ["ahsa", "Did you mean 'asha'"]),
+        ([*RUN, "--budget", "9 epochs", "--policy", "medain"], ["medain", "Did you mean 'median'", "bo_bos"]),
+        ([*RUN, "--budget", "9 epochs", "--set", "eta=3"], ["eta", "reduction_factor"]),
+        ([*RUN, "--budget", "9 epochs", "--study", "a" * 201], ["201 characters", "at most 200"]),
+        ([*RUN, "--budget", "9 epochs", "--study", "a\x1b[2J"], ["\\x1b[2J", "cannot be seen"]),
+        ([*RUN, "--budget", "9 epochs", "--devices", "0", "--runner", "local"], ["--devices", "--runner local"]),
+        ([*RUN, "--budget", "9 epochs", "--log", "lr"], ["--log is for --table"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "asha", "--set", "eta=3"], ["eta", "reduction_factor"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "asha", "--set", "reduction_factor=1"], ["reduction_factor=1"]),
         (["run", "job.py:train", "--budget", "9 epochs", "--max-steps", "3"], ["no space", "--space"]),
@@ -135,6 +147,7 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         ([*RUN, "--budget", "9 epochs", "--policy", "ce_gp_ucb", "--validate-at-most", "some"], ["'some'", "'20%'"]),
         (["run", "--space", "space.toml", "--budget", "9 epochs", "--", "./nonexist"], ["./nonexist"]),
         (["run", "--space", "space.toml", "--budget", "9 epochs", "--live", "2", "--", "sh"], ["--live"]),
+        (["run", "--space", "space.toml", "--budget", "9 epochs", "--", "sh", "{rate}"], ["{rate}", "{{rate}}"]),
         (["plan", "--budget", "9 epochs", "--workers", "0"], ["workers=0"]),
         (["plan", "--budget", "9 epochs", "--max-steps", "0"], ["max_steps=0"]),
     ],
@@ -176,32 +189,60 @@ def test_failures(folder: Path) -> None:
     told = result(shoestring(folder, "status", "--json"))
     assert told["trials"] == 3
     assert told["spent"] == 3
-    diverged = shoestring(folder, "run", "job.py:nan", *words, "--study", "nan", "--json", code=3)
+    diverged = shoestring(folder, "run", "job.py:nan", *words, "--study", "nan", "--json", code=1)
     assert result(diverged)["best"] is None
     assert "a word" not in diverged.stdout
     assert result(shoestring(folder, "run", "job.py:plain", *words[:4], "--study", "plain", "--json"))["max_steps"] == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_freezes_stores_and_says_how_to_go_on(folder: Path, number: int) -> None:
-    words = ["run", "job.py:slow", "--space", "space.toml", "--max-steps", "50", "--budget", "40 epochs", "--seed", "1"]
+def start(folder: Path, target: str, *words: str) -> subprocess.Popen[str]:
+    """A run that has reported a step."""
+    options = ["--space", "space.toml", "--max-steps", "50", "--budget", "40 epochs", "--seed", "1", *words]
     process = subprocess.Popen(
-        [sys.executable, "-m", "shoestring", *words],
+        [sys.executable, "-m", "shoestring", "run", f"job.py:{target}", *options],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not (folder / "shoestring.db").exists() or process.poll() is not None:
+    while not (folder / "reported").exists():
+        assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    time.sleep(1.0)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_stop_freezes_stores_and_says_how_to_go_on(folder: Path, number: int, form: str) -> None:
+    process = start(folder, "slow", *(["--json"] if form == "json" else []))
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    assert process.returncode == 128 + number, err
     assert "go on with: shoestring resume --study job" in err
     assert "best" in out
+    if form == "json":
+        assert json.loads(out)["reason"] == "stopped"
     told = result(shoestring(folder, "resume", "--json", "--quiet"))
     assert told["spent"] == 40
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_second_ctrl_c_stops_at_once_and_says_how_to_go_on(folder: Path, form: str) -> None:
+    process = start(folder, "endless", *(["--json"] if form == "json" else []))
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stderr is not None
+    lines = []
+    while "once more to stop at once" not in "".join(lines):
+        lines.append(process.stderr.readline())
+        assert lines[-1], "".join(lines)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "go on with: shoestring resume --study job" in err
+    assert "Traceback" not in err
+    assert "best" in out
+    told = result(shoestring(folder, "status", "--json"))
+    assert (told["orders"], len(told["open_orders"])) == (told["receipts"] + 1, 1)  # what was cut off stays ordered
 
 
 def test_the_second_run_of_a_study_says_who_holds_it(folder: Path) -> None:

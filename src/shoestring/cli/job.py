@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -19,13 +21,14 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import parse_duration_s
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
-from shoestring.runners.make import check_runner, make_runner, steps_of
+from shoestring.runners.make import check_runner, has_code_changed, make_runner, steps_of, target_of
 from shoestring.runners.runner import Runner
 
 if TYPE_CHECKING:
     from shoestring.runners.tables import Table
 
 _LARGEST_CODE = 50_000_000  # bytes: a larger file among the words is data, and hashing it would delay the start
+_DEVICE = re.compile(r"[A-Za-z0-9][\w.:/-]*")
 Kind = Literal["python", "command", "table"]
 
 
@@ -39,6 +42,8 @@ class Job:
     live: int | None = None
     hung_after: str | None = None
     checkpoints_at_most: str | None = None
+    devices: str | None = None  # 0,1: one for each worker
+    log: list[str] | None = None  # columns of a table on a log scale; None: what the file says
     fingerprint: str = ""  # of the training code
 
     @classmethod
@@ -47,6 +52,10 @@ class Job:
         if len(given) != 1:
             instead = f"not {' and '.join(given)}" if given else "for example: shoestring run train.py:train"
             raise StudyError(f"give exactly one of TARGET (file.py:train), -- COMMAND …, or --table FILE: {instead}")
+        if how.get("log") and not table:
+            raise StudyError("--log is for --table: in a space, write log=true beside the range of a parameter")
+        if how.get("devices") is not None:
+            _check_devices(how["devices"], how.get("runner"), table)
         if target:
             return cls("python", target, **how).with_fingerprint()
         for option in ("runner", "live", "checkpoints_at_most"):
@@ -67,7 +76,22 @@ class Job:
         return cls(**target)
 
     def to_target(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def going_on(self, target: Mapping[str, Any]) -> Job:
+        """The same job, on the devices that the study has when none are named now."""
+        return self if self.devices else replace(self, devices=target.get("devices"))
+
+    @property
+    def workers(self) -> int | None:
+        """How many, when the user does not say: one for each device, if any are named."""
+        return self.devices.count(",") + 1 if self.devices else None
+
+    def has_changed_since(self, target: Mapping[str, Any]) -> bool:
+        """Whether its code is another one than when the study began, as far as that can be told."""
+        if self.kind == "python" and "kind" not in target:  # begun from Python, where the function itself is hashed
+            return has_code_changed(target, target_of(self._callable()))
+        return has_code_changed(target, self.with_fingerprint().to_target())
 
     def with_fingerprint(self) -> Job:
         """The same job, with the fingerprint that its code has now."""
@@ -80,7 +104,7 @@ class Job:
     def name(self) -> str:
         """A study's name, when the user gives none."""
         if self.kind == "command":
-            scripts = [word for word in self.where if Path(word).suffix and "{" not in word and Path(word).exists()]
+            scripts = [word for word in self.where if Path(word).suffix and "{" not in word and os.path.isfile(word)]
             return Path(scripts[0] if scripts else self.where[0]).stem
         return Path(str(self.where).rpartition(":")[0] or str(self.where)).stem
 
@@ -97,6 +121,24 @@ class Job:
         if self.kind == "table":
             return min(given or self._table().max_steps, self._table().max_steps)
         return steps_of(self._callable(), given)
+
+    def warnings(self, space: Space) -> list[str]:
+        """What looks like a slip, but may be meant."""
+        if self.kind != "command":
+            return []
+        from shoestring.runners.command_line import find_unused
+
+        unused = find_unused(list(self.where), space)
+        places = ", ".join(f"{{{name}}}" for name in unused)
+        known_as = "no place for them" if len(unused) > 1 else "no place for it"
+        return (
+            [
+                f"{', '.join(unused)}: the command has {known_as} ({places}), and other parameters have one; "
+                "this is right only if it reads the file in SHOESTRING_CONFIG, which cannot be seen from here"
+            ]
+            if unused
+            else []
+        )
 
     def space(self, file: str | None, parameters: Iterable[str]) -> Space:
         if self.kind == "table":
@@ -121,12 +163,14 @@ class Job:
             from shoestring.runners.simulated import Simulated
 
             return Simulated(self._table(), ledger.workers)
+        on_devices: dict[str, Any] = {"devices": self.devices} if self.devices else {}
         if self.kind == "command":
             from shoestring.runners.command import Commands
 
-            return Commands(list(self.where), ledger.space, checkpoints, ledger.workers, hung_after_s)
+            return Commands(list(self.where), ledger.space, checkpoints, ledger.workers, hung_after_s, **on_devices)
         limits = (self.live, self.checkpoints_at_most, hung_after_s)
-        return make_runner(self.runner, self._callable(), checkpoints, ledger.workers, *limits)
+        runner = self.runner or ("process" if self.devices else None)  # this process has its devices already
+        return make_runner(runner, self._callable(), checkpoints, ledger.workers, *limits, **on_devices)
 
     def _callable(self) -> Any:
         from shoestring.runners.targets import resolve
@@ -136,7 +180,7 @@ class Job:
     def _table(self) -> Table:
         from shoestring.runners.tables import Table
 
-        return Table.load(Path(str(self.where)))
+        return Table.load(Path(str(self.where)), log=self.log or None)
 
 
 def read_space(file: str | None, parameters: Iterable[str]) -> Space:
@@ -144,27 +188,17 @@ def read_space(file: str | None, parameters: Iterable[str]) -> Space:
     described: dict[str, Any] = {}
     if file:
         described |= _read_toml_file(file)
+    said: dict[str, str] = {}  # parameter: the word it came from
     for word in parameters:
-        described |= _parse_toml(word, f"--param {word!r}")
+        parsed = _parse_toml(word, f"--param {word!r}")
+        for name in parsed:
+            if name in said:
+                raise SpaceError(f"{name} is given twice, as --param {said[name]!r} and --param {word!r}: drop one")
+            said[name] = word
+        described |= parsed
     if not described:
         raise SpaceError("no space is given: --space FILE.toml, or --param 'lr={float=[1e-4,1.0],log=true}' for each")
     return Space.from_dict(described)
-
-
-def parameter_words(space: Space) -> list[str]:
-    """A space as words for `--param`, the other way round."""
-    return (
-        [f"{name}={_to_inline_toml(parameter)}" for name, parameter in space.to_dict().items()]
-        if space.rows is None
-        else []
-    )
-
-
-def _to_inline_toml(value: Any) -> str:
-    """A value as TOML on one line; what JSON writes for lists, text, numbers and booleans is TOML too."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{name}={_to_inline_toml(part)}" for name, part in value.items()) + "}"
-    return json.dumps(value)
 
 
 def read_settings(words: Iterable[str]) -> dict[str, Any]:
@@ -174,9 +208,11 @@ def read_settings(words: Iterable[str]) -> dict[str, Any]:
         name, equals, value = word.partition("=")
         if not equals or not name.strip():
             raise ShoestringError(f"--set {word!r} must be name=value, as in --set reduction_factor=3")
+        if name.strip() in settings:
+            raise PolicyError(f"--set {word!r} gives {name.strip()} for the second time: drop one")
         try:
             settings[name.strip()] = json.loads(value)
-        except json.JSONDecodeError:
+        except ValueError:  # no JSON, or a number too long for Python to read
             settings[name.strip()] = value.strip()
     return settings
 
@@ -210,9 +246,18 @@ def read_configs(file: str | None) -> list[dict[str, Any]]:
         )
     except OSError as error:
         raise SpaceError(f"the configs in {file!r} cannot be read: {error.strerror or error}") from None
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise SpaceError(f"the configs in {file!r} are not JSON: {error}") from None
     return list(rows)
+
+
+def _check_devices(devices: str, runner: str | None, table: str | None) -> None:
+    if table:
+        raise StudyError("--devices is for code that is really trained: leave it out with --table")
+    if runner == "local":
+        raise StudyError("--devices gives each worker process its own: leave --runner local out")
+    if not all(_DEVICE.fullmatch(name.strip()) for name in devices.split(",")):
+        raise StudyError(f"--devices {devices!r} must name one or more, as in --devices 0,1 or GPU-1a2b")
 
 
 def _read_toml_file(file: str) -> dict[str, Any]:
@@ -233,6 +278,6 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
 
 def _hash_files(words: Iterable[str]) -> str:
     """Of the files among the words, so that changed code can be pointed out."""
-    files = [Path(word) for word in words if Path(word).is_file()]
+    files = [Path(word) for word in words if os.path.isfile(word) and os.access(word, os.R_OK)]
     joined = b"\0".join(file.read_bytes() for file in files if file.stat().st_size < _LARGEST_CODE)
     return hashlib.sha256(joined).hexdigest()[:16] if files else ""

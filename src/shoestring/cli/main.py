@@ -1,10 +1,8 @@
-"""The command line: thin wrappers over the Python API. Results go to stdout, narration to stderr.
-
-Exit codes: 0 good, 1 failed, 2 misused, 3 out of budget with no validated trial.
-"""
+"""The command line: thin wrappers over the Python API. Results go to stdout, narration to stderr."""
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -12,8 +10,18 @@ from typing import Any, NoReturn
 import click
 
 from shoestring import __version__, policies
+from shoestring.core.texts import printable
 from shoestring.errors import ShoestringError, StoreError, did_you_mean
 from shoestring.stores.opening import DEFAULT_STORE
+
+EXIT_CODES = (
+    "Exit codes: 0 good, also when the deadline has come; 1 failed; 2 misused; 3 out of budget with no validated trial; "
+    "4 trained again to another value (retrain); 130 stopped by Ctrl-C; 143 stopped by SIGTERM."
+)
+_DEADLINE = (
+    "Stop after this much clock time, as 2h; 0s buys nothing. Steps under way are cut off (in this process: finished first), "
+    "what they cost counts, and `resume` goes on. It is no budget: that counts the time of all workers."
+)
 
 
 class Group(click.Group):
@@ -55,13 +63,17 @@ def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def policy_options(function: Callable[..., Any], default: str = policies.DEFAULT) -> Callable[..., Any]:
     function = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the policy.")(
         function
     )
-    return click.option(
-        "--policy", default=None, metavar="NAME", help=f"See `policies`.  [default: {policies.DEFAULT}]"
-    )(function)
+    return click.option("--policy", default=None, metavar="NAME", help=f"See `policies`.  [default: {default}]")(
+        function
+    )
+
+
+def kept_policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    return policy_options(function, f"the study's own, else {policies.DEFAULT}")
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -70,7 +82,7 @@ def cli() -> None:
     """Tune hyperparameters under a hard budget: the best model you can afford."""
 
 
-@cli.command(cls=WithCommand)
+@cli.command(cls=WithCommand, epilog=EXIT_CODES)
 @click.argument("target", required=False)
 @click.option("--budget", required=True, help='Total of the study: "400 epochs", "2h", "$20 at 2.50/h".')
 @click.option("--space", "space_file", metavar="FILE", help="Search space as TOML.")
@@ -78,16 +90,22 @@ def cli() -> None:
     "-p", "--param", "params", multiple=True, metavar="TOML", help="A parameter: 'lr={float=[1e-4,1],log=true}'."
 )
 @click.option("--table", metavar="FILE", help="Tune on a recorded table (.npz) in simulated time.")
+@click.option(
+    "--log", multiple=True, metavar="NAME", help="A column of the table on a log scale.  [default: as it says]"
+)
 @click.option("--max-steps", type=int, help="Steps of a full training (a plain function has 1).")
 @click.option("--maximize", is_flag=True, help="Larger values are better.")
-@policy_options
-@click.option("--workers", type=int, default=1, show_default=True, help="Trials trained at the same time.")
+@kept_policy_options
+@click.option(
+    "--workers", type=int, help="Trials trained at the same time.  [default: the study's own, else one for each device]"
+)
+@click.option("--devices", metavar="LIST", help="A GPU for each worker, as 0,1,2,3; 0,0 shares one between two.")
 @click.option(
     "--runner", type=click.Choice(["local", "process"]), help="Where Python code runs.  [default: by --workers]"
 )
 @click.option("--seed", type=int, help="Seed of all random choices.  [default: drawn, stored and printed]")
 @click.option("--initial", metavar="FILE", help="Configs to try first, as JSON lines.")
-@click.option("--deadline", metavar="DURATION", help="Stop after this much clock time, as 2h.")
+@click.option("--deadline", metavar="DURATION", help=_DEADLINE)
 @click.option("--live", type=int, help="Most trials kept alive while frozen.")
 @click.option(
     "--hung-after", metavar="DURATION", help="Give a step up after this long.  [default: 10 x the longest + 60s]"
@@ -106,6 +124,8 @@ def cli() -> None:
 def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     """Tune TARGET (file.py:train), or the program behind `--`. The same command again continues.
 
+    Ctrl-C freezes everything, after the present step if it runs in this process; once more stops at once.
+
     \b
     shoestring run train.py:train --space space.toml --budget 30m --max-steps 50
     shoestring run --budget "60 epochs" -p 'lr={float=[1e-4,1],log=true}' -- ./train.sh --lr={lr}
@@ -115,9 +135,9 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     ctx.exit(run_study(target, ctx.meta["shoestring.command"], **options))
 
 
-@cli.command()
+@cli.command(epilog=EXIT_CODES)
 @click.option("--budget", help="A new total for the study.")
-@click.option("--deadline", metavar="DURATION", help="Stop after this much clock time, as 2h.")
+@click.option("--deadline", metavar="DURATION", help=_DEADLINE)
 @click.option("--quiet", is_flag=True, help="No progress.")
 @study_options
 @json_option
@@ -148,18 +168,19 @@ def plan(**options: Any) -> None:
 @study_options
 @json_option
 def status(**options: Any) -> None:
-    """Show a study: spent and left, best so far, its trials."""
+    """Show a study: spent and left, best so far, why trials failed, its trials with the last order of each."""
     from shoestring.cli.show import show_status
 
     show_status(**options)
 
 
 @cli.command()
-@click.argument("order", type=int)
+@click.argument("order", type=int, required=False)
+@click.option("--trial", type=int, metavar="N", help="List all orders of this trial instead.")
 @study_options
 @json_option
 def explain(**options: Any) -> None:
-    """Print why ORDER was decided."""
+    """Print why ORDER was decided, and what it bought."""
     from shoestring.cli.show import show_decision
 
     show_decision(**options)
@@ -175,6 +196,33 @@ def replay(**options: Any) -> None:
     from shoestring.cli.show import show_replay
 
     show_replay(**options)
+
+
+@cli.command(epilog=EXIT_CODES)
+@click.argument("study", required=False)
+@click.option("--dry-run", is_flag=True, help="Only say what it would cost.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@study_options
+@json_option
+@click.pass_context
+def retrain(ctx: click.Context, /, **options: Any) -> None:
+    """Train the winner of STUDY again, to its best step: for code that cannot save. Nothing is charged to the study."""
+    from shoestring.cli.retrain import retrain_best
+
+    ctx.exit(retrain_best(**options))
+
+
+@cli.command()
+@click.argument("trial", type=int)
+@click.option("--stderr", is_flag=True, help="What it wrote to standard error, instead of standard output.")
+@click.option("--tail", type=int, metavar="N", help="Only the last N lines.")
+@study_options
+@json_option
+def logs(**options: Any) -> None:
+    """Print what TRIAL printed, for worker processes and commands; control characters are escaped."""
+    from shoestring.cli.logs import show_logs
+
+    show_logs(**options)
 
 
 @cli.command()
@@ -216,7 +264,9 @@ def main(args: list[str] | None = None) -> NoReturn:
     try:
         code = cli.main(args=args, prog_name="shoestring", standalone_mode=False) or 0
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        sys.stderr.write(printable(shown.getvalue(), lines=True))
         code = 2
     except (click.Abort, KeyboardInterrupt):
         print("stopped", file=sys.stderr)  # noqa: T201
@@ -225,9 +275,11 @@ def main(args: list[str] | None = None) -> NoReturn:
         code = _say(error, 1)
     except ShoestringError as error:
         code = _say(error, 2)
+    except (OSError, UnicodeError) as error:  # a full disk, a folder in place of a file, a name that no file can have
+        code = _say(error, 1)
     sys.exit(code)
 
 
-def _say(error: ShoestringError, code: int) -> int:
-    print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+def _say(error: Exception, code: int) -> int:
+    print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)  # noqa: T201
     return code

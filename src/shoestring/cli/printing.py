@@ -10,7 +10,9 @@ def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def print_rich(renderable: Any) -> None:
+def print_rich(renderable: Any, *, wraps: bool = True) -> None:
+    """`wraps`: at the width of the terminal, else of a wide one; if not, lines stay whole."""
     from rich.console import Console
 
-    Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(renderable)
+    width = None if sys.stdout.isatty() or not wraps else 160
+    Console(highlight=False, width=width).print(renderable, soft_wrap=not wraps)

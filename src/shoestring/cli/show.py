@@ -9,13 +9,15 @@ from typing import Any
 from shoestring import policies
 from shoestring.cli.job import read_settings
 from shoestring.cli.printing import print_line, print_rich
+from shoestring.core.books import Trial
 from shoestring.core.continuing import require_possible
-from shoestring.core.entries import Opened
+from shoestring.core.entries import Opened, Order
+from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, parse_duration_s
 from shoestring.core.parameters import Float
 from shoestring.core.space import Space
 from shoestring.core.strict_json import dumps
-from shoestring.errors import BudgetError
+from shoestring.errors import BudgetError, StudyError
 from shoestring.reports import facts
 from shoestring.study.study import Study
 
@@ -37,15 +39,41 @@ def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
         print_rich(text.status(study.name, study.ledger, study.best_checkpoint, rows))
 
 
-def show_decision(store: str, name: str | None, order: int, as_json: bool) -> None:
+def show_decision(store: str, name: str | None, order: int | None, trial: int | None, as_json: bool) -> None:
+    from shoestring.reports import text
+
+    if (order is None) == (trial is None):
+        raise StudyError(
+            "explain what? Give the number of an order, or --trial N for all orders of a trial; see `status`"
+        )
     study = Study.open(name, store)
+    ledger = study.ledger
+    if trial is not None:
+        orders = [one for one in ledger.orders if one.trial == find_trial(study, trial).number]
+        if as_json:
+            print_line(dumps([_explained(ledger, one) for one in orders]))
+        else:
+            print_rich(text.orders_of(ledger, trial))
+        return
+    assert order is not None
     chosen_order = study.explain(order)
     if as_json:
-        print_line(dumps(facts.order_facts(chosen_order)))
+        print_line(dumps(_explained(ledger, chosen_order)))
     else:
-        from shoestring.reports import text
+        print_rich(text.decision(ledger, chosen_order))
 
-        print_rich(text.decision(study.ledger, chosen_order))
+
+def _explained(ledger: Ledger, order: Order) -> dict[str, Any]:
+    steps = [facts.step_facts(receipt) for receipt in facts.receipts_of(ledger, order.number)]
+    return facts.order_facts(order) | {"steps": steps}
+
+
+def find_trial(study: Study, number: int) -> Trial:
+    trials = study.trials
+    if not 0 <= number < len(trials):
+        known = f"trials 0 to {len(trials) - 1}" if trials else "no trials yet"
+        raise StudyError(f"there is no trial {number}: the study {study.name!r} has {known}")
+    return trials[number]
 
 
 def show_plan(
@@ -113,6 +141,9 @@ def show_replay(
         "winner_frozen": replayed.winner_frozen,
         "price": replayed.price,
         "real_price": replayed.real_price,
+        "bought_steps": replayed.bought_steps,
+        "missing_steps": replayed.missing_steps,
+        "missing_share": replayed.missing_share,
     }
     if as_json:
         print_line(dumps(compared))
@@ -133,6 +164,12 @@ def show_replay(
         )
     else:
         print_line(f"it would have trained the winner, trial {winner.number}, to its best step {winner.best_step}")
+    if replayed.missing_steps:
+        asked = replayed.bought_steps + replayed.missing_steps
+        print_line(
+            f"caution: {replayed.missing_steps} of the {asked} steps that it asked for ({replayed.missing_share:.0%}) are not "
+            "recorded: its trials ended where the study stopped buying them, at no cost, so it looks better than it is"
+        )
     print_line(
         "(curves end where the study stopped buying them, so this says nothing about configs that it never tried)"
     )

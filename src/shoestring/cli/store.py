@@ -7,6 +7,7 @@ from pathlib import Path
 
 from shoestring.cli.printing import print_line
 from shoestring.core.strict_json import dumps
+from shoestring.core.texts import printable
 from shoestring.errors import StoreError, StudyError
 from shoestring.stores.opening import open_store
 from shoestring.study.study import Study, checkpoint_root
@@ -26,7 +27,7 @@ def export_study(store: str, name: str | None, form: str, whole: bool, output: s
         except OSError as error:
             raise StoreError(f"the export cannot be written to {output!r}: {error.strerror or error}") from None
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text, lines=True) if sys.stdout.isatty() else text)
 
 
 def repair_study(study: str, output: str, store: str, as_json: bool) -> None:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from shoestring import Choice, Constant, Float, Int, Space
-from shoestring.cli.job import Job, add_validation_cap, parameter_words, read_configs, read_settings, read_space
+from shoestring import Float, Int, Space
+from shoestring.cli.job import Job, add_validation_cap, read_configs, read_settings, read_space
+from shoestring.core.entries import Opened
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
-
-
-def test_a_space_survives_being_written_as_words() -> None:
-    space = Space(
-        {
-            "lr": Float(1e-5, 1, log=True),
-            "n": Int(1, 9),
-            "kind": Choice(["a b", 'quo"ted', 3, 2.5, True]),
-            "m": Float(0, 1, when={"kind": ["a b", 3]}),
-            "c": Constant([1, 2]),
-        }
-    )
-    assert read_space(None, parameter_words(space)) == space
+from shoestring.runners.make import target_of
 
 
 def test_words_win_over_the_file(tmp_path: Path) -> None:
@@ -36,6 +29,13 @@ def test_words_win_over_the_file(tmp_path: Path) -> None:
             read_space(str(file), [])
     with pytest.raises(SpaceError, match="cannot be read"):
         read_space(str(tmp_path / "none.toml"), [])
+
+
+def test_nothing_is_said_twice() -> None:
+    with pytest.raises(SpaceError, match=r"lr is given twice, as --param 'lr=\{float=\[0,1\]\}' and --param 'lr=\{int"):
+        read_space(None, ["lr={float=[0,1]}", "lr={int=[1,9]}"])
+    with pytest.raises(PolicyError, match="'a=4' gives a for the second time"):
+        read_settings(["a=3", "a=4"])
 
 
 def test_settings() -> None:
@@ -68,9 +68,10 @@ def test_configs(tmp_path: Path) -> None:
     file.write_text(json.dumps(rows))
     assert read_configs(str(file)) == rows
     assert read_configs(None) == []
-    file.write_text("{")
-    with pytest.raises(SpaceError, match="not JSON"):
-        read_configs(str(file))
+    for body in (b"{", b"\xff\xfe", b"[" * 100_000):
+        file.write_bytes(body)
+        with pytest.raises(SpaceError, match="not JSON"):
+            read_configs(str(file))
 
 
 def test_a_job_survives_the_ledger_and_knows_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +90,66 @@ def test_a_job_survives_the_ledger_and_knows_its_code(tmp_path: Path, monkeypatc
         Job.from_words("a:b", ["sh"], None)
     with pytest.raises(StudyError, match="begun from Python"):
         Job.from_target({"name": "f"})
+
+
+def test_a_long_script_among_the_words_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = Job.from_words(None, ["sh", "-c", "true; " * 200], None)
+    assert (job.name, job.fingerprint) == ("sh", "")
+
+
+def test_code_is_compared_only_with_what_was_hashed_in_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("begun_from_python.py").write_text("import os\n\n\ndef train(config):\n    return 1\n")
+    job = Job.from_words("begun_from_python.py:train", [], None)
+    began = target_of(job._callable())
+    assert began["fingerprint"] != job.fingerprint
+    assert not job.has_changed_since(began)
+    assert job.has_changed_since(began | {"fingerprint": "another"})
+    assert not job.has_changed_since(job.to_target())
+    assert job.has_changed_since(job.to_target() | {"fingerprint": "another"})
+
+
+def test_devices_make_workers_and_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: list[tuple[object, ...]] = []
+    monkeypatch.setattr("shoestring.cli.job.make_runner", lambda *given, **named: made.append((given, named)))
+    monkeypatch.setattr(Job, "_callable", lambda self: train_nothing)
+    job = Job.from_words("train.py:f", [], None, devices="0,0,1")
+    assert (job.workers, Job.from_words("train.py:f", [], None).workers) == (3, None)
+    assert Job.from_target(job.to_target()).devices == "0,0,1"
+    again = Job.from_words("train.py:f", [], None)
+    assert again.going_on(job.to_target()).devices == "0,0,1"
+    assert replace(again, devices="2").going_on(job.to_target()).devices == "2"
+    opened = Opened(
+        space=Space({"x": Float(0, 1)}), budget=Budget("9 epochs"), policy="grid", settings={}, seed=0, workers=3
+    )
+    job.make_runner(Ledger([opened]), tmp_path)
+    again.make_runner(Ledger([opened]), tmp_path)
+    (with_devices, named), (without, unnamed) = made
+    assert (with_devices[0], with_devices[3], named) == ("process", 3, {"devices": "0,0,1"})
+    assert (without[0], unnamed) == (None, {})
+    with pytest.raises(StudyError, match="leave --runner local out"):
+        Job.from_words("train.py:f", [], None, devices="0", runner="local")
+    with pytest.raises(StudyError, match="leave it out with --table"):
+        Job.from_words(None, [], "t.npz", devices="0")
+    for wrong in ("", "0,,1", "x y", "-1"):
+        with pytest.raises(StudyError, match="must name one or more"):
+            Job.from_words("train.py:f", [], None, devices=wrong)
+
+
+def train_nothing(config: object) -> float:
+    return 0.0
+
+
+def test_scales_of_a_table_are_said(tmp_path: Path) -> None:
+    file = tmp_path / "t.npz"
+    meta = json.dumps({"objective": "loss", "direction": "min", "log": ["b"]})
+    hp = np.array([[1.0, 10.0], [2.0, 20.0]])
+    np.savez(file, loss=np.ones((2, 3)), hp=hp, hp_names=np.array(["a", "b"]), meta=meta)
+    assert Job.from_words(None, [], str(file)).space(None, []).log_names == ["b"]
+    job = Job.from_words(None, [], str(file), log=["a"])
+    assert Job.from_target(job.to_target()).space(None, []).log_names == ["a"]
+    with pytest.raises(StudyError, match="--log is for --table"):
+        Job.from_words("train.py:f", [], None, log=["a"])

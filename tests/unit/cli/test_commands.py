@@ -1,0 +1,318 @@
+"""The commands in this process: what they keep, what they say, and with which exit code they end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoestring import Float, Study, tune
+from shoestring.cli.main import main
+
+TRAINING = """
+import itertools
+
+from shoestring import Report
+
+
+def train(config):
+    for step in itertools.count(1):
+        yield config["lr"] / step
+
+
+def unlucky(config):
+    for step in range(9):
+        if config["lr"] > 0.7:
+            raise MemoryError(f"Tried to allocate {config['lr']:.2f} GiB")
+        yield config["lr"] / (1 + step)
+
+
+def dear(config):
+    yield Report(config["lr"], cost=1e308)
+
+
+def leaving(config):
+    yield config["lr"]
+    raise GeneratorExit("of my own")
+
+
+def hostile(config):
+    raise ValueError("\\x1b[2J\\x07\\u202e" + "x" * 100_000 + "\\x1b]0;title\\x07")
+    yield
+
+
+def forgetful(config):
+    for step in range(9):
+        yield next(DRAWN)
+
+
+DRAWN = itertools.count(100, -1)
+
+
+class Saving:
+    def __init__(self, config):
+        self.lr = config["lr"]
+
+    def step(self):
+        return self.lr
+
+    def save(self, path):
+        path.mkdir()
+
+    def load(self, path):
+        pass
+"""
+SPACE = ("-p", "lr={float=[0.1,1.0]}")
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Shoestring = Callable[..., Done]
+
+
+@pytest.fixture
+def shoestring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Shoestring]:
+    """Runs a command line in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "code_of_commands.py").write_text(TRAINING)
+
+    def call(*words: str, code: int = 0) -> Done:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        said = capsys.readouterr()
+        done = Done(int(ended.value.code or 0), said.out, said.err)
+        assert done.code == code, f"{done.code}\n{done.out}\n{done.err}"
+        return done
+
+    yield call
+    sys.modules.pop("code_of_commands", None)
+
+
+def run(name: str, budget: str = "20 epochs", steps: int = 5) -> list[str]:
+    return [
+        *("run", f"code_of_commands.py:{name}", "--budget", budget, "--max-steps", str(steps), "--seed", "1"),
+        *SPACE,
+        *("--store", "s.db", "--study", name),
+    ]
+
+
+STORE = ("--store", "s.db")
+
+
+# what the same command again keeps -----------------------------------------------------------------------------------
+
+
+def test_a_run_without_a_policy_keeps_the_study_s_own(shoestring: Shoestring) -> None:
+    asha = ["--policy", "asha", "--set", "reduction_factor=4"]
+    begun = shoestring(*run("train"), *asha, "--json").json
+    assert (begun["policy"], begun["settings"]["reduction_factor"]) == ("asha", 4)
+    again = shoestring(*run("train", "25 epochs"), "--json")
+    assert (again.json["policy"], again.json["settings"]) == ("asha", begun["settings"])
+    assert "changed: the budget is now 25 epochs\n" in again.err
+    reset = shoestring(*run("train", "30 epochs"), "--set", "reduction_factor=2", "--json")
+    assert (reset.json["policy"], reset.json["settings"]["reduction_factor"]) == ("asha", 2)
+    assert "the policy is now asha with" in reset.err
+    other = shoestring(*run("train", "30 epochs"), "--policy", "random_search", "--json")
+    assert other.json["policy"] == "random_search"
+    assert "changed: the policy is now random_search\n" in other.err
+    assert "changed" not in shoestring(*run("train", "30 epochs"), "--policy", "random_search").err
+    assert shoestring(*run("train", "30 epochs"), "--set", "reduction_factor=2", code=2).err.startswith("PolicyError")
+
+
+def test_a_run_without_workers_keeps_the_study_s_own(shoestring: Shoestring) -> None:
+    shoestring(*run("train", "4 epochs"), "--workers", "2", "--quiet", "--deadline", "0s")
+    assert shoestring(*run("train", "4 epochs"), "--quiet", "--json", "--deadline", "0s").json["workers"] == 2
+    one = shoestring(*run("train", "4 epochs"), "--workers", "1", "--json")
+    assert one.json["workers"] == 1
+    assert "changed: workers are now 1\n" in one.err
+
+
+def test_a_study_begun_from_python_goes_on_without_a_false_alarm(shoestring: Shoestring) -> None:
+    import code_of_commands
+
+    tune(code_of_commands.train, {"lr": Float(0.1, 1.0)}, "5 epochs", max_steps=5, name="train", store="s.db", seed=1)
+    assert "has changed" not in shoestring(*run("train", "10 epochs")).err
+
+
+# what is said --------------------------------------------------------------------------------------------------------
+
+
+def test_status_says_why_trials_failed_and_which_order_was_last(shoestring: Shoestring) -> None:
+    told = shoestring(*run("unlucky", "40 epochs"), "--policy", "random_search", "--json").json
+    (group,) = told["failures"]
+    assert group["text"].startswith("MemoryError: Tried to allocate")
+    assert group["count"] == len(group["trials"]) >= 2
+    status = shoestring("status", *STORE).out
+    assert f"{group['count']} failed:" in status
+    assert f"{group['count']} x MemoryError: Tried to allocate" in status
+    assert shoestring("status", *STORE, "--json").json["failures"] == [group]
+    best = shoestring("status", *STORE, "--json").json["top_trials"][0]
+    explained = shoestring("explain", str(best["last_order"]), *STORE, "--json").json
+    assert explained["trial"] == best["trial"]
+    assert explained["steps"][-1]["step"] == best["steps"]
+    row = next(line for line in status.splitlines() if re.match(rf" *{best['trial']} +{best['last_order']} ", line))
+    assert "complete" in row
+
+
+def test_explain_lists_the_orders_of_a_trial(shoestring: Shoestring) -> None:
+    shoestring(*run("train", "60 epochs", 9), "--quiet")
+    orders = shoestring("explain", "--trial", "0", *STORE, "--json").json
+    assert orders
+    assert {order["trial"] for order in orders} == {0}
+    listed = shoestring("explain", "--trial", "0", *STORE).out
+    assert all(re.search(rf"^ *{order['number']} +{order['until']} ", listed, re.M) for order in orders)
+    assert "no trial 999" in shoestring("explain", "--trial", "999", *STORE, code=2).err
+    assert "or --trial N" in shoestring("explain", *STORE, code=2).err
+    assert "or --trial N" in shoestring("explain", "0", "--trial", "0", *STORE, code=2).err
+
+
+def test_code_that_cannot_save_is_told_with_its_first_report_and_once(shoestring: Shoestring) -> None:
+    lines = shoestring(*run("train")).err.splitlines()
+    (place,) = [number for number, line in enumerate(lines) if "cannot save, so a frozen trial" in line]
+    assert place <= 2
+    assert "cannot save" not in shoestring(*run("Saving")).err
+    words = ["run", "--budget", "6 epochs", "--max-steps", "3", *SPACE, *STORE, "--study", "program"]
+    said = shoestring(*words, "--", "sh", "-c", "for i in 1 2 3; do echo {lr}; done", code=0).err
+    assert said.count("this program leaves nothing in SHOESTRING_CHECKPOINT") == 1
+
+
+def test_a_policy_that_ends_early_says_how_much_is_left(shoestring: Shoestring) -> None:
+    words = [*run("train", "90 epochs"), "--policy", "replay_fixed", "--set", 'orders=[[0,{"lr":0.5},5]]']
+    assert "85 epochs of 90 epochs left unspent" in shoestring(*words).err
+
+
+def test_parameters_without_a_place_in_a_command_are_named(shoestring: Shoestring) -> None:
+    words = ["run", "--budget", "2 epochs", "-p", "lr={float=[0.1,1]}", "-p", "decay={float=[0,1]}", *STORE]
+    said = shoestring(*words, "--study", "a", "--", "echo", "{lr}").err
+    assert "warning: decay: the command has no place for it ({decay})" in said
+    assert "warning" not in shoestring(*words, "--study", "b", "--", "echo", "1").err
+
+
+def test_texts_of_training_code_cannot_act_on_the_terminal(shoestring: Shoestring) -> None:
+    done = shoestring(*run("hostile"), code=1)
+    status = shoestring("status", *STORE)
+    for text in (done.out, done.err, status.out):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert "\\x1b[2J" in done.err
+    assert "more characters cut)" in done.err
+    rows = [json.loads(line) for line in shoestring("export", *STORE, "--ledger").out.splitlines()]
+    failures = [row["text"] for row in rows if row["kind"] == "receipt"]
+    assert failures
+    assert all(len(text.encode()) <= 4096 for text in failures)
+
+
+def test_errors_are_one_line_whatever_they_quote(shoestring: Shoestring) -> None:
+    Path("unimportable.py").write_text("raise RuntimeError('\\x1b[2J\\x07')")
+    words = ["run", "unimportable.py:train", "--budget", "9 epochs", "--max-steps", "3", *SPACE]
+    said = shoestring(*words, code=2).err
+    assert "RuntimeError: \\x1b[2J\\x07" in said
+    assert len(said.splitlines()) == 1
+    assert "\x1b" not in shoestring("status", "--\x1b[2Jx", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("dear", "ValueError: the reported cost 1e+308 must be seconds"), ("leaving", "GeneratorExit: of my own")],
+)
+def test_odd_ends_of_training_code_are_its_failures(shoestring: Shoestring, name: str, told: str) -> None:
+    done = shoestring(*run(name), "--policy", "random_search", code=1 if name == "dear" else 0)
+    assert told in done.err
+    if name == "dear":
+        assert "Traceback" not in done.err
+
+
+# ends ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_deadline_of_no_time_buys_nothing(shoestring: Shoestring) -> None:
+    told = shoestring(*run("train"), "--deadline", "0s", "--json")
+    assert (told.json["spent"], told.json["orders"], told.json["reason"]) == (0, 0, "deadline")
+    assert "go on with: shoestring resume" in told.err
+
+
+def test_the_codes_are_in_the_help(shoestring: Shoestring) -> None:
+    for command in ("run", "resume"):
+        said = " ".join(shoestring(command, "--help").out.split())
+        for words in ("130 stopped by Ctrl-C", "143 stopped by SIGTERM", "0 good, also when the deadline has come"):
+            assert words in said
+        assert "0s buys nothing" in said
+
+
+# afterwards ----------------------------------------------------------------------------------------------------------
+
+
+def test_replay_tells_what_it_does_not_know(shoestring: Shoestring) -> None:
+    shoestring(*run("train", "60 epochs", 9), "--quiet")
+    told = shoestring("replay", "--policy", "random_search", *STORE, "--json").json
+    assert told["missing_steps"] > 0
+    assert told["missing_share"] == told["missing_steps"] / (told["missing_steps"] + told["bought_steps"])
+    said = shoestring("replay", "--policy", "random_search", *STORE).out
+    assert f"caution: {told['missing_steps']} of the" in said
+    assert f"({told['missing_share']:.0%})" in said
+    shoestring(*run("forgetful", "9 epochs", 1), "--quiet")
+    complete = shoestring("replay", "--policy", "random_search", *STORE, "--study", "forgetful")
+    assert "caution" not in complete.out
+
+
+def test_the_winner_is_trained_again(shoestring: Shoestring) -> None:
+    ended = shoestring(*run("train", "30 epochs"))
+    best = Study.open("train", "s.db").best
+    assert best is not None
+    assert f"for about {best.step} epochs:\n  shoestring retrain train --store s.db" in ended.err
+    dry = shoestring("retrain", *STORE, "--dry-run")
+    assert (
+        dry.out
+        == f"training trial {best.trial} of 'train' to step {best.step} again would cost about {best.step} epochs\n"
+    )
+    spent = Study.open("train", "s.db").spent
+    told = shoestring("retrain", "train", *STORE, "--json").json
+    assert (told["value"], told["is_same"], told["step"]) == (best.value, True, best.step)
+    done = shoestring("retrain", "--study", "train", *STORE)
+    assert "as recorded" in done.out
+    assert f"step {best.step}: " in done.err
+    assert Study.open("train", "s.db").spent == spent
+    assert "Name it once" in shoestring("retrain", "a", "--study", "b", *STORE, code=2).err
+
+
+def test_another_value_of_the_winner_is_told_and_has_a_code(shoestring: Shoestring) -> None:
+    shoestring(*run("forgetful", "30 epochs"), "--quiet")
+    done = shoestring("retrain", *STORE, code=4)
+    assert "as recorded" in done.out
+    assert "fix its seeds" in done.err
+    assert "Warning" not in done.err
+
+
+def test_logs_of_a_command(shoestring: Shoestring) -> None:
+    script = "echo first; printf 'a\\033[2Jb\\n'; echo warned >&2; echo 1.5"
+    words = ["run", "--budget", "1 epochs", *SPACE, *STORE, "--study", "c", "--quiet", "--", "sh", "-c", script]
+    shoestring(*words)
+    assert shoestring("logs", "0", *STORE).out == "first\na\\x1b[2Jb\n1.5\n"
+    assert shoestring("logs", "0", *STORE, "--tail", "1").out == "1.5\n"
+    assert shoestring("logs", "0", *STORE, "--stderr").out == "warned\n"
+    assert shoestring("logs", "0", *STORE, "--stderr", "--json").json["text"] == "warned\n"
+    assert "no trial 7" in shoestring("logs", "7", *STORE, code=2).err
+    assert "0 or more" in shoestring("logs", "0", *STORE, "--tail", "-1", code=2).err
+
+
+def test_a_trial_without_a_log_says_so(shoestring: Shoestring) -> None:
+    shoestring(*run("train", "5 epochs"), "--quiet")
+    assert "only worker processes and commands keep a log" in shoestring("logs", "0", *STORE, code=2).err
