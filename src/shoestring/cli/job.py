@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from shoestring.runners.tables import Table
 
 _LARGEST_CODE = 50_000_000  # bytes: a larger file among the words is data, and hashing it would delay the start
+_DEVICE = re.compile(r"[A-Za-z0-9][\w.:/-]*")
 Kind = Literal["python", "command", "table"]
 
 
@@ -254,8 +256,8 @@ def _check_devices(devices: str, runner: str | None, table: str | None) -> None:
         raise StudyError("--devices is for code that is really trained: leave it out with --table")
     if runner == "local":
         raise StudyError("--devices gives each worker process its own: leave --runner local out")
-    if not all(name.strip() for name in devices.split(",")):
-        raise StudyError(f"--devices {devices!r} must name one or more, as in --devices 0,1")
+    if not all(_DEVICE.fullmatch(name.strip()) for name in devices.split(",")):
+        raise StudyError(f"--devices {devices!r} must name one or more, as in --devices 0,1 or GPU-1a2b")
 
 
 def _read_toml_file(file: str) -> dict[str, Any]:

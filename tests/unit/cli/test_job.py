@@ -134,8 +134,9 @@ def test_devices_make_workers_and_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_
         Job.from_words("train.py:f", [], None, devices="0", runner="local")
     with pytest.raises(StudyError, match="leave it out with --table"):
         Job.from_words(None, [], "t.npz", devices="0")
-    with pytest.raises(StudyError, match="must name one or more"):
-        Job.from_words("train.py:f", [], None, devices="0,,1")
+    for wrong in ("", "0,,1", "x y", "-1"):
+        with pytest.raises(StudyError, match="must name one or more"):
+            Job.from_words("train.py:f", [], None, devices=wrong)
 
 
 def train_nothing(config: object) -> float:
