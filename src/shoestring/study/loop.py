@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from shoestring.core.books import OpenOrder
@@ -43,7 +43,7 @@ class Ending:
 
     reason: Reason
     text: str
-    ledger: Ledger
+    ledger: Ledger = field(repr=False)
 
 
 class Loop:

@@ -203,6 +203,7 @@ def test_a_study_takes_training_code_itself(train: Any, max_steps: int, tmp_path
     Study.begin(SPACE, "10 epochs", max_steps=max_steps, store=where, seed=3, policy="random_search")
     opened = Study.open(store=where)
     ending = opened.run(train, live=2)
+    assert repr(ending) == "Ending(reason='budget', text='')"
     assert (ending.reason, opened.spent) == ("budget", 10)
     whole = tune(train, SPACE, "10 epochs", max_steps=None if train is loss else 5, seed=3, policy="random_search")
     assert [trial.values for trial in opened.trials] == [trial.values for trial in whole.trials]
