@@ -20,6 +20,7 @@ __all__ = [
     "ShoestringError",
     "Space",
     "Study",
+    "TrainingFailed",
     "tune",
 ]
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from shoestring.core.money import Budget, Prices
     from shoestring.core.parameters import Choice, Constant, Float, Int
     from shoestring.core.space import Space
-    from shoestring.errors import ShoestringError
+    from shoestring.errors import ShoestringError, TrainingFailed
     from shoestring.runners.training import Context, Report
     from shoestring.study.best import Best
     from shoestring.study.online import OnlineTuner
@@ -39,7 +40,7 @@ _WHERE = {
     "core.money": ("Budget", "Prices"),
     "core.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space": ("Space",),
-    "errors": ("ShoestringError",),
+    "errors": ("ShoestringError", "TrainingFailed"),
     "study.online": ("OnlineTuner",),
     "study.schedule": ("Schedule",),
     "runners.training": ("Context", "Report"),

@@ -15,7 +15,7 @@ PUBLIC = {
     *("Context", "Report"),  # for training code
     *("Best", "Study", "tune"),  # to run and to look back
     *("OnlineTuner", "Schedule"),  # to tune one run while it trains
-    "ShoestringError",
+    *("ShoestringError", "TrainingFailed"),  # to catch
 }
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from shoestring.core.books import OpenOrder
@@ -45,7 +45,7 @@ class Ending:
 
     reason: Reason
     text: str
-    ledger: Ledger
+    ledger: Ledger = field(repr=False)
 
 
 class Loop:

@@ -75,6 +75,9 @@ def conclude(study: Study, ending: Ending) -> None:
     broken = [trial for trial in ledger.trials if trial.failure or trial.diverged]
     if ledger.best is None and broken and reason in ("failing", "budget", "policy"):
         raise TrainingFailed(_say_broken(study, ending), study)
+    if ledger.best is None and reason in ("budget", "policy"):
+        spent, total = ledger.budget.show(ledger.spent), ledger.budget.show(ledger.budget.total)
+        warn(f"the study {study.name!r} has no result: {spent} of {total} bought no validated step; raise the budget")
     if reason == "failing":
         again = "repair the code and give the same call again: the study goes on"
         warn(f"the study {study.name!r} ended early: {_one_line(ending.text)}, again and again; {again}")

@@ -128,6 +128,16 @@ def test_code_that_begins_to_fail_warns_and_keeps_what_there_is() -> None:
     assert said[0].filename == __file__  # points at the user's call, not into the package
 
 
+def test_a_budget_that_bought_no_step_is_told() -> None:
+    study = Study.begin(SPACE, "10s", policy="random_search")
+    order = Order(number=0, trial=0, config={"x": 0.5}, until=1)
+    study.journal.append(order, Receipt(order=0, trial=0, step=1, cost=Cost(train=10.0), status="interrupted"))
+    with pytest.warns(
+        UserWarning, match=r"'study' has no result: 10.0 s of 10.0 s bought no validated step; raise the budget"
+    ):
+        assert study.run(loss).reason == "budget"
+
+
 def test_a_run_that_was_stopped_is_no_failure() -> None:
     study = Study.begin(SPACE, "9 epochs")
     assert study.run(loss, should_stop=lambda: True).reason == "stopped"
@@ -193,6 +203,7 @@ def test_a_study_takes_training_code_itself(train: Any, max_steps: int, tmp_path
     Study.begin(SPACE, "10 epochs", max_steps=max_steps, store=where, seed=3, policy="random_search")
     opened = Study.open(store=where)
     ending = opened.run(train, live=2)
+    assert repr(ending) == "Ending(reason='budget', text='')"
     assert (ending.reason, opened.spent) == ("budget", 10)
     whole = tune(train, SPACE, "10 epochs", max_steps=None if train is loss else 5, seed=3, policy="random_search")
     assert [trial.values for trial in opened.trials] == [trial.values for trial in whole.trials]

@@ -1,0 +1,33 @@
+"""Settings that no decision could use are refused when the policy is made, or where the space is first known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoestring import Study, policies
+from shoestring.errors import PolicyError
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("sequential_halving", {"arms": 10**400}, "must be an integer >= 2 and <= 10000000"),
+    ("grid", {"levels": 2**31}, "must be an integer >= 1 and <= 10000000"),
+    ("ucb1", {"unit": 10**400}, "must be a number above 0"),
+    ("bhpt", {"falling": "yes"}, "falling='yes'.* must be one of True, False"),
+    ("bhpt", {"start": "high"}, "start='high'.* must be a number"),
+    ("cost_aware_ei", {"cost_features": 5}, "cost_features=5.* must be a list of parameter names"),
+    ("cost_aware_ei", {"cost_features": [5]}, r"cost_features=\[5\].* must be a list of parameter names"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "said"), WRONG, ids=[f"{n}-{next(iter(s))}" for n, s, _ in WRONG])
+def test_they_are_refused_at_once(name: str, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(PolicyError, match=said):
+        policies.make(name, settings)
+
+
+def test_a_length_scale_too_many_is_told_before_anything_is_bought() -> None:
+    space = {"x": {"float": [0, 1]}}
+    study = Study.begin(space, "9 epochs", max_steps=3, policy="bhpt", settings={"lengthscale": [0.5, 0.5], "arms": 3})
+    with pytest.raises(PolicyError, match=r"lengthscale=\[0.5, 0.5\] must be one number, or 1: one for each parameter"):
+        study.ask()
