@@ -20,8 +20,9 @@ from shoestring.core.policy import fresh_config
 from shoestring.errors import Leased, StudyError
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import Local
+from shoestring.stores.folders import checkpoint_root
 from shoestring.stores.sql import Sql
-from shoestring.study.study import Study, checkpoint_root
+from shoestring.study.study import Study
 
 SPACE = Space({"lr": Float(1e-3, 1.0, log=True)})
 

@@ -9,8 +9,9 @@ from shoestring.cli.printing import print_line
 from shoestring.core.strict_json import dumps
 from shoestring.core.texts import printable
 from shoestring.errors import StoreError, StudyError
+from shoestring.stores.folders import checkpoint_root
 from shoestring.stores.opening import open_store
-from shoestring.study.study import Study, checkpoint_root
+from shoestring.study.study import Study
 
 
 def export_study(store: str, name: str | None, form: str, whole: bool, output: str | None) -> None:

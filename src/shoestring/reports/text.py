@@ -182,7 +182,7 @@ def say_thinking(ledger: Ledger) -> str | None:
         return None
     return (
         f"thinking took {show_seconds(thought_s)} of {show_seconds(books.seconds)} so far, and is charged: {books.policy} is "
-        "too slow for steps this short; take a cheaper policy (--policy sequential_halving or asha), or longer steps"
+        "too slow for steps this short; take a policy that thinks less (sequential_halving, asha), or longer steps"
     )
 
 

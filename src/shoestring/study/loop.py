@@ -138,7 +138,8 @@ class Loop:
         left = self.ledger.left - self._thinking.pending_s * budget.per_second(self.ledger.workers)
         unspent = f"{budget.show(left)} of {budget.show(budget.total)} left unspent"
         if isinstance(decision, Finish):
-            return "policy", f"{decision.why}, {unspent}" if left > 0 else decision.why
+            why = decision.why or "it sees nothing more worth buying"
+            return "policy", f"{why}, {unspent}" if left > 0 else why
         if not isinstance(decision, Wait):
             is_much = left > _WORTH_SAYING * budget.total
             return "budget", f"the rest does not pay for another step, {unspent}" if is_much else ""

@@ -15,8 +15,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.errors import StudyError, TrainingFailed, one_line, warn
 from shoestring.reports.notebook import make_view
 from shoestring.reports.progress import Quiet
-from shoestring.reports.remarks import say_thinking, say_unspent
-from shoestring.reports.text import warning_of
+from shoestring.reports.text import say_thinking, warning_of
 from shoestring.runners.make import make_runner, steps_of
 from shoestring.runners.runner import Runner
 from shoestring.study.loop import Ending, Observe
@@ -81,9 +80,18 @@ def conclude(study: Study, ending: Ending) -> None:
     if reason == "failing":
         again = "repair the code and give the same call again: the study goes on"
         warn(f"the study {study.name!r} ended early: {_one_line(ending.text)}, again and again; {again}")
-    for text in (say_unspent(ledger, ending.text) if reason == "policy" else None, say_thinking(ledger)):
+    for text in (_say_unspent(ledger, ending), say_thinking(ledger)):
         if text is not None:
             warn(text)
+
+
+def _say_unspent(ledger: Ledger, ending: Ending) -> str | None:
+    """The policy has ended the run, and another step could have been paid."""
+    left, step = ledger.left, ledger.step_price()
+    if ending.reason != "policy" or left <= 0 or left < step:  # nan, before the first step, is no price
+        return None
+    remedy = "widen the space or choose another policy to spend it, or leave it"
+    return f"{ledger.books.policy} has ended the run: {ending.text}; {remedy}"
 
 
 def _say_broken(study: Study, ending: Ending) -> str:

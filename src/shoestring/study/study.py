@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,7 @@ from shoestring.core.values import is_whole, to_plain
 from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean, one_line
 from shoestring.reports.facts import say_config
 from shoestring.runners.runner import Runner, is_runner
-from shoestring.runners.temporary import temporary_folder
-from shoestring.stores.memory import Memory
+from shoestring.stores.folders import checkpoint_root
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import ask, tell
@@ -288,23 +286,3 @@ class Study:
     ) -> None:
         """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
         tell(self.journal, order, value, cost_s, failed)
-
-
-def checkpoint_root(store: Store, name: str) -> Path:
-    """Beside the database of the store, in the present folder for a server, in a temporary one for a study in memory.
-
-    Nothing is made in a folder of the user's before training code is run.
-    """
-    plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-    # A tail tells apart names that look alike as files, and studies of one name on several servers.
-    tail = "" if plain == name else blake2b(name.encode(), digest_size=4).hexdigest()
-    if beside := getattr(store, "path", None):  # a database file
-        folder = Path(f"{beside}.checkpoints")
-    elif store.where == Memory.where:
-        folder = temporary_folder(store)
-    else:
-        folder, tail = (
-            Path("shoestring.checkpoints"),
-            blake2b(f"{store.where} {name}".encode(), digest_size=4).hexdigest(),
-        )
-    return folder / (f"{plain}-{tail}" if tail else plain)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shoestring import policies
 from shoestring.core import arguments
 from shoestring.core.entries import Direction
 from shoestring.core.money import Budget, Prices, read_duration_s
@@ -19,6 +18,7 @@ from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.runners.make import check_runner, steps_of, target_of
 from shoestring.runners.runner import Runner
+from shoestring.runners.slots import parse_devices
 from shoestring.stores.store import Store
 from shoestring.study.loop import Observe
 from shoestring.study.run_code import require_watch
@@ -32,9 +32,9 @@ def tune(
     *,
     max_steps: int | None = None,
     direction: Direction = "min",
-    policy: str | Policy = policies.DEFAULT,
+    policy: str | Policy | None = None,
     settings: Mapping[str, Any] | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     runner: str | Runner | None = None,
     devices: str | Sequence[int] | None = None,
     live: int | None = None,
@@ -58,9 +58,11 @@ def tune(
     budget               the total of the study: "400 epochs", "2h", "$20 at 2.50/h"
     max_steps            steps of a full training; a plain function has 1, other code must say
     direction            "min" if smaller values are better, "max" if larger ones are
-    policy               who decides: a name that `shoestring policies` lists, or an object with a name and a `decide`
+    policy               who decides: a name that `shoestring policies` lists, or an object with a name and a `decide`; None:
+                         the study's own, and for a new one the default
     settings             of the policy, when it is given by name
-    workers              trials trained at the same time; several run in processes of their own
+    workers              trials trained at the same time; several run in processes of their own; None: one for each device,
+                         else the study's own, and for a new one 1
     runner               "local" (this process), "process" (others), or a runner; None: by the number of workers
     devices              of the workers, as "0,1,2,3": each gets its own; a number given twice is shared
     live                 most trials kept alive while frozen; None: what the runner thinks fit
@@ -77,7 +79,9 @@ def tune(
     require_watch(observe, progress)
     if max_steps is not None:
         max_steps = arguments.whole("max_steps", max_steps, 1, "the steps of a full training")
-    check_runner(runner, workers, live, checkpoints_at_most)
+    if workers is None and devices is not None:
+        workers = len(parse_devices(devices))
+    check_runner(runner, 1 if workers is None else workers, live, checkpoints_at_most, devices)
     deadline_s = read_duration_s(deadline, "deadline")
     study = Study.begin(
         space,

@@ -150,7 +150,7 @@ class Unregistered:
 
 def test_a_policy_object_is_used_as_it_is() -> None:
     with pytest.warns(
-        UserWarning, match="unregistered ended with 5 epochs of 9 epochs unspent: enough; widen the space"
+        UserWarning, match="unregistered has ended the run: enough, 5 epochs of 9 epochs left unspent; widen the space"
     ):
         study = tune(loss, SPACE, "9 epochs", policy=Unregistered(stop_after=4))
     assert len(study.trials) == 4

@@ -16,9 +16,10 @@ import pytest
 from shoestring import Float, Space, Study, tune
 from shoestring.core.entries import Amended, Cost, Order, Receipt
 from shoestring.errors import RunnerError, StudyError, TrainingFailed
-from shoestring.reports.remarks import say_thinking, say_unspent
 from shoestring.runners.simulated import Simulated
 from shoestring.study import run_code
+from shoestring.study.loop import Ending
+from shoestring.study.run_code import conclude
 from shoestring.testing.curves import Decaying
 
 SPACE = Space({"x": Float(0.0, 1.0)})
@@ -104,7 +105,7 @@ def test_a_budget_too_small_to_be_sure_is_no_reason_to_be_silent() -> None:
 
 def test_values_that_are_never_numbers_raise() -> None:
     with pytest.raises(
-        TrainingFailed, match=r"no value was a number: 10 trials diverged.*; look at what .* reports for \{'x'"
+        TrainingFailed, match=r"no step has ever worked: 10 trials diverged.*; look at what .* reports for \{'x'"
     ):
         tune(lambda config: float("nan"), SPACE, "40 epochs")
     with pytest.raises(TrainingFailed, match="no value was a finite number"):
@@ -149,7 +150,8 @@ def test_a_run_that_was_stopped_is_no_failure() -> None:
 
 def test_a_policy_that_leaves_money_says_so_and_why() -> None:
     with pytest.warns(
-        UserWarning, match=r"grid ended with 2\d epochs of 30 epochs unspent: .*; widen the space or choose"
+        UserWarning,
+        match=r"grid has ended the run: .*, 2\d epochs of 30 epochs left unspent; widen the space or choose",
     ):
         tune(loss, SPACE, "30 epochs", policy="grid", settings={"levels": 5})
 
@@ -158,16 +160,20 @@ def test_a_budget_that_is_spent_says_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tune(loss, SPACE, "5 epochs")
-    ledger = tune(loss, SPACE, "5 epochs").ledger
-    assert say_unspent(ledger, "done") is None
 
 
 def test_less_than_a_step_is_not_worth_a_word() -> None:
-    study = _paid("10s", train_s=4.0, thinking_s=0.0, steps=2)
-    assert study.ledger.left == 2.0
-    assert say_unspent(study.ledger, "done") is None
-    assert "4.0 s" not in (say_unspent(_paid("20s", 4.0, 0.0, 2).ledger, "done") or "")
-    assert "12.0 s of 20.0 s unspent: done" in (say_unspent(_paid("20s", 4.0, 0.0, 2).ledger, "done") or "")
+    """conclude() warns of what could have paid for another step, and of nothing else."""
+
+    def end(budget: str) -> None:
+        study = _paid(budget, train_s=4.0, thinking_s=0.0, steps=2)
+        conclude(study, Ending("policy", "done, much left unspent", study.ledger))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        end("10s")
+    with pytest.warns(UserWarning, match="random_search has ended the run: done, much left unspent; widen"):
+        end("20s")
 
 
 def _paid(budget: str, train_s: float, thinking_s: float, steps: int) -> Study:
@@ -180,12 +186,9 @@ def _paid(budget: str, train_s: float, thinking_s: float, steps: int) -> Study:
 
 
 def test_much_thinking_is_pointed_out_with_a_remedy() -> None:
-    much = say_thinking(_paid("100s", train_s=2.0, thinking_s=1.0, steps=4).ledger)
-    assert much is not None
-    assert "random_search spent 4.0 s of 12.0 s on thinking" in much
-    assert "let a step be more training" in much
-    assert say_thinking(_paid("100s", train_s=4.0, thinking_s=1.0, steps=4).ledger) is None
-    assert say_thinking(_paid("100 epochs", train_s=2.0, thinking_s=1.0, steps=4).ledger) is None
+    study = _paid("100s", train_s=2.0, thinking_s=1.0, steps=5)
+    with pytest.warns(UserWarning, match=r"thinking took 5\.0 s of 15\.0 s.*take a policy that thinks less"):
+        conclude(study, Ending("stopped", "", study.ledger))
 
 
 def test_the_remark_about_thinking_comes_with_the_end_of_a_run() -> None:
@@ -264,7 +267,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"initial": {"x": 0.5}}, r"initial=\{'x': 0.5\} must be a list of configs, as \[\{'lr': 0.1\}\]"),
     ({"store": 5}, "store=5 must be an address"),
     ({"store": "a\x00b"}, "must be an address of printable characters"),
-    ({"name": 5}, "the study cannot be named 5"),
+    ({"name": 5}, "the study's name 5 must be text"),
     ({"name": "a\nb"}, "a name is one line of printable characters"),
     ({"seed": 1.5}, "seed=1.5 must be a whole number"),
     ({"workers": True}, "workers=True must be a whole number"),
