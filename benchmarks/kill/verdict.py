@@ -50,7 +50,8 @@ class Tally:
 
     def _weigh(self, life: Life, ledger: Ledger, unit: str) -> None:
         (done_s, longest_step_s), kinds = work_done_s(life.study), ledger.books.by_kind
-        charged_s = sum(seconds for kind, seconds in kinds.items() if kind != "thinking")
+        # Thinking, saving and loading are charged too, and the training code's log knows nothing of them.
+        charged_s = sum(seconds for kind, seconds in kinds.items() if kind not in ("thinking", "setup"))
         self.uncharged_s = max(self.uncharged_s, done_s - charged_s)
         if life.kills and ledger.workers == 1:
             self.too_much_s = max(self.too_much_s, (charged_s - done_s) / life.kills)
