@@ -47,6 +47,7 @@ class Sql:
         self.path = self.database.path  # SQLite's file, None for a server
         self.has_password = self.database.has_password  # which `where` leaves out
         self.address = self.database.address  # opens the same store again, from any folder; with the password, if any
+        self.notices = self.database.notices  # what the user should know about it, once it has been used
         self._lock = self.database.lock
         self.table = EntryTable(self.database)
         self._chains: dict[str, Chain] = {}
@@ -54,11 +55,6 @@ class Sql:
     @property
     def where(self) -> str:
         return self.database.where
-
-    @property
-    def notices(self) -> list[str]:
-        """What the user should know about this store, once it has been used."""
-        return self.database.notices
 
     @property
     def on_trouble(self) -> Callable[[str], None]:

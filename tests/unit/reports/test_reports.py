@@ -95,7 +95,7 @@ def test_thinking_that_takes_a_quarter_is_told_once_with_a_remedy(capsys: pytest
     said = text.say_thinking(slow)
     assert said is not None
     assert "5.4 s of 11.4 s" in said
-    assert "sequential_halving or asha), or longer steps" in said
+    assert "(sequential_halving, asha), or longer steps" in said
     assert text.say_thinking(bought(count=6, thinking_s=0.9, train_s=3.0)) is None  # less than a quarter
     assert text.say_thinking(bought(count=6, thinking_s=0.1, train_s=0.01)) is None  # too little to tell
     assert text.say_thinking(bought(count=2, thinking_s=9.0)) is None

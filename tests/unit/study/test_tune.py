@@ -192,8 +192,8 @@ def test_much_thinking_is_pointed_out_with_a_remedy() -> None:
 
 
 def test_the_remark_about_thinking_comes_with_the_end_of_a_run() -> None:
-    study = _paid("100s", train_s=2.0, thinking_s=1.0, steps=4)
-    with pytest.warns(UserWarning, match="on thinking, not on training"):
+    study = _paid("100s", train_s=2.0, thinking_s=1.0, steps=5)
+    with pytest.warns(UserWarning, match="take a policy that thinks less"):
         study.run(loss, deadline=0)
 
 
