@@ -1,0 +1,68 @@
+"""An environment for each tool, so that their versions cannot clash.
+
+    python -m benchmarks race peers                      make all of them, in .venvs/race
+    python -m benchmarks race peers syne_tune smac       only these
+
+A tool that cannot be installed is reported and left out of the race; nothing is counted for it. Optuna alone is also taken
+from the environment that the race itself runs in.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FOLDER = Path(os.environ.get("RACE_PEERS", Path(__file__).parents[3] / ".venvs" / "race"))
+TORCH = "torch==2.13.0"  # as in benchmarks/constraints.txt: one that runs without a graphics card
+
+
+@dataclass(frozen=True)
+class Tool:
+    requirements: tuple[str, ...]
+    methods: tuple[str, ...]
+    plain_methods: tuple[str, ...] = ()  # that know whole trainings only, and are raced where a trial is one value
+    driver: str = ""  # the script that drives it, if not its own name's
+
+
+TOOLS = {
+    "optuna": Tool(
+        ("optuna>=4.0", "scipy", TORCH),
+        ("tpe_hyperband", "tpe_halving", "tpe_median", "random_hyperband"),
+        ("tpe", "gp"),
+    ),
+}
+
+
+def find_python(tool: str) -> Path | None:
+    """The Python that has this tool; None: it is not installed."""
+    own = FOLDER / tool / "bin" / "python"
+    if own.exists():
+        return own
+    return Path(sys.executable) if tool == "optuna" and find_spec("optuna") else None
+
+
+def find_script(tool: str) -> Path:
+    return HERE / f"drive_{TOOLS[tool].driver or tool}.py"
+
+
+def make(tools: Sequence[str]) -> dict[str, str]:
+    """Install these tools; {tool: why not} for those that could not be."""
+    failures = {}
+    for tool in tools:
+        place = FOLDER / tool
+        print(f"{tool}: {' '.join(TOOLS[tool].requirements)}", file=sys.stderr, flush=True)
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(place)],
+            [str(place / "bin" / "python"), "-m", "pip", "-q", "install", *TOOLS[tool].requirements],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                failures[tool] = (done.stderr.strip().splitlines() or ["no word"])[-1]
+                break
+    return failures
