@@ -64,8 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     failed = 0
     for number, line in enumerate(running.race(left, chosen.out, chosen.jobs, chosen.patience), 1):
         if "absent" in line:
-            if absent.setdefault(line["method"], line["absent"]) and sys.stderr.isatty():
-                say(f"{line['method']}: {line['absent']}")
+            absent.setdefault(line["method"], line["absent"])
         failed += bool(line.get("error"))
         if number % 100 == 0 or number == len(left):
             say(f"{number} of {len(left)} runs done, {failed} with an error")

@@ -234,7 +234,7 @@ def _scales(path: Path, source: str) -> list[str] | None:
 def entrants(
     suite: str, data: Sequence[Path], *, per_source: int | None, steps: int = 50, pool: int | None = None
 ) -> list[Entrant]:
-    """The problems of a suite: of each folder that `data` holds the first few tables that fit, so that none outvotes the others."""
+    """The problems of a suite: of each folder in `data` the first few tables that fit, so that none outvotes others."""
     if suite == "trained":
         from benchmarks.race import trained
 
