@@ -142,7 +142,7 @@ def _driver(tool: str) -> Driver:
     if python is None:
         raise NotThere(f"{tool} is not installed: python -m benchmarks race peers {tool}")
     try:
-        driver = Driver(python, environments.find_script(tool))
+        driver = Driver(python, tool)
     except PeerError as error:
         raise NotThere(f"{tool} cannot be started: {error}") from None
     atexit.register(driver.close)

@@ -26,7 +26,7 @@ def regret_against_money(
     shown = [row for row in rows if row["method"] in kinds and row["mean"] > 0]
     if not shown:
         return ""
-    left, right, top, bottom, height = 44, 150, 12, 34, 380
+    left, right, top, bottom, height = 44, 160, 12, 34, 380
     lowest = max(1e-4, min(row["mean"] for row in shown))
     y_low, y_high = math.log10(lowest) - 0.1, math.log10(max(row["mean"] for row in shown)) + 0.1
     x_low, x_high = math.log(min(budgets)), math.log(max(budgets))

@@ -43,8 +43,9 @@ POOL = {"tables": 200, "plain": 1000, "trained": 0}  # configs drawn for each se
 
 
 def hashed(*parts: object) -> int:
-    """A number below 2**32 that belongs to these words, whatever else is raced and in whatever order."""
-    return int.from_bytes(blake2b("\0".join(map(str, parts)).encode(), digest_size=4).digest(), "big")
+    """A number below 2**31 that belongs to these words, whatever else is raced and in whatever order."""
+    digest = blake2b("\0".join(map(str, parts)).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") >> 1  # not every tool takes a larger seed
 
 
 @dataclass(frozen=True)

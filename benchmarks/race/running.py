@@ -138,6 +138,8 @@ def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
             outcome = compete(problem, policy, curves=run.budget, unit=run.unit, seed=seed, patience_s=patience_s)
     except methods.NotThere as error:
         return {**told, "absent": str(error)}
+    if outcome.error and not outcome.ledger.orders:  # it never got to its first decision: nothing was measured
+        return {**told, "absent": outcome.error}
     return {
         **told,
         "version": version,

@@ -3,10 +3,10 @@
 import warnings
 
 import optuna
-from link import serve
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore")
+VERSION = f"optuna {optuna.__version__}"
 
 
 def make_sampler(name, seed):
@@ -54,6 +54,3 @@ def run(study):
             tuned.tell(trial, state=state)
         else:
             tuned.tell(trial, best) if best < float("inf") else tuned.tell(trial, state=optuna.trial.TrialState.FAIL)
-
-
-serve(f"optuna {optuna.__version__}", run)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-HERE = Path(__file__).parent
 FOLDER = Path(os.environ.get("RACE_PEERS", Path(__file__).parents[3] / ".venvs" / "race"))
 TORCH = "torch==2.13.0"  # as in benchmarks/constraints.txt: one that runs without a graphics card
 
@@ -27,7 +26,6 @@ class Tool:
     requirements: tuple[str, ...]
     methods: tuple[str, ...]
     plain_methods: tuple[str, ...] = ()  # that know whole trainings only, and are raced where a trial is one value
-    driver: str = ""  # the script that drives it, if not its own name's
 
 
 TOOLS = {
@@ -35,6 +33,10 @@ TOOLS = {
         ("optuna>=4.0", "scipy", TORCH),
         ("tpe_hyperband", "tpe_halving", "tpe_median", "random_hyperband"),
         ("tpe", "gp"),
+    ),
+    "syne_tune": Tool(  # 0.13 is the last version that has the model-based ones
+        ("syne-tune[gpsearchers,kde]==0.13",),
+        ("asha", "hyperband", "bohb", "sync_bohb", "mobster", "hypertune", "dyhpo"),
     ),
 }
 
@@ -45,10 +47,6 @@ def find_python(tool: str) -> Path | None:
     if own.exists():
         return own
     return Path(sys.executable) if tool == "optuna" and find_spec("optuna") else None
-
-
-def find_script(tool: str) -> Path:
-    return HERE / f"drive_{TOOLS[tool].driver or tool}.py"
 
 
 def make(tools: Sequence[str]) -> dict[str, str]:

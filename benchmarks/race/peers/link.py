@@ -1,5 +1,7 @@
 """The tool's end of the line. Standard library only: it runs in the environment of another tool.
 
+    python link.py optuna        drive_optuna.py has a VERSION, and a run(study) that asks study.train(…) until it is stopped
+
 One JSON object a line. The race opens a study, the tool says what to train, the race answers with losses:
 
     race  {"kind": "init", "method": "tpe", "seed": 7, "max_steps": 50, "parameters": […], "rows": […] or null, "budget": …}
@@ -15,6 +17,7 @@ only these configs exist: a tool names one by its number, or gives a point and i
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -35,7 +38,6 @@ class Study:
         self.method, self.seed, self.max_steps = init["method"], init["seed"], init["max_steps"]
         self.parameters, self.rows = init["parameters"], init["rows"]
         self.budget, self.unit = init["budget"], init["unit"]
-        self._open = set()
         self.row = None  # that the last training was taken for
         self.costs_s = []  # of the last training
         self.ended = False  # whether the last trained curve is at its end
@@ -73,17 +75,22 @@ class Line:
         return self.hear()
 
 
-def serve(version, run):
+def serve(tool):
     """Say hello, then `run(study)` for every study that the race opens."""
-    line = Line()
-    line.say({"kind": "hello", "version": version})
+    line = Line()  # before the tool is imported: some print then
+    try:
+        driver = importlib.import_module(f"drive_{tool}")
+    except Exception:
+        line.say({"kind": "error", "text": traceback.format_exc()[-2000:]})
+        return
+    line.say({"kind": "hello", "version": driver.VERSION})
     while True:
         init = line.hear()
         if init["kind"] != "init":
             continue  # a stop that comes after the tool had finished by itself
         _seed_all(init["seed"])
         try:
-            run(Study(line, init))
+            driver.run(Study(line, init))
             line.say({"kind": "finish"})
         except Stopped:
             pass
@@ -129,3 +136,8 @@ def to_cube(parameters, config):
         else:
             point.append((value - p["low"]) / (p["high"] - p["low"]))
     return point
+
+
+if __name__ == "__main__":
+    sys.modules["link"] = sys.modules["__main__"]  # what drivers import is this very module
+    serve(sys.argv[1])

@@ -27,6 +27,9 @@ from shoestring.core.space import Config, Space
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 
 
+LINK = Path(__file__).parent / "link.py"
+
+
 class PeerError(Exception):
     """The tool crashed, hung, or cannot be started; the text is its own."""
 
@@ -34,9 +37,9 @@ class PeerError(Exception):
 class Driver:
     """A driver process: one tool, one study at a time, any number of studies."""
 
-    def __init__(self, python: Path, script: Path) -> None:
+    def __init__(self, python: Path, tool: str) -> None:
         self._process = subprocess.Popen(
-            [str(python), str(script)],
+            [str(python), str(LINK), tool],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -69,7 +72,11 @@ class Driver:
         line = stdout.readline()
         if not line:
             raise PeerError("the tool's process has ended")
-        message: dict[str, Any] = json.loads(line)
+        try:
+            message: dict[str, Any] = json.loads(line)
+        except ValueError:
+            self.close()
+            raise PeerError(f"the tool said {line[:200]!r}, which is not a line of JSON") from None
         if message["kind"] == "error":
             raise PeerError(str(message["text"]).strip())
         return message
