@@ -38,6 +38,9 @@ TOOLS = {
         ("syne-tune[gpsearchers,kde]==0.13",),
         ("asha", "hyperband", "bohb", "sync_bohb", "mobster", "hypertune", "dyhpo"),
     ),
+    "smac": Tool(("smac>=2.3",), ("multi_fidelity",), ("forest", "gp")),
+    "dehb": Tool(("dehb>=0.1.2",), ("default",)),
+    "botorch": Tool((TORCH, "botorch>=0.12"), (), ("logei", "ei_per_cost")),
 }
 
 

@@ -171,10 +171,11 @@ class PeerPolicy:
         self._rows: dict[int, int] = {}  # our trial: its row
         self._lanes: Lanes | None = None
         self._asked: tuple[str, int] | None = None  # the order under way: the tool's trial, and its steps before it
+        self._until = 0  # and where it was to end
         self._is_heard = True  # the tool waits for nothing
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        if ledger.budget.unit == "epochs" and ledger.left < 1:
+        if self._is_cut_off(ledger):
             return Finish("the money is gone")
         message = self._told(ledger) if self._asked else self._init(ledger)
         while True:
@@ -189,7 +190,7 @@ class PeerPolicy:
             trial = ledger.trials[number]
             self._asked = (key, trial.steps)
             if not trial.is_stuck and request["until"] > trial.steps:
-                return Train(trial=number, config=trial.config, until=request["until"])
+                return self._train(number, trial.config, request["until"])
             message = self._told(ledger)  # nothing to buy: it is at its end, or further than that already
 
     def close(self) -> None:
@@ -250,4 +251,16 @@ class PeerPolicy:
             config = ledger.space.rows[row]
         self._trials[request["trial"]] = number
         self._asked = (request["trial"], 0)
-        return Train(trial=number, config=config, until=max(1, min(request["until"], ledger.max_steps)))
+        return self._train(number, config, max(1, min(request["until"], ledger.max_steps)))
+
+    def _train(self, number: int, config: Config, until: int) -> Train:
+        """Nothing is held back for it: a tool begins what it likes, and is cut off when the money is gone."""
+        self._until = until
+        return Train(trial=number, config=config, until=until, reserve=0.0)
+
+    def _is_cut_off(self, ledger: Ledger) -> bool:
+        """Whether the last order was not carried out in full, or no further step can be paid."""
+        if ledger.budget.unit == "epochs" and ledger.left < 1:
+            return True
+        trial = ledger.trials[self._trials[self._asked[0]]] if self._asked else None
+        return trial is not None and not trial.is_stuck and trial.steps < self._until
