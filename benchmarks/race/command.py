@@ -47,9 +47,13 @@ def run(arguments: Sequence[str]) -> int:
         entrant
         for suite in chosen.suite
         for entrant in problems.entrants(
-            suite, chosen.data, per_source=chosen.tables or None, steps=chosen.steps, pool=chosen.pool
+            suite,
+            chosen.data,
+            per_source=chosen.tables or None,
+            steps=chosen.steps,
+            pool=chosen.pool,
+            only=chosen.only,
         )
-        if not chosen.only or any(text in entrant.name for text in chosen.only)
     ]
     if not entrants:
         parser.error(f"there is no problem for --suite {' '.join(chosen.suite)} in {' '.join(map(str, chosen.data))}")

@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,8 +122,7 @@ def entering(name: str, problem: Problem, curves: float, unit: Unit, patience_s:
         if "Traceback" not in str(
             error
         ):  # it is dead or hangs; after an exception of its own it waits for the next study
-            driver.close()
-            _driver.cache_clear()
+            _DRIVERS.pop(tool[0]).close()
         raise
 
 
@@ -135,18 +133,28 @@ def _tool(name: str) -> tuple[str, str] | None:
     return None if tool is None else (tool, name.removeprefix(f"{tool}_"))
 
 
-@cache
+_DRIVERS: dict[str, Driver] = {}  # one process for each tool, kept for all its studies: some take seconds to import
+
+
 def _driver(tool: str) -> Driver:
-    """One process for each tool, kept for all its studies: some take seconds to import."""
-    python = environments.find_python(tool)
-    if python is None:
-        raise NotThere(f"{tool} is not installed: python -m benchmarks race peers {tool}")
-    try:
-        driver = Driver(python, tool)
-    except PeerError as error:
-        raise NotThere(f"{tool} cannot be started: {error}") from None
-    atexit.register(driver.close)
-    return driver
+    if tool not in _DRIVERS:
+        python = environments.find_python(tool)
+        if python is None:
+            raise NotThere(f"{tool} is not installed: python -m benchmarks race peers {tool}")
+        try:
+            _DRIVERS[tool] = Driver(python, tool)
+        except PeerError as error:
+            raise NotThere(f"{tool} cannot be started: {error}") from None
+    return _DRIVERS[tool]
+
+
+def close_drivers() -> None:
+    """End the processes of all tools; they are started again when they are needed."""
+    while _DRIVERS:
+        _DRIVERS.popitem()[1].close()
+
+
+atexit.register(close_drivers)
 
 
 def pid_of(name: str) -> int | None:

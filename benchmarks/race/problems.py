@@ -233,13 +233,19 @@ def _scales(path: Path, source: str) -> list[str] | None:
 
 
 def entrants(
-    suite: str, data: Sequence[Path], *, per_source: int | None, steps: int = 50, pool: int | None = None
+    suite: str,
+    data: Sequence[Path],
+    *,
+    per_source: int | None,
+    steps: int = 50,
+    pool: int | None = None,
+    only: Sequence[str] = (),
 ) -> list[Entrant]:
     """The problems of a suite: of each folder in `data` the first few tables that fit, so that none outvotes others."""
     if suite == "trained":
         from benchmarks.race import trained
 
-        return [Entrant("trained", source, table) for source, table in trained.NAMES]
+        return _named([Entrant("trained", source, table) for source, table in trained.NAMES], only)
     found = []
     sources: dict[str, Path] = {}
     for folder in data:
@@ -247,12 +253,17 @@ def entrants(
             sources.setdefault(path.name, path)  # one source in two folders is raced once: the first one named
     for _, source in sorted(sources.items()):
         fitting = [entrant for path in sorted(source.glob("*.npz")) if (entrant := _entrant(suite, path, steps, pool))]
-        found += fitting[:per_source]
+        found += _named(fitting, only)[:per_source]
     if suite == "plain":
         from benchmarks.race import functions
 
-        found += [Entrant("plain", "functions", name) for name in functions.NAMES]
+        found += _named([Entrant("plain", "functions", name) for name in functions.NAMES], only)
     return found
+
+
+def _named(found: list[Entrant], only: Sequence[str]) -> list[Entrant]:
+    """Those whose source/table has one of these texts; all without any."""
+    return [entrant for entrant in found if not only or any(text in entrant.name for text in only)]
 
 
 def _sources(folder: Path) -> list[Path]:

@@ -34,7 +34,11 @@ def suggest(trial, parameter):
 
 def run(study):
     sampler, _, pruner = study.method.partition("_")
-    tuned = optuna.create_study(sampler=make_sampler(sampler, study.seed), pruner=make_pruner(pruner, study.max_steps))
+    tuned = optuna.create_study(
+        study_name=f"race {study.seed}",  # Hyperband deals trials to brackets by a hash of this name
+        sampler=make_sampler(sampler, study.seed),
+        pruner=make_pruner(pruner, study.max_steps),
+    )
     while True:
         trial = tuned.ask()
         config = {parameter["name"]: suggest(trial, parameter) for parameter in study.parameters}

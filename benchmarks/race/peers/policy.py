@@ -27,6 +27,7 @@ from shoestring.core.space import Config, Space
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 
 
+_START_S = 120.0  # that a tool may take to be imported
 LINK = Path(__file__).parent / "link.py"
 
 
@@ -48,7 +49,11 @@ class Driver:
             bufsize=1,
             env={**{name: text for name, text in os.environ.items() if name != "PYTHONPATH"}, **ONE_THREAD},
         )
-        self.version = str(self.hear(120.0)["version"])
+        try:
+            self.version = str(self.hear(_START_S)["version"])
+        except PeerError:
+            self.close()
+            raise
 
     @property
     def pid(self) -> int:
