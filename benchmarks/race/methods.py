@@ -1,6 +1,7 @@
 """Who races: our policies by their names, other tools as TOOL_METHOD, and an oracle that knows every curve.
 
     ours        every registered policy that chooses between configs, with its default settings
+    quick       those of ours that decide in a few milliseconds
     optuna, …   all methods of that tool
     all         everything that is installed
     NAME{…}     one of ours with settings, as JSON: bhpt{"eps": 0.5}
@@ -31,6 +32,9 @@ from shoestring.core.policy import Policy, train_new
 from shoestring.core.space import Config
 
 ORACLE = "oracle"
+SLOW = frozenset(  # tens of milliseconds a decision and more: `race cost`
+    ("bhpt", "bo_bos", "boil", "fabolas_epochs", "freeze_thaw_bo", "lc_prediction", "rollout")
+)
 ALWAYS = ("random_search", "top_k_after_one", ORACLE)
 
 
@@ -74,6 +78,8 @@ def named(words: Sequence[str], suite: str) -> list[str]:
     for word in words:
         if word == "ours":
             found += ours()
+        elif word == "quick":
+            found += [name for name in ours() if name not in SLOW]
         elif word == "all":
             found += ours() + [name for name in peers(plain=plain) if is_installed(name)]
         elif word in environments.TOOLS:

@@ -275,6 +275,8 @@ def test_names_stand_for_methods() -> None:
     found = methods.named(["ours"], "tables")
     assert {"sequential_halving", "bhpt", "oracle"} <= set(found)
     assert not {"ce_gp_ucb", "ucb1", "replay_fixed"} & set(found)
+    assert set(methods.named(["quick"], "tables")) == set(found) - methods.SLOW
+    assert set(policies.names()) >= methods.SLOW
     assert "optuna_gp" in methods.named(["optuna"], "plain")
     assert "optuna_gp" not in methods.named(["optuna"], "tables")
     assert methods.named(["random_search"], "tables") == ["random_search", "top_k_after_one", "oracle"]
