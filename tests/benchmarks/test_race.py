@@ -590,3 +590,15 @@ def test_the_price_of_thinking_is_measured_for_ours_and_for_tools() -> None:
         assert other["version"].startswith("optuna")
         assert other["memory_mb"] > 10
     assert page.html(statistics.summary(some_runs(), resamples=5), [own]).count("20 arms") == 1
+
+
+# the how-to ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_how_to_runs(capsys: Any) -> None:
+    page_of_docs = Path(__file__).parents[2] / "docs" / "how-to" / "race-a-policy.md"
+    code = page_of_docs.read_text().split("<!-- race -->\n```python\n")[1].split("```")[0]
+    exec(compile(code, str(page_of_docs), "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["asha", "sequential_halving"] * 3
+    assert all(0.0 <= float(line.split()[2]) < 2.0 for line in lines)
