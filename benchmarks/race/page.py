@@ -87,12 +87,20 @@ def _say_ranks(ranks: Mapping[str, Any]) -> str:
     return text + (f" Left out, since runs are missing: {', '.join(ranks['left_out'])}." if ranks["left_out"] else "")
 
 
+def _best_first(part: Mapping[str, Any]) -> list[str]:
+    """Methods by their average place at the budgets that they have; the oracle is no competitor and comes last."""
+    places: dict[str, list[int]] = {}
+    for budget in part["budgets"]:
+        own = [row for row in part["means"] if row["budget"] == budget and row["method"] != methods.ORACLE]
+        for place, row in enumerate(sorted(own, key=lambda row: row["mean"])):
+            places.setdefault(row["method"], []).append(place)
+    ordered = sorted(places, key=lambda name: sum(places[name]) / len(places[name]))
+    return ordered + [row["method"] for row in part["effort"] if row["method"] == methods.ORACLE]
+
+
 def _shown(part: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, str]:
     """The methods in the picture: a picture of thirty lines shows none."""
-    by_mean: dict[str, float] = {}
-    for row in part["means"]:
-        by_mean[row["method"]] = by_mean.get(row["method"], 0.0) + row["mean"]
-    ranked = sorted((name for name in by_mean if name != methods.ORACLE), key=lambda name: by_mean[name])
+    ranked = [name for name in _best_first(part) if name != methods.ORACLE]
     fixed = [name for name in ranked if kinds[name] == "ref" or name in methods.ALWAYS]
     chosen = [*fixed, *(name for name in ranked if name not in fixed)][:MOST_LINES]
     return {name: kinds[name] for name in ranked if name in chosen}
@@ -109,8 +117,7 @@ def _means(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
         text = f"{number(row['mean'])} <small>{number(row['low'])}–{number(row['high'])}</small>"
         return text, "best" if row["mean"] <= best[row["budget"]] and row["method"] != methods.ORACLE else ""
 
-    order = sorted(kinds, key=lambda name: sum(row["mean"] for row in part["means"] if row["method"] == name))
-    rows = [(name, [cell(cells.get((name, b))) for b in part["budgets"]]) for name in order]
+    rows = [(name, [cell(cells.get((name, b))) for b in part["budgets"]]) for name in _best_first(part)]
     return _table("Mean regret, with its interval", ["method", *(f"{b:g}" for b in part["budgets"])], rows, kinds)
 
 

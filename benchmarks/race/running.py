@@ -134,7 +134,7 @@ def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     told = {**run.key, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
         with methods.entering(run.method, problem, run.budget, run.unit, patience_s) as (policy, version):
-            seed = hashed(run.entrant.name, run.method, run.budget, run.unit, run.seed)
+            seed = hashed(run.entrant.name, run.method, f"{run.budget:g}", run.unit, run.seed)
             outcome = compete(problem, policy, curves=run.budget, unit=run.unit, seed=seed, patience_s=patience_s)
     except methods.NotThere as error:
         return {**told, "absent": str(error)}

@@ -199,7 +199,7 @@ def test_a_method_in_the_race_and_the_same_study_by_itself_give_the_same_numbers
         problem.budget(2, unit),
         max_steps=problem.max_steps,
         policy=name,
-        seed=problems.hashed(run.entrant.name, name, 2, unit, 1),
+        seed=problems.hashed(run.entrant.name, name, "2", unit, 1),
     )
     study.run(problem.runner())
     assert study.best is not None
