@@ -58,8 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     if not entrants:
         parser.error(f"there is no problem for --suite {' '.join(chosen.suite)} in {' '.join(map(str, chosen.data))}")
     names = {suite: methods.named(chosen.methods, suite) for suite in chosen.suite}
-    units = ["seconds"] if chosen.suite == ["trained"] else chosen.unit
-    wanted = running.plan(entrants, names, chosen.budgets, units, chosen.seeds)
+    wanted = running.plan(entrants, names, chosen.budgets, chosen.unit, chosen.seeds)
     left = running.missing(wanted, running.read(chosen.out), retry=chosen.retry)
     say(
         f"{len(entrants)} problems of {len({e.source for e in entrants})} sources, {len(left)} of {len(wanted)} runs to do"

@@ -64,10 +64,11 @@ class Entrant:
     def name(self) -> str:
         return f"{self.source}/{self.table}"
 
-    def allows(self, unit: Unit) -> bool:
-        return (self.suite == "trained" and unit == "seconds") or (
-            self.suite != "trained" and (unit == "curves" or self.has_costs)
-        )
+    def units(self, wanted: Sequence[Unit]) -> list[Unit]:
+        """Those of the wanted units that this problem has: seconds need prices, and a real clock has nothing but seconds."""
+        if self.suite == "trained":
+            return ["seconds"]
+        return [unit for unit in wanted if unit == "curves" or self.has_costs]
 
     def draw(self, seed: int) -> Problem:
         """The problem with the configs of this seed number: the same for every method, budget and unit."""

@@ -174,8 +174,7 @@ def plan(
         Run(entrant, method, budget, unit, seed)
         for seed in range(seeds)
         for entrant in entrants
-        for unit in units
-        if entrant.allows(unit)
+        for unit in entrant.units(units)
         for method in names[entrant.suite]
         for budget in budgets
     ]

@@ -98,7 +98,7 @@ def test_a_folder_with_many_tables_does_not_outvote_others(tmp_path: Path) -> No
     write_table(tmp_path, "few", "plain", single)
     found = problems.entrants("tables", [tmp_path], per_source=2)
     assert [one.name for one in found] == ["few/a", "many/a", "many/b"]
-    assert [one.allows("seconds") for one in found] == [True, False, False]
+    assert [one.units(["curves", "seconds"]) for one in found] == [["curves", "seconds"], ["curves"], ["curves"]]
     assert found[1].draw(0).space.log_names == ["lr"]
     plain = problems.entrants("plain", [tmp_path], per_source=2)
     assert [one.name for one in plain] == ["few/plain", "functions/branin", "functions/hartmann6", "functions/mixed"]
@@ -181,7 +181,7 @@ def test_on_a_real_clock_the_budget_is_seconds_and_thinking_is_charged() -> None
     assert line["error"] is None
     assert line["trials"] >= 2
     assert 0.0 < line["thinking_s"] < line["spent"]
-    assert not problems.Entrant("trained", "xgboost", "diabetes").allows("curves")
+    assert problems.Entrant("trained", "xgboost", "diabetes").units(["curves"]) == ["seconds"]
 
 
 # runs ----------------------------------------------------------------------------------------------------------------
