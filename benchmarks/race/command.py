@@ -91,6 +91,7 @@ def report(arguments: Sequence[str]) -> int:
     parser.add_argument("--reference", help="the method that others are compared with (default: our default policy)")
     parser.add_argument("--cost", type=Path, nargs="*", default=[], help="files of `race cost`")
     parser.add_argument("--resamples", type=int, default=1000)
+    parser.add_argument("--figure", type=Path, help="the first suite's picture of regret against money, as an SVG file")
     chosen = parser.parse_args(arguments)
     runs = [line for path in chosen.runs for line in running.read(path)]
     if not runs:
@@ -101,7 +102,9 @@ def report(arguments: Sequence[str]) -> int:
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
         chosen.out.write_text(page.html(facts, costs), encoding="utf-8")
         say(f"written: {chosen.out}")
-    if chosen.json or not chosen.out:
+    if chosen.figure:
+        chosen.figure.write_text(page.figure(facts), encoding="utf-8")
+    if chosen.json or not (chosen.out or chosen.figure):
         print(json.dumps({**facts, "cost": costs}, allow_nan=False))
     return 0
 

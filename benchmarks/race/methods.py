@@ -83,7 +83,7 @@ def named(words: Sequence[str], suite: str) -> list[str]:
         elif word == "all":
             found += ours() + [name for name in peers(plain=plain) if is_installed(name)]
         elif word in environments.TOOLS:
-            found += [name for name in peers(plain=plain) if name.startswith(f"{word}_")]
+            found += [name for name in peers(plain=plain) if (_tool(name) or ("",))[0] == word]
         elif word in (ORACLE, *peers(plain=True)):
             found.append(word)
         else:

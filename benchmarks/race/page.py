@@ -30,6 +30,21 @@ def html(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]] = ()) -> s
     )
 
 
+def figure(facts: Mapping[str, Any]) -> str:
+    """The first picture of the page as a file of its own, light and dark too."""
+    part = facts["parts"][0]
+    kinds = _kinds(part, facts["reference"])
+    picture = pictures.regret_against_money(part["means"], part["budgets"], _shown(part, kinds), part["unit"])
+    alone = picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return alone.replace("</title>", f"</title><style>{_STYLE}svg{{background:var(--paper)}}</style>", 1) + "\n"
+
+
+def _kinds(part: Mapping[str, Any], reference: str) -> dict[str, str]:
+    """Of each method, how it is coloured."""
+    names = [row["method"] for row in part["effort"]]
+    return {name: "ref" if name == reference else "own" if methods.is_ours(name) else "peer" for name in names}
+
+
 def _head(facts: Mapping[str, Any]) -> str:
     return (
         "<h1>The race: the same problems, the same money</h1>"
@@ -43,8 +58,7 @@ def _head(facts: Mapping[str, Any]) -> str:
 
 
 def _part(part: Mapping[str, Any], reference: str) -> str:
-    names = [row["method"] for row in part["effort"]]
-    kinds = {name: "ref" if name == reference else "own" if methods.is_ours(name) else "peer" for name in names}
+    kinds = _kinds(part, reference)
     title = SUITES.get(part["suite"], part["suite"])
     counted = "full curves" if part["unit"] == "curves" else "seconds, 1 being the time of a full curve"
     ranks = part["ranks"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -545,7 +546,9 @@ def test_the_page_needs_nothing_and_escapes_everything(tmp_path: Path) -> None:
     ]
     path = tmp_path / "runs.jsonl"
     path.write_text("".join(json.dumps(run) + "\n" for run in runs))
-    assert command.main(["report", str(path), "-o", str(tmp_path / "page.html"), "--resamples", "20"]) == 0
+    told = ["report", str(path), "-o", str(tmp_path / "page.html"), "--figure", str(tmp_path / "a.svg")]
+    assert command.main([*told, "--resamples", "20"]) == 0
+    ElementTree.parse(tmp_path / "a.svg")  # well-formed, whatever the names are
     text = (tmp_path / "page.html").read_text()
     assert "<script" not in text
     assert "&lt;script&gt;" in text
