@@ -121,15 +121,8 @@ def entering(name: str, problem: Problem, curves: float, unit: Unit, patience_s:
         return
     driver = _driver(tool[0])
     policy = PeerPolicy(name, tool[1], driver, patience_s)
-    try:
-        yield policy, driver.version
-        policy.close()
-    except PeerError as error:
-        if "Traceback" not in str(
-            error
-        ):  # it is dead or hangs; after an exception of its own it waits for the next study
-            _DRIVERS.pop(tool[0]).close()
-        raise
+    yield policy, driver.version
+    policy.close()
 
 
 def _tool(name: str) -> tuple[str, str] | None:
@@ -143,6 +136,8 @@ _DRIVERS: dict[str, Driver] = {}  # one process for each tool, kept for all its 
 
 
 def _driver(tool: str) -> Driver:
+    if tool in _DRIVERS and not _DRIVERS[tool].is_alive:  # it crashed, or hung and was ended
+        _DRIVERS.pop(tool).close()
     if tool not in _DRIVERS:
         python = environments.find_python(tool)
         if python is None:

@@ -327,6 +327,9 @@ def run(study):
     if study.method == "crashes":
         study.train("a", row=3, until=2)
         raise ValueError("out of luck")
+    if study.method in ("hangs", "dies"):
+        study.train("a", row=3, until=2)
+        __import__("time").sleep(60) if study.method == "hangs" else __import__("os")._exit(1)
     if study.method == "pauses":
         for until in (1, 2, 3):
             for trial in (0, 1):
@@ -346,7 +349,9 @@ def wobbly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link.py").write_text(policy.LINK.read_text())
     (tmp_path / "drive_wobbly.py").write_text(WOBBLY)
     monkeypatch.setattr(policy, "LINK", tmp_path / "link.py")
-    monkeypatch.setitem(environments.TOOLS, "wobbly", environments.Tool((), ("crashes", "pauses", "restarts")))
+    monkeypatch.setitem(
+        environments.TOOLS, "wobbly", environments.Tool((), ("crashes", "hangs", "dies", "pauses", "restarts"))
+    )
     monkeypatch.setattr(environments, "find_python", lambda tool: Path(sys.executable))
     methods.close_drivers()
 
@@ -369,6 +374,15 @@ def test_a_tool_that_crashes_keeps_what_it_had_and_the_next_study_runs() -> None
     assert "out of luck" in crashed["error"]
     assert crashed["spent"] == 2
     assert crashed["best"] is not None
+    assert running.do(running.Run(entrant(), "wobbly_pauses", 1, "curves", 0))["error"] is None
+
+
+@pytest.mark.usefixtures("wobbly")
+@pytest.mark.parametrize(("method", "why"), [("hangs", "said nothing for"), ("dies", "process has ended")])
+def test_a_tool_that_hangs_or_dies_keeps_what_it_had_and_is_started_anew(method: str, why: str) -> None:
+    line = running.do(running.Run(entrant(), f"wobbly_{method}", 1, "curves", 0), 0.5)
+    assert why in line["error"]
+    assert line["spent"] == 2
     assert running.do(running.Run(entrant(), "wobbly_pauses", 1, "curves", 0))["error"] is None
 
 

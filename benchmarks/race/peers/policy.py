@@ -56,6 +56,10 @@ class Driver:
             raise
 
     @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         return self._process.pid
 
@@ -200,7 +204,7 @@ class PeerPolicy:
 
     def close(self) -> None:
         """Leave the tool ready for the next study."""
-        if not self._is_heard:
+        if not self._is_heard and self._driver.is_alive:
             self._driver.say({"kind": "stop"})
             self._is_heard = True
 
