@@ -7,7 +7,6 @@ the way, which no table of separate curves can answer.
 
 import logging
 import math
-import types
 import warnings
 
 import ray
@@ -36,21 +35,43 @@ def make_scheduler(study):
     return MedianStoppingRule(grace_period=1, min_samples_required=3, **told)
 
 
+class Trial:
+    """What a scheduler looks at."""
+
+    def __init__(self, number, config):
+        self.trial_id, self.config, self.last_result = str(number), config, {}
+
+
+class Controller:
+    """The one trial that runs is the only one alive."""
+
+    def get_live_trials(self):
+        return []
+
+
 def run(study):
-    scheduler = make_scheduler(study)
+    scheduler, controller = make_scheduler(study), Controller()
     space = {parameter["name"]: domain(parameter) for parameter in study.parameters}
     number = 0
     while True:
         config = {name: one.sample() for name, one in space.items()}  # NumPy's generator, seeded by the link
-        trial = types.SimpleNamespace(trial_id=str(number), config=config, last_result={})
-        scheduler.on_trial_add(None, trial)
-        for step in range(1, study.max_steps + 1):
-            losses = study.train(number, config, until=step)
-            if not losses:
-                break
-            loss = losses[-1] if math.isfinite(losses[-1]) else WORST
-            trial.last_result = {"loss": loss, "training_iteration": step, "time_total_s": sum(study.costs_s)}
-            if scheduler.on_trial_result(None, trial, trial.last_result) == TrialScheduler.STOP or study.ended:
-                break
-        scheduler.on_trial_complete(None, trial, trial.last_result)
+        trial = Trial(number, config)
+        scheduler.on_trial_add(controller, trial)
+        if not train(study, scheduler, controller, trial, number):
+            scheduler.on_trial_complete(controller, trial, trial.last_result)
         number += 1
+
+
+def train(study, scheduler, controller, trial, number):
+    """Step by step; whether the scheduler stopped it."""
+    for step in range(1, study.max_steps + 1):
+        losses = study.train(number, trial.config, until=step)
+        if not losses:
+            return False
+        loss = losses[-1] if math.isfinite(losses[-1]) else WORST
+        trial.last_result = {"loss": loss, "training_iteration": step, "time_total_s": sum(study.costs_s)}
+        if scheduler.on_trial_result(controller, trial, trial.last_result) == TrialScheduler.STOP:
+            return True
+        if study.ended:
+            return False
+    return False

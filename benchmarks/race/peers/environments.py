@@ -40,6 +40,7 @@ TOOLS = {
     ),
     "smac": Tool(("smac>=2.3",), ("multi_fidelity",), ("forest", "gp")),
     "dehb": Tool(("dehb>=0.1.2",), ("default",)),
+    "ray": Tool(("ray[tune]>=2.40",), ("asha", "median")),
     "botorch": Tool((TORCH, "botorch>=0.12"), (), ("logei", "ei_per_cost")),
 }
 
