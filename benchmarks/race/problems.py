@@ -30,6 +30,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.race.scales import log_scales
+from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config, Space
 from shoestring.runners.runner import Runner
 from shoestring.runners.simulated import Simulated
@@ -127,6 +128,10 @@ class Problem:
     def budget(self, curves: float, unit: Unit) -> str:
         """As a study is told it."""
         return f"{self.steps_within(curves)} epochs" if unit == "curves" else f"{curves * self.curve_s()!r}s"
+
+    def best(self, ledger: Ledger) -> float | None:
+        """The lowest loss that a study bought with its money."""
+        return None if ledger.best is None else ledger.best.best_loss
 
     def steps_within(self, curves: float) -> int:
         return max(1, round(curves * self.max_steps))

@@ -54,14 +54,9 @@ class Timed:
 @dataclass(frozen=True)
 class Outcome:
     ledger: Ledger
+    best: float | None  # the lowest loss that was bought
     decision_s: list[float]
     error: str | None = None
-
-    @property
-    def best(self) -> float | None:
-        """The lowest loss that was bought."""
-        trial = self.ledger.best
-        return None if trial is None else trial.best_loss
 
 
 def opened(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: int) -> Opened:
@@ -98,7 +93,7 @@ def compete(
         raise
     except Exception as raised:  # whatever a method does, the race goes on
         error = "".join(traceback.format_exception_only(raised)).strip()[-600:]
-    return Outcome(newest[0], timed.decision_s, error)
+    return Outcome(newest[0], problem.best(newest[0]), timed.decision_s, error)
 
 
 @dataclass(frozen=True)

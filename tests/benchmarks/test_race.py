@@ -19,6 +19,8 @@ from benchmarks.race.peers.policy import Driver, Lanes, PeerError
 from benchmarks.race.scales import LOG_SCALES, log_scales
 
 from shoestring import policies
+from shoestring.core.entries import Cost, Order, Receipt
+from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice, Constant, Float, Int
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError
@@ -183,6 +185,19 @@ def test_on_a_real_clock_the_budget_is_seconds_and_thinking_is_charged() -> None
     assert line["trials"] >= 2
     assert 0.0 < line["thinking_s"] < line["spent"]
     assert problems.Entrant("trained", "xgboost", "diabetes").units(["curves"]) == ["seconds"]
+
+
+def test_what_ends_after_the_last_second_does_not_count() -> None:
+    problem = trained.TrainedProblem("xgboost/diabetes")
+    policy = policies.make("random_search")
+    ledger = Ledger([running.opened(problem, policy, 1, "seconds", 0)])
+    order = Order(number=0, trial=0, config=problem.space.from_cube(np.full(5, 0.5)), until=3)
+    ledger = ledger.append(order)
+    for step, (value, at) in enumerate([(60.0, 0.5), (58.0, 1.9), (55.0, 2.1)], 1):
+        ledger = ledger.append(Receipt(order=0, trial=0, step=step, value=value, cost=Cost(train=0.7), at=at))
+    assert ledger.budget.total == 2.0
+    assert problem.best(ledger) == 58.0
+    assert problem.best(ledger.fork(2)) is None
 
 
 # runs ----------------------------------------------------------------------------------------------------------------
