@@ -80,8 +80,25 @@ class FunctionProblem(Problem):
         least: float = _functions().optimum(self.name)
         return least
 
+    def oracle(self, curves: float, unit: Unit) -> tuple[Config, int] | None:
+        return _minimiser(self.name), 1
+
     def runner(self) -> Runner:
         return Simulated(self)
+
+
+@cache
+def _minimiser(name: str) -> Config:
+    function = _functions().FUNCTIONS[name]
+    known = {
+        "branin": ((np.pi + 5.0) / 15.0, 2.275 / 15.0),
+        "hartmann6": (0.20168952, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730053),
+    }
+    if name in known:
+        config: Config = function.space.from_cube(np.array(known[name]))
+        return config
+    configs = function.space.grid(10_000)  # a table: all of it
+    return min(configs, key=lambda config: float(function.of(function.at(config))))
 
 
 def problem(name: str, seed: int) -> FunctionProblem:

@@ -134,6 +134,8 @@ def test_functions_have_prices_and_known_optima(name: str) -> None:
     assert all(0.1 <= outcome.cost.total <= 10.0 for outcome in outcomes)
     assert min(outcome.value for outcome in outcomes) >= problem.optimum(1, "curves")
     assert problem.start > problem.optimum(1, "curves")
+    oracle = running.do(running.Run(problems.Entrant("plain", "functions", name), "oracle", 10, "seconds", 0))
+    assert oracle["regret"] == pytest.approx(0.0, abs=1e-9)
 
 
 # trained -------------------------------------------------------------------------------------------------------------
