@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -46,10 +47,14 @@ class Memory:
 
     pid: int | None  # None: this process
 
-    def peak_mb(self) -> float:
+    def peak_mb(self) -> float | None:
+        """None where the process is gone: it hung, and was ended."""
         if self.pid is None:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0  # Linux counts KiB
-        status = Path(f"/proc/{self.pid}/status").read_text("utf-8")
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text("utf-8")
+        except FileNotFoundError:
+            return None
         return next(float(line.split()[1]) / 1024.0 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
@@ -78,8 +83,8 @@ def measure(method: str, arms: int, patience_s: float) -> dict[str, Any]:
         "median_ms": round(float(np.median(last)), 4),
         "p95_ms": round(float(np.quantile(last, 0.95)), 4),
         "thinking_s": round(float(sum(outcome.decision_s)), 4),
-        "base_mb": round(base, 1),
-        "memory_mb": round(peak, 1),
+        "base_mb": base and round(base, 1),
+        "memory_mb": peak and round(peak, 1),
         "error": outcome.error,
     }
 
@@ -102,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
                 continue
             line = _in_its_own_process(method, arms, chosen.patience)
             lines.append(line)
-            facts = line.get("absent") or f"{line['mean_ms']:9.3f} ms {line['memory_mb']:7.0f} MB"
+            facts = line.get("absent") or f"{line['mean_ms']:9.3f} ms {line['memory_mb'] or math.nan:7.0f} MB"
             print(
                 f"{method:<28} {arms:5d} arms {facts} {line.get('error') or ''}".rstrip()[:140],
                 file=sys.stderr,

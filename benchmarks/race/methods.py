@@ -120,7 +120,8 @@ def entering(name: str, problem: Problem, curves: float, unit: Unit, patience_s:
         yield make_own(name), f"shoestring {shoestring.__version__}"
         return
     driver = _driver(tool[0])
-    policy = PeerPolicy(name, tool[1], driver, patience_s)
+    # Between two decisions the loop ends a run that takes too long; only a tool that hangs in one is ended itself.
+    policy = PeerPolicy(name, tool[1], driver, 2.0 * patience_s)
     yield policy, driver.version
     policy.close()
 

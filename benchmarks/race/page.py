@@ -225,7 +225,8 @@ def _costs(costs: Sequence[Mapping[str, Any]]) -> str:
         if row is None or row.get("absent"):
             return "–", ""
         note = f", {escape(row['error'][:40])}" if row.get("error") else ""
-        return f"{row['mean_ms']:.2f} <small>{row['p95_ms']:.1f}, {row['memory_mb']:.0f} MB{note}</small>", ""
+        memory = f"{row['memory_mb']:.0f} MB" if row["memory_mb"] else "memory unknown"
+        return f"{row['mean_ms']:.2f} <small>{row['p95_ms']:.1f}, {memory}{note}</small>", ""
 
     rows = [(name, [cell(cells.get((name, n))) for n in arms]) for name in names]
     caption = (

@@ -26,6 +26,7 @@ class Tool:
     requirements: tuple[str, ...]
     methods: tuple[str, ...]
     plain_methods: tuple[str, ...] = ()  # that know whole trainings only, and are raced where a trial is one value
+    without_dependencies: tuple[str, ...] = ()  # installed last, with --no-deps
 
 
 TOOLS = {
@@ -41,6 +42,12 @@ TOOLS = {
     "smac": Tool(("smac>=2.3",), ("multi_fidelity",), ("forest", "gp")),
     "dehb": Tool(("dehb>=0.1.2",), ("default",)),
     "ray": Tool(("ray[tune]>=2.40",), ("asha", "median")),
+    "hebo": Tool(  # it asks for old versions of what it works with, so those it needs are named here
+        (TORCH, "gpytorch", "pymoo==0.6.1.5", "scikit-learn", "pandas", "disjoint-set"),
+        (),
+        ("default",),
+        without_dependencies=("HEBO==0.3.6",),
+    ),
     "botorch": Tool((TORCH, "botorch>=0.12"), (), ("logei", "ei_per_cost")),
 }
 
@@ -59,9 +66,12 @@ def make(tools: Sequence[str]) -> dict[str, str]:
     for tool in tools:
         place = FOLDER / tool
         print(f"{tool}: {' '.join(TOOLS[tool].requirements)}", file=sys.stderr, flush=True)
+        pip = [str(place / "bin" / "python"), "-m", "pip", "-q", "install"]
+        last = TOOLS[tool].without_dependencies
         for command in (
             [sys.executable, "-m", "venv", "--clear", str(place)],
-            [str(place / "bin" / "python"), "-m", "pip", "-q", "install", *TOOLS[tool].requirements],
+            [*pip, *TOOLS[tool].requirements],
+            *([[*pip, "--no-deps", *last]] if last else []),
         ):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
