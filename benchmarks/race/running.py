@@ -134,7 +134,7 @@ def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     except methods.NotThere as error:
         return {**told, "absent": str(error)}
     if outcome.error and not outcome.ledger.orders:  # it never got to its first decision: nothing was measured
-        return {**told, "absent": outcome.error}
+        return {**told, "absent": outcome.error.splitlines()[-1]}
     return {
         **told,
         "version": version,

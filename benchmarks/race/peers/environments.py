@@ -39,6 +39,7 @@ TOOLS = {
         ("syne-tune[gpsearchers,kde]==0.13",),
         ("asha", "hyperband", "bohb", "sync_bohb", "mobster", "hypertune", "dyhpo"),
     ),
+    "syne_tune_newest": Tool(("syne-tune[basic]>=0.15",), ("asha", "bohb")),
     "smac": Tool(("smac>=2.3",), ("multi_fidelity",), ("forest", "gp")),
     "dehb": Tool(("dehb>=0.1.2",), ("default",)),
     "ray": Tool(("ray[tune]>=2.40",), ("asha", "median")),
