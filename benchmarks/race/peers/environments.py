@@ -43,6 +43,14 @@ TOOLS = {
     "smac": Tool(("smac>=2.3",), ("multi_fidelity",), ("forest", "gp")),
     "dehb": Tool(("dehb>=0.1.2",), ("default",)),
     "ray": Tool(("ray[tune]>=2.40",), ("asha", "median")),
+    "neps": Tool(  # the same; it imports all of these
+        (
+            *(TORCH, "botorch==0.12.0", "ConfigSpace", "pandas", "pyyaml", "portalocker", "more-itertools", "seqlog"),
+            *("networkx", "nltk", "matplotlib", "seaborn", "tensorboard", "scikit-learn", "submitit"),
+        ),
+        ("asha", "hyperband", "ifbo"),
+        without_dependencies=("neural-pipeline-search==0.17.0", "ifBO==0.4.1"),
+    ),
     "hebo": Tool(  # it asks for old versions of what it works with, so those it needs are named here
         (TORCH, "gpytorch", "pymoo==0.6.1.5", "scikit-learn", "pandas", "disjoint-set"),
         (),
