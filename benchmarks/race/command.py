@@ -15,7 +15,11 @@ def main(arguments: Sequence[str]) -> int:
     commands = {"run": run, "report": report, "cost": cost, "peers": peers, "methods": list_methods}
     arguments = list(arguments)
     name = arguments.pop(0) if arguments and arguments[0] in commands else "run"
-    return commands[name](arguments)
+    try:
+        return commands[name](arguments)
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on")
+        return 130
 
 
 def parser_of(name: str, about: str) -> argparse.ArgumentParser:

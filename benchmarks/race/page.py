@@ -174,16 +174,11 @@ def _by_source(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
 
 
 def _losses(part: Mapping[str, Any], reference: str) -> str:
-    found = sorted(part["losses"], key=lambda row: (not row["certain"], -row["difference"]))
-    ours = [
-        row
-        for row in part["differences"]
-        if methods.is_ours(row["method"]) and row["method"] != methods.ORACLE and row["low"] > 0
-    ]
     items = [
-        f"<li>{escape(row['method'])} at {row['budget']:g}: by {number(row['difference'])} "
-        f"({number(row['low'])} to {number(row['high'])}){'' if row['certain'] else ', which may be chance'}</li>"
-        for row in (*found, *({**row, "certain": True} for row in ours))
+        f"<li>{escape(row['method'])}{' (ours)' if methods.is_ours(row['method']) else ''} at {row['budget']:g}: by "
+        f"{number(row['difference'])} ({number(row['low'])} to {number(row['high'])})"
+        f"{'' if row['certain'] else ', which may be chance'}</li>"
+        for row in part["losses"]
     ]
     text = f"<ul>{''.join(items)}</ul>" if items else "<p>Nowhere in the mean.</p>"
     return f"<h3>Where {escape(reference)} is behind</h3>{text}"

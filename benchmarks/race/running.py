@@ -230,9 +230,12 @@ def _many(runs: Sequence[Run], jobs: int, patience_s: float) -> Iterator[dict[st
         yield from (do(run, patience_s) for run in runs)
         return
     # Fresh processes: a fork would share the pipes of a tool that this one drives.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread)
+    try:
         for future in as_completed([pool.submit(do, run, patience_s) for run in runs]):
             yield future.result()
+    finally:  # whoever stops the race does not want to wait for thousands of runs
+        pool.shutdown(cancel_futures=True)
 
 
 def _one_thread() -> None:

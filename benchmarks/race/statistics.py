@@ -215,13 +215,14 @@ def cliques(average: Mapping[str, float], critical: float) -> list[tuple[str, st
     return [(names[i], names[j]) for i, j in found]
 
 
-def losses_of_ours(own: Grid, base: Any, draws: Any, reference: str) -> list[dict[str, Any]]:
-    """Where a method of another tool is ahead of our default in the mean."""
-    return [
-        row | {"certain": row["low"] > 0.0}
-        for row in differences(own, reference, base, draws)
-        if not methods.is_ours(row["method"]) and row["difference"] > 0.0
+def losses(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of these differences, where another method is ahead of the reference in the mean, the certain ones first."""
+    behind = [
+        {**row, "certain": row["low"] > 0.0}
+        for row in found
+        if row["method"] != methods.ORACLE and row["difference"] > 0.0
     ]
+    return sorted(behind, key=lambda row: (not row["certain"], -row["difference"]))
 
 
 def effort(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -260,6 +261,7 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
         own = [run for run in runs if _part_of(run) == part]
         grid = Grid.of(own)
         base, draws = weights(grid.cells), resampled(grid.cells, resamples)
+        compared = differences(grid, chosen, base, draws)
         parts.append(
             {
                 **dict(zip(PART, part, strict=True)),
@@ -267,10 +269,10 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
                 "sources": sorted({cell[0] for cell in grid.cells}),
                 "tables": sorted({f"{cell[0]}/{cell[1]}" for cell in grid.cells}),
                 "means": table_of_means(grid, base, draws),
-                "differences": differences(grid, chosen, base, draws),
+                "differences": compared,
                 "by_source": by_source(grid),
                 "ranks": ranks(grid),
-                "losses": losses_of_ours(grid, base, draws, chosen),
+                "losses": losses(compared),
                 "effort": effort(own),
             }
         )

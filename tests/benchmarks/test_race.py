@@ -527,6 +527,15 @@ def test_differences_are_paired_and_count_what_both_have() -> None:
     assert row["low"] <= row["difference"] <= row["high"]
 
 
+def test_losses_are_told_whoever_is_ahead_and_how_sure_that_is() -> None:
+    def row(method: str, difference: float, low: float) -> dict[str, Any]:
+        return {"method": method, "budget": 1.0, "difference": difference, "low": low, "high": 1.0}
+
+    rows = [row("asha", 0.3, -0.1), row("optuna_tpe", 0.1, 0.05), row("grid", -0.2, -0.3), row("oracle", 0.5, 0.4)]
+    told = statistics.losses(rows)
+    assert [(one["method"], one["certain"]) for one in told] == [("optuna_tpe", True), ("asha", False)]
+
+
 def test_ranks_against_counting_by_hand() -> None:
     assert statistics.rank(np.array([0.3, 0.1, 0.3, 0.2])).tolist() == [3.5, 1.0, 3.5, 2.0]
     runs = some_runs()
