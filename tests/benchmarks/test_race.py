@@ -269,6 +269,21 @@ def test_a_race_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert done == []
 
 
+def test_two_jobs_give_the_numbers_of_one(tmp_path: Path) -> None:
+    one, two = (race(tmp_path / f"{jobs}.jsonl", "--only", "cartpole", "--jobs", jobs) for jobs in ("1", "2"))
+    assert sorted(map(str, map(measured, one))) == sorted(map(str, map(measured, two)))
+
+
+def test_a_race_that_is_stopped_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "do", stop)
+    told = ["--only", "vae", "--methods", "asha", "--jobs", "1", "-o", str(tmp_path / "a.jsonl")]
+    assert command.main(told) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
 def test_a_torn_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"suite": "tab\n{}\n')
