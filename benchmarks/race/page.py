@@ -144,7 +144,7 @@ def _differences(part: Mapping[str, Any], kinds: Mapping[str, str], reference: s
         if row is None:
             return "–", ""
         text = (
-            f"{number(row['difference'])} <small>{number(row['low'])}…{number(row['high'])}, "
+            f"{number(row['difference'])} <small>({number(row['low'])}, {number(row['high'])}) "
             f"{row['wins']}–{row['losses']}</small>"
         )
         return text, "best" if row["high"] < 0 or row["low"] > 0 else ""
