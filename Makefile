@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
 DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --checkpoints-at-most 100MB
 
-.PHONY: demo test agents clean
+.PHONY: demo test race agents clean
 
 demo: $(VENV)/demo ## tune a real model for 30 seconds and show what the money bought
 	@rm -rf out/demo && mkdir -p out/demo
@@ -19,6 +19,11 @@ test: $(VENV)/test ## everything that must hold: lint, types, tests, docs, examp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole race: benchmarks/race/README.md
+	$(BIN)/python -m benchmarks race --methods quick optuna --budgets 1,2,5,10 --seeds 3 --jobs 2 -o out/race/runs.jsonl
+	$(BIN)/python -m benchmarks race cost --methods ours optuna --patience 5 -o out/race/cost.jsonl
+	$(BIN)/python -m benchmarks race report out/race/runs.jsonl --cost out/race/cost.jsonl -o out/race/index.html
 
 $(VENV)/demo: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,0 +1,130 @@
+"""What thinking costs: time of a decision and memory of the process that thinks, for studies of 50, 200 and 1000 configs.
+
+A study has so many rows to choose from, curves of 50 steps, and money for four steps each. The method runs until that
+money or its patience is gone; the last 20 decisions are timed. Each study has a process of its own, so that peak memory is
+this study's; for another tool it is that of the tool's process. `base_mb` is the memory before the study began.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.race import methods, running
+from benchmarks.race.problems import TableProblem
+from shoestring.runners.tables import Table
+
+STEPS, STEPS_EACH, TIMED = 50, 4, 20
+
+
+def made_up(arms: int) -> TableProblem:
+    """Curves of power laws, whose ends depend on four hyperparameters."""
+    rng = np.random.default_rng(arms)
+    hp = rng.random((arms, 4))
+    ends = 0.1 + 0.5 * ((hp - 0.4) ** 2).sum(axis=1)
+    curves = (
+        ends[:, None]
+        + (0.3 + hp[:, :1]) / np.arange(1.0, STEPS + 1) ** 0.7
+        + 0.002 * rng.standard_normal((arms, STEPS))
+    )
+    configs = [{f"x{j}": float(value) for j, value in enumerate(row)} for row in hp]
+    return TableProblem(Table(configs, curves, np.ones_like(curves), name=f"made up, {arms} arms"))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak resident memory of a process, in MB."""
+
+    pid: int | None  # None: this process
+
+    def peak_mb(self) -> float | None:
+        """None where the process is gone: it hung, and was ended."""
+        if self.pid is None:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0  # Linux counts KiB
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text("utf-8")
+        except FileNotFoundError:
+            return None
+        return next(float(line.split()[1]) / 1024.0 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def measure(method: str, arms: int, patience_s: float) -> dict[str, Any]:
+    """In this very process: see `main` for one of its own."""
+    problem = made_up(arms)
+    curves = arms * STEPS_EACH / STEPS
+    told: dict[str, Any] = {"method": method, "arms": arms}
+    try:
+        with methods.entering(method, problem, curves, "curves", patience_s) as (policy, version):
+            memory = Memory(methods.pid_of(method))
+            base = memory.peak_mb()
+            outcome = running.compete(problem, policy, curves=curves, unit="curves", seed=0, patience_s=patience_s)
+            peak = memory.peak_mb()
+    except methods.NotThere as error:
+        return {**told, "absent": str(error)}
+    last = 1000.0 * np.array(
+        outcome.decision_s[-TIMED - 1 : -1] or outcome.decision_s
+    )  # the very last one ends the study
+    return {
+        **told,
+        "version": version,
+        "opened": len(outcome.ledger.trials),
+        "decisions": len(outcome.decision_s),
+        "mean_ms": round(float(last.mean()), 4),
+        "median_ms": round(float(np.median(last)), 4),
+        "p95_ms": round(float(np.quantile(last, 0.95)), 4),
+        "thinking_s": round(float(sum(outcome.decision_s)), 4),
+        "base_mb": base and round(base, 1),
+        "memory_mb": peak and round(peak, 1),
+        "error": outcome.error,
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks race cost", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--methods", nargs="+", default=["ours", "optuna"], metavar="NAME", help="see `race methods`")
+    parser.add_argument("--arms", type=int, nargs="+", default=[50, 200, 1000])
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds for one study")
+    parser.add_argument("-o", "--out", type=Path, help="a file of JSON lines, written anew")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # one study, in this process
+    chosen = parser.parse_args(arguments)
+    if chosen.here:
+        print(json.dumps(measure(chosen.methods[0], chosen.arms[0], chosen.patience)))
+        return 0
+    lines = []
+    for arms in chosen.arms:
+        for method in methods.named(chosen.methods, "tables"):
+            if method == methods.ORACLE:
+                continue
+            line = _in_its_own_process(method, arms, chosen.patience)
+            lines.append(line)
+            facts = line.get("absent") or f"{line['mean_ms']:9.3f} ms {line['memory_mb'] or math.nan:7.0f} MB"
+            print(
+                f"{method:<28} {arms:5d} arms {facts} {line.get('error') or ''}".rstrip()[:140],
+                file=sys.stderr,
+                flush=True,
+            )
+    if chosen.out:
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+        chosen.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    print(json.dumps({"name": "race_cost", "measured": lines}))
+    return 0
+
+
+def _in_its_own_process(method: str, arms: int, patience_s: float) -> dict[str, Any]:
+    told = ["--here", "--methods", method, "--arms", str(arms), "--patience", str(patience_s)]
+    command = [sys.executable, "-m", "benchmarks", "race", "cost", *told]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"method": method, "arms": arms, "absent": (done.stderr.strip().splitlines() or ["no word"])[-1]}
+    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return line

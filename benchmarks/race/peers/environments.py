@@ -1,0 +1,89 @@
+"""An environment for each tool, so that their versions cannot clash.
+
+    python -m benchmarks race peers                      make all of them, in .venvs/race
+    python -m benchmarks race peers syne_tune smac       only these
+
+A tool that cannot be installed is reported and left out of the race; nothing is counted for it. Optuna alone is also taken
+from the environment that the race itself runs in.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+FOLDER = Path(os.environ.get("RACE_PEERS", Path(__file__).parents[3] / ".venvs" / "race"))
+TORCH = "torch==2.13.0"  # as in benchmarks/constraints.txt: one that runs without a graphics card
+
+
+@dataclass(frozen=True)
+class Tool:
+    requirements: tuple[str, ...]
+    methods: tuple[str, ...]
+    plain_methods: tuple[str, ...] = ()  # that know whole trainings only, and are raced where a trial is one value
+    without_dependencies: tuple[str, ...] = ()  # installed last, with --no-deps
+
+
+TOOLS = {
+    "optuna": Tool(
+        ("optuna>=4.0", "scipy", TORCH),
+        ("tpe_hyperband", "tpe_halving", "tpe_median", "random_hyperband"),
+        ("tpe", "gp"),
+    ),
+    "syne_tune": Tool(  # 0.13 is the last version that has the model-based ones
+        ("syne-tune[gpsearchers,kde]==0.13",),
+        ("asha", "hyperband", "bohb", "sync_bohb", "mobster", "hypertune", "dyhpo"),
+    ),
+    "syne_tune_newest": Tool(("syne-tune[basic]>=0.15",), ("asha", "bohb")),
+    "smac": Tool(("smac>=2.3",), ("multi_fidelity",), ("forest", "gp")),
+    "dehb": Tool(("dehb>=0.1.2",), ("default",)),
+    "ray": Tool(("ray[tune]>=2.40",), ("asha", "median")),
+    "neps": Tool(  # the same; it imports all of these
+        (
+            *(TORCH, "botorch==0.12.0", "ConfigSpace", "pandas", "pyyaml", "portalocker", "more-itertools", "seqlog"),
+            *("networkx", "nltk", "matplotlib", "seaborn", "tensorboard", "scikit-learn", "submitit"),
+        ),
+        ("asha", "hyperband", "ifbo"),
+        without_dependencies=("neural-pipeline-search==0.17.0", "ifBO==0.4.1"),
+    ),
+    "hebo": Tool(  # it asks for old versions of what it works with, so those it needs are named here
+        (TORCH, "gpytorch", "pymoo==0.6.1.5", "scikit-learn", "pandas", "disjoint-set"),
+        (),
+        ("default",),
+        without_dependencies=("HEBO==0.3.6",),
+    ),
+    "botorch": Tool((TORCH, "botorch>=0.12"), (), ("logei", "ei_per_cost")),
+}
+
+
+def find_python(tool: str) -> Path | None:
+    """The Python that has this tool; None: it is not installed."""
+    own = FOLDER / tool / "bin" / "python"
+    if own.exists():
+        return own
+    return Path(sys.executable) if tool == "optuna" and find_spec("optuna") else None
+
+
+def make(tools: Sequence[str]) -> dict[str, str]:
+    """Install these tools; {tool: why not} for those that could not be."""
+    failures = {}
+    for tool in tools:
+        place = FOLDER / tool
+        print(f"{tool}: {' '.join(TOOLS[tool].requirements)}", file=sys.stderr, flush=True)
+        pip = [str(place / "bin" / "python"), "-m", "pip", "-q", "install"]
+        last = TOOLS[tool].without_dependencies
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(place)],
+            [*pip, *TOOLS[tool].requirements],
+            *([[*pip, "--no-deps", *last]] if last else []),
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                failures[tool] = (done.stderr.strip().splitlines() or ["no word"])[-1]
+                break
+    return failures

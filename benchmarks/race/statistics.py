@@ -1,0 +1,287 @@
+"""What came of the runs, as plain numbers: the page lays them out, `--json` prints them.
+
+    mean        every source counts the same, in it every table, of that every seed; so a folder of many tables has one vote
+    interval    95 %, by bootstrap nested as the data are: sources are drawn again, in each its tables, of each its seeds
+    difference  to the reference method, on the draws that both have, with the same resamples
+    rank        on each table of the means over its seeds, 1 is best, equals share; only tables that all ranked methods have
+    critical difference   of average ranks by Nemenyi's test at 5 %: differences below it may be chance (Demšar, JMLR 2006)
+
+Methods that lack some runs have their means over what they have; `cells` says how many that is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.race import methods
+from shoestring import policies
+
+Run = Mapping[str, Any]
+Cell = tuple[str, str, int]  # source, table, seed
+LEVELS = (2.5, 97.5)
+PART = ("suite", "unit", "steps", "pool")  # runs that differ in one of these are not compared
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Regrets of one suite in one unit: (cells, methods, budgets), nan where there is no run."""
+
+    cells: list[Cell]
+    methods: list[str]
+    budgets: list[float]
+    regret: Any
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> Grid:
+        rows = {(cell_of(run), str(run["method"]), float(run["budget"])): float(run["regret"]) for run in runs}
+        cells, names = sorted({row[0] for row in rows}), sorted({row[1] for row in rows})
+        budgets = sorted({row[2] for row in rows})
+        regret = np.full((len(cells), len(names), len(budgets)), math.nan)
+        places = [{value: i for i, value in enumerate(axis)} for axis in (cells, names, budgets)]
+        for row, value in rows.items():
+            regret[tuple(place[part] for place, part in zip(places, row, strict=True))] = value
+        return cls(cells, names, budgets, regret)
+
+
+def cell_of(run: Run) -> Cell:
+    return str(run["source"]), str(run["table"]), int(run["seed"])
+
+
+def weights(cells: Sequence[Cell], rng: np.random.Generator | None = None) -> Any:
+    """(cells,), adding up to 1: sources equal, in each its tables, of each its seeds; drawn anew with `rng`."""
+    tree: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, (source, table, _) in enumerate(cells):
+        tree[source][table].append(i)
+    weight = np.zeros(len(cells))
+
+    def drawn(items: Sequence[Any]) -> Sequence[Any]:
+        return items if rng is None else [items[i] for i in rng.integers(len(items), size=len(items))]
+
+    sources = drawn(list(tree.values()))
+    for tables in sources:
+        chosen = drawn(list(tables.values()))
+        for seeds in chosen:
+            for i in drawn(seeds):
+                weight[i] += 1.0 / (len(sources) * len(chosen) * len(seeds))
+    return weight
+
+
+def resampled(cells: Sequence[Cell], resamples: int, seed: int = 0) -> Any:
+    """(resamples, cells)"""
+    rng = np.random.default_rng(seed)
+    return np.array([weights(cells, rng) for _ in range(resamples)]).reshape(resamples, len(cells))
+
+
+def mean(weight: Any, values: Any) -> Any:
+    """Weighted means of (cells, …) values by (…, cells) weights, of those that are there; nan where none is."""
+    there = np.isfinite(values)
+    total = weight @ np.where(there, values, 0.0)
+    mass = weight @ there.astype(float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(mass > 0, total / mass, math.nan)
+
+
+def with_interval(values: Any, base: Any, draws: Any) -> tuple[float, float, float]:
+    """Mean and interval of (cells,) values; nan where nothing is there."""
+    estimate = float(mean(base, values))
+    again = mean(draws, values)
+    again = again[np.isfinite(again)]
+    low, high = np.percentile(again, LEVELS) if len(again) else (math.nan, math.nan)
+    return estimate, float(low), float(high)
+
+
+def table_of_means(grid: Grid, base: Any, draws: Any) -> list[dict[str, Any]]:
+    rows = []
+    for m, method in enumerate(grid.methods):
+        for b, budget in enumerate(grid.budgets):
+            values = grid.regret[:, m, b]
+            if not np.isfinite(values).any():
+                continue
+            estimate, low, high = with_interval(values, base, draws)
+            known = values[np.isfinite(values)]
+            rows.append(
+                {"method": method, "budget": budget, "mean": estimate, "low": low, "high": high}
+                | {"median": float(np.median(known)), "cells": len(known)}
+            )
+    return rows
+
+
+def differences(grid: Grid, reference: str, base: Any, draws: Any) -> list[dict[str, Any]]:
+    """Reference minus the other: below 0, the reference is better."""
+    if reference not in grid.methods:
+        return []
+    own = grid.methods.index(reference)
+    rows = []
+    for m, method in enumerate(grid.methods):
+        for b, budget in enumerate(grid.budgets):
+            values = grid.regret[:, own, b] - grid.regret[:, m, b]
+            if m == own or not np.isfinite(values).any():
+                continue
+            estimate, low, high = with_interval(values, base, draws)
+            wins, ties, losses = _won_tables(grid.cells, values)
+            rows.append(
+                {"method": method, "budget": budget, "difference": estimate, "low": low, "high": high}
+                | {"wins": wins, "ties": ties, "losses": losses}
+            )
+    return rows
+
+
+def _won_tables(cells: Sequence[Cell], values: Any) -> tuple[int, int, int]:
+    """Tables on which the reference is better, equal, worse in the mean over seeds."""
+    by_table: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (source, table, _), value in zip(cells, values.tolist(), strict=True):
+        if math.isfinite(value):
+            by_table[source, table].append(value)
+    means = [sum(own) / len(own) for own in by_table.values()]
+    return sum(m < -1e-12 for m in means), sum(abs(m) <= 1e-12 for m in means), sum(m > 1e-12 for m in means)
+
+
+def by_source(grid: Grid) -> list[dict[str, Any]]:
+    """Means of each source."""
+    rows = []
+    for source in dict.fromkeys(cell[0] for cell in grid.cells):
+        own = [i for i, cell in enumerate(grid.cells) if cell[0] == source]
+        weight = weights([grid.cells[i] for i in own])
+        means = mean(weight, grid.regret[own].reshape(len(own), -1)).reshape(grid.regret.shape[1:])
+        rows += [
+            {"source": source, "method": method, "budget": budget, "mean": float(means[m, b])}
+            for m, method in enumerate(grid.methods)
+            for b, budget in enumerate(grid.budgets)
+            if math.isfinite(means[m, b])
+        ]
+    return rows
+
+
+def ranks(grid: Grid) -> dict[str, Any]:
+    """Average ranks over (table, budget) blocks; the critical difference counts tables only, budgets are no new evidence."""
+    blocks: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, (source, table, _) in enumerate(grid.cells):
+        blocks[source, table].append(i)
+    means = np.array([_mean_there(grid.regret[own]) for own in blocks.values()])  # (tables, methods, budgets)
+    share = np.isfinite(means).mean(axis=(0, 2))
+    ranked = [m for m, name in enumerate(grid.methods) if share[m] >= share.max() - 1e-12 and name != methods.ORACLE]
+    means = means[:, ranked]
+    complete = np.isfinite(means).all(axis=(1, 2))
+    names = [grid.methods[m] for m in ranked]
+    left_out = [name for name in grid.methods if name not in names and name != methods.ORACLE]
+    if len(names) < 2 or not complete.any():
+        return {"ranks": {}, "tables": 0, "critical_difference": None, "left_out": left_out}
+    per_block = np.array([[rank(table[:, b]) for b in range(table.shape[1])] for table in means[complete]])
+    average = per_block.mean(axis=(0, 1))
+    order = np.argsort(average, kind="stable")
+    return {
+        "ranks": {names[i]: float(average[i]) for i in order},
+        "tables": int(complete.sum()),
+        "critical_difference": critical_difference(len(names), int(complete.sum())),
+        "left_out": left_out,
+    }
+
+
+def _mean_there(values: Any) -> Any:
+    """Mean over the first axis of what is there; nan where nothing is."""
+    there = np.isfinite(values)
+    count = there.sum(axis=0)
+    return np.where(count > 0, np.where(there, values, 0.0).sum(axis=0) / np.maximum(count, 1), math.nan)
+
+
+def rank(values: Any) -> Any:
+    """1 for the smallest; equals share the mean of their places."""
+    below = (values[None, :] < values[:, None]).sum(axis=1)
+    equal = (values[None, :] == values[:, None]).sum(axis=1)
+    return below + (equal + 1) / 2.0
+
+
+def critical_difference(count: int, tables: int) -> float:
+    from scipy.stats import studentized_range
+
+    q = float(studentized_range.ppf(0.95, count, math.inf)) / math.sqrt(2.0)
+    return q * math.sqrt(count * (count + 1) / (6.0 * tables))
+
+
+def cliques(average: Mapping[str, float], critical: float) -> list[tuple[str, str]]:
+    """First and last of each longest run of methods that are not told apart."""
+    names = sorted(average, key=lambda name: average[name])
+    found: list[tuple[int, int]] = []
+    for i, name in enumerate(names):
+        j = max(k for k, other in enumerate(names) if average[other] - average[name] <= critical)
+        if j > i and (not found or j > found[-1][1]):
+            found.append((i, j))
+    return [(names[i], names[j]) for i, j in found]
+
+
+def losses(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of these differences, where another method is ahead of the reference in the mean, the certain ones first."""
+    behind = [
+        {**row, "certain": row["low"] > 0.0}
+        for row in found
+        if row["method"] != methods.ORACLE and row["difference"] > 0.0
+    ]
+    return sorted(behind, key=lambda row: (not row["certain"], -row["difference"]))
+
+
+def effort(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Of each method: versions, runs, errors, thinking."""
+    grouped: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        grouped[run["method"]].append(run)
+    return [
+        {
+            "method": method,
+            "ours": methods.is_ours(method),
+            "versions": sorted({str(run["version"]) for run in own}),
+            "runs": len(own),
+            "seeds": len({run["seed"] for run in own}),
+            "tables": len({(run["source"], run["table"]) for run in own}),
+            "errors": sum(run["error"] is not None for run in own),
+            "an_error": next((run["error"] for run in own if run["error"]), None),
+            "decision_ms": 1000.0
+            * sum(run["thinking_s"] for run in own)
+            / max(1, sum(run["decisions"] for run in own)),
+            "trials": sum(run["trials"] for run in own) / len(own),
+        }
+        for method, own in sorted(grouped.items())
+    ]
+
+
+def _part_of(run: Run) -> tuple[str, str, int, int]:
+    return str(run["suite"]), str(run["unit"]), int(run["steps"]), int(run["pool"] or 0)
+
+
+def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int = 1000) -> dict[str, Any]:
+    """Everything that the page says."""
+    chosen = reference or policies.DEFAULT
+    parts = []
+    for part in sorted({_part_of(run) for run in runs}):
+        own = [run for run in runs if _part_of(run) == part]
+        grid = Grid.of(own)
+        base, draws = weights(grid.cells), resampled(grid.cells, resamples)
+        compared = differences(grid, chosen, base, draws)
+        parts.append(
+            {
+                **dict(zip(PART, part, strict=True)),
+                "budgets": grid.budgets,
+                "sources": sorted({cell[0] for cell in grid.cells}),
+                "tables": sorted({f"{cell[0]}/{cell[1]}" for cell in grid.cells}),
+                "means": table_of_means(grid, base, draws),
+                "differences": compared,
+                "by_source": by_source(grid),
+                "ranks": ranks(grid),
+                "losses": losses(compared),
+                "effort": effort(own),
+            }
+        )
+    times = sorted(run["at"] for run in runs)
+    return {
+        "reference": chosen,
+        "runs": len(runs),
+        "from": times[0],
+        "to": times[-1],
+        "resamples": resamples,
+        "parts": parts,
+    }

@@ -1,0 +1,271 @@
+"""Models that are really trained, on a real clock: everybody gets the same seconds, thinking included.
+
+    source     table           what is trained, on data that scikit-learn brings along
+    mlp        digits          scikit-learn's perceptron of examples/digits.py, an epoch a step
+    linear     digits          logistic regression by stochastic gradient descent, a pass a step
+    xgboost    breast_cancer   boosted trees, five rounds a step; also digits and diabetes
+    networks   cnn             a small convolutional network in NumPy, an epoch a step (networks.py)
+               transformer     a small transformer in NumPy, rows of pixels as its tokens, an epoch a step
+
+The value is the validation log loss (of diabetes: the root mean squared error). Nobody knows the true optimum: `LOWEST` is
+the best that any method reached in long runs on the machine that wrote them down, so a regret may be below 0. A regret of
+1 is a model that knows only how often each class occurs. A budget of 1 buys `CURVE_S` seconds; what a step brings that ends
+later does not count. Frozen trials stay in memory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.race.problems import Problem, Unit
+from shoestring.core.entries import Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.space import Space
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.local import Local
+from shoestring.runners.runner import Runner
+
+MANY = 100_000  # frozen trials: all of them
+CURVE_S = 2.0
+LOWEST = {  # the best of a few runs of 60 s each (random search, top_k_after_one, sequential_halving) on a busy machine
+    "mlp/digits": 0.088,
+    "linear/digits": 0.083,
+    "xgboost/breast_cancer": 0.050,
+    "xgboost/digits": 0.096,
+    "xgboost/diabetes": 56.4,
+    "networks/cnn": 0.092,
+    "networks/transformer": 0.178,
+}
+_BOOSTING = {
+    "eta": Float(0.005, 1.0, log=True),
+    "max_depth": Int(1, 10),
+    "subsample": Float(0.3, 1.0),
+    "lambda": Float(1e-3, 1e2, log=True),
+    "min_child_weight": Float(0.1, 20.0, log=True),
+}
+SPACES: dict[str, dict[str, Any]] = {
+    "mlp/digits": {
+        "lr": Float(1e-4, 1.0, log=True),
+        "weight_decay": Float(1e-6, 1e-1, log=True),
+        "units": Int(8, 256, log=True),
+        "layers": Int(1, 3),
+        "batch_size": Int(8, 256, log=True),
+        "activation": Choice(["relu", "tanh"]),
+        "solver": Choice(["adam", "sgd"]),
+    },
+    "linear/digits": {
+        "lr": Float(1e-5, 1.0, log=True),
+        "alpha": Float(1e-7, 1.0, log=True),
+        "penalty": Choice(["l1", "l2", "elasticnet"]),
+        "schedule": Choice(["constant", "invscaling", "adaptive"]),
+    },
+    "xgboost/breast_cancer": _BOOSTING,
+    "xgboost/digits": _BOOSTING,
+    "xgboost/diabetes": _BOOSTING,
+    "networks/cnn": {
+        "lr": Float(1e-4, 1.0, log=True),
+        "momentum": Float(0.0, 0.98),
+        "weight_decay": Float(1e-6, 1e-1, log=True),
+        "batch_size": Int(8, 256, log=True),
+        "filters": Int(2, 24, log=True),
+    },
+    "networks/transformer": {
+        "lr": Float(1e-4, 1.0, log=True),
+        "momentum": Float(0.0, 0.98),
+        "weight_decay": Float(1e-6, 1e-1, log=True),
+        "batch_size": Int(8, 256, log=True),
+        "width": Int(4, 48, log=True),
+    },
+}
+NAMES = [tuple(name.split("/")) for name in SPACES]
+_STEPS = {"mlp": 40, "linear": 40, "xgboost": 40, "networks": 30}
+
+
+@dataclass(frozen=True)
+class TrainedProblem(Problem):
+    name: str
+
+    @cached_property
+    def space(self) -> Space:
+        return Space(SPACES[self.name])
+
+    @property
+    def max_steps(self) -> int:
+        return _STEPS[self.name.partition("/")[0]]
+
+    @cached_property
+    def start(self) -> float:
+        data = split(self.name.partition("/")[2])
+        if data.classes == 0:
+            return float(np.std(data.valid_y))
+        shares = np.bincount(data.train_y, minlength=data.classes) / len(data.train_y)
+        return float(-np.mean(np.log(shares[data.valid_y])))
+
+    @property
+    def worst(self) -> float:
+        return self.start
+
+    def curve_s(self) -> float:
+        return CURVE_S
+
+    def optimum(self, curves: float, unit: Unit) -> float:
+        return LOWEST[self.name]
+
+    def best(self, ledger: Ledger) -> float | None:
+        """Of the steps that ended in time: the last one may run over, since nothing in this process can cut it off."""
+        receipts = (entry for entry in ledger.entries() if isinstance(entry, Receipt) and entry.status == "ok")
+        values = [one.value for one in receipts if one.value is not None and one.at <= ledger.budget.total]
+        return min(values, default=None)
+
+    def runner(self) -> Runner:
+        _warm_up(self.name)
+        folder = Path(tempfile.mkdtemp(prefix="race-"))  # stays empty: none of these models saves itself
+        runner = Local(trainer(self.name), Checkpoints(folder), live=MANY)
+        folder.rmdir()
+        return runner
+
+
+def problem(table: str) -> TrainedProblem:
+    return TrainedProblem(next(name for name in SPACES if name.partition("/")[2] == table or name == table))
+
+
+@dataclass(frozen=True)
+class Split:
+    train_x: Any
+    train_y: Any
+    valid_x: Any
+    valid_y: Any
+    classes: int  # 0: numbers are predicted
+
+
+@cache
+def split(table: str) -> Split:
+    from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+    from sklearn.model_selection import train_test_split
+
+    load = {"breast_cancer": load_breast_cancer, "diabetes": load_diabetes}.get(table, load_digits)
+    x, y = load(return_X_y=True)
+    x = x / 16.0 if load is load_digits else x
+    classes = 0 if table == "diabetes" else int(y.max()) + 1
+    train_x, valid_x, train_y, valid_y = train_test_split(x, y, test_size=0.4, random_state=0)
+    return Split(train_x, train_y, valid_x, valid_y, classes)
+
+
+def log_loss(probabilities: Any, labels: Any) -> float:
+    """Infinite where a number is missing: the weights have blown up."""
+    own = probabilities[np.arange(len(labels)), labels]
+    return float(-np.mean(np.log(np.clip(own, 1e-12, 1.0)))) if np.isfinite(own).all() else math.inf
+
+
+@cache
+def _warm_up(name: str) -> None:
+    """Import and load what the first step would pay for, before anybody's clock runs."""
+    space = Space(SPACES[name])
+    model = trainer(name)(space.from_cube(np.full(space.dims, 0.5)))
+    model.step()
+    model.validate()
+
+
+def trainer(name: str) -> Callable[[dict[str, Any]], Any]:
+    """A class whose objects train one config step by step."""
+    kind, _, table = name.partition("/")
+    if kind == "networks":
+        from benchmarks.race import networks
+
+        return {"cnn": networks.Convolutional, "transformer": networks.Transformer}[table]
+    if kind == "xgboost":
+        return type("Boosting", (_Boosting,), {"table": table})
+    return {"mlp": _Perceptron, "linear": _Linear}[kind]
+
+
+@cache
+def _example() -> Any:
+    path = Path(__file__).parents[2] / "examples" / "digits.py"
+    spec = importlib.util.spec_from_file_location("example_digits", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class _Perceptron:
+    """The model of examples/digits.py; not saved, so that nobody pays for saving."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._digits = _example().Digits(config)
+
+    def step(self) -> None:
+        with np.errstate(all="ignore"):
+            self._digits.step()
+
+    def validate(self) -> float:
+        data = split("digits")
+        with np.errstate(all="ignore"):
+            return log_loss(self._digits.model.predict_proba(data.valid_x), data.valid_y)
+
+
+class _Linear:
+    def __init__(self, config: dict[str, Any]) -> None:
+        from sklearn.linear_model import SGDClassifier
+
+        self._model = SGDClassifier(
+            loss="log_loss",
+            penalty=config["penalty"],
+            alpha=config["alpha"],
+            learning_rate=config["schedule"],
+            eta0=config["lr"],
+            random_state=0,
+        )
+
+    def step(self) -> None:
+        data = split("digits")
+        self._model.partial_fit(data.train_x, data.train_y, classes=np.arange(data.classes))
+
+    def validate(self) -> float:
+        data = split("digits")
+        with np.errstate(all="ignore"):
+            return log_loss(self._model.predict_proba(data.valid_x), data.valid_y)
+
+
+class _Boosting:
+    table = ""
+    rounds = 5  # a step
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        classes = split(self.table).classes
+        objective = {0: "reg:squarederror", 2: "binary:logistic"}.get(classes, "multi:softprob")
+        metric = {0: "rmse", 2: "logloss"}.get(classes, "mlogloss")
+        self._parameters = {"objective": objective, "eval_metric": metric, "seed": 0, "nthread": 1, **config}
+        if classes > 2:
+            self._parameters["num_class"] = classes
+        self._booster: Any = None
+
+    def step(self) -> None:
+        import xgboost
+
+        train, _ = _matrices(self.table)
+        self._booster = xgboost.train(self._parameters, train, num_boost_round=self.rounds, xgb_model=self._booster)
+
+    def validate(self) -> float:
+        return float(self._booster.eval(_matrices(self.table)[1]).rpartition(":")[2])
+
+
+@cache
+def _matrices(table: str) -> tuple[Any, Any]:
+    import xgboost
+
+    data = split(table)
+    return xgboost.DMatrix(data.train_x, data.train_y), xgboost.DMatrix(data.valid_x, data.valid_y)

@@ -1,0 +1,662 @@
+"""The race in miniature: fair to everybody, repeatable, resumable, and its statistics against slow obvious code."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from benchmarks.race import command, cost, methods, networks, page, pictures, problems, running, statistics, trained
+from benchmarks.race.peers import environments
+from benchmarks.race.peers.policy import Driver, Lanes, PeerError
+from benchmarks.race.scales import LOG_SCALES, log_scales
+
+from shoestring import policies
+from shoestring.core.entries import Cost, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Choice, Constant, Float, Int
+from shoestring.core.space import Space
+from shoestring.errors import PolicyError
+from shoestring.runners.tables import Table
+from shoestring.study.study import Study
+
+NOT_MEASURED = ("at", "thinking_s", "wall_s")  # differ from run to run
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _end_drivers() -> Iterator[None]:
+    yield
+    methods.close_drivers()
+
+
+def entrant(name: str = "fcnet", **changes: Any) -> problems.Entrant:
+    path = next(problems.SHIPPED.glob(f"*/{name}.npz"))
+    return problems.Entrant("tables", path.parent.name, name, path, **changes)
+
+
+def measured(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name not in NOT_MEASURED}
+
+
+def write_table(folder: Path, source: str, name: str, values: Any, *, costs: Any = None, **meta: Any) -> None:
+    (folder / source).mkdir(parents=True, exist_ok=True)
+    hp = np.column_stack([np.arange(1.0, len(values) + 1), np.geomspace(1e-4, 1.0, len(values))])
+    told = {"objective": "loss", "direction": "min", "fidelity": "epoch", **meta}
+    arrays = {"hp": hp, "hp_names": ["units", "lr"], "meta": json.dumps(told), "loss": values}
+    np.savez(folder / source / f"{name}.npz", **arrays, **({} if costs is None else {"cost": costs}))
+
+
+# problems ------------------------------------------------------------------------------------------------------------
+
+
+def test_regret_is_0_for_the_best_within_the_budget_and_1_for_the_median_first_loss() -> None:
+    values = np.array([[5.0, 4.0, 3.0], [4.0, 3.5, 3.4], [3.0, 2.9, 1.0]])
+    costs = np.array([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [9.0, 9.0, 9.0]])
+    problem = problems.TableProblem(Table([{"x": i} for i in range(3)], values, costs))
+    assert problem.start == 4.0
+    assert problem.optimum(2 / 3, "curves") == 2.9
+    assert problem.optimum(1, "curves") == 1.0
+    assert problem.regret(4.0, 1, "curves") == 1.0
+    assert problem.regret(1.0, 1, "curves") == 0.0
+    assert problem.regret(None, 1, "curves") == pytest.approx(4 / 3)  # nothing found: the worst first loss
+    assert problem.curve_s() == 6.0
+    assert problem.optimum(0.5, "seconds") == 3.0  # 3 s buy one whole curve of the cheapest
+    assert problem.oracle(0.5, "seconds") == ({"x": 0}, 3)
+    assert problem.budget(2, "curves") == "6 epochs"
+    assert problem.budget(2, "seconds") == "12.0s"
+
+
+def test_a_draw_is_losses_without_anything_wild() -> None:
+    values = np.array([[0.1, 0.5], [0.2, math.nan], [0.3, 0.9], [math.nan, 0.4], [-50.0, 0.6]])
+    part = problems.draw_table(Table([{"x": i} for i in range(5)], values, np.ones((5, 2)), "max"), seed=1, pool=5)
+    by_row = {config["x"]: row for config, row in zip(part.configs, part.values, strict=True)}
+    wild = float(np.quantile([-0.1, -0.2, -0.3, 50.0], 0.95))
+    assert part.direction == "min"
+    assert by_row[0].tolist() == [-0.1, -0.5]
+    assert by_row[1][0] == -0.2
+    assert math.isnan(by_row[1][1])  # its curve has ended
+    assert by_row[3].tolist() == [wild, -0.4]  # a step that diverged
+    assert by_row[4][0] == wild
+
+
+def test_a_seed_draws_the_same_configs_for_everybody_and_other_seeds_others() -> None:
+    one, again, other = (entrant("cartpole", pool=20).draw(seed) for seed in (0, 0, 1))
+    assert one.space.rows == again.space.rows
+    assert one.space.rows != other.space.rows
+
+
+def test_a_folder_with_many_tables_does_not_outvote_others(tmp_path: Path) -> None:
+    curves, single = np.tile(np.linspace(1.0, 0.0, 12), (40, 1)), np.linspace(0.0, 1.0, 40)
+    for name in ("a", "b", "c"):
+        write_table(tmp_path, "many", name, curves, log=["lr"])
+    write_table(tmp_path, "few", "a", curves, costs=np.cumsum(np.ones((40, 12)), axis=1), log=[])
+    write_table(tmp_path, "few", "small", curves[:10])
+    write_table(tmp_path, "few", "plain", single)
+    found = problems.entrants("tables", [tmp_path], per_source=2)
+    assert [one.name for one in found] == ["few/a", "many/a", "many/b"]
+    assert [one.units(["curves", "seconds"]) for one in found] == [["curves", "seconds"], ["curves"], ["curves"]]
+    assert found[1].draw(0).space.log_names == ["lr"]
+    plain = problems.entrants("plain", [tmp_path], per_source=2)
+    assert [one.name for one in plain] == ["few/plain", "functions/branin", "functions/hartmann6", "functions/mixed"]
+    assert plain[0].draw(0).max_steps == 1
+
+
+def test_scales_are_said_or_linear_aloud_never_guessed(tmp_path: Path, capsys: Any) -> None:
+    write_table(tmp_path, "klein_cnn_cifar10", "t", np.ones((40, 12)))
+    write_table(tmp_path, "nobody_knows", "t", np.ones((40, 12)))
+    known, unknown = problems.entrants("tables", [tmp_path], per_source=1)
+    assert known.draw(0).space.log_names == []  # this source's learning rate is called otherwise
+    assert unknown.draw(0).space.log_names == []
+    assert "nobody_knows/t: nobody says" in capsys.readouterr().err
+    assert log_scales("lcbench_surrogate", ["momentum", "learning_rate"]) == ["learning_rate"]
+    assert all(reason for columns in LOG_SCALES.values() for reason in columns.values())
+
+
+def test_short_curves_become_plain_values_at_the_price_of_the_whole() -> None:
+    table = Table([{"x": 0}, {"x": 1}], np.array([[3.0, 2.0], [1.0, math.nan]]), np.array([[1.0, 2.0], [4.0, 0.0]]))
+    plain = problems.ends_of(table)
+    assert plain.values.tolist() == [[2.0], [1.0]]
+    assert plain.costs_s.tolist() == [[3.0], [4.0]]
+
+
+@pytest.mark.parametrize("name", ["branin", "hartmann6", "mixed"])
+def test_functions_have_prices_and_known_optima(name: str) -> None:
+    problem = problems.Entrant("plain", "functions", name).draw(0)
+    rng = np.random.default_rng(0)
+    outcomes = [problem.step(problem.space.from_cube(rng.random(problem.space.dims)), 1) for _ in range(50)]  # type: ignore[attr-defined]
+    assert all(0.1 <= outcome.cost.total <= 10.0 for outcome in outcomes)
+    assert min(outcome.value for outcome in outcomes) >= problem.optimum(1, "curves")
+    assert problem.start > problem.optimum(1, "curves")
+    oracle = running.do(running.Run(problems.Entrant("plain", "functions", name), "oracle", 10, "seconds", 0))
+    assert oracle["regret"] == pytest.approx(0.0, abs=1e-9)
+
+
+# trained -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [networks.Convolutional, networks.Transformer])
+def test_gradients_are_those_of_the_loss(kind: type[networks.Network]) -> None:
+    config = {"filters": 3, "width": 5, "batch_size": 8, "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}
+    net = kind(config)
+    x, y = net._data.train_x[:7] + 0.01, net._data.train_y[:7]  # no pixel is 0, so no unit sits at its kink
+    found = net.gradients(x, y)
+    rng = np.random.default_rng(0)
+    for name, weight in net._weights.items():
+        at = tuple(rng.integers(size) for size in weight.shape)
+        losses = []
+        for shift in (1e-6, -2e-6):
+            weight[at] += shift
+            losses.append(trained.log_loss(networks.softmax(net.forward(x)[0]), y))
+        weight[at] += 1e-6
+        assert found[name][at] == pytest.approx((losses[0] - losses[1]) / 2e-6, abs=1e-6), name
+
+
+@pytest.mark.parametrize("name", list(trained.SPACES))
+def test_a_trained_task_learns(name: str) -> None:
+    pytest.importorskip("xgboost" if name.startswith("xgboost") else "sklearn")
+    problem = trained.TrainedProblem(name)
+    good = {
+        "lr": 0.01,
+        "eta": 0.3,
+        "momentum": 0.9,
+        "batch_size": 32,
+        "solver": "adam",
+        "alpha": 1e-5,
+        "schedule": "constant",
+    }
+    middle = problem.space.from_cube(np.full(problem.space.dims, 0.4))
+    model = trained.trainer(name)({**middle, **{k: v for k, v in good.items() if k in middle}})
+    for _ in range(5):
+        model.step()
+    assert model.validate() < 0.95 * problem.start
+    assert trained.LOWEST[name] < problem.start
+
+
+def test_on_a_real_clock_the_budget_is_seconds_and_thinking_is_charged() -> None:
+    line = running.do(
+        running.Run(problems.Entrant("trained", "xgboost", "diabetes"), "sequential_halving", 0.1, "seconds", 0)
+    )
+    assert line["error"] is None
+    assert line["trials"] >= 2
+    assert 0.0 < line["thinking_s"] < line["spent"]
+    assert problems.Entrant("trained", "xgboost", "diabetes").units(["curves"]) == ["seconds"]
+
+
+def test_what_ends_after_the_last_second_does_not_count() -> None:
+    problem = trained.TrainedProblem("xgboost/diabetes")
+    policy = policies.make("random_search")
+    ledger = Ledger([running.opened(problem, policy, 1, "seconds", 0)])
+    order = Order(number=0, trial=0, config=problem.space.from_cube(np.full(5, 0.5)), until=3)
+    ledger = ledger.append(order)
+    for step, (value, at) in enumerate([(60.0, 0.5), (58.0, 1.9), (55.0, 2.1)], 1):
+        ledger = ledger.append(Receipt(order=0, trial=0, step=step, value=value, cost=Cost(train=0.7), at=at))
+    assert ledger.budget.total == 2.0
+    assert problem.best(ledger) == 58.0
+    assert problem.best(ledger.fork(2)) is None
+
+
+# runs ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "unit"), [("sequential_halving", "curves"), ("asha", "seconds")])
+def test_a_method_in_the_race_and_the_same_study_by_itself_give_the_same_numbers(
+    name: str, unit: problems.Unit
+) -> None:
+    run = running.Run(entrant(), name, 2, unit, 1)
+    line = running.do(run)
+    problem = run.entrant.draw(1)
+    study = Study.begin(
+        problem.space,
+        problem.budget(2, unit),
+        max_steps=problem.max_steps,
+        policy=name,
+        seed=problems.hashed(run.entrant.name, name, "2", unit, 1),
+    )
+    study.run(problem.runner())
+    assert study.best is not None
+    assert line["best"] == study.best.value
+    assert line["spent"] == study.spent
+    assert line["trials"] == len(study.trials)
+    assert line["regret"] == problem.regret(study.best.value, 2, unit)
+
+
+def test_the_oracle_has_no_regret_and_nobody_has_less() -> None:
+    for unit in ("curves", "seconds"):
+        found = {
+            name: running.do(running.Run(entrant("vae"), name, 1, unit, 0))["regret"]  # type: ignore[arg-type]
+            for name in ("oracle", "random_search", "top_k_after_one")
+        }
+        assert found["oracle"] == 0.0
+        assert min(found.values()) == 0.0
+
+
+def race(path: Path, *more: str) -> list[dict[str, Any]]:
+    told = ["--only", "vae", "cartpole", "--methods", "asha", "--budgets", "1,2", "--seeds", "2", "--jobs", "1"]
+    assert command.main([*told, *more, "-o", str(path)]) == 0
+    return running.read(path)
+
+
+def test_a_race_is_repeatable_in_any_order(tmp_path: Path) -> None:
+    lines = race(tmp_path / "a.jsonl")
+    again = race(tmp_path / "b.jsonl", "--only", "cartpole", "--methods", "random_search", "asha")
+    by_key = {running.key_of(line): measured(line) for line in lines}
+    assert len(lines) == 2 * 4 * 2 * 2  # tables, methods with those that always race, budgets, seeds
+    assert len(again) == 16
+    assert all(by_key[running.key_of(line)] == measured(line) for line in again)
+
+
+def test_a_race_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "runs.jsonl"
+    lines = race(path)
+    whole = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(whole[:10]) + whole[10][:25])  # the machine went down while it wrote
+    done: list[running.Run] = []
+    do = running.do
+    monkeypatch.setattr(running, "do", lambda run, *rest: done.append(run) or do(run, *rest))
+    again = race(path)
+    assert len(done) == len(whole) - 10
+    assert [measured(line) for line in again] == [measured(line) for line in lines]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == again  # no line is torn
+    done.clear()
+    race(path)
+    assert done == []
+
+
+def test_two_jobs_give_the_numbers_of_one(tmp_path: Path) -> None:
+    one, two = (race(tmp_path / f"{jobs}.jsonl", "--only", "cartpole", "--jobs", jobs) for jobs in ("1", "2"))
+    assert sorted(map(str, map(measured, one))) == sorted(map(str, map(measured, two)))
+
+
+def test_a_race_that_is_stopped_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "do", stop)
+    told = ["--only", "vae", "--methods", "asha", "--jobs", "1", "-o", str(tmp_path / "a.jsonl")]
+    assert command.main(told) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_a_torn_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"suite": "tab\n{}\n')
+    with pytest.raises(SystemExit, match="line 1 of"):
+        running.read(path)
+
+
+def test_runs_with_an_error_are_done_again_only_when_asked() -> None:
+    run = running.Run(entrant(), "asha", 1, "curves", 0)
+    failed = {**run.key, "error": "boom"}
+    assert running.missing([run], [failed]) == []
+    assert running.missing([run], [failed], retry=True) == [run]
+
+
+def test_whoever_thinks_too_long_keeps_what_it_had() -> None:
+    problem = entrant().draw(0)
+    outcome = running.compete(problem, policies.make("asha"), curves=5, unit="curves", seed=0, patience_s=0.0)
+    assert outcome.error == "cut off after 0 s"
+
+
+def test_names_stand_for_methods() -> None:
+    found = methods.named(["ours"], "tables")
+    assert {"sequential_halving", "bhpt", "oracle"} <= set(found)
+    assert not {"ce_gp_ucb", "ucb1", "replay_fixed"} & set(found)
+    assert set(methods.named(["quick"], "tables")) == set(found) - methods.SLOW
+    assert set(policies.names()) >= methods.SLOW
+    assert "optuna_gp" in methods.named(["optuna"], "plain")
+    assert "optuna_gp" not in methods.named(["optuna"], "tables")
+    assert methods.named(["random_search"], "tables") == ["random_search", "top_k_after_one", "oracle"]
+    assert policies.settings_of(methods.make_own('bhpt{"eps": 0.5}'))["eps"] == 0.5
+    with pytest.raises(PolicyError, match="Did you mean 'asha'"):
+        methods.named(["ashaa"], "tables")
+
+
+# other tools ---------------------------------------------------------------------------------------------------------
+
+
+def test_optuna_races_from_end_to_end(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    lines = race(tmp_path / "a.jsonl", "--methods", "optuna_tpe_hyperband", "--only", "cartpole")
+    own = [line for line in lines if line["method"] == "optuna_tpe_hyperband"]
+    assert [line["error"] for line in own] == [None] * 4
+    assert all(line["spent"] == 50 * line["budget"] for line in own)
+    assert all(line["version"].startswith("optuna ") for line in own)
+    assert max(line["trials"] for line in own) > 1  # somebody was pruned
+    again = race(tmp_path / "b.jsonl", "--methods", "optuna_tpe_hyperband", "--only", "cartpole", "--budgets", "2")
+    by_key = {running.key_of(line): measured(line) for line in lines}
+    assert all(by_key[running.key_of(line)] == measured(line) for line in again)
+
+
+def test_optuna_in_free_spaces_and_in_seconds() -> None:
+    pytest.importorskip("optuna")
+    line = running.do(running.Run(problems.Entrant("plain", "functions", "mixed"), "optuna_tpe", 5, "seconds", 0))
+    assert line["error"] is None
+    assert line["spent"] <= 5 * problems.Entrant("plain", "functions", "mixed").draw(0).curve_s() * (1 + 1e-9)
+
+
+def test_a_tool_that_is_not_installed_is_reported_and_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(environments, "FOLDER", tmp_path / "nothing")
+    methods.close_drivers()
+    lines = race(tmp_path / "a.jsonl", "--methods", "syne_tune_asha", "--seeds", "1")
+    assert {line["method"] for line in lines} == set(methods.ALWAYS)
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "is not installed" in told["not_counted"]["syne_tune_asha"]
+
+
+WOBBLY = """
+VERSION = "wobbly 1"
+def run(study):
+    print("tools print what they like")
+    if study.method == "crashes":
+        study.train("a", row=3, until=2)
+        raise ValueError("out of luck")
+    if study.method in ("hangs", "dies"):
+        study.train("a", row=3, until=2)
+        __import__("time").sleep(60) if study.method == "hangs" else __import__("os")._exit(1)
+    if study.method == "pauses":
+        for until in (1, 2, 3):
+            for trial in (0, 1):
+                study.train(trial, row=trial, until=until)
+        assert study.train(0, row=0, until=2) == []  # nothing new
+        return
+    for trial in range(9):  # cannot pause: pays again
+        study.train(trial, row=0, until=3)
+"""
+
+
+@pytest.fixture
+def wobbly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool of our own, in this environment."""
+    from benchmarks.race.peers import policy
+
+    (tmp_path / "link.py").write_text(policy.LINK.read_text())
+    (tmp_path / "drive_wobbly.py").write_text(WOBBLY)
+    monkeypatch.setattr(policy, "LINK", tmp_path / "link.py")
+    monkeypatch.setitem(
+        environments.TOOLS, "wobbly", environments.Tool((), ("crashes", "hangs", "dies", "pauses", "restarts"))
+    )
+    monkeypatch.setattr(environments, "find_python", lambda tool: Path(sys.executable))
+    methods.close_drivers()
+
+
+@pytest.mark.usefixtures("wobbly")
+def test_a_paused_run_goes_on_for_free_and_a_new_one_pays_again() -> None:
+    lines = {
+        name: running.do(running.Run(entrant(), f"wobbly_{name}", 0.2, "curves", 0)) for name in ("pauses", "restarts")
+    }
+    assert lines["pauses"]["spent"] == 6
+    assert lines["pauses"]["trials"] == 2
+    assert lines["pauses"]["error"] is None
+    assert lines["restarts"]["spent"] == 10
+    assert lines["restarts"]["trials"] == 4
+
+
+@pytest.mark.usefixtures("wobbly")
+def test_a_tool_that_crashes_keeps_what_it_had_and_the_next_study_runs() -> None:
+    crashed = running.do(running.Run(entrant(), "wobbly_crashes", 1, "curves", 0))
+    assert "out of luck" in crashed["error"]
+    assert crashed["spent"] == 2
+    assert crashed["best"] is not None
+    assert running.do(running.Run(entrant(), "wobbly_pauses", 1, "curves", 0))["error"] is None
+
+
+@pytest.mark.usefixtures("wobbly")
+@pytest.mark.parametrize(("method", "why"), [("hangs", "said nothing for"), ("dies", "process has ended")])
+def test_a_tool_that_hangs_or_dies_keeps_what_it_had_and_is_started_anew(method: str, why: str) -> None:
+    line = running.do(running.Run(entrant(), f"wobbly_{method}", 1, "curves", 0), 0.5)
+    assert why in line["error"]
+    assert line["spent"] == 2
+    assert running.do(running.Run(entrant(), "wobbly_pauses", 1, "curves", 0))["error"] is None
+
+
+@pytest.mark.usefixtures("wobbly")
+def test_a_tool_that_cannot_be_imported_says_why() -> None:
+    with pytest.raises(PeerError, match="No module named 'drive_nothing'"):
+        Driver(Path(sys.executable), "nothing")
+
+
+def test_a_point_is_taken_for_the_nearest_row_that_is_not_used() -> None:
+    rows = [{"lr": 0.01, "kind": "a"}, {"lr": 0.1, "kind": "a"}, {"lr": 0.1, "kind": "b"}, {"lr": 1.0}]
+    lanes = Lanes(Space.listed(rows, log=["lr"]))
+    names = {p["kind"]: p["name"] for p in lanes.parameters}
+    point = {names["float"]: 0.09, names["choice"]: "0"}
+    order = []
+    for _ in rows:
+        order.append(lanes.nearest_row(point, set(order)))
+    assert order[:2] == [1, 3] or order[:2] == [1, 0]
+    assert sorted(order) == [0, 1, 2, 3]
+    assert lanes.nearest_row(point, {0, 1, 2, 3}) == 1  # all are used: it is trained, and paid, again
+
+
+def test_configs_of_free_spaces_come_back_within_their_ranges() -> None:
+    space = Space(
+        {"lr": Float(1e-3, 1.0, log=True), "units": Int(1, 8), "kind": Choice(["a", True, None]), "c": Constant(5)}
+    )
+    lanes = Lanes(space)
+    names = {name: f"x{j}" for j, name in enumerate(n for n in sorted(space.parameters) if n != "c")}
+    config = lanes.config({names["lr"]: 2.0, names["units"]: 3.0000001, names["kind"]: "1"})
+    assert dict(config) == {"lr": 1.0, "units": 3, "kind": True, "c": 5}
+    assert space.validate(config) == dict(sorted(config.items()))
+
+
+# statistics ----------------------------------------------------------------------------------------------------------
+
+
+def some_runs(seed: int = 0) -> list[dict[str, Any]]:
+    """Two sources with one and two tables, unequal numbers of seeds, three methods, two budgets."""
+    rng = np.random.default_rng(seed)
+    cells = [("a", "x", s) for s in range(3)] + [("b", t, s) for t in "yz" for s in range(2)]
+    return [
+        {
+            "suite": "tables",
+            "unit": "curves",
+            "steps": 50,
+            "pool": None,
+            "source": source,
+            "table": table,
+            "seed": number,
+        }
+        | {
+            "method": method,
+            "budget": budget,
+            "regret": float(rng.random()),
+            "version": "1",
+            "at": "2026-01-01T00:00:00",
+        }
+        | {"thinking_s": 0.1, "decisions": 4, "trials": 2, "error": None}
+        for (source, table, number), method, budget in product(
+            cells, ("sequential_halving", "asha", "optuna_tpe"), (1.0, 2.0)
+        )
+    ]
+
+
+def test_a_mean_lets_every_source_count_the_same_then_every_table() -> None:
+    runs = some_runs()
+    facts = statistics.summary(runs, resamples=10)["parts"][0]
+    row = next(row for row in facts["means"] if (row["method"], row["budget"]) == ("asha", 2.0))
+    own = [run for run in runs if (run["method"], run["budget"]) == ("asha", 2.0)]
+
+    def of(table: str) -> float:
+        values = [run["regret"] for run in own if run["table"] == table]
+        return sum(values) / len(values)
+
+    assert row["mean"] == pytest.approx((of("x") + (of("y") + of("z")) / 2) / 2)
+    assert row["cells"] == 7
+    by_source = {(r["source"], r["method"], r["budget"]): r["mean"] for r in facts["by_source"]}
+    assert by_source["b", "asha", 2.0] == pytest.approx((of("y") + of("z")) / 2)
+
+
+def test_the_bootstrap_draws_sources_then_tables_then_seeds() -> None:
+    runs = some_runs()
+    values = {
+        (r["source"], r["table"], r["seed"]): r["regret"] for r in runs if (r["method"], r["budget"]) == ("asha", 1.0)
+    }
+    rng = np.random.default_rng(5)
+    tree = {"a": {"x": [0, 1, 2]}, "b": {"y": [0, 1], "z": [0, 1]}}
+
+    def pick(items: list[Any]) -> list[Any]:
+        return [items[i] for i in rng.integers(len(items), size=len(items))]
+
+    slow = []
+    for _ in range(200):
+        of_sources = []
+        for source in pick(["a", "b"]):
+            of_tables = []
+            for table in pick(list(tree[source])):
+                drawn = pick(tree[source][table])
+                of_tables.append(sum(values[source, table, seed] for seed in drawn) / len(drawn))
+            of_sources.append(sum(of_tables) / len(of_tables))
+        slow.append(sum(of_sources) / len(of_sources))
+    cells = sorted(values)
+    draws = statistics.resampled(cells, 200, seed=5)
+    quick = draws @ np.array([values[cell] for cell in cells])
+    assert quick == pytest.approx(slow)
+    _, low, high = statistics.with_interval(np.array([values[c] for c in cells]), statistics.weights(cells), draws)
+    assert (low, high) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])))
+
+
+def test_differences_are_paired_and_count_what_both_have() -> None:
+    runs = [run for run in some_runs() if not (run["method"] == "asha" and run["seed"] == 2)]
+    facts = statistics.summary(runs, reference="sequential_halving", resamples=50)["parts"][0]
+    row = next(row for row in facts["differences"] if (row["method"], row["budget"]) == ("asha", 1.0))
+    values = {(r["method"], r["table"], r["seed"]): r["regret"] for r in runs if r["budget"] == 1.0}
+
+    def of(table: str) -> float:
+        return sum(values["sequential_halving", table, s] - values["asha", table, s] for s in range(2)) / 2
+
+    # The cell that only one of them has falls out of its table's weight.
+    weights = {"x": 1 / 3, "y": 1 / 4, "z": 1 / 4}
+    expected = sum(weights[t] * of(t) for t in weights) / sum(weights.values())
+    assert row["difference"] == pytest.approx(expected)
+    assert row["wins"] + row["ties"] + row["losses"] == 3
+    assert row["wins"] == sum(of(t) < 0 for t in "xyz")
+    assert row["low"] <= row["difference"] <= row["high"]
+
+
+def test_losses_are_told_whoever_is_ahead_and_how_sure_that_is() -> None:
+    def row(method: str, difference: float, low: float) -> dict[str, Any]:
+        return {"method": method, "budget": 1.0, "difference": difference, "low": low, "high": 1.0}
+
+    rows = [row("asha", 0.3, -0.1), row("optuna_tpe", 0.1, 0.05), row("grid", -0.2, -0.3), row("oracle", 0.5, 0.4)]
+    told = statistics.losses(rows)
+    assert [(one["method"], one["certain"]) for one in told] == [("optuna_tpe", True), ("asha", False)]
+
+
+def test_ranks_against_counting_by_hand() -> None:
+    assert statistics.rank(np.array([0.3, 0.1, 0.3, 0.2])).tolist() == [3.5, 1.0, 3.5, 2.0]
+    runs = some_runs()
+    found = statistics.ranks(statistics.Grid.of(runs))
+    totals: dict[str, list[int]] = {}
+    for table, budget in product("xyz", (1.0, 2.0)):
+        means: dict[str, list[float]] = {}
+        for run in runs:
+            if (run["table"], run["budget"]) == (table, budget):
+                means.setdefault(run["method"], []).append(run["regret"])
+        ordered = sorted(means, key=lambda method: sum(means[method]) / len(means[method]))
+        for place, method in enumerate(ordered, 1):
+            totals.setdefault(method, []).append(place)
+    assert found["ranks"] == pytest.approx({method: sum(p) / 6 for method, p in totals.items()})
+    assert list(found["ranks"].values()) == sorted(found["ranks"].values())
+    assert found["tables"] == 3
+
+
+def test_the_critical_difference_is_demsars() -> None:
+    # Demšar (2006), table 5: q of 2.343 for two... five methods at 5 % are 1.960, 2.343, 2.569, 2.728
+    for count, q in ((2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728)):
+        expected = q * math.sqrt(count * (count + 1) / (6 * 14))
+        assert statistics.critical_difference(count, 14) == pytest.approx(expected, rel=1e-3)
+    average = {"a": 1.0, "b": 1.5, "c": 2.4, "d": 4.0}
+    assert statistics.cliques(average, 1.0) == [("a", "b"), ("b", "c")]
+    assert statistics.cliques(average, 5.0) == [("a", "d")]
+    assert statistics.cliques(average, 0.1) == []
+
+
+def test_methods_that_lack_tables_are_left_out_of_the_ranks() -> None:
+    runs = [run for run in some_runs() if not (run["method"] == "asha" and run["table"] == "z")]
+    found = statistics.ranks(statistics.Grid.of(runs))
+    assert set(found["ranks"]) == {"sequential_halving", "optuna_tpe"}
+    assert found["left_out"] == ["asha"]
+    assert found["tables"] == 3
+
+
+# the page ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_needs_nothing_and_escapes_everything(tmp_path: Path) -> None:
+    evil = '<script>alert("x")</script>'
+    names = {"a": evil, "x": f"x{evil}", "asha": f"asha{evil}"}
+    runs = [
+        {name: names.get(value, value) if isinstance(value, str) else value for name, value in run.items()}
+        | {"error": evil}
+        for run in some_runs()
+    ]
+    path = tmp_path / "runs.jsonl"
+    path.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    told = ["report", str(path), "-o", str(tmp_path / "page.html"), "--figure", str(tmp_path / "a.svg")]
+    assert command.main([*told, "--resamples", "20"]) == 0
+    ElementTree.parse(tmp_path / "a.svg")  # well-formed, whatever the names are
+    text = (tmp_path / "page.html").read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert "prefers-color-scheme:dark" in text
+    assert 'name="viewport"' in text
+    assert text.count("<svg") == 3
+    assert "Where sequential_halving is behind" in text
+
+
+def test_the_page_marks_tables_that_lay_open_during_development() -> None:
+    shipped = {f"{path.parent.name}/{path.stem}" for path in problems.SHIPPED.glob("*/*.npz")}
+    assert shipped <= page.SEEN
+    run = some_runs()[0] | {"source": "fashion_curves", "table": "fcnet"}
+    text = page.html(statistics.summary([run], resamples=5))
+    assert "fashion_curves/fcnet ●" in text
+    assert "nothing here is fresh evidence" in text
+    assert "Not marked: a/x" in page.html(statistics.summary([some_runs()[0]], resamples=5))
+
+
+def test_the_report_as_json_is_what_the_page_says(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text("".join(json.dumps(run) + "\n" for run in some_runs()))
+    command.main(["report", str(path), "--json", "--resamples", "20"])
+    told = json.loads(capsys.readouterr().out)
+    text = page.html(told)
+    assert told["parts"][0]["means"]
+    assert all(pictures.number(row["mean"]) in text for row in told["parts"][0]["means"])
+
+
+# thinking ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_price_of_thinking_is_measured_for_ours_and_for_tools() -> None:
+    own = cost.measure("asha", 20, 20.0)
+    assert own["error"] is None
+    assert own["mean_ms"] > 0
+    assert own["memory_mb"] >= own["base_mb"] > 10
+    assert own["opened"] <= 20
+    if methods.is_installed("optuna_tpe_hyperband"):
+        other = cost.measure("optuna_tpe_hyperband", 20, 20.0)
+        assert other["version"].startswith("optuna")
+        assert other["memory_mb"] > 10
+    assert page.html(statistics.summary(some_runs(), resamples=5), [own]).count("20 arms") == 1
+
+
+# the how-to ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_how_to_runs(capsys: Any) -> None:
+    page_of_docs = Path(__file__).parents[2] / "docs" / "how-to" / "race-a-policy.md"
+    code = page_of_docs.read_text().split("<!-- race -->\n```python\n")[1].split("```")[0]
+    exec(compile(code, str(page_of_docs), "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["asha", "sequential_halving"] * 3
+    assert all(0.0 <= float(line.split()[2]) < 2.0 for line in lines)
