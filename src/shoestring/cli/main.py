@@ -45,6 +45,10 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option("--study", "name", metavar="NAME", help="Name of the study.")(function)
+    return store_option(function)
+
+
+def store_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--store",
         default=DEFAULT_STORE,
@@ -175,6 +179,29 @@ def replay(**options: Any) -> None:
     from shoestring.cli.show import show_replay
 
     show_replay(**options)
+
+
+@cli.command()
+@click.argument("studies", nargs=-1, metavar="[STUDY]...")
+@click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
+@click.option("--compare", multiple=True, metavar="POLICY", help="What this policy would have had, by replay.")
+@store_option
+@json_option
+def report(**options: Any) -> None:
+    """Draw studies as one HTML file: where the money went, every curve, why each order was placed."""
+    from shoestring.cli.report import write_report
+
+    write_report(**options)
+
+
+@cli.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="On 127.0.0.1.  [default: a free one]")
+@study_options
+def watch(**options: Any) -> None:
+    """Serve a page on this machine that follows a study while it runs."""
+    from shoestring.cli.report import watch_store
+
+    watch_store(**options)
 
 
 @cli.command()
