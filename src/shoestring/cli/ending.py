@@ -7,17 +7,16 @@ import sys
 from collections.abc import Iterator
 
 from shoestring.cli.job import Job
-from shoestring.cli.printing import print_line, print_rich
+from shoestring.cli.printing import print_line, print_rich, store_words
 from shoestring.core.failures import say_failure
 from shoestring.core.strict_json import dumps
 from shoestring.core.texts import printable
-from shoestring.stores.opening import DEFAULT_STORE
+from shoestring.stores.opening import PASSWORD_VARIABLE
 from shoestring.study.loop import Ending
 from shoestring.study.study import Study
 
 GOOD, FAILED, NO_RESULT = 0, 1, 3
 STOPPED = 128  # and the number of the signal
-_PASSWORD_VARIABLE = "SHOESTRING_STORE_PASSWORD"
 _OUR_FRAME = "/shoestring/runners/training.py"  # where what training code gave back is found wanting
 
 
@@ -48,10 +47,9 @@ def _explain_failure(text: str) -> str:
 
 def _what_next(study: Study, job: Job, store: str, ending: Ending) -> Iterator[str]:
     """The commands that a user may want now, ready to be copied."""
-    shown = study.store.where if "://" in store and not store.startswith("sqlite") else store  # without a password
-    where = ["--store", shown] if store != DEFAULT_STORE else []
+    where = store_words(store, study.store.where)
     again = ["shoestring", "resume", "--study", study.name, *where]
-    secret = f" (the password goes into {_PASSWORD_VARIABLE})" if getattr(study.store, "has_password", False) else ""
+    secret = f" (the password goes into {PASSWORD_VARIABLE})" if getattr(study.store, "has_password", False) else ""
     if ending.reason in ("stopped", "deadline"):
         yield f"go on with{secret}: {shlex.join(again)}"
         return

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
 
-from shoestring import __version__, policies
+from shoestring import __version__
+from shoestring.cli.options import json_option, kept_policy_options, policy_options, store_option, study_options
 from shoestring.core.texts import printable
 from shoestring.errors import ShoestringError, StoreError, did_you_mean
 from shoestring.stores.opening import DEFAULT_STORE
@@ -45,35 +45,6 @@ class WithCommand(click.Command):
             args, words = args[:split], args[split + 1 :]
         ctx.meta["shoestring.command"] = words
         return super().parse_args(ctx, args)
-
-
-def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(function)
-
-
-def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = click.option("--study", "name", metavar="NAME", help="Name of the study.")(function)
-    return click.option(
-        "--store",
-        default=DEFAULT_STORE,
-        show_default=True,
-        envvar="SHOESTRING_STORE",
-        show_envvar=True,
-        help="SQLite file or postgresql:// address; its password may be in SHOESTRING_STORE_PASSWORD.",
-    )(function)
-
-
-def policy_options(function: Callable[..., Any], default: str = policies.DEFAULT) -> Callable[..., Any]:
-    function = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the policy.")(
-        function
-    )
-    return click.option("--policy", default=None, metavar="NAME", help=f"See `policies`.  [default: {default}]")(
-        function
-    )
-
-
-def kept_policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    return policy_options(function, f"the study's own, else {policies.DEFAULT}")
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -223,6 +194,29 @@ def logs(**options: Any) -> None:
     from shoestring.cli.logs import show_logs
 
     show_logs(**options)
+
+
+@cli.command()
+@click.argument("studies", nargs=-1, metavar="[STUDY]...")
+@click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
+@click.option("--compare", multiple=True, metavar="POLICY", help="What this policy would have had, by replay.")
+@store_option
+@json_option
+def report(**options: Any) -> None:
+    """Draw studies as one HTML file: where the money went, every curve, why each order was placed."""
+    from shoestring.cli.report import write_report
+
+    write_report(**options)
+
+
+@cli.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="On 127.0.0.1.  [default: a free one]")
+@study_options
+def watch(**options: Any) -> None:
+    """Serve a page on this machine that follows a study while it runs."""
+    from shoestring.cli.report import watch_store
+
+    watch_store(**options)
 
 
 @cli.command()

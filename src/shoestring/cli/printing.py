@@ -16,3 +16,11 @@ def print_rich(renderable: Any, *, wraps: bool = True) -> None:
 
     width = None if sys.stdout.isatty() or not wraps else 160
     Console(highlight=False, width=width).print(renderable, soft_wrap=not wraps)
+
+
+def store_words(address: str, where: str) -> list[str]:
+    """The words that name a store in a command to be copied; `where` is its address without a password."""
+    from shoestring.stores.opening import DEFAULT_STORE
+
+    is_server = "://" in address and not address.startswith("sqlite")
+    return [] if address == DEFAULT_STORE else ["--store", where if is_server else address]

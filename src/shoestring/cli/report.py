@@ -1,0 +1,131 @@
+"""The commands that draw: `report` writes a page to keep, `watch` serves one that follows a study."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from shoestring import policies
+from shoestring.cli.printing import print_line, store_words
+from shoestring.core.strict_json import dumps
+from shoestring.errors import StoreError, StudyError
+from shoestring.reports.pictures.compare import draw_comparison
+from shoestring.reports.pictures.figure import Figure
+from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
+from shoestring.reports.pictures.server import WatchServer
+from shoestring.reports.pictures.story import Story, gather
+from shoestring.stores.opening import open_store
+from shoestring.study.study import Study
+
+
+def write_report(studies: Sequence[str], compare: Iterable[str], output: str, store: str, as_json: bool) -> None:
+    """One file about one study or several; without names, about all that the store holds."""
+    began = time.perf_counter()
+    opened = open_store(store, must_exist=True)
+    names = list(studies) or opened.studies()
+    if not names:
+        raise StudyError(f"there is no study in {store}: nothing to draw")
+    stories = [gather(name, Study.open(name, opened).ledger) for name in names]
+    loaded = time.perf_counter()
+    page = render(stories, store_words(store, opened.where), compare)
+    try:
+        Path(output).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"the report cannot be written to {output!r}: {error.strerror or error}") from None
+    told = {"report": output, "studies": names, "bytes": len(page.encode())}
+    told |= {"load_s": loaded - began, "draw_s": time.perf_counter() - loaded}
+    print_line(dumps(told) if as_json else output)
+
+
+def render(
+    stories: Sequence[Story], where: Sequence[str], compare: Iterable[str] = (), *, version: str | None = None
+) -> str:
+    """`where`: the words that name the store in a command."""
+    if len(stories) == 1:
+        story = stories[0]
+        figures = [*_replays(story, compare), *draw_study(story)]
+        return write_page(
+            story.name,
+            lead_of(story),
+            figures,
+            copies_of(story, shlex.join(["shoestring", "resume", "--study", story.name, *where])),
+            version=version,
+        )
+    side_by_side = draw_comparison(stories)
+    figures = [side_by_side] if side_by_side is not None else []
+    for number, story in enumerate(stories):
+        drawn = {figure.key: figure for figure in draw_study(story)}
+        for key in ("money", "curves"):  # of each, what the comparison does not show
+            if key in drawn:
+                figures.append(replace(drawn[key], key=f"{key}-{number}", title=f"{story.name}: {drawn[key].title}"))
+    lead = f"The studies of {stories[0].name} to {stories[-1].name} side by side, then one by one."
+    return write_page(f"{len(stories)} studies", lead, figures, version=version)
+
+
+def _replays(story: Story, compare: Iterable[str]) -> list[Figure]:
+    """What other policies would have had from the same recorded curves, as far as these reach."""
+    from shoestring.study.replay import replay
+
+    others, missing = [], 0.0
+    for name in compare:
+        replayed = replay(story.ledger, policies.make(name))
+        others.append(gather(f"replay of {name}", replayed.ledger))
+        missing = max(missing, replayed.missing_share)
+    caution = f"Replayed on recorded curves: up to {missing:.0%} of the steps that were asked for are not recorded."
+    figure = draw_comparison([story, *others], title="And with another policy", caution=caution) if others else None
+    return [figure] if figure is not None else []
+
+
+# watching ------------------------------------------------------------------------------------------------------------
+
+
+class WatchedStore:
+    """The studies of a store, read again when they have grown."""
+
+    def __init__(self, store: str) -> None:
+        self._store = open_store(store, must_exist=True)
+        self._where = store_words(store, self._store.where)
+        self._studies: dict[str, Study] = {}
+        self._pages: dict[str, tuple[str, str]] = {}  # by study: version, page
+        self.address_of: Callable[[str], str] = str  # of a study's page; the server knows
+
+    def version(self, name: str | None) -> str:
+        study = self._study(name)
+        return str(len(study.journal.refresh())) if study is not None else ",".join(self._store.studies())
+
+    def page(self, name: str | None) -> str:
+        study, version = self._study(name), self.version(name)
+        if study is None:
+            links = {known: self.address_of(known) for known in self._store.studies()}
+            return write_page(self._store.where, "Which study?", [], links=links, version=version)
+        known = self._pages.get(study.name)
+        if known is None or known[0] != version:
+            known = version, render([gather(study.name, study.ledger)], self._where, version=version)
+            self._pages[study.name] = known
+        return known[1]
+
+    def _study(self, name: str | None) -> Study | None:
+        names = self._store.studies()
+        if name is None and len(names) == 1:
+            name = names[0]
+        if name is None:
+            return None
+        if name not in self._studies:
+            self._studies[name] = Study.open(name, self._store)
+        return self._studies[name]
+
+
+def watch_store(store: str, name: str | None, port: int) -> None:
+    watched = WatchedStore(store)
+    watched.page(name)  # a wrong name is said here
+    server = WatchServer(watched.page, watched.version, port)
+    watched.address_of = server.address
+    print_line(server.address(name))
+    sys.stderr.write("open this address in a browser on this machine; Ctrl-C ends it\n")
+    with contextlib.suppress(KeyboardInterrupt):
+        server.serve()

@@ -1,0 +1,51 @@
+"""A figure: a picture, one plain sentence, and the same numbers as a table for those who read them or hear them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shoestring.core.money import Budget, show_seconds
+from shoestring.reports.facts import say_config, say_why
+from shoestring.reports.pictures.story import Segment
+from shoestring.reports.pictures.svg import Scale, Sheet
+
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 24.0, 40.0  # margins of a plot
+MOST_TABLE_ROWS = 200  # a page is to be read; `shoestring export` has the rest
+
+
+@dataclass(frozen=True)
+class Figure:
+    key: str  # its anchor in the page
+    title: str
+    sentence: str
+    svg: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+def plot_area(sheet: Sheet) -> tuple[float, float, float, float]:
+    """x from left to right, y from bottom to top."""
+    return LEFT, sheet.width - RIGHT, sheet.height - BOTTOM, TOP
+
+
+def money_scale(budget: Budget, high: float, start: float, end: float) -> Scale:
+    return Scale(0.0, max(high, 1e-12), start, end)
+
+
+def why_tip(segment: Segment, budget: Budget) -> str:
+    """What a mark says about the decision that bought it."""
+    order = segment.order
+    lines = [
+        f"order {order.number}: trial {order.trial} to step {order.until}, {segment.status}",
+        say_config(order.config),
+    ]
+    if segment.text:
+        lines.append(segment.text)
+    if order.why:
+        lines.append(f"why: {say_why(order)}")
+    expected = "unknown" if order.expected_cost is None else budget.show(order.expected_cost)
+    return "\n".join(
+        [*lines, f"paid {budget.show(segment.cost)}, expected {expected}, {show_seconds(segment.seconds)}"]
+    )

@@ -1,0 +1,150 @@
+"""One HTML file: figures, tables, what to copy. It asks nobody for anything, and nothing a user wrote can run in it.
+
+The policy in its head forbids every request and allows just the one style and the one script, by their hashes; all texts are
+escaped, and styles come as classes, never as attributes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape, unescape
+from importlib.resources import files
+
+from shoestring.core.texts import printable
+from shoestring.reports.facts import say_config
+from shoestring.reports.pictures.configs import draw_parallel, draw_slices
+from shoestring.reports.pictures.curves import draw_curves
+from shoestring.reports.pictures.figure import Figure
+from shoestring.reports.pictures.importance import draw_importance
+from shoestring.reports.pictures.money import draw_best, draw_front, draw_money, draw_predicted
+from shoestring.reports.pictures.story import Story
+from shoestring.reports.pictures.timeline import draw_timeline
+
+FIGURES: tuple[Callable[[Story], Figure | None], ...] = (
+    draw_money,
+    draw_best,
+    draw_curves,
+    draw_timeline,
+    draw_predicted,
+    draw_front,
+    draw_parallel,
+    draw_slices,
+    draw_importance,
+)
+_TIP = re.compile(r'data-tip="([^"]*)"')
+_TIPS_HERE = "<!-- tips -->"
+
+
+@dataclass(frozen=True)
+class Copyable:
+    """Something to take away: a name, and the text."""
+
+    name: str
+    text: str
+
+
+def draw_study(story: Story) -> list[Figure]:
+    """All figures that this study has something to show in."""
+    return [figure for draw in FIGURES if (figure := draw(story)) is not None]
+
+
+def write_page(
+    title: str,
+    lead: str,
+    figures: Sequence[Figure],
+    copies: Sequence[Copyable] = (),
+    *,
+    links: Mapping[str, str] | None = None,
+    version: str | None = None,
+) -> str:
+    """`links`: other pages, by name. `version`: of a page that is served and asks its server for newer ones."""
+    style, script = _read("page.css"), _read("page.js") + (_read("watch.js") if version is not None else "")
+    asks = "connect-src 'self'; " if version is not None else ""
+    policy = f"default-src 'none'; {asks}style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
+    anchors = "".join(f'<a href="#{escape(figure.key)}">{_text(figure.title)}</a>' for figure in figures)
+    others = "".join(f'<a href="{escape(address)}">{_text(name)}</a>' for name, address in (links or {}).items())
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<title>{_text(title)}</title><style>{style}</style></head><body><main data-version="{escape(version or "")}">',
+        f'<h1>{_text(title)}</h1><p class="lead">{_text(lead)}</p>',
+        f'<nav aria-label="studies">{others}</nav>' if others else "",
+        f'<nav aria-label="figures">{anchors}</nav>' if anchors else "",
+        *(_section(figure) for figure in figures),
+        _copies(copies),
+        '<p id="state"></p>',
+        _TIPS_HERE,
+        f'</main><div id="tip" role="tooltip" hidden></div><script>{script}</script></body></html>',
+    ]
+    return _pool_tips("".join(parts))
+
+
+def _pool_tips(page: str) -> str:
+    """Each tip once, as data that is never run: several marks of one order say the same."""
+    numbers: dict[str, int] = {}
+    short = _TIP.sub(lambda found: f'data-t="{numbers.setdefault(unescape(found[1]), len(numbers))}"', page)
+    texts = json.dumps(list(numbers)).replace("<", "\\u003c")
+    return short.replace(_TIPS_HERE, f'<script type="application/json" id="tips">{texts}</script>')
+
+
+def lead_of(story: Story) -> str:
+    """A study in one sentence."""
+    budget, best = story.budget, story.ledger.best
+    spent = f"{budget.show(story.ledger.spent)} of {budget.show(budget.total)} spent on {len(story.trials)} trials"
+    if best is None:
+        return f"{spent} by {story.books.policy}; no value yet."
+    found = f"the best value is {best.best_value:.6g} (trial {best.number}, step {best.best_step})"
+    return f"{spent} by {story.books.policy}; {found}: {say_config(best.best_config or best.config)}."
+
+
+def copies_of(story: Story, resume_command: str) -> list[Copyable]:
+    """What a user may want to take away."""
+    best = story.ledger.best
+    found = []
+    if best is not None:
+        config = dict(best.best_config or best.config)
+        words = " ".join(f"--{name}={json.dumps(v) if not isinstance(v, str) else v}" for name, v in config.items())
+        found = [
+            Copyable("best config, Python", repr(config)),
+            Copyable("best config, JSON", json.dumps(config)),
+            Copyable("best config, command line", words),
+        ]
+    return [*found, Copyable("go on with this study", resume_command)]
+
+
+def _section(figure: Figure) -> str:
+    head = "".join(f"<th>{_text(column)}</th>" for column in figure.columns)
+    body = "".join("<tr>" + "".join(f"<td>{_text(str(cell))}</td>" for cell in row) + "</tr>" for row in figure.rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f'<section id="{escape(figure.key)}"><h2>{_text(figure.title)}</h2><p>{_text(figure.sentence)}</p>'
+        f'<div class="picture" tabindex="0">{figure.svg}</div>'
+        f'<details><summary>as a table</summary><div class="wide" tabindex="0">{table}</div></details></section>'
+    )
+
+
+def _copies(copies: Sequence[Copyable]) -> str:
+    rows = "".join(
+        f'<h3>{_text(one.name)}</h3><div class="copy"><pre id="copy-{number}">{_text(one.text)}</pre>'
+        f'<button type="button" data-copies="copy-{number}">copy</button></div>'
+        for number, one in enumerate(copies)
+    )
+    return f'<section id="take"><h2>To take away</h2>{rows}</section>' if copies else ""
+
+
+def _text(words: str) -> str:
+    return escape(printable(words))
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _read(name: str) -> str:
+    return files("shoestring.reports.pictures").joinpath(name).read_text(encoding="utf-8").strip()

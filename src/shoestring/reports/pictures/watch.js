@@ -1,0 +1,23 @@
+"use strict";
+(() => {
+  let seen = document.querySelector("main").dataset.version;
+  const ask = path => fetch(path + location.search, { cache: "no-store" });
+  setInterval(async () => {
+    try {
+      const version = await (await ask("/version")).text();
+      if (version === seen) return;
+      const text = await (await ask("/")).text();
+      const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
+      const main = document.querySelector("main");
+      const open = new Set([...main.querySelectorAll("section:has(details[open])")].map(section => section.id));
+      fresh.querySelectorAll("section").forEach(section => {
+        const details = section.querySelector("details");
+        if (details && open.has(section.id)) details.open = true;
+      });
+      main.replaceWith(fresh);
+      seen = version;
+    } catch {
+      document.querySelector("#state").textContent = "the server has stopped";
+    }
+  }, 1000);
+})();

@@ -1,0 +1,267 @@
+"""Pictures: the numbers are the ledger's, every text is escaped, nothing is asked of anybody."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import threading
+import urllib.error
+import urllib.request
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoestring import policies
+from shoestring.core.entries import Cost
+from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Choice, Float, Int
+from shoestring.core.space import Config, Space
+from shoestring.reports.pictures.compare import draw_comparison, interval, values_at
+from shoestring.reports.pictures.curves import draw_curves
+from shoestring.reports.pictures.importance import divergence, measure
+from shoestring.reports.pictures.money import clip_range, staircase
+from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
+from shoestring.reports.pictures.server import WatchServer
+from shoestring.reports.pictures.story import gather
+from shoestring.reports.pictures.svg import Scale, Sheet, thin
+from shoestring.runners.simulated import StepOutcome
+from shoestring.testing.policies import opened, simulate
+
+EVIL = '<script>alert("x")</script>\x1b[31m'
+SPACE = Space(
+    {
+        "lr": Float(1e-4, 1.0, log=True),
+        "layers": Int(1, 8),
+        "kind": Choice(["sgd", "adam", EVIL]),
+        "momentum": Float(0.0, 0.99, when={"kind": "sgd"}),
+    }
+)
+
+
+class Curves:
+    def step(self, config: Config, step: int) -> StepOutcome:
+        end = 0.1 + 0.05 * (math.log10(config["lr"]) + 2) ** 2
+        if config["layers"] == 8:
+            return StepOutcome(None, Cost(train=0.5), failure=f"RuntimeError: {EVIL}")
+        cost = Cost(setup=0.3 if step == 1 else 0.02, train=0.5 + 0.1 * config["layers"], validate=0.1)
+        return StepOutcome(end + (1 - end) * math.exp(-step / 8), cost)
+
+
+def study(policy: str = "sequential_halving", budget: str = "300s", **more: Any) -> Ledger:
+    chosen = policies.make(policy)
+    start = opened(chosen, space=SPACE, budget=budget, max_steps=30, **{"workers": 2, **more})
+    return simulate(chosen, Curves(), start).ledger
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Ledger:
+    return study()
+
+
+def test_the_story_is_the_ledgers(ledger: Ledger) -> None:
+    story, books = gather("s", ledger), ledger.books
+    assert math.isclose(math.fsum(story.seconds.values()), books.seconds, rel_tol=1e-9)
+    assert math.isclose(
+        math.fsum(s.cost for s in story.segments) + books.by_kind["thinking"], ledger.spent, rel_tol=1e-9
+    )
+    assert [segment.order for segment in story.segments] == list(ledger.orders)
+    assert (story.bests[-1].value, story.bests[-1].trial) == (ledger.best and ledger.best.best_value, books.best_trial)
+    assert [best.spent for best in story.bests] == sorted(best.spent for best in story.bests)
+    assert story.failed_steps == sum(trial.failures for trial in ledger.trials) > 0
+    for trial in ledger.trials:
+        assert max(segment.to_step for segment in story.segments_of()[trial.number]) == trial.steps
+
+
+def test_an_epoch_budget_has_no_prices_to_predict() -> None:
+    keys = [figure.key for figure in draw_study(gather("s", study(budget="200 epochs")))]
+    assert "predicted" not in keys
+    assert {"money", "best", "curves", "timeline", "front", "parallel", "slices", "importance"} <= set(keys)
+
+
+def test_a_study_without_values_still_has_a_page() -> None:
+    fresh = gather("new", study().fork(1))
+    assert [figure.key for figure in draw_study(fresh)] == ["money"]
+    assert "no value yet" in lead_of(fresh)
+
+
+class _Reader(HTMLParser):
+    """Collects what a browser would run, load, or show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts = self.styles = 0
+        self.loads: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        told = dict(attributes)
+        self.scripts += tag == "script" and told.get("type") != "application/json"
+        self.styles += tag == "style"
+        self.loads += [value or "" for name, value in attributes if name in ("src", "href", "action", "style")]
+        self.handlers += [name for name, _ in attributes if name.startswith("on")]
+
+
+def test_a_page_runs_and_loads_nothing_but_its_own(ledger: Ledger) -> None:
+    story = gather(EVIL, ledger)
+    page = write_page(EVIL, lead_of(story), draw_study(story), copies_of(story, "shoestring resume"))
+    reader = _Reader()
+    reader.feed(page)
+    assert (reader.scripts, reader.styles, reader.handlers) == (1, 1, [])
+    assert all(address.startswith("#") for address in reader.loads)
+    assert "<script>alert" not in page
+    assert "\x1b" not in page
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    for tag in ("style", "script"):
+        body = re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert body is not None
+        digest = base64.b64encode(hashlib.sha256(body[1].encode()).digest()).decode()
+        assert f"{tag}-src &#x27;sha256-{digest}&#x27;" in policy[1]
+    assert policy[1].startswith("default-src &#x27;none&#x27;")
+    tips = re.search(r'id="tips">(.*?)</script>', page, re.DOTALL)
+    assert tips is not None
+    texts = json.loads(tips[1])
+    assert any("RuntimeError" in text for text in texts)
+    assert max(map(int, re.findall(r'data-t="(\d+)"', page))) == len(texts) - 1
+
+
+def test_the_best_config_can_be_taken_away(ledger: Ledger) -> None:
+    story = gather("s", ledger)
+    python, as_json, words, resume = copies_of(story, "shoestring resume --study s")
+    assert ledger.best is not None
+    assert json.loads(as_json.text) == dict(ledger.best.config)
+    assert f"--layers={ledger.best.config['layers']}" in words.text
+    assert (python.text, resume.text) == (repr(dict(ledger.best.config)), "shoestring resume --study s")
+
+
+def test_every_bought_step_is_drawn_once(ledger: Ledger) -> None:
+    figure = draw_curves(gather("s", ledger))
+    assert figure is not None
+    lines = re.findall(r"<polyline", figure.svg)
+    assert len(lines) == sum(segment.to_step > segment.from_step for segment in gather("s", ledger).segments)
+
+
+# the parts -----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10_000), st.floats(-1e6, 1e6)), min_size=1, max_size=400, unique_by=lambda p: p[0]
+    )
+)
+def test_thinning_keeps_the_ends_and_the_peaks(points: list[tuple[float, float]]) -> None:
+    points.sort()
+    kept = thin(points, 50)
+    assert len(kept) <= 54
+    assert set(kept) <= set(points)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert min(p[1] for p in kept) == min(p[1] for p in points)
+    assert max(p[1] for p in kept) == max(p[1] for p in points)
+    assert kept == sorted(kept)
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.booleans())
+def test_ticks_are_round_and_inside(low: float, width: float, log: bool) -> None:
+    low = abs(low) + 1e-6 if log else low
+    scale = Scale(low, low + width, 0.0, 100.0, log=log)
+    ticks = scale.ticks()
+    assert len(ticks) <= 12
+    for tick in ticks:
+        slack = 1e-6 * max(abs(scale.low), abs(scale.high), scale.high - scale.low)
+        assert scale.low - slack <= tick <= scale.high + slack
+        assert -1e-6 <= scale(tick) <= 100.0 + 1e-6
+    assert scale(scale.low) == pytest.approx(0.0)
+    assert scale(scale.high) == pytest.approx(100.0)
+
+
+def test_a_good_value_is_never_clipped() -> None:
+    values = [1.0, 1.1, 1.2, 1.3, 0.001, 1e9]
+    assert clip_range(values, is_max=False)[0] == 0.001
+    assert clip_range(values, is_max=False)[1] < 10
+    assert clip_range(values, is_max=True)[1] == 1e9
+    assert clip_range([math.nan], is_max=True) == (0.0, 1.0)
+
+
+def test_a_sheet_escapes_what_it_is_told() -> None:
+    sheet = Sheet(label='"quoted"')
+    sheet.text(0, 0, EVIL)
+    sheet.dot((1, 1), "dot", EVIL)
+    assert "<script" not in str(sheet)
+    assert "\x1b" not in str(sheet)
+    assert 'aria-label="&quot;quoted&quot;"' in str(sheet)
+
+
+def test_importance_sees_what_matters_and_nothing_else() -> None:
+    rng = np.random.default_rng(1)
+    matters, idle = rng.integers(6, size=120).astype(float), rng.integers(6, size=120).astype(float)
+    losses = (matters - 2) ** 2 + 0.5 * rng.standard_normal(120)
+    amount, low, high, chance = measure(matters, losses)
+    assert low <= amount <= high
+    assert low > chance
+    assert measure(idle, losses)[1] < measure(idle, losses)[3] * 1.5
+    assert divergence(np.array([0.0, 0, 1, 1]), np.array([True, False, True, False])) == 0.0
+
+
+def test_comparing_studies_by_hand() -> None:
+    stories = [
+        gather(f"{policy}-{seed}", study(policy, seed=seed))
+        for policy in ("asha", "random_search")
+        for seed in range(3)
+    ]
+    figure = draw_comparison(stories)
+    assert figure is not None
+    assert [row[0] for row in figure.rows] == ["asha", "random_search"]
+    assert float(figure.rows[0][2]) == pytest.approx(
+        np.mean([story.bests[-1].value for story in stories[:3]]), rel=1e-5
+    )
+    first = stories[0]
+    slow = [next(b.value for b in reversed(first.bests) if b.spent <= at) for at in (first.bests[0].spent, 100.0, 1e9)]
+    assert list(values_at(first, np.array([first.bests[0].spent, 100.0, 1e9]))) == slow
+    assert staircase(first.bests, first.ledger.spent)[-1] == (first.ledger.spent, first.bests[-1].value)
+    low, high = interval(np.array([[1.0], [1.0], [1.0]]))
+    assert (float(low[0]), float(high[0])) == (1.0, 1.0)
+    assert draw_comparison(stories[:1]) is None
+    coins = draw_comparison([*stories[:3], gather("e", study(budget="100 epochs"))])
+    assert coins is not None
+    assert "1 without a value or with another coin" in coins.sentence
+
+
+# the server ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server() -> Any:
+    made = WatchServer(lambda name: f"page of {name}", lambda name: "7")
+    thread = threading.Thread(target=made.serve, daemon=True)
+    thread.start()
+    yield made
+    made.close()
+    thread.join()
+
+
+def ask(address: str, host: str | None = None) -> tuple[int, str]:
+    request = urllib.request.Request(address, headers={"Host": host} if host else {})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_the_server_answers_those_who_know_the_token(server: WatchServer) -> None:
+    assert ask(server.address()) == (200, "page of None")
+    assert ask(server.address("a b&c")) == (200, "page of a b&c")
+    assert ask(server.address().replace("/?", "/version?")) == (200, "7")
+    assert ask(server.address().replace("/?", "/other?"))[0] == 404
+    base = f"http://127.0.0.1:{server.port}/"
+    assert ask(base)[0] == 403
+    assert ask(f"{base}?token=wrong")[0] == 403
+    assert ask(server.address(), host="evil.example:80")[0] == 403, "no page elsewhere may ask through a browser"
