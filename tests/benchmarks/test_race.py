@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import product
@@ -350,6 +351,18 @@ def test_a_tool_that_is_not_installed_is_reported_and_not_counted(
     assert {line["method"] for line in lines} == set(methods.ALWAYS)
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert "is not installed" in told["not_counted"]["syne_tune_asha"]
+
+
+def test_a_tool_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter([(0, ""), (1, "WARNING: first\nERROR: no such version\nWARNING: last\n")])
+
+    def run(command: list[str], **_: Any) -> Any:
+        code, text = next(said)
+        return subprocess.CompletedProcess(command, code, "", text)
+
+    monkeypatch.setattr(environments, "FOLDER", tmp_path)
+    monkeypatch.setattr(subprocess, "run", run)
+    assert environments.make(["dehb"]) == {"dehb": "ERROR: no such version"}
 
 
 WOBBLY = """

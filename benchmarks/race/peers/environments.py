@@ -84,6 +84,8 @@ def make(tools: Sequence[str]) -> dict[str, str]:
         ):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                failures[tool] = (done.stderr.strip().splitlines() or ["no word"])[-1]
+                lines = done.stderr.strip().splitlines()
+                told = [line for line in lines if "error" in line.lower()] or lines  # pip warns of much else
+                failures[tool] = told[-1] if told else f"exit {done.returncode}"
                 break
     return failures
