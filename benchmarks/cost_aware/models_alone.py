@@ -92,7 +92,7 @@ def front(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[
                     continue
                 found = seen.found
                 where = pareto_front(found.log_ei, found.log_cost)
-                fronts[n] = {int(row) for row in seen.rows[where]}
+                fronts[n] = {int(row) for row in seen.pool.rows[where]}
                 sizes[n].append(len(fronts[n]))
                 pools[n].append(found.log_ei.size)
                 assert found.threshold is not None

@@ -10,6 +10,7 @@ from shoestring.core.books import Trial
 from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 
+_TOLD_BY_EXPLAIN = {"compared", "score_name", "best_is", "runner_up", "runner_up_score", "last_kept_score"}
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -90,8 +91,8 @@ def draw_curve(trial: Trial, width: int = 12) -> str:
 
 
 def say_why(order: Order) -> str:
-    """`rung 2, loss 0.31`: the reasons of a decision in one line."""
-    return ", ".join(f"{name} {_short(value)}" for name, value in order.why.items())
+    """`rung 2, score 0.31`: the reasons of a decision in one line."""
+    return ", ".join(f"{name} {_short(value)}" for name, value in order.why.items() if name not in _TOLD_BY_EXPLAIN)
 
 
 def say_config(config: Any) -> str:

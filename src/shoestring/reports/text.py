@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shoestring.core.entries import Note, Order
 from shoestring.core.ledger import Ledger
 from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
+from shoestring.reports.reasons import label_numbers, say_reason
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -94,7 +95,7 @@ def decision(ledger: Ledger, order: Order) -> RenderableType:
         ("reserved", budget.show(order.reserve)),
         ("thought", f"{order.thinking_s * 1000:.2f} ms"),
     ]
-    rows += [(name, value) for name, value in order.why.items()]
+    rows += [("because", say_reason(order, ledger)), *label_numbers(order, ledger)]
     for name, value in rows:
         table.add_row(name, Text(str(value)))
     return table

@@ -201,7 +201,7 @@ def test_what_is_pending_is_believed_as_predicted() -> None:
     ledger = begun(replace(SMALL, initial_trials=5), 8)
     before = SMALL.score_candidates(ledger, np.random.default_rng(0))
     assert before is not None
-    order = ledger.accept(Train(trial=8, config=before.config, until=1))
+    order = ledger.accept(Train(trial=8, config=before.config(before.found.index), until=1))
     assert order is not None
     after = SMALL.score_candidates(ledger.append(order), np.random.default_rng(0))
     assert after is not None
@@ -215,7 +215,7 @@ def test_rows_of_a_table_are_all_scored_and_none_is_bought_twice() -> None:
     assert sorted(space.row_number(trial.config) or 0 for trial in ledger.trials) == list(range(21))
     seen = SMALL.score_candidates(at(ledger, 5), np.random.default_rng(0))
     assert seen is not None
-    assert len(seen.found.points) == len(seen.rows) == 21 - 5
+    assert len(seen.found.points) == len(seen.pool.rows) == 21 - 5
 
 
 def test_a_trial_that_the_wall_cut_short_is_finished_first() -> None:
@@ -367,4 +367,4 @@ def test_an_order_is_what_was_decided() -> None:
     decision = SMALL.decide(start, start.decision_rng())
     assert isinstance(decision, Train)
     assert isinstance(start.accept(decision), Order)
-    assert decision.why == {"phase": DESIGN}
+    assert decision.why == {"compared": 0, "phase": DESIGN}
