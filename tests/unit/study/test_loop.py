@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -65,9 +65,9 @@ def test_every_order_is_recorded_before_it_is_bought() -> None:
     recorded: list[str] = []
 
     class Watching(Simulated):
-        def submit(self, order: Order, held: int) -> None:
+        def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
             assert recorded[-1] == f"order {order.number}"
-            super().submit(order, held)
+            super().submit(order, held, former)
 
     class Noting(Memory):
         def append(self, study: str, ledger: Ledger | None, *entries: Entry) -> Ledger:
@@ -290,7 +290,7 @@ def test_what_a_crash_took_is_written_down_and_charged() -> None:
     journal = Journal.in_memory(cut)
     lease = MemoryLease(Memory(), "study")
     lease.cut_off = {0: 2.0}
-    watch = {"observe": lambda ledger, entry: seen.append(entry)}
+    watch: dict[str, Any] = {"observe": lambda ledger, entry: seen.append(entry)}
     outcome = Loop(journal, lease, RandomSearch(), Amnesiac(Curves()), **watch).run()
     lost = [entry for entry in outcome.ledger.entries() if isinstance(entry, Lost)]
     assert [(entry.trial, entry.held) for entry in lost] == [(0, 0)]
