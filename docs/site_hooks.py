@@ -96,8 +96,12 @@ def _name_page(name: str) -> str:
     if name == "ShoestringError":  # and all that are one
         tree = inspect.getdoc(inspect.getmodule(shoestring.ShoestringError))
         return f"# Errors\n\n```python\nfrom shoestring import {name}\n```\n\n{tree}\n"
-    about = "" if name in PARAMETERS else f"## More\n\n{inspect.getdoc(import_module(module))}\n"
-    about = about or "## More\n\n[The search space](../space.md): `when`, constants, and the same in TOML.\n"
+    about = inspect.getdoc(import_module(module)) or ""
+    if name in PARAMETERS:
+        about = "[The search space](../space.md): `when`, constants, and the same in TOML."
+    elif re.search(r"^(from|import) ", about, re.MULTILINE):  # a program, which would be laid out as prose
+        about = ""
+    about = f"## More\n\n{about}\n" if about else ""
     return f"::: {module}.{name}\n{options}\n{about}"
 
 

@@ -215,7 +215,8 @@ ONLINE_LABELS = {  # of orders that say whether they are validated
 
 def label_numbers(order: Order, ledger: Ledger) -> list[tuple[str, Scalar]]:
     """What the policy told beside the comparison, each with a label and its unit."""
-    return [(_label(name, order, ledger), value) for name, value in order.why.items() if name not in COMPARISON]
+    told = COMPARISON | {"stage", "reason"}  # the sentence has these words as they are
+    return [(_label(name, order, ledger), value) for name, value in order.why.items() if name not in told]
 
 
 def _label(name: str, order: Order, ledger: Ledger) -> str:
