@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
 DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --checkpoints-at-most 100MB
 
-.PHONY: demo test test-heavy docs build agents clean help
+.PHONY: demo test test-heavy bench docs build agents clean help
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -27,6 +27,11 @@ test: $(VENV)/test ## lint, types, and every test that needs no heavy package: b
 test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, gymnasium, the docs site and Chromium: before a release
 	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks -n auto --dist worksteal
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
+
+bench: $(VENV)/test ## the quick benchmarks: loop, import, decisions of every policy with a promise
+	$(BIN)/python -m benchmarks import
+	$(BIN)/python -m benchmarks overhead --orders 200 --repeats 3
+	$(BIN)/python -m benchmarks decide
 
 docs: .venvs/docs/ready ## the documentation as a site, in out/site
 	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict --quiet

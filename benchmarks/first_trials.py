@@ -1,6 +1,6 @@
 """Rules without a model on recorded curves: how near do they come to the best, by budget?
 
-    python benchmarks/first_trials.py --data DIR [--seeds 20] [--tables 3] [--budgets 1 2 5 10] [--steps 50]
+    python -m benchmarks first_trials --data DIR [--seeds 20] [--tables 3] [--budgets 1 2 5 10] [--steps 50]
 
 DIR holds folders of npz tables in the layout of `shoestring.runners.tables`; of each folder the first few tables with 40
 configs and 10 steps or more are taken, so that a folder with many tables does not outvote the others. Per seed up to 300
