@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists the others.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -6,7 +6,10 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
 DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --checkpoints-at-most 100MB
 
-.PHONY: demo test race agents clean
+.PHONY: demo test test-heavy bench race docs build agents clean help
+
+help: ## what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: $(VENV)/demo ## tune a real model for 30 seconds and show what the money bought
 	@rm -rf out/demo && mkdir -p out/demo
@@ -14,7 +17,7 @@ demo: $(VENV)/demo ## tune a real model for 30 seconds and show what the money b
 	@echo
 	@$(BIN)/shoestring status --store out/demo/demo.db
 
-test: $(VENV)/test ## everything that must hold: lint, types, tests, docs, examples
+test: $(VENV)/test ## lint, types, and every test that needs no heavy package: before each change
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -24,6 +27,25 @@ race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole r
 	$(BIN)/python -m benchmarks race --methods quick optuna --budgets 1,2,5,10 --seeds 3 --jobs 2 -o out/race/runs.jsonl
 	$(BIN)/python -m benchmarks race cost --methods ours optuna --patience 5 -o out/race/cost.jsonl
 	$(BIN)/python -m benchmarks race report out/race/runs.jsonl --cost out/race/cost.jsonl -o out/race/index.html
+
+# What needs heavy packages, each kind in an environment of its own; here nothing may be skipped for want of a package.
+test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, gymnasium, the docs site and Chromium: before a release
+	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks -n auto --dist worksteal
+	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
+
+bench: $(VENV)/test ## the quick benchmarks: loop, import, decisions of every policy with a promise
+	$(BIN)/python -m benchmarks import
+	$(BIN)/python -m benchmarks overhead --orders 200 --repeats 3
+	$(BIN)/python -m benchmarks decide
+
+docs: .venvs/docs/ready ## the documentation as a site, in out/site
+	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict --quiet
+	@echo "out/site/index.html; to look at it: .venvs/docs/bin/python -m http.server -d out/site"
+
+build: .venvs/build/ready ## wheel and sdist in out/dist, checked
+	rm -rf out/dist
+	.venvs/build/bin/python -m build --outdir out/dist
+	.venvs/build/bin/twine check --strict out/dist/*
 
 $(VENV)/demo: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,5 +65,16 @@ $(VENV)/agents: $(VENV)/test benchmarks/constraints.txt
 	@$(PIP) install --group agents -c benchmarks/constraints.txt
 	@touch $@
 
+.venvs/torch/ready: GROUPS = --group test --group bench --group torch -c benchmarks/constraints.txt
+.venvs/torch/ready: benchmarks/constraints.txt
+.venvs/docs/ready: GROUPS = --group docs 'pytest>=8' 'hypothesis>=6.100'
+.venvs/build/ready: GROUPS = --group build
+
+.venvs/%/ready: pyproject.toml
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip --disable-pip-version-check -q install --upgrade 'pip>=25.1'
+	@$(@D)/bin/python -m pip --disable-pip-version-check -q install -e . $(GROUPS)
+	@touch $@
+
 clean:
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venvs out .mypy_cache .ruff_cache .pytest_cache .hypothesis

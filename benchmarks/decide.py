@@ -1,7 +1,7 @@
 """How long a decision takes: 20 consecutive ones on a study that is well under way, refits included.
 
-    python benchmarks/decide.py --policy bhpt
-    OMP_NUM_THREADS=1 python benchmarks/decide.py          every policy that has a case
+    python -m benchmarks decide --policy bhpt
+    OMP_NUM_THREADS=1 python -m benchmarks decide          every policy that has a case
 
 Each case is a policy with settings, a ledger to begin from, a source of receipts, and a target for the mean; median and
 95 % quantile are printed beside it. Peers are timed on the same data in the same run. Last line of each case: one JSON
@@ -295,7 +295,7 @@ class Priced:
 def cost_aware_ei() -> list[Case]:
     """Around 30, 100 and 200 finished trials in six dimensions; one decision of each installed peer on as many random points.
 
-    `benchmarks/cost_aware/speed.py` races them on the trials of the study itself, 20 decisions each.
+    `benchmarks cost_aware.speed` races them on the trials of the study itself, 20 decisions each.
     """
     from cost_aware.functions import HARTMANN6
     from cost_aware.peers import Grid, botorch_gp, optuna_gp, sklearn_gp

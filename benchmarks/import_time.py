@@ -1,6 +1,6 @@
 """`import shoestring` beside `import numpy`, each in fresh interpreters, interleaved in the same run.
 
-python benchmarks/import_time.py [--repeats 20]
+python -m benchmarks import [--repeats 20]
 """
 
 from __future__ import annotations

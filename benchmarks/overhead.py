@@ -4,7 +4,7 @@ Random search on a simulated curve, in memory and on SQLite with synchronous=FUL
 `tell` with its random sampler on the same file system, in the same run (interleaved, since machines are noisy). Also
 10,000 simulated steps of Hyperband. Last line: one JSON object; exit 1 when a target is missed.
 
-    python benchmarks/overhead.py [--orders 1000] [--repeats 5]
+    python -m benchmarks overhead [--orders 1000] [--repeats 5]
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="folder with golden JSON files (default: the copies kept in the repository)",
     )
     parser.addoption("--update-golden", action="store_true", help="record the golden decision traces anew")
+    parser.addoption(
+        "--all-must-run", action="store_true", help="a test that is skipped fails, so that none is forgotten"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--all-must-run"):
+        config.pluginmanager.register(AllMustRun())
+
+
+class AllMustRun:
+    """A test that is skipped fails; so does a file that is skipped before any of its tests is known."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.skipped and not hasattr(report, "wasxfail"):
+            report.outcome = "failed"
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        if report.skipped:
+            report.outcome = "failed"
+        return report
 
 
 # Tests don't time things: a machine that stalls while an example is drawn is no finding.

@@ -1,7 +1,7 @@
 """What the freeze-thaw belief gets right and wrong on recorded curves: coverage and order of its predictions.
 
-    python benchmarks/bhpt/belief_quality.py -o out/bhpt [--data FOLDER ...] [--seeds 3]
-    python benchmarks/bhpt/belief_quality.py -o out/quick --quick
+    python -m benchmarks bhpt.belief_quality -o out/bhpt [--data FOLDER ...] [--seeds 3]
+    python -m benchmarks bhpt.belief_quality -o out/quick --quick
 
 Every arm is shown up to a few steps (1, 2, 5, 10, 20), unequally as a tuner leaves them; then the belief predicts the
 step 1, 5, 10 ahead and the last one. Reported: share of true losses inside the central 50 % and 90 % intervals (0.5 and
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from problems import Table, recorded
-from racing import read, write
-from real import LEAST_STEPS, OWN
 from scipy.special import ndtri
 from scipy.stats import spearmanr
 
+from benchmarks.bhpt.problems import Table, recorded
+from benchmarks.bhpt.racing import read, write
+from benchmarks.bhpt.real import LEAST_STEPS, OWN
 from shoestring.models.freeze_thaw.belief import FreezeThawBelief
 from shoestring.models.freeze_thaw.curves import Curves
 from shoestring.models.freeze_thaw.fit import CurvePrior, LogPosterior, sample_parameters
@@ -101,7 +101,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.quick:
         asked.seeds, asked.tables = 1, asked.tables or "resnet_alexnet"
-    from figures import belief_figure
+    from benchmarks.bhpt.figures import belief_figure
 
     for folder in asked.data:
         path = asked.out / f"belief_{folder.name}.jsonl"

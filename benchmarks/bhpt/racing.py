@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from problems import Table
 
+from benchmarks.bhpt.problems import Table
 from shoestring import policies
 from shoestring.core.decision import Decision, Finish, Train
 from shoestring.core.entries import Opened

@@ -1,10 +1,10 @@
 """Race on recorded curves: normalised regret at 0.5, 1, 2, 5 and 10 full curves of budget (Fig. 2, 3b).
 
-    python benchmarks/bhpt/real.py -o out/bhpt                          the four tasks of benchmarks/data/fashion_curves
-    python benchmarks/bhpt/real.py -o out/bhpt --data FOLDER FOLDER     every table with curves in other folders
-    python benchmarks/bhpt/real.py -o out/bhpt --seeds 3 --methods bhpt,bhpt_eps --tables vae,fcnet
-    python benchmarks/bhpt/real.py -o out/bhpt --seconds --tables resnet_alexnet        budgets in time, as the paper's
-    python benchmarks/bhpt/real.py -o out/quick --quick                 a minute: does it run?
+    python -m benchmarks bhpt.real -o out/bhpt                          the four tasks of benchmarks/data/fashion_curves
+    python -m benchmarks bhpt.real -o out/bhpt --data FOLDER FOLDER     every table with curves in other folders
+    python -m benchmarks bhpt.real -o out/bhpt --seeds 3 --methods bhpt,bhpt_eps --tables vae,fcnet
+    python -m benchmarks bhpt.real -o out/bhpt --seconds --tables resnet_alexnet        budgets in time, as the paper's
+    python -m benchmarks bhpt.real -o out/quick --quick                 a minute: does it run?
 
 A budget of one curve is as many steps as one full training, or with `--seconds` as long as a median one takes. Curves are
 thinned to `--steps`; of large tables `--arms` configs are drawn for each seed. Runs that the folder already holds are not
@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from problems import Table, recorded
-from racing import race, read, write
 from scipy.stats import t as student_t
+
+from benchmarks.bhpt.problems import Table, recorded
+from benchmarks.bhpt.racing import race, read, write
 
 CURVES = (0.5, 1.0, 2.0, 5.0, 10.0)
 METHODS = (
@@ -50,7 +51,7 @@ def main() -> None:
         show(rows)
         summary = asked.out / f"real_{name}_summary.jsonl"
         summary.write_text("".join(json.dumps(line) + "\n" for line in summarised(rows)), encoding="utf-8")
-        from figures import real_figures
+        from benchmarks.bhpt.figures import real_figures
 
         real_figures(rows, asked.out, name)
         verdicts.append(judge(rows) | {"data": name})

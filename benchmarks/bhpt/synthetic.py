@@ -1,9 +1,9 @@
 """Synthetic race of the paper: 84 arms, 48 steps of 6 epochs, normalised regret against budget (Fig. 1, 5a, 5b).
 
-    python benchmarks/bhpt/synthetic.py -o out/bhpt --sets 100
-    python benchmarks/bhpt/synthetic.py -o out/bhpt --generator raw --sets 30           or slow
-    python benchmarks/bhpt/synthetic.py -o out/bhpt --methods bhpt,bhpt_sampled --sets 20
-    python benchmarks/bhpt/synthetic.py -o out/quick --quick                            a minute: does it run?
+    python -m benchmarks bhpt.synthetic -o out/bhpt --sets 100
+    python -m benchmarks bhpt.synthetic -o out/bhpt --generator raw --sets 30           or slow
+    python -m benchmarks bhpt.synthetic -o out/bhpt --methods bhpt,bhpt_sampled --sets 20
+    python -m benchmarks bhpt.synthetic -o out/quick --quick                            a minute: does it run?
 
 Runs that the folder already holds are not run again, so a long race can be done in parts. Sets are paired: every method
 sees the same curves, and differences are judged by the standard error of the paired difference. Beside the runs, one line
@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from problems import GENERATORS, synthetic
-from racing import race, read, write
+
+from benchmarks.bhpt.problems import GENERATORS, synthetic
+from benchmarks.bhpt.racing import race, read, write
 
 BUDGETS = (24, 48, 96, 192)
 METHODS = (
@@ -50,7 +51,7 @@ def main() -> None:
     show(rows)
     summary = asked.out / f"synthetic_{asked.generator}_summary.jsonl"
     summary.write_text("".join(json.dumps(line) + "\n" for line in summarised(rows)), encoding="utf-8")
-    from figures import synthetic_figures
+    from benchmarks.bhpt.figures import synthetic_figures
 
     synthetic_figures(rows, asked.out, asked.generator)
     verdict = judge(rows)

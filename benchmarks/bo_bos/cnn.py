@@ -1,8 +1,8 @@
 """A small convolutional network on Fashion-MNIST, recorded: up to 128 configs, 50 epochs each, on a graphics card.
 
-    python benchmarks/bo_bos/cnn.py -o out/recorded --jobs 2              half an hour on one card that others use too
-    python benchmarks/bo_bos/cnn.py -o out/recorded --configs 4 --epochs 2 --images 2000      a try on the processor
-    python benchmarks/bo_bos/record.py cnn_fashion -o out/recorded --table-only               then make the table
+    python -m benchmarks bo_bos.cnn -o out/recorded --jobs 2              half an hour on one card that others use too
+    python -m benchmarks bo_bos.cnn -o out/recorded --configs 4 --epochs 2 --images 2000      a try on the processor
+    python -m benchmarks bo_bos.record cnn_fashion -o out/recorded --table-only               then make the table
 
 Three convolutions, each followed by a pooling layer, and one dense layer, as in Dai, Yu, Low, Jaillet, ICML 2019, appendix D.2,
 with fewer filters. 20,000 images to train on, 10,000 to validate. Plain gradient descent with momentum 0.9; after each
@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from record import CONFIGS, runs_of, spread
-from tasks import EPOCHS, FASHION, fashion
 from torch import nn
 
+from benchmarks.bo_bos.record import CONFIGS, runs_of, spread
+from benchmarks.bo_bos.tasks import EPOCHS, FASHION, fashion
 from shoestring.core.parameters import Float, Int
 from shoestring.core.space import Config, Space
 

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from studies import METHODS
+
+from benchmarks.bo_bos.studies import METHODS
 
 Array = NDArray[np.float64]
 TARGET_RATIO, TARGET_MISTAKES = 0.75, 0.05

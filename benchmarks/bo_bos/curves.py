@@ -1,10 +1,10 @@
 """BO-BOS and its baselines on recorded curves: epochs to GP-UCB's final error, stops that were mistakes, ablations.
 
-    python benchmarks/bo_bos/curves.py                  our own tables in benchmarks/data, 20 seeds
-    python benchmarks/bo_bos/curves.py --data DIR       also klein_cnn_cifar10, lcbench_surrogate and hpolib_grids below DIR
-    python benchmarks/bo_bos/curves.py --quick          one table, 3 seeds, few methods: under two minutes, nothing written
-    python benchmarks/bo_bos/curves.py --show           the tables of results/curves.json again, nothing run
-    python benchmarks/bo_bos/curves.py --methods gp_ucb,bo_bos,oracle --tables fcnet,vae --seeds 20
+    python -m benchmarks bo_bos.curves                  our own tables in benchmarks/data, 20 seeds
+    python -m benchmarks bo_bos.curves --data DIR       also klein_cnn_cifar10, lcbench_surrogate and hpolib_grids below DIR
+    python -m benchmarks bo_bos.curves --quick          one table, 3 seeds, few methods: under two minutes, nothing written
+    python -m benchmarks bo_bos.curves --show           the tables of results/curves.json again, nothing run
+    python -m benchmarks bo_bos.curves --methods gp_ucb,bo_bos,oracle --tables fcnet,vae --seeds 20
 
 Every study is kept as a JSON line in the folder `-o` (`--lines` names the file: several processes need one each; all of them are
 read) and not run again; results/curves.json is the summary of them all, the pictures are drawn by `figures.py`. What is
@@ -23,8 +23,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from compare import read, show, summarise
-from studies import METHODS, recorded, study
+from benchmarks.bo_bos.compare import read, show, summarise
+from benchmarks.bo_bos.studies import METHODS, recorded, study
 
 HERE = Path(__file__).parent
 SUMMARY = HERE / "results" / "curves.json"

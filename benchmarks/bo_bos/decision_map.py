@@ -1,6 +1,6 @@
 """A picture of the stopping rule: what to do at each step and mean error so far, for the run of a recorded table.
 
-    python benchmarks/bo_bos/decision_map.py [--table resnet] [--row 0] [--out results/decision_map.png]
+    python -m benchmarks bo_bos.decision_map [--table resnet] [--row 0] [--out results/decision_map.png]
 
 The map is solved after 8 of 50 steps at 100,000 simulated curves, for the best final error of the table's first six rows as
 incumbent; the line is the run itself. Needs matplotlib.

@@ -1,9 +1,9 @@
 """Pictures of the studies that curves.py and live.py have kept. Needs matplotlib.
 
-    python benchmarks/bo_bos/figures.py progress [--tables resnet,vae]      best error against epochs and against seconds
-    python benchmarks/bo_bos/figures.py stopped [--table cnn_fashion]       one BO-BOS study: curves, and what stopped runs
+    python -m benchmarks bo_bos.figures progress [--tables resnet,vae]      best error against epochs and against seconds
+    python -m benchmarks bo_bos.figures stopped [--table cnn_fashion]       one BO-BOS study: curves, and what stopped runs
                                                                             would have come to (Figs. 7 and 8 of the paper)
-    python benchmarks/bo_bos/figures.py swimmer                             best return against steps in the water
+    python -m benchmarks bo_bos.figures swimmer                             best return against steps in the water
 
 Lines are means over seeds, bands one standard error to each side. `-o` is the folder for the pictures, `--kept` the one with the
 studies.
@@ -22,13 +22,14 @@ mpl.use("agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-from compare import read
-from curves import HERE, tables
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from numpy.typing import NDArray
-from studies import DESIGN, recorded, study
-from tasks import EPISODES, EPOCHS, STEPS_OF_AN_EPOCH
+
+from benchmarks.bo_bos.compare import read
+from benchmarks.bo_bos.curves import HERE, tables
+from benchmarks.bo_bos.studies import DESIGN, recorded, study
+from benchmarks.bo_bos.tasks import EPISODES, EPOCHS, STEPS_OF_AN_EPOCH
 
 Array = NDArray[np.float64]
 KEPT = HERE.parents[1] / "out" / "bo_bos"

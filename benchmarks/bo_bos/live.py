@@ -1,8 +1,8 @@
 """BO-BOS against GP-UCB on real trainings in their own continuous space: linear policies that swim, logistic regression.
 
-    python benchmarks/bo_bos/live.py                                   swimmer, discounted and not; 10 seeds, two hours or so
-    python benchmarks/bo_bos/live.py --tasks logreg_digits --seeds 20  a few minutes
-    python benchmarks/bo_bos/live.py --quick                           logreg_digits, 1 seed, nothing written
+    python -m benchmarks bo_bos.live                                   swimmer, discounted and not; 10 seeds, two hours or so
+    python -m benchmarks bo_bos.live --tasks logreg_digits --seeds 20  a few minutes
+    python -m benchmarks bo_bos.live --quick                           logreg_digits, 1 seed, nothing written
 
 Needs gymnasium with mujoco for the swimmer. Rows are those of `studies.py`, with one more list: for the swimmer the undiscounted,
 unclipped return is what one wants in the end, whatever the methods are told, so `scores` holds [epoch, negative return] of
@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compare import read, show, summarise
-from studies import Problem, live, study
-from tasks import FASHION, Revealed, task
+
+from benchmarks.bo_bos.compare import read, show, summarise
+from benchmarks.bo_bos.studies import Problem, live, study
+from benchmarks.bo_bos.tasks import FASHION, Revealed, task
 
 HERE = Path(__file__).parent
 SUMMARY = HERE / "results" / "live.json"

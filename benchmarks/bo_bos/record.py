@@ -1,9 +1,9 @@
 """Record a real task once as a table of learning curves, to be replayed for every method and seed.
 
-    python benchmarks/bo_bos/record.py logreg_digits -o out/recorded                    128 configs spread over the space
-    python benchmarks/bo_bos/record.py xgboost_spambase -o out/recorded --data DIR      DIR/ml_datasets/spambase.npz
-    python benchmarks/bo_bos/record.py cnn_fashion -o out/recorded --table-only         a table of what cnn.py wrote there
-    python benchmarks/bo_bos/record.py logreg_digits --quick                            4 configs, nothing kept
+    python -m benchmarks bo_bos.record logreg_digits -o out/recorded                    128 configs spread over the space
+    python -m benchmarks bo_bos.record xgboost_spambase -o out/recorded --data DIR      DIR/ml_datasets/spambase.npz
+    python -m benchmarks bo_bos.record cnn_fashion -o out/recorded --table-only         a table of what cnn.py wrote there
+    python -m benchmarks bo_bos.record logreg_digits --quick                            4 configs, nothing kept
 
 Every run is one JSON line in OUT/TASK.jsonl as soon as it has ended, and is not trained again; OUT/TASK.npz is the table of them
 all, in the layout of `shoestring.runners.tables`. The folder benchmarks/data/stopping_curves holds the tables we recorded.
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compare import read
 from scipy.stats import qmc
-from tasks import FASHION, Task, task
 
+from benchmarks.bo_bos.compare import read
+from benchmarks.bo_bos.tasks import FASHION, Task, task
 from shoestring.core.space import Space
 from shoestring.runners.tables import Table
 

@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from tasks import EPOCHS, Revealed, Task
 
+from benchmarks.bo_bos.tasks import EPOCHS, Revealed, Task
 from shoestring import policies
 from shoestring.core.books import Trial
 from shoestring.core.entries import Direction, Opened, Receipt

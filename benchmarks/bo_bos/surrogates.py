@@ -1,7 +1,7 @@
 """Why the choice of the surrogate matters: how well four of them, and the bounds made of them, order configs not yet tried.
 
-    python benchmarks/bo_bos/surrogates.py [--data DIR] [--repeats 10]     results/surrogates.json, two minutes or so
-    python benchmarks/bo_bos/surrogates.py --quick                         two tables, 2 repeats, nothing written
+    python -m benchmarks bo_bos.surrogates [--data DIR] [--repeats 10]     results/surrogates.json, two minutes or so
+    python -m benchmarks bo_bos.surrogates --quick                         two tables, 2 repeats, nothing written
 
 30 random configs of a table are known, 10 of them trained in full and 20 stopped at a random step from 9 to 25 of 50 (those of
 a stopped study): no search, no stopping rule, only what a surrogate makes of such data.
@@ -31,10 +31,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from curves import HERE, OWN, tables
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from benchmarks.bo_bos.curves import HERE, OWN, tables
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.stopping.search import multiplier
 from shoestring.policies.stopping.surrogate import Observation, fit_surrogate

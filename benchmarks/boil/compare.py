@@ -1,10 +1,10 @@
 """BOIL and its baselines on recorded tables: utility for the money, learned compression, ablations.
 
-    python benchmarks/boil/compare.py                        tables of benchmarks/data/rl_curves, 20 seeds
-    python benchmarks/boil/compare.py --data DIR             also hpo_rl_bench and algoperf below DIR
-    python benchmarks/boil/compare.py --even                 the same tables with one price for every step
-    python benchmarks/boil/compare.py --quick                one table, 3 seeds, few methods: under two minutes, nothing kept
-    python benchmarks/boil/compare.py --show                 tables and figures again from what is there, nothing run
+    python -m benchmarks boil.compare                        tables of benchmarks/data/rl_curves, 20 seeds
+    python -m benchmarks boil.compare --data DIR             also hpo_rl_bench and algoperf below DIR
+    python -m benchmarks boil.compare --even                 the same tables with one price for every step
+    python -m benchmarks boil.compare --quick                one table, 3 seeds, few methods: under two minutes, nothing kept
+    python -m benchmarks boil.compare --show                 tables and figures again from what is there, nothing run
 
 Every study is a JSON line in the folder `-o`, and is not run again. Calls without `--tables` and `--methods` put their summary in
 results/compare.json; figures are drawn of our own tables. The columns are explained in `summary.py`. Last line: one JSON
@@ -27,9 +27,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from problems import EVEN, found, load
-from studies import METHODS, study
-from summary import summary_of, utilities
+from benchmarks.boil.problems import EVEN, found, load
+from benchmarks.boil.studies import METHODS, study
+from benchmarks.boil.summary import summary_of, utilities
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -168,7 +168,7 @@ def main() -> int:
     if not (chosen.quick or chosen.tables or chosen.methods):
         keep(summary)
         if not chosen.even and chosen.data is None:
-            from figures import draw_all
+            from benchmarks.boil.figures import draw_all
 
             led = {
                 (name, r["method"], r["seed"]): utilities(problems[name], r) for name in problems for r in mine[name]

@@ -1,7 +1,7 @@
 """Why not learn from every step of a curve: the condition number of the covariance with no, selected and full augmentation.
 
-    python benchmarks/boil/conditioning.py                 our tables, 2 seeds, up to 15 runs: half a minute
-    python benchmarks/boil/conditioning.py --quick         one table, 1 seed, 8 runs
+    python -m benchmarks boil.conditioning                 our tables, 2 seeds, up to 15 runs: half a minute
+    python -m benchmarks boil.conditioning --quick         one table, 1 seed, 8 runs
 
 Configs of a table are drawn one after the other, each a full training of which no prefixes are added, or those that BOIL adds, or
 all of a grid of 50. The kernel is the one that BOIL starts with (length-scales 0.25 and 0.45) and the noise 1e-10, next to
@@ -19,8 +19,8 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from problems import Problem, found, load
 
+from benchmarks.boil.problems import Problem, found, load
 from shoestring.models.boil.augmentation import (
     count_allowed_points,
     log_condition,

@@ -20,8 +20,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from replay import PrioritisedReplay
 from torch import nn
+
+from benchmarks.boil.replay import PrioritisedReplay
 
 UNITS = 50
 CAPACITY, BATCH = 10_000, 64

@@ -1,8 +1,8 @@
 """BOIL on the real CartPole agent, under a budget of real seconds: no table, no simulation.
 
-    python benchmarks/boil/end_to_end.py                   three minutes on one core
-    python benchmarks/boil/end_to_end.py --quick           half a minute
-    python benchmarks/boil/end_to_end.py --policy hyperband
+    python -m benchmarks boil.end_to_end                   three minutes on one core
+    python -m benchmarks boil.end_to_end --quick           half a minute
+    python -m benchmarks boil.end_to_end --policy hyperband
 
 A step is ten episodes, its value their mean return, of at most 200; a full training is 300 episodes. The generator stays alive
 between orders, so a run that is asked to go on does so from where it stands. Last line: one JSON object; exit 1 when no run
@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from tasks import TASKS
 
+from benchmarks.boil.tasks import TASKS
 from shoestring import Study, tune
 from shoestring.core.entries import Entry, Receipt
 from shoestring.core.ledger import Ledger

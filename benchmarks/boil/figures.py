@@ -19,8 +19,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from problems import Problem
 
+from benchmarks.boil.problems import Problem
 from shoestring.models.boil.compression import preference_weights
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]  # by table

@@ -1,9 +1,9 @@
 """Train every config of a task to its end, once a seed, and make a table of curves of what came out.
 
-    python benchmarks/boil/record.py cartpole inverted_pendulum reacher --jobs 2 -o out/boil/runs
-    python benchmarks/boil/record.py cnn --device cuda -o out/boil/runs --data DIR     the four files of Fashion-MNIST or an npz
-    python benchmarks/boil/record.py --tables benchmarks/data/rl_curves -o out/boil/runs
-    python benchmarks/boil/record.py cartpole --quick                                  4 configs, 20 episodes or 1 epoch
+    python -m benchmarks boil.record cartpole inverted_pendulum reacher --jobs 2 -o out/boil/runs
+    python -m benchmarks boil.record cnn --device cuda -o out/boil/runs --data DIR     the four files of Fashion-MNIST or an npz
+    python -m benchmarks boil.record --tables benchmarks/data/rl_curves -o out/boil/runs
+    python -m benchmarks boil.record cartpole --quick                                  4 configs, 20 episodes or 1 epoch
 
 Each run is a process's only work on one core, and a file of its own, TASK/seed_S/config_N.npz with `values` and `seconds` of each
 step; a file that is there is not made again, and one that is half written has another name. All configs of all tasks come
@@ -29,7 +29,8 @@ from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
-from tasks import FASHION_MNIST, TASKS, Task
+
+from benchmarks.boil.tasks import FASHION_MNIST, TASKS, Task
 
 HERE = Path(__file__).parent
 QUICK_CONFIGS, QUICK_STEPS = 4, {"episode": 20, "epoch": 1}

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from problems import Problem, average_preference
 
+from benchmarks.boil.problems import Problem, average_preference
 from shoestring import policies
 from shoestring.core.entries import Opened, Order, Receipt
 from shoestring.core.ledger import Ledger

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from problems import Problem
-from studies import METHODS
+
+from benchmarks.boil.problems import Problem
+from benchmarks.boil.studies import METHODS
 
 Floats = NDArray[np.float64]
 MOMENTS = 400  # of the budget at which utilities are compared

@@ -47,14 +47,14 @@ class Task:
     ) -> Iterator[float]:
         """Larger is better, one number a step, without end."""
         if self.name == "cartpole":
-            import dueling_dqn
+            from benchmarks.boil import dueling_dqn
 
             return dueling_dqn.train(config, seed)
         if self.name == "cnn":
-            import fashion_cnn
+            from benchmarks.boil import fashion_cnn
 
             return fashion_cnn.train(config, seed, data, device)
-        import a2c
+        from benchmarks.boil import a2c
 
         return a2c.train(config, seed, {"reacher": "Reacher-v5", "inverted_pendulum": "InvertedPendulum-v5"}[self.name])
 

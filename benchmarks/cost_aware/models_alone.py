@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from problems import Problem
-from traces import Traces, go_on, method, opened, with_interval
 
+from benchmarks.cost_aware.problems import Problem
+from benchmarks.cost_aware.traces import Traces, go_on, method, opened, with_interval
 from shoestring.models.cost_aware.cost_models import COST_MODELS, fit_cost_model, log_costs
 from shoestring.models.cost_aware.linear import choose_columns, fit_transfer
 from shoestring.models.cost_aware.trade_off import pareto_front
@@ -92,7 +92,7 @@ def front(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[
                     continue
                 found = seen.found
                 where = pareto_front(found.log_ei, found.log_cost)
-                fronts[n] = {int(row) for row in seen.rows[where]}
+                fronts[n] = {int(row) for row in seen.pool.rows[where]}
                 sizes[n].append(len(fronts[n]))
                 pools[n].append(found.log_ei.size)
                 assert found.threshold is not None

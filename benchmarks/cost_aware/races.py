@@ -14,9 +14,9 @@ from argparse import Namespace
 from typing import Any
 
 import numpy as np
-from problems import Problem
-from traces import ALPHAS, Trace, Traces, interval, with_interval
 
+from benchmarks.cost_aware.problems import Problem
+from benchmarks.cost_aware.traces import ALPHAS, Trace, Traces, interval, with_interval
 from shoestring.models.cost_aware.cost_models import COST_MODELS
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 

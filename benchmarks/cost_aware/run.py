@@ -1,16 +1,16 @@
 """The experiments of arXiv:2011.11456 on tables: one command each.
 
-    python benchmarks/cost_aware/run.py cost_model_error  --data DIR ... -o out    (a) error of cost models (Figs. 2, 8)
-    python benchmarks/cost_aware/run.py tradeoff          --data DIR ... -o out    (b) loss against time at N trials (Figs. 3, 5)
-    python benchmarks/cost_aware/run.py time_allocation   --data DIR ... -o out    (c) ranks at multiples of a budget (Figs. 4, 6)
-    python benchmarks/cost_aware/run.py front             --data DIR ... -o out    (d) EI-cost front over a run (Figs. 1, 7)
-    python benchmarks/cost_aware/run.py cost_model_effect --data DIR ... -o out    (e) cost models inside the search (Fig. 9)
+    python -m benchmarks cost_aware.run cost_model_error  --data DIR ... -o out    (a) error of cost models (Figs. 2, 8)
+    python -m benchmarks cost_aware.run tradeoff          --data DIR ... -o out    (b) loss against time at N trials (Figs. 3, 5)
+    python -m benchmarks cost_aware.run time_allocation   --data DIR ... -o out    (c) ranks at multiples of a budget (Figs. 4, 6)
+    python -m benchmarks cost_aware.run front             --data DIR ... -o out    (d) EI-cost front over a run (Figs. 1, 7)
+    python -m benchmarks cost_aware.run cost_model_effect --data DIR ... -o out    (e) cost models inside the search (Fig. 9)
 
 Each writes <experiment>.jsonl (one line a number, with its interval) and <experiment>.png to -o, prints the lines, and ends
 with one JSON object that says whether the paper's claim holds; exit 1 when it does not. Runs are kept in -o and reused; long
 ones can be made beforehand, in parts and in pieces:
 
-    python benchmarks/cost_aware/run.py collect --collect races --part 0 --parts 2 --minutes 10 --data DIR ... -o out
+    python -m benchmarks cost_aware.run collect --collect races --part 0 --parts 2 --minutes 10 --data DIR ... -o out
 
 Tables that `xgboost_problems.py` recorded are replayed; with `--train` they are trained anew, in a continuous space.
 `--quick` takes fewer problems, seeds and trials: two minutes on two cores.
@@ -25,13 +25,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import figures
 import numpy as np
-from models_alone import cost_model_error, front
-from problems import Problem, load
-from races import collect, cost_model_effect, time_allocation, tradeoff
-from traces import SLACKS, Traces
-from xgboost_problems import trained
+
+from benchmarks.cost_aware import figures
+from benchmarks.cost_aware.models_alone import cost_model_error, front
+from benchmarks.cost_aware.problems import Problem, load
+from benchmarks.cost_aware.races import collect, cost_model_effect, time_allocation, tradeoff
+from benchmarks.cost_aware.traces import SLACKS, Traces
+from benchmarks.cost_aware.xgboost_problems import trained
 
 Line = dict[str, Any]
 EXPERIMENTS: dict[str, Callable[[list[Problem], argparse.Namespace, Traces], tuple[list[Line], Line]]] = {

@@ -9,7 +9,7 @@ costs, all methods from the same first 5 points. Runs are kept in -o and reused;
 Last line: one JSON object; exit 1 when a target is missed: 50 ms at 100 trials, at least 2 times quicker than the quicker of
 Optuna's GP sampler and BoTorch where installed, and (with --regret) the median regret of neither of them below ours.
 
-    OMP_NUM_THREADS=1 python benchmarks/cost_aware/speed.py [--regret] [--seeds 20] [-o out] [--quick]
+    OMP_NUM_THREADS=1 python -m benchmarks cost_aware.speed [--regret] [--seeds 20] [-o out] [--quick]
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from functions import FUNCTIONS, HARTMANN6, Function, optimum
 from numpy.typing import NDArray
-from peers import PEERS, Decide, Grid
 
+from benchmarks.cost_aware.functions import FUNCTIONS, HARTMANN6, Function, optimum
+from benchmarks.cost_aware.peers import PEERS, Decide, Grid
 from shoestring.core.decision import Train
 from shoestring.core.entries import Cost, Opened
 from shoestring.core.ledger import Ledger

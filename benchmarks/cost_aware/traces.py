@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from problems import Problem
 
+from benchmarks.cost_aware.problems import Problem
 from shoestring import policies
 from shoestring.core.entries import Opened
 from shoestring.core.ledger import Ledger

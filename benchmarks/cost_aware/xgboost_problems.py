@@ -1,6 +1,6 @@
 """Gradient boosting, really trained: the seven-dimensional space of arXiv:2011.11456, small data, several feature pipelines.
 
-    python benchmarks/cost_aware/xgboost_problems.py -o out/xgboost [--data DIR] [--pipelines raw pca ...] [--quick]
+    python -m benchmarks cost_aware.xgboost_problems -o out/xgboost [--data DIR] [--pipelines raw pca ...] [--quick]
 
 A problem is a data set and a pipeline. Data come with scikit-learn (digits, breast_cancer, wine, diabetes) or from .npz files
 of a folder, each with `X` (n, d) (categories as codes, NaN where missing), `y` (n,), `cat` (d,) telling which columns are
@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pipelines import BUNDLED, PIPELINES, Data, bundled, in_file, transformers
-from problems import Problem
 
+from benchmarks.cost_aware.pipelines import BUNDLED, PIPELINES, Data, bundled, in_file, transformers
+from benchmarks.cost_aware.problems import Problem
 from shoestring.core.entries import Cost
 from shoestring.core.parameters import Float, Int
 from shoestring.core.quasi_random import points as quasi_random

@@ -7,9 +7,9 @@ The reward is the gain in percentage points since the last pass, clipped to [-2,
 0.5, which is also the baseline. At the end a linear read-out trained to convergence on all 50,000 training images is
 tested on the 10,000 test images; it plays no part in tuning.
 
-    python benchmarks/online/contrastive.py              all methods, three seeds (an accelerator, --workers 4: 12 minutes)
-    python benchmarks/online/contrastive.py --quick      small images, few rounds, one seed: a minute or two on one processor
-    python benchmarks/online/contrastive.py --show       table and figure of the runs in -o DIR again
+    python -m benchmarks online.contrastive              all methods, three seeds (an accelerator, --workers 4: 12 minutes)
+    python -m benchmarks online.contrastive --quick      small images, few rounds, one seed: a minute or two on one processor
+    python -m benchmarks online.contrastive --show       table and figure of the runs in -o DIR again
 
 The paper does not state the process's length-scale, variance and noise; SETTINGS has ours. "expert" is a fixed choice from
 knowing clothes: they are not upside down, nor turned, nor negatives.
@@ -33,13 +33,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parent))
-from augmentations import NAMES, augment
-from contrastive_report import effects, figure, judge, table
-from fashion import DEBIAN, Fashion, load, pick_device, synchronise
-from networks import Encoder, contrastive_loss, features, logistic_accuracy, ridge_accuracy
-from runs import arguments, gather, run_all
-
+from benchmarks.online.augmentations import NAMES, augment
+from benchmarks.online.contrastive_report import effects, figure, judge, table
+from benchmarks.online.fashion import DEBIAN, Fashion, load, pick_device, synchronise
+from benchmarks.online.networks import Encoder, contrastive_loss, features, logistic_accuracy, ridge_accuracy
+from benchmarks.online.runs import arguments, gather, run_all
 from shoestring import OnlineTuner, Schedule
 
 HALF = dict.fromkeys(NAMES, 0.5)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from runs import mean_and_error
+
+from benchmarks.online.runs import mean_and_error
 
 Runs = Sequence[dict[str, Any]]
 ORDER = ("baseline", "TV-GP-UCB", "Ber(0.6)", "CE@0.9", "CE@0.8", "CE@0.7", "expert")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from fashion import N_CLASSES, normalised
 from torch import Tensor, nn
 from torch.nn import functional
+
+from benchmarks.online.fashion import N_CLASSES, normalised
 
 TEMPERATURE = 0.5
 

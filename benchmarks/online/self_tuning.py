@@ -5,9 +5,9 @@ that is a question of its own: too seldom, and the hyperparameters lag behind; t
 after noise. A round is a fixed number of training steps; arm "tune" takes a tuning step before each of them, arm "train"
 none. The reward is the gain in accuracy on the whole validation set since the last pass, which the policy may buy or not.
 
-    python benchmarks/online/self_tuning.py              all methods, three seeds (an accelerator, --workers 3: 13 minutes)
-    python benchmarks/online/self_tuning.py --quick      small images, few rounds, one seed: a minute or two on one processor
-    python benchmarks/online/self_tuning.py --show       table and figure of the runs in -o DIR again
+    python -m benchmarks online.self_tuning              all methods, three seeds (an accelerator, --workers 3: 13 minutes)
+    python -m benchmarks online.self_tuning --quick      small images, few rounds, one seed: a minute or two on one processor
+    python -m benchmarks online.self_tuning --show       table and figure of the runs in -o DIR again
 
 Methods: "a:b" are fixed schedules of a training steps to b tuning steps, "1:1 > 2:1" changes over after two thirds;
 "never" keeps the starting values. The learning rate falls tenfold after 40, 67 and 80 % of the run, as in the paper;
@@ -31,12 +31,10 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from fashion import DEBIAN, Fashion, batches, load, pick_device, synchronise
-from runs import arguments, gather, run_all
-from self_tuning_network import HYPER, evaluate, start_model, training_loss, tuning_loss
-from self_tuning_report import figure, judge, table
-
+from benchmarks.online.fashion import DEBIAN, Fashion, batches, load, pick_device, synchronise
+from benchmarks.online.runs import arguments, gather, run_all
+from benchmarks.online.self_tuning_network import HYPER, evaluate, start_model, training_loss, tuning_loss
+from benchmarks.online.self_tuning_report import figure, judge, table
 from shoestring import OnlineTuner
 
 ARMS = {"mode": {"choice": ["train", "tune"]}}

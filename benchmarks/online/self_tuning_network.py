@@ -21,9 +21,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-from fashion import N_CLASSES, Fashion, normalised
 from torch import Tensor, nn
 from torch.nn import functional
+
+from benchmarks.online.fashion import N_CLASSES, Fashion, normalised
 
 # (name, greatest value); dropout after each of the three blocks and before the last layer, then the input's distortions
 HYPER = (

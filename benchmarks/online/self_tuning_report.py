@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from runs import mean_and_error
+
+from benchmarks.online.runs import mean_and_error
 
 Runs = Sequence[dict[str, Any]]
 PAPER = {  # test loss, test accuracy, time; VGG16 on CIFAR-10

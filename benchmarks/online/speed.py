@@ -1,6 +1,6 @@
 """How long an online decision takes: 1000 points, 500 rounds, once through the models alone and once through the policy.
 
-    python benchmarks/online/speed.py [--repeats 5]
+    python -m benchmarks online.speed [--repeats 5]
 
 The models: predict, choose, compare, observe, move on. The policy: the same from a ledger of receipts, with everything that
 a decision records. The policy's figures are the mean, median and 95 % quantile over 20 consecutive decisions from the 480th

@@ -5,9 +5,9 @@ in ten. The paper shows its three functions only as drawings; ours, of the same 
 "RBF in time" use the paper's model for this table, a Gaussian process in time for each arm (length-scale 200, variance 0.25,
 mean 0.5), written out below; all others are this package's policies, run through the ledger.
 
-    python benchmarks/online/table_a1.py              100 seeds, results/table_a1.json (about 15 minutes)
-    python benchmarks/online/table_a1.py --quick      2 seeds, under two minutes, results left alone
-    python benchmarks/online/table_a1.py --show       print the table of the stored results again
+    python -m benchmarks online.table_a1              100 seeds, results/table_a1.json (about 15 minutes)
+    python -m benchmarks online.table_a1 --quick      2 seeds, under two minutes, results left alone
+    python -m benchmarks online.table_a1 --show       print the table of the stored results again
 
 Finished seeds are kept in the folder `-o`, one JSON line each, and not run again.
 """

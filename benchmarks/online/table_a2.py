@@ -4,9 +4,9 @@ A function on 1000 points of [0, 1] drifts from round to round (Matérn 3/2, len
 500 rounds a policy acts with one point and may pay for a noisy look at it. R is the mean regret of a round, C the number of
 looks. All rows see the same functions and the same noise; every run goes through the ledger, as a user's would.
 
-    python benchmarks/online/table_a2.py                 all rows, 50 trials, results/table_a2.json (about 20 minutes)
-    python benchmarks/online/table_a2.py --quick         4 trials of a few rows, under two minutes, nothing written
-    python benchmarks/online/table_a2.py --show          print the tables of the stored results again
+    python -m benchmarks online.table_a2                 all rows, 50 trials, results/table_a2.json (about 20 minutes)
+    python -m benchmarks online.table_a2 --quick         4 trials of a few rows, under two minutes, nothing written
+    python -m benchmarks online.table_a2 --show          print the tables of the stored results again
 """
 
 from __future__ import annotations

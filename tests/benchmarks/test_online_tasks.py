@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "online"
 def images(tmp_path: Path) -> Path:
     """Two sorts of images, bright on the left or on the right."""
     rng = np.random.default_rng(0)
-    told = {}
+    told: dict[str, Any] = {}
     for name, n in (("train", 10_120), ("test", 60)):
         y = rng.integers(0, 2, n)
         x = rng.integers(0, 60, (n, 28, 28))

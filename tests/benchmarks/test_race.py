@@ -231,7 +231,7 @@ def test_a_method_in_the_race_and_the_same_study_by_itself_give_the_same_numbers
 def test_the_oracle_has_no_regret_and_nobody_has_less() -> None:
     for unit in ("curves", "seconds"):
         found = {
-            name: running.do(running.Run(entrant("vae"), name, 1, unit, 0))["regret"]  # type: ignore[arg-type]
+            name: running.do(running.Run(entrant("vae"), name, 1, unit, 0))["regret"]
             for name in ("oracle", "random_search", "top_k_after_one")
         }
         assert found["oracle"] == 0.0
@@ -260,7 +260,7 @@ def test_a_race_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text("".join(whole[:10]) + whole[10][:25])  # the machine went down while it wrote
     done: list[running.Run] = []
     do = running.do
-    monkeypatch.setattr(running, "do", lambda run, *rest: done.append(run) or do(run, *rest))
+    monkeypatch.setattr(running, "do", lambda run, *rest: done.append(run) or do(run, *rest))  # type: ignore[func-returns-value]
     again = race(path)
     assert len(done) == len(whole) - 10
     assert [measured(line) for line in again] == [measured(line) for line in lines]
@@ -439,10 +439,10 @@ def test_a_tool_that_cannot_be_imported_says_why() -> None:
 
 def test_a_point_is_taken_for_the_nearest_row_that_is_not_used() -> None:
     rows = [{"lr": 0.01, "kind": "a"}, {"lr": 0.1, "kind": "a"}, {"lr": 0.1, "kind": "b"}, {"lr": 1.0}]
-    lanes = Lanes(Space.listed(rows, log=["lr"]))
+    lanes = Lanes(Space.listed(rows, log=["lr"]))  # type: ignore[arg-type]
     names = {p["kind"]: p["name"] for p in lanes.parameters}
     point = {names["float"]: 0.09, names["choice"]: "0"}
-    order = []
+    order = []  # type: ignore[var-annotated]
     for _ in rows:
         order.append(lanes.nearest_row(point, set(order)))
     assert order[:2] == [1, 3] or order[:2] == [1, 0]
@@ -500,7 +500,7 @@ def test_a_mean_lets_every_source_count_the_same_then_every_table() -> None:
 
     def of(table: str) -> float:
         values = [run["regret"] for run in own if run["table"] == table]
-        return sum(values) / len(values)
+        return sum(values) / len(values)  # type: ignore[no-any-return]
 
     assert row["mean"] == pytest.approx((of("x") + (of("y") + of("z")) / 2) / 2)
     assert row["cells"] == 7
@@ -544,7 +544,7 @@ def test_differences_are_paired_and_count_what_both_have() -> None:
     values = {(r["method"], r["table"], r["seed"]): r["regret"] for r in runs if r["budget"] == 1.0}
 
     def of(table: str) -> float:
-        return sum(values["sequential_halving", table, s] - values["asha", table, s] for s in range(2)) / 2
+        return sum(values["sequential_halving", table, s] - values["asha", table, s] for s in range(2)) / 2  # type: ignore[no-any-return]
 
     # The cell that only one of them has falls out of its table's weight.
     weights = {"x": 1 / 3, "y": 1 / 4, "z": 1 / 4}

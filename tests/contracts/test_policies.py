@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shoestring import policies
-from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, Check
+from shoestring.reports.reasons import COMPARISON, LABELS, ONLINE_LABELS, say_reason
+from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, ROUGH, Check, opened, simulate, watch
 from shoestring.testing.small import small
 
 DEAF = {"random_search", "grid", "replay_fixed"}  # choose without looking at values, by design
@@ -35,6 +36,23 @@ def test_every_policy(name: str, check: Check) -> None:
 @pytest.mark.parametrize("name", sorted(set(policies.REGISTRY) - DEAF))
 def test_policies_that_learn(name: str, check: Check) -> None:
     check(small(name), light=name not in QUICK)
+
+
+@pytest.mark.parametrize("name", sorted(DEAF))
+def test_policies_that_compare_nothing_say_so(name: str) -> None:
+    ledger = simulate(watch(small(name)), ROUGH, opened(small(name))).ledger
+    assert {order.why["compared"] for order in ledger.orders} == {0}
+
+
+@pytest.mark.parametrize("name", sorted(policies.REGISTRY))
+def test_every_number_that_a_policy_tells_has_a_label(name: str) -> None:
+    policy, known = small(name), COMPARISON | set(LABELS) | set(ONLINE_LABELS)
+    for budget, workers in (("30 epochs", 1), ("30s", 2)):
+        ledger = simulate(policy, ROUGH, opened(policy, budget=budget, workers=workers)).ledger
+        told = {key.removeprefix("gave_up_") for order in ledger.orders for key in order.why}
+        assert told - known - {"at"} == set(), "write what it is, and its unit, into reports/reasons.py"
+        for order in ledger.orders:
+            assert say_reason(order, ledger)
 
 
 @pytest.mark.parametrize("name", sorted(QUICK))

@@ -11,6 +11,7 @@ from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.command import Commands
 from shoestring.runners.local import Local
 from shoestring.runners.process import Processes
+from shoestring.runners.runner import Runner
 from shoestring.runners.simulated import Simulated
 from shoestring.testing.runners import (
     COMMAND,
@@ -41,11 +42,10 @@ def test_the_contract_is_kept(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["process", "command"])
 def test_three_workers_buy_what_one_buys(name: str, tmp_path: Path) -> None:
-    made = {
-        "process": lambda: Processes(Curve, Checkpoints(tmp_path), workers=3),
-        "command": lambda: Commands(COMMAND, SPACE, tmp_path, workers=3),
-    }[name]
-    ledger = run_study(made(), Ledger([make_opened(workers=3)]))
+    runner: Runner = Commands(COMMAND, SPACE, tmp_path, workers=3)
+    if name == "process":
+        runner = Processes(Curve, Checkpoints(tmp_path), workers=3)
+    ledger = run_study(runner, Ledger([make_opened(workers=3)]))
     values = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(ledger)}
     expected = run_study(Simulated(CurveSource()), Ledger([make_opened()]))
     common = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(expected)}

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from shoestring import Float, Space, policies, tune
+from shoestring.errors import PolicyError
 from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, Check
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "add-a-policy.md").read_text()
@@ -58,6 +59,6 @@ def test_nor_does_the_contract(curious: ModuleType, monkeypatch: pytest.MonkeyPa
 def test_it_can_be_used_by_name(curious: ModuleType) -> None:
     study = tune(lambda c: c["x"], Space({"x": Float(0, 1)}), "9 epochs", policy="curious", settings={"curiosity": 1.0})
     assert study.spent == 9
-    with pytest.raises(policies.PolicyError, match=r"curiosity=2\) .*Try 0.3"):
+    with pytest.raises(PolicyError, match=r"curiosity=2\) .*Try 0.3"):
         policies.make("curious", {"curiosity": 2})
     assert "CHECKS + LEARNING_CHECKS" in block("contract")

@@ -16,7 +16,7 @@ NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Its cells, executed in a kernel of their own."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     folder = {"metadata": {"path": str(tmp_path_factory.mktemp("notebook"))}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Jupyter's own packages say about each other
@@ -51,4 +51,4 @@ def test_the_model_is_handed_back(cells: list[Any]) -> None:
 
 
 def test_no_output_is_kept_in_the_file() -> None:
-    assert all(not cell.get("outputs") for cell in nbformat.read(NOTEBOOK, as_version=4).cells)
+    assert all(not cell.get("outputs") for cell in nbformat.read(NOTEBOOK, as_version=4).cells)  # type: ignore[no-untyped-call]

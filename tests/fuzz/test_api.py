@@ -71,7 +71,7 @@ def fuzz(times: int, call: Callable[[Junk], Any]) -> None:
     for seed in range(times):
         junk = Junk(seed)
         try:
-            limit_time(lambda junk=junk: attempt(lambda: call(junk)))
+            limit_time(lambda junk=junk: attempt(lambda: call(junk)))  # type: ignore[misc]
         except (Exception, Hung) as error:
             pytest.fail(f"{call.__name__} with seed {seed}: {type(error).__name__}: {error!r}", pytrace=True)
 
@@ -88,7 +88,7 @@ def make_parameter(junk: Junk) -> None:
             (Constant, {"value": 1, "when": {}}),
         ]
     )
-    space = Space({"y": {"choice": [1, "a"]}, "x": kind(**junk.spoil(good))})  # type: ignore[operator]
+    space = Space({"y": {"choice": [1, "a"]}, "x": kind(**junk.spoil(good))})  # type: ignore[arg-type]
     assert Space.from_dict(space.to_dict()) == space
     if junk.rng.random() < 0.5:
         space.validate({"y": 1, "x": junk.draw()})
@@ -117,7 +117,7 @@ def make_space(junk: Junk) -> None:
 def list_space(junk: Junk) -> None:
     good = {"configs": [{"x": 0.1}, {"x": 10.0}], "log": ["x"]}
     if junk.rng.random() < 0.5:
-        good["configs"] = [{"x": junk.draw()}, {"x": 10.0, "y": junk.draw()}]  # type: ignore[list-item]
+        good["configs"] = [{"x": junk.draw()}, {"x": 10.0, "y": junk.draw()}]
         good["log"] = junk.rng.choice([["x"], []])
         space = Space.listed(**good)  # type: ignore[arg-type]
     else:

@@ -289,7 +289,7 @@ def test_every_line_ends_with_a_documented_code(part: int, capsys: pytest.Captur
     for seed in range(part * LINES // 4, (part + 1) * LINES // 4):
         line = draw_line(Random(seed))
         try:
-            code = limit_time(lambda line=line: run_line(line))
+            code = limit_time(lambda line=line: run_line(line))  # type: ignore[misc]
         except (Exception, Hung) as error:
             pytest.fail(f"line {seed}, {line!r}: {type(error).__name__}: {error}")
         said = capsys.readouterr()

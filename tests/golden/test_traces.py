@@ -59,7 +59,9 @@ def trace(policy: Policy, budget: str, workers: int) -> list[str]:
 
 
 def _orders(ledger: Ledger) -> list[dict[str, Any]]:
-    why = [{k: round(v, 9) if isinstance(v, float) else v for k, v in order.why.items()} for order in ledger.orders]
+    why = [
+        {k: round(v, 9) + 0.0 if isinstance(v, float) else v for k, v in order.why.items()} for order in ledger.orders
+    ]
     return [
         {
             "trial": order.trial,

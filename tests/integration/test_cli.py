@@ -231,7 +231,7 @@ def test_a_second_ctrl_c_stops_at_once_and_says_how_to_go_on(folder: Path, form:
     process = start(folder, "endless", *(["--json"] if form == "json" else []))
     os.kill(process.pid, signal.SIGINT)
     assert process.stderr is not None
-    lines = []
+    lines = []  # type: ignore[var-annotated]
     while "once more to stop at once" not in "".join(lines):
         lines.append(process.stderr.readline())
         assert lines[-1], "".join(lines)

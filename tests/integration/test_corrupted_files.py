@@ -207,16 +207,16 @@ def edit_leases_and_tables(file: Path, chance: random.Random) -> None:
 
 def replace_by_another(file: Path, chance: random.Random) -> None:
     fold(file)
-    chance.choice(
+    chance.choice(  # type: ignore[no-untyped-call]
         [
             lambda: file.write_bytes(b""),
             lambda: file.write_bytes(b"SQLite format 3\x00"),
             lambda: file.write_bytes(chance.randbytes(10_000)),
             lambda: file.write_text("lr,loss\n0.1,0.5\n" * 99),
-            lambda: (file.unlink(), file.mkdir()),
+            lambda: (file.unlink(), file.mkdir()),  # type: ignore[func-returns-value]
             lambda: (
-                file.unlink(),
-                tamper(file, "CREATE TABLE entries (title TEXT)", "INSERT INTO entries VALUES (1)"),
+                file.unlink(),  # type: ignore[func-returns-value]
+                tamper(file, "CREATE TABLE entries (title TEXT)", "INSERT INTO entries VALUES (1)"),  # type: ignore[func-returns-value]
             ),
         ]
     )()

@@ -149,7 +149,7 @@ def test_one_and_the_same_failure_is_not_bought_for_ever(tmp_path: Path) -> None
         calls.append(config["lr"])
         if len(calls) > 2:
             raise FileNotFoundError("data.csv")
-        return config["lr"]
+        return float(config["lr"])
 
     study = begin(tmp_path, "1h", policy="random_search", max_steps=1)
     outcome = study.run(local(study, vanishing))

@@ -57,7 +57,7 @@ def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dol
 @given(studies())
 def test_every_decision_is_allowed_and_the_end_comes(study: tuple[CostAwareEI, Opened]) -> None:
     policy, start = study
-    ledger = simulate(Watched(policy), ROUGH, start).ledger  # type: ignore[arg-type]
+    ledger = simulate(Watched(policy), ROUGH, start).ledger
     assert not ledger.open_orders
     assert ledger.spent <= ledger.budget.total * (1 + 1e-9)
     if ledger.budget.unit == "epochs":

@@ -11,7 +11,7 @@ from shoestring.core.parameters import Scalar
 from shoestring.core.space import Config
 
 Validate = Literal["each", "last", "none"]
-Why = Mapping[str, Scalar]
+Why = Mapping[str, Scalar]  # what was compared, in the words of `core/comparing.py`, and the policy's own numbers
 Memo = Mapping[str, Sequence[float]]
 NO_WHY: Why = MappingProxyType({})
 NO_MEMO: Memo = MappingProxyType({})
@@ -31,7 +31,7 @@ class Train:
     validate: Validate = "each"
     expected_cost: float | None = None  # in the budget's unit; None: the core fills in what it knows
     reserve: float | None = None  # what the order may cost at most, in all likelihood; None: the core's default
-    why: Why = field(default_factory=lambda: NO_WHY)  # numbers, words, booleans behind it; reports print them
+    why: Why = field(default_factory=lambda: NO_WHY)  # numbers and words behind it; `explain` prints them
     memo: Memo = field(default_factory=lambda: NO_MEMO)  # what the next decision may start from
 
 

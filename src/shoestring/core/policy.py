@@ -7,6 +7,7 @@ same decision. Settings are kept in the ledger if the policy is a dataclass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
@@ -14,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from shoestring.core.books import Trial
+from shoestring.core.comparing import BestIs, compare
 from shoestring.core.decision import NO_MEMO, NO_WHY, Decision, Finish, Memo, Train, Wait, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.quasi_random import point
@@ -37,14 +39,45 @@ class Policy(Protocol):
 # what a policy may answer --------------------------------------------------------------------------------------------
 
 
+_NOTHING_COMPARED = {"compared": 0}  # unless the policy tells otherwise, by the functions of `core/comparing.py`
+
+
 def train_new(ledger: Ledger, config: Config, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
     """Open a trial with this config."""
-    return Train(trial=len(ledger.trials), config=config, until=until, why=why, memo=memo)
+    return Train(trial=len(ledger.trials), config=config, until=until, why={**_NOTHING_COMPARED, **why}, memo=memo)
 
 
 def train_further(trial: Trial, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
     """Go on with a trial that exists, never beyond its end."""
+    why = {**_NOTHING_COMPARED, **why}
     return Train(trial=trial.number, config=trial.config, until=min(until, trial.limit), why=why, memo=memo)
+
+
+def settle_first(ledger: Ledger) -> Train | None:
+    """What comes before any choice of a policy that trains to the end: the user's config, then what the wall cut short."""
+    if ledger.queue:
+        return train_new(ledger, ledger.queue[0], ledger.max_steps, why={"phase": "queued"}, memo=ledger.memo)
+    mine = ledger.books.memo_from
+    trial = next((trial for trial in ledger.trials if trial.can_go_on and trial.last_order >= mine), None)
+    if trial is None:
+        return None
+    return train_further(trial, trial.limit, why={"phase": "cut short", "at": trial.steps}, memo=ledger.memo)
+
+
+def train_best_unfinished(
+    ledger: Ledger, stage: str, *, stops: tuple[int, ...] = (), memo: Memo = NO_MEMO
+) -> Train | None:
+    """Go on with the best trial, by its newest loss (the older of equals), to its next stop or to its end; None: none can."""
+    going = [trial for trial in ledger.trials if trial.can_go_on]
+    if not going:
+        return None
+    best, *others = sorted(going, key=lambda trial: (trial.last_loss, trial.number))
+    sign = ledger.opened.sign
+    runner_up = ((other.number, sign * other.last_loss) for other in others)
+    best_is: BestIs = "lowest" if sign > 0.0 else "highest"
+    why = compare("newest value", best_is, len(going), sign * best.last_loss, *next(runner_up, ()))
+    until = next((stop for stop in stops if stop > best.steps), best.limit)
+    return train_further(best, until, why={"stage": stage, **why}, memo=memo)
 
 
 def nothing_to_buy(ledger: Ledger, why: str = "every config was tried and every trial is at its end") -> Wait | Finish:
@@ -55,16 +88,19 @@ def nothing_to_buy(ledger: Ledger, why: str = "every config was tried and every 
 # trials to choose from -----------------------------------------------------------------------------------------------
 
 
+def find_results(ledger: Ledger) -> list[Trial]:
+    """Idle trials that say something about their config: with a loss (infinite if they diverged at once), or failed.
+
+    One that was stopped early counts too; its best loss is too high, but better than nothing.
+    """
+    done = [trial for trial in ledger.trials if trial.open_order is None]
+    return [trial for trial in done if math.isfinite(trial.best_loss) or trial.diverged or trial.failure]
+
+
 def find_cut_short(ledger: Ledger, stops: tuple[int, ...]) -> Trial | None:
     """A trial that stands still between two stops, because its order was shortened, cut off or given up."""
     under_way = (ledger.trials[number] for number in ledger.view(UnderWay(stops)))
     return next((trial for trial in under_way if trial.can_go_on), None)
-
-
-def find_best_unfinished(ledger: Ledger) -> Trial | None:
-    """The best trial, by its newest loss, that can be trained further; the older of equals."""
-    going = (trial for trial in ledger.trials if trial.can_go_on)
-    return min(going, key=lambda trial: (trial.last_loss, trial.number), default=None)
 
 
 # configs to choose from ----------------------------------------------------------------------------------------------

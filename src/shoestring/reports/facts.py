@@ -13,6 +13,7 @@ from shoestring.core.failures import kind_of_failure, say_failure
 from shoestring.core.ledger import Ledger
 from shoestring.core.texts import printable
 
+_TOLD_BY_EXPLAIN = {"compared", "score_name", "best_is", "runner_up", "runner_up_score", "last_kept_score"}
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_FAILURES = 5  # kinds of them
 
@@ -127,8 +128,9 @@ def draw_curve(trial: Trial, width: int = 12) -> str:
 
 
 def say_why(order: Order) -> str:
-    """`rung 2, loss 0.31`: the reasons of a decision in one line."""
-    return ", ".join(f"{printable(name)} {say_value(value)}" for name, value in order.why.items())
+    """`rung 2, score 0.31`: the reasons of a decision in one line."""
+    told = ((name, value) for name, value in order.why.items() if name not in _TOLD_BY_EXPLAIN)
+    return ", ".join(f"{printable(name)} {say_value(value)}" for name, value in told)
 
 
 def say_config(config: Any) -> str:

@@ -11,6 +11,7 @@ from shoestring.core.money import show_seconds
 from shoestring.core.texts import printable
 from shoestring.reports import facts
 from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
+from shoestring.reports.reasons import label_numbers, say_reason
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -119,7 +120,7 @@ def decision(ledger: Ledger, order: Order) -> RenderableType:
         ("reserved", budget.show(order.reserve)),
         ("thought", f"{order.thinking_s * 1000:.2f} ms"),
     ]
-    rows += [(name, value) for name, value in order.why.items()]
+    rows += [("because", say_reason(order, ledger)), *label_numbers(order, ledger)]
     rows += [(f"step {receipt.step}", _say_step(receipt)) for receipt in facts.receipts_of(ledger, order.number)]
     for name, value in rows:
         table.add_row(Text(printable(name)), Text(printable(str(value))))

@@ -125,6 +125,19 @@ class Negated:
 
 
 @dataclass(frozen=True)
+class Parallel:
+    """Every curve falls by the same little from its first value, so that none crosses another."""
+
+    source: Source
+
+    def step(self, config: Config, step: int) -> StepOutcome | None:
+        outcome = self.source.step(config, 1)
+        if outcome is None or outcome.value is None:
+            return outcome
+        return replace(outcome, value=outcome.value - 0.001 * step)
+
+
+@dataclass(frozen=True)
 class WrittenCurves:
     """Curves written down: `curves[config[by]]` is the list of values by step; a step takes `costs_s[config[by]]`."""
 

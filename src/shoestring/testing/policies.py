@@ -31,7 +31,8 @@ from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps, loads
 from shoestring.runners.simulated import Simulated, Source
 from shoestring.study.loop import Ending, run_in_memory
-from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Negated, Noisy
+from shoestring.testing.comparisons import inspect_why
+from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Negated, Noisy, Parallel
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4), "optimizer": Choice(["sgd", "adam"])})
 LISTED = Space.listed([{"row": row} for row in range(7)])
@@ -109,10 +110,7 @@ class Watched:
             assert 1 <= order.until <= ledger.max_steps, f"{ordered}, beyond {ledger.max_steps} steps"
             assert not ledger.queue or order.config == ledger.queue[0], f"{ordered}, but a config of the user is queued"
         assert dict(ledger.space.validate(order.config)) == dict(order.config), f"{ordered}, a config outside the space"
-        for name, value in order.why.items():
-            assert isinstance(value, str | int | float | bool | None), (
-                f"{ordered}: why[{name!r}] is not a number or a word"
-            )
+        inspect_why(ledger, order, ordered)
         for name, numbers in order.memo.items():
             assert all(type(number) is float for number in numbers), (
                 f"{ordered}: memo[{name!r}] is not a list of floats"
@@ -265,7 +263,9 @@ def results_are_used(policy: Policy, light: bool = False) -> None:
 
 def the_best_are_trained_longest(policy: Policy, light: bool = False) -> None:
     """On curves that never cross, the trial with the best first loss is trained at least as far as the median one."""
-    ledger = simulate(policy, _Parallel(), opened(policy, budget="40 epochs" if light else "120 epochs")).ledger
+    ledger = simulate(
+        policy, Parallel(Decaying()), opened(policy, budget="40 epochs" if light else "120 epochs")
+    ).ledger
     last = ledger.orders[-1].trial  # the wall may have cut it short
     steps = {trial.number: trial.steps for trial in ledger.trials if trial.losses and trial.number != last}
     if not steps:  # one run that changes its config has no other to be compared with
@@ -274,13 +274,10 @@ def the_best_are_trained_longest(policy: Policy, light: bool = False) -> None:
     assert steps[best] >= np.median(list(steps.values()))
 
 
-@dataclass(frozen=True)
-class _Parallel:
-    def step(self, config: Config, step: int) -> Any:
-        outcome = Decaying().step(config, 1)
-        assert outcome is not None
-        assert outcome.value is not None
-        return type(outcome)(outcome.value - 0.001 * step, outcome.cost)
+def the_runner_up_is_told(policy: Policy, light: bool = False) -> None:
+    """Some order names what else could have been bought, and its score."""
+    ledger = simulate(watch(policy), Decaying(), opened(policy, budget="40 epochs" if light else "120 epochs")).ledger
+    assert any("runner_up" in order.why for order in ledger.orders), f"{policy.name} never says what it compared"
 
 
 Check = Callable[..., None]  # (policy, light=False)
@@ -296,4 +293,4 @@ CHECKS: tuple[Check, ...] = (
     takes_over,
     settings_survive_storage,
 )
-LEARNING_CHECKS: tuple[Check, ...] = (results_are_used, the_best_are_trained_longest)
+LEARNING_CHECKS: tuple[Check, ...] = (results_are_used, the_best_are_trained_longest, the_runner_up_is_told)

@@ -60,7 +60,7 @@ class Visit:
         self.page = browser.new_page(**window)
         self.page.on("console", lambda said: self.trouble.append(said.text))
         self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.trouble.append(dialog.message), dialog.dismiss()))
+        self.page.on("dialog", lambda dialog: (self.trouble.append(dialog.message), dialog.dismiss()))  # type: ignore[func-returns-value]
         self.page.on("request", lambda asked: self.requests.append(asked.url))
         self.page.goto(address)
 
@@ -126,7 +126,7 @@ def test_texts_can_be_taken_away(browser: Any, report: Path) -> None:
 
 
 def test_axe_finds_nothing_serious(browser: Any, report: Path) -> None:
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-not-found, unused-ignore]
 
     # axe runs as a script of the test, which the page's own policy would forbid
     page = browser.new_page(bypass_csp=True, viewport={"width": 1200, "height": 900})
@@ -136,14 +136,14 @@ def test_axe_finds_nothing_serious(browser: Any, report: Path) -> None:
 
 
 def test_watching_follows_a_running_study(browser: Any, tmp_path: Path) -> None:
-    quiet = {"cwd": tmp_path, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+    quiet: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(tune(tmp_path, "100 epochs", sleep=0.15), **quiet) as running:
         while not (tmp_path / "shoestring.db").exists() or not (tmp_path / "shoestring.db").stat().st_size:
             assert running.poll() is None
             time.sleep(0.05)
         time.sleep(0.5)
         with subprocess.Popen(shoestring("watch"), **quiet) as server:
-            address = server.stdout.readline().strip()
+            address = server.stdout.readline().strip()  # type: ignore[union-attr]
             assert address.startswith("http://127.0.0.1:")
             visit = Visit(browser, address, viewport={"width": 1200, "height": 900})
             before = visit.page.locator("main").get_attribute("data-version")

@@ -147,7 +147,7 @@ def test_a_run_without_workers_keeps_the_study_s_own(shoestring: Shoestring) -> 
 
 
 def test_a_study_begun_from_python_goes_on_without_a_false_alarm(shoestring: Shoestring) -> None:
-    import code_of_commands
+    import code_of_commands  # type: ignore[import-not-found]
 
     tune(code_of_commands.train, {"lr": Float(0.1, 1.0)}, "5 epochs", max_steps=5, name="train", store="s.db", seed=1)
     assert "has changed" not in shoestring(*run("train", "10 epochs")).err

@@ -128,8 +128,8 @@ def test_devices_make_workers_and_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_
     job.make_runner(Ledger([opened]), tmp_path)
     again.make_runner(Ledger([opened]), tmp_path)
     (with_devices, named), (without, unnamed) = made
-    assert (with_devices[0], with_devices[3], named) == ("process", 3, {"devices": "0,0,1"})
-    assert (without[0], unnamed) == (None, {})
+    assert (with_devices[0], with_devices[3], named) == ("process", 3, {"devices": "0,0,1"})  # type: ignore[index]
+    assert (without[0], unnamed) == (None, {})  # type: ignore[index]
     with pytest.raises(StudyError, match="leave --runner local out"):
         Job.from_words("train.py:f", [], None, devices="0", runner="local")
     with pytest.raises(StudyError, match="leave it out with --table"):

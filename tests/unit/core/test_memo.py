@@ -8,7 +8,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.memo import Refits, pick
+from shoestring.core.memo import Lists, Refits, pick
 
 rising = st.lists(st.integers(0, 200), min_size=1, max_size=40).map(sorted)
 
@@ -41,7 +41,8 @@ def test_a_growing_schedule_has_marks_of_its_own() -> None:
 
 
 def test_after_growth_a_fit_starts_afresh() -> None:
-    schedule, memo, afresh = Refits(often=100, afresh=1.5), {}, []
+    schedule, afresh = Refits(often=100, afresh=1.5), []
+    memo: Lists = {}
     for count in range(1, 20):
         fit = schedule.check_due(memo, count)
         memo = fit.marks

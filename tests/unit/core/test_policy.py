@@ -13,10 +13,10 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Choice, Constant, Float, Int
 from shoestring.core.policy import (
-    find_best_unfinished,
     find_cut_short,
     fresh_config,
     nothing_to_buy,
+    train_best_unfinished,
     train_further,
     train_new,
 )
@@ -118,8 +118,10 @@ def trained(*curves: list[float], until: int = 4) -> Ledger:
 
 def test_orders_name_the_next_trial_or_go_on_with_one_and_never_beyond_its_end() -> None:
     ledger = trained([0.5, 0.4])
-    assert train_new(ledger, {"x": 0.7}, 3) == Train(trial=1, config={"x": 0.7}, until=3)
-    assert train_further(ledger.trials[0], 9, why={"a": 1}) == Train(trial=0, config={"x": 0.0}, until=5, why={"a": 1})
+    assert train_new(ledger, {"x": 0.7}, 3) == Train(trial=1, config={"x": 0.7}, until=3, why={"compared": 0})
+    assert train_further(ledger.trials[0], 9, why={"a": 1}) == Train(
+        trial=0, config={"x": 0.0}, until=5, why={"compared": 0, "a": 1}
+    )
 
 
 def test_nothing_to_buy_waits_while_an_order_is_open() -> None:
@@ -141,11 +143,20 @@ def test_a_trial_that_stands_between_two_stops_was_cut_short() -> None:
 
 def test_the_best_unfinished_trial_is_not_one_at_its_end_or_under_way() -> None:
     ledger = trained([0.5, 0.4], [0.3], [0.3])
-    best = find_best_unfinished(ledger)
+    best = train_best_unfinished(ledger, "the best goes on")
     assert best is not None
-    assert best.number == 1
+    assert (best.trial, best.until) == (1, 5)
+    assert dict(best.why) == {
+        "stage": "the best goes on",
+        "compared": 3,
+        "score_name": "newest value",
+        "best_is": "lowest",
+        "score": 0.3,
+        "runner_up": 2,
+        "runner_up_score": 0.3,
+    }
     going = ledger.append(Order(number=3, trial=1, config={"x": 0.1}, until=5))
-    best = find_best_unfinished(going)
+    best = train_best_unfinished(going, "the best goes on", stops=(1, 3))
     assert best is not None
-    assert best.number == 2
-    assert find_best_unfinished(trained([0.3] * 5, until=5)) is None
+    assert (best.trial, best.until, best.why["runner_up"]) == (2, 3, 0)
+    assert train_best_unfinished(trained([0.3] * 5, until=5), "") is None

@@ -18,7 +18,8 @@ from shoestring.core.space import Space
 from shoestring.errors import RunnerError
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import LIVE_WITHOUT_SAVING, Local
+from shoestring.runners.local import Local
+from shoestring.runners.runner import LIVE_WITHOUT_SAVING
 from shoestring.runners.training import Context, Report
 from shoestring.study.loop import run_in_memory
 

@@ -45,7 +45,7 @@ def test_missing_costs_are_a_second_a_step_and_costs_of_a_whole_run_are_spread(t
     values = [[3, 2, 1, 1], [5, 4, NAN, NAN]]
     assert np.array_equal(Table.load(write(tmp_path / "a.npz", values)).costs_s, np.ones((2, 4)))
     spread = Table.load(write(tmp_path / "b.npz", values, cost=[8.0, 3.0]))
-    assert np.allclose(spread.costs_s, [[2, 2, 2, 2], [1.5, 1.5, 0, 0]])
+    assert np.allclose(spread.costs_s, np.array([[2, 2, 2, 2], [1.5, 1.5, 0, 0]]))
 
 
 def test_one_number_a_config_and_repeats(tmp_path: Path) -> None:

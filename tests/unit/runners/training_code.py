@@ -32,7 +32,7 @@ class Counter:
 
     def step(self) -> float:
         self.count += 1
-        return self.count + self.config["x"]
+        return float(self.count + self.config["x"])
 
     def save(self, path: Path) -> None:
         path.write_text(str(self.count))

@@ -164,7 +164,7 @@ def test_snapshots_are_written_rarely_and_at_the_end_of_a_run(file: Path, monkey
     monkeypatch.setattr(snapshots, "_FEWEST", 10)
     written: list[int] = []
     write = snapshots.write
-    monkeypatch.setattr(snapshots, "write", lambda *words: (written.append(words[3]), write(*words)))
+    monkeypatch.setattr(snapshots, "write", lambda *words: (written.append(words[3]), write(*words)))  # type: ignore[func-returns-value]
     store = Sql(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening())
     for n in range(40):

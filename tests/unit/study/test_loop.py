@@ -441,7 +441,7 @@ def test_what_a_crash_took_is_written_down_and_charged() -> None:
     journal = Journal.in_memory(cut)
     lease = MemoryLease(Memory(), "study")
     lease.cut_off = {0: 2.0}
-    watch = {"observe": lambda ledger, entry: seen.append(entry)}
+    watch: dict[str, Any] = {"observe": lambda ledger, entry: seen.append(entry)}
     outcome = Loop(journal, lease, RandomSearch(), Amnesiac(Curves()), **watch).run()
     lost = [entry for entry in outcome.ledger.entries() if isinstance(entry, Lost)]
     assert [(entry.trial, entry.held) for entry in lost] == [(0, 0)]

@@ -16,7 +16,8 @@ from shoestring.core.space import Space
 from shoestring.errors import PolicyError, StudyError
 from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.stores.memory import Memory
-from shoestring.study.online import OnlineTuner, Schedule
+from shoestring.study.online import OnlineTuner
+from shoestring.study.schedule import Schedule
 
 ARMS = Space({"mode": Choice(["a", "b", "c"])})
 GAINS = {"a": 0.1, "b": 1.0, "c": 0.4}

@@ -239,7 +239,7 @@ def test_a_class_that_can_save_is_loaded(tmp_path: Path) -> None:
 def test_a_generator_knows_its_own_format(tmp_path: Path) -> None:
     def saving(config: Any) -> Iterator[Report]:
         for step in range(3):
-            yield Report(config["x"] + step, save=lambda path, step=step: path.write_text(str(step)))
+            yield Report(config["x"] + step, save=lambda path, step=step: path.write_text(str(step)))  # type: ignore[misc]
 
     study = tune(saving, SPACE, "9 epochs", max_steps=3, store=f"sqlite:///{tmp_path}/s.db")
     assert study.best is not None

@@ -211,7 +211,7 @@ def test_configs_of_a_run_tuned_as_it_goes_are_told_apart() -> None:
     for number, (lr, value) in enumerate([(0.1, 1.0), (0.2, 5.0)]):
         order = Order(number=number, trial=0, config={"lr": lr, "n": 1}, until=number + 1)
         paid = Receipt(order=number, trial=0, step=number + 1, value=value, saved=number + 1)
-        study.journal.append_newest(lambda ledger, entries=(order, paid): entries)
+        study.journal.append_newest(lambda ledger, entries=(order, paid): entries)  # type: ignore[misc]
     assert study.best is not None
     assert study.best.config == {"lr": 0.1, "n": 1}
 

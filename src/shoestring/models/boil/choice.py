@@ -143,6 +143,16 @@ class ChosenRun:
     start: int  # row of the pool that the search began from
     steps: int
     promise: Promise
+    found: Scores
+
+
+class Scores(NamedTuple):
+    """What a search came across: log ratios, before times were rounded to steps, and the one that was chosen."""
+
+    log_ratio: Floats  # (k,); -inf where nothing may be trained
+    points: Floats  # (k, d + 1)
+    starts: Indices  # (k,): rows of the pool
+    chosen: int
 
 
 def choose(
@@ -159,11 +169,15 @@ def choose(
     values, points, starts = _climb(
         lambda z: tradeoff.appraise(z).log_ratio, tradeoff.log_ratio_with_gradient, pool, free
     )
-    ranked = np.argsort(-np.round(values, DIGITS), kind="stable")
-    top = next(i for i in ranked if np.array_equal(points[i], pool[starts[i]]) or may_train(points[i, :-1], starts[i]))
+    values = np.round(values, DIGITS)
+    for top in np.argsort(-values, kind="stable"):
+        if np.array_equal(points[top], pool[starts[top]]) or may_train(points[top, :-1], starts[top]):
+            break
+        values[top] = -np.inf
     steps = lengths.steps_at(points[top, -1])
     z = np.append(points[top, :-1], lengths.time_of(steps))
-    return ChosenRun(z, int(starts[top]), steps, tradeoff.appraise(z[None]).promise(0))
+    scores = Scores(values, points, starts, int(top))
+    return ChosenRun(z, int(starts[top]), steps, tradeoff.appraise(z[None]).promise(0), scores)
 
 
 def _climb(

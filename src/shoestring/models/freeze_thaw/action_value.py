@@ -62,6 +62,7 @@ class ValuePlan:
 
     q: Floats
     gain: Floats
+    mean: Floats  # expected best of each arm
     tau: Indices
     top_arm: int
     tau_star: int
@@ -107,6 +108,7 @@ def plan_values(
     return ValuePlan(
         q=value.q.mean(axis=0),
         gain=value.gain.mean(axis=0),
+        mean=together.mean,
         tau=together.tau,
         top_arm=top,
         tau_star=count_steps_to_best(averaged[top, trained[top] : trained[top] + room[top]], tolerance),

@@ -36,11 +36,14 @@ from shoestring.core.arrays import Floats
 
 def ucb1(counts: Floats, sums: Floats, round: int) -> int:
     """Arm of greatest mean + sqrt(2 ln t / n_k); the lowest unobserved one before that."""
+    return int(np.argmax(ucb1_bounds(counts, sums, round)))
+
+
+def ucb1_bounds(counts: Floats, sums: Floats, round: int) -> Floats:
+    """mean + sqrt(2 ln t / n_k) of each arm, (n_arms,); infinite for arms never observed."""
     if round < 1:
         raise ValueError(f"round={round} must be at least 1: rounds are counted from 1.")
-    if not counts.all():
-        return int(np.argmin(counts))
-    return int(np.argmax(sums / counts + np.sqrt(2.0 * math.log(round) / counts)))
+    return _means(counts, sums) + np.sqrt(2.0 * math.log(round) / np.maximum(counts, 1.0))
 
 
 def epsilon_greedy(counts: Floats, sums: Floats, exploration: float = 0.1) -> Floats:

@@ -21,7 +21,8 @@ from typing import Literal
 import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
-from shoestring.core.decision import Memo
+from shoestring.core.comparing import compare_scores
+from shoestring.core.decision import Memo, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Refits
 from shoestring.models.boil.choice import CostPlane
@@ -78,9 +79,17 @@ class ScoreBelief:
 
     def leader(self, among: Sequence[int]) -> int:
         """The trial of the run, of these places in `runs`, that promises most at full length."""
+        return self.runs[among[int(np.argmax(self._promise(among)))]].trial
+
+    def _promise(self, among: Sequence[int]) -> Floats:
+        """Scores (n,) expected of these runs at full length."""
         places = list(among)
-        mean, _ = self.gp.predict(np.column_stack([self.x[places], np.ones(len(places))]))
-        return self.runs[places[int(np.argmax(mean))]].trial
+        return self.gp.predict(np.column_stack([self.x[places], np.ones(len(places))]))[0]
+
+    def say_leader(self, among: Sequence[int]) -> Why:
+        """How the leader of these compares with the others."""
+        promise, name = self._promise(among), "score expected of a full training"
+        return compare_scores(name, "highest", promise, int(np.argmax(promise)), lambda i: self.runs[among[i]].trial)
 
     def pretend(self, z: Floats) -> GP:
         """The process as if runs at these points, (m, d + 1), had come out as it predicts them."""

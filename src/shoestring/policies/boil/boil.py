@@ -14,7 +14,7 @@ one process (`models.boil.process`), which also sees those prefixes of a curve t
     m0, g0      midpoint, growth    of the logistic; fitted, see `why`                                 —
     —           initial_trials      configs trained in full before any model is asked                  trials
 
-`why` of a chosen run: score and std (predicted at its length), ei, predicted_cost, midpoint, growth, added (prefixes in the
+`why` of a chosen run: predicted_score and std (at its length), ei, predicted_cost, midpoint, growth, added (prefixes in the
 model), points (rows in all), log_condition, leader (the run that would be recommended). The paper's baselines are settings:
 
     bo          lengths="full", augmentation="none", score="last_mean"     EI on the mean of the last values, no cost
@@ -39,6 +39,7 @@ Departs from the paper:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
@@ -151,30 +152,23 @@ class BOIL:
         search = RunSearch(ledger, table, self.recipe(ledger).lengths, belief, rng, self.candidates)
         found = search.best(may_continue=self.continue_runs)
         if found is None:
-            unfinished = _recommend(ledger, belief, among_unfinished=True)
-            return nothing_to_buy(ledger, ALL_TRIED) if unfinished is None else _finish(unfinished, belief)
-        recommended = _recommend(ledger, belief)
-        if recommended is not None:
+            going = [place for place in _good_runs(belief) if not ledger.trials[belief.runs[place].trial].is_stuck]
+            return _finish(ledger, belief, going) if going else nothing_to_buy(ledger, ALL_TRIED)
+        good = _good_runs(belief)
+        recommended = ledger.trials[belief.leader(good)] if good else None
+        if recommended is not None and not recommended.is_stuck:
             lacking = ledger.step_price(recommended.number) * (recommended.limit - recommended.held)
             if lacking <= ledger.left < lacking + found.cost:  # affordable now, and no longer after what was found
-                return _finish(recommended, belief)
+                return _finish(ledger, belief, good)
         return _begin_or_continue(ledger, found, belief)
 
 
 # the runs that a belief points to ------------------------------------------------------------------------------------
 
 
-def _recommend(ledger: Ledger, belief: ScoreBelief, *, among_unfinished: bool = False) -> Trial | None:
-    """The run that promises most at full length; None if it needs no more training, or there is none."""
-    places = [
-        place
-        for place, run in enumerate(belief.runs)
-        if not run.is_bad and not (among_unfinished and ledger.trials[run.trial].is_stuck)
-    ]
-    if not places:
-        return None
-    trial = ledger.trials[belief.leader(places)]
-    return None if trial.is_stuck else trial
+def _good_runs(belief: ScoreBelief) -> list[int]:
+    """Places of the runs that neither diverged nor failed."""
+    return [place for place, run in enumerate(belief.runs) if not run.is_bad]
 
 
 def _find_cut_short(ledger: Ledger) -> tuple[Trial, int] | None:
@@ -193,16 +187,19 @@ def _find_cut_short(ledger: Ledger) -> tuple[Trial, int] | None:
 # orders --------------------------------------------------------------------------------------------------------------
 
 
-def _finish(trial: Trial, belief: ScoreBelief) -> Train:
-    why = {**_describe(belief), "phase": "recommended", "at": trial.steps}
+def _finish(ledger: Ledger, belief: ScoreBelief, among: Sequence[int]) -> Train:
+    """The run, of these places, that promises most at full length is trained to its end."""
+    trial = ledger.trials[belief.leader(among)]
+    why = {**_describe(belief), **belief.say_leader(among), "phase": "recommended", "at": trial.steps}
     return train_further(trial, trial.limit, why=why, memo=_aim(belief.memo, trial.limit))
 
 
 def _begin_or_continue(ledger: Ledger, found: NextRun, belief: ScoreBelief) -> Train:
     why = {
         **_describe(belief),
+        **found.compared,
         "phase": "chosen",
-        "score": found.promise.score,
+        "predicted_score": found.promise.score,
         "std": found.promise.std,
         "ei": math.exp(found.promise.log_ei),
         "predicted_cost": found.cost,
@@ -224,9 +221,8 @@ def _aim(memo: Memo, goal: int) -> Memo:
 
 
 def _describe(belief: ScoreBelief) -> dict[str, str | float | bool]:
-    good = [place for place, run in enumerate(belief.runs) if not run.is_bad]
     return {
-        "leader": belief.leader(good or range(len(belief.runs))),
+        "leader": belief.leader(_good_runs(belief) or range(len(belief.runs))),
         "midpoint": belief.parameters.midpoint,
         "growth": belief.parameters.growth,
         "added": belief.added,

@@ -14,6 +14,8 @@ import numpy as np
 
 from shoestring.core.arrays import Flags, Floats
 from shoestring.core.books import Trial
+from shoestring.core.comparing import are_apart, compare_scores
+from shoestring.core.decision import Why
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
@@ -23,6 +25,7 @@ from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.belief import ScoreBelief
 from shoestring.policies.config_table import ConfigTable, Pool
 
+SCORE_NAME = "expected improvement of the score for its cost"
 _LENGTHS = 20  # lengths at which a run that may go on is looked at
 
 
@@ -35,6 +38,7 @@ class NextRun:
     until: int
     cost: float  # predicted, in the budget's unit
     promise: Promise
+    compared: Why
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,11 +106,19 @@ class RunSearch:
             self.lengths,
             lambda x, start: is_listed or not self.table.is_tried(self._move(pool.points, start, x))[0],
         )
-        if self.table.rows is not None:
-            config = self.table.rows[pool.rows[chosen.start]]
-        else:
-            config = self.table.encoding.config(self._move(pool.points, chosen.start, chosen.z[:-1]), 0)
-        return NextRun(None, config, chosen.steps, float(self.belief.cost.predict(chosen.z[None])[0]), chosen.promise)
+        found, apart = chosen.found, are_apart(chosen.found.points[:, :-1], chosen.found.chosen)
+
+        def config_of(i: int) -> Config:
+            start = int(found.starts[i])
+            if self.table.rows is not None:
+                return self.table.rows[int(pool.rows[start])]
+            return self.table.encoding.config(self._move(pool.points, start, found.points[i, :-1]), 0)
+
+        compared = compare_scores(
+            SCORE_NAME, "highest", found.log_ratio, found.chosen, config_of, rivals=apart, in_unit=np.exp
+        )
+        predicted_cost = float(self.belief.cost.predict(chosen.z[None])[0])
+        return NextRun(None, config_of(found.chosen), chosen.steps, predicted_cost, chosen.promise, compared)
 
     def _move(self, points: Points, start: int, x: Floats) -> Points:
         """One of the points with its numbers where a climb has led them: to the first columns of x."""
@@ -137,7 +149,12 @@ class RunSearch:
         z = np.column_stack([self.belief.x[[place for place, _ in options]], times])
         appraisal = Tradeoff(gp, self.belief.cost, best_mean).appraise(z, costs)
         top = int(np.argmax(appraisal.log_ratio))
-        return NextRun(trials[top], trials[top].config, options[top][1], float(costs[top]), appraisal.promise(top))
+        others = np.array([trial is not trials[top] for trial in trials])
+        compared = compare_scores(
+            SCORE_NAME, "highest", appraisal.log_ratio, top, lambda i: trials[i].number, rivals=others, in_unit=np.exp
+        )
+        promise = appraisal.promise(top)
+        return NextRun(trials[top], trials[top].config, options[top][1], float(costs[top]), promise, compared)
 
     def _longer(self, trial: Trial) -> Iterable[int]:
         """Lengths up to which a trial may go on."""

@@ -25,20 +25,21 @@ Departs from the paper:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.arrays import Flags, Floats
 from shoestring.core.books import Trial
+from shoestring.core.comparing import BestIs, are_apart, compare_scores
 from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits
-from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
+from shoestring.core.parameters import Scalar
+from shoestring.core.policy import ALL_TRIED, find_results, fresh_config, nothing_to_buy, settle_first, train_new
 from shoestring.core.settings import require_one_of, require_whole, require_within
 from shoestring.core.space import Config
 from shoestring.errors import PolicyError
@@ -49,7 +50,7 @@ from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import fit_scaling
-from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable
+from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Pool
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
 
 Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
@@ -64,12 +65,15 @@ class Look:
     """All candidates of one decision with their log EI and log cost, and the one to buy."""
 
     found: Findings
-    config: Config
-    rows: Indices  # of a space with a table of all configs: the row of each candidate
+    table: ConfigTable
+    pool: Pool  # candidates begin with it
     costs: TrialCosts
     loss_unit: float  # what one unit of EI is in losses
     alpha: float
     memo: Memo
+
+    def config(self, candidate: int) -> Config:
+        return self.table.config(self.pool, self.found.points, candidate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +112,14 @@ class CostAwareEI:
     # deciding --------------------------------------------------------------------------------------------------------
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        if ledger.queue:
-            return train_new(ledger, ledger.queue[0], ledger.max_steps, why={"phase": "queued"}, memo=ledger.memo)
-        if (trial := _cut_short(ledger)) is not None:
-            return train_further(trial, trial.limit, why={"phase": "cut short", "at": trial.steps}, memo=ledger.memo)
+        if (first := settle_first(ledger)) is not None:
+            return first
         seen = None if self._is_in_design(ledger) else self.score_candidates(ledger, rng)
         if seen is None:
             return self._design(ledger, rng)
-        order = train_new(ledger, seen.config, ledger.max_steps, why=self._why(seen), memo=seen.memo)
-        return seen.costs.add_bill(order, seen.found.points, seen.found.index)
+        at = seen.found.index
+        order = train_new(ledger, seen.config(at), ledger.max_steps, why=self._why(seen), memo=seen.memo)
+        return seen.costs.add_bill(order, seen.found.points, at)
 
     def _is_in_design(self, ledger: Ledger) -> bool:
         if self.initial_design == "fixed":
@@ -143,7 +146,7 @@ class CostAwareEI:
 
     def score_candidates(self, ledger: Ledger, rng: np.random.Generator) -> Look | None:
         """What the models make of all candidates, for reports and experiments; None if there is no result or no candidate."""
-        table, results = ledger.view(ConfigsView()), _results(ledger)
+        table, results = ledger.view(ConfigsView()), find_results(ledger)
         if not results:
             return None
         losses = np.array([trial.best_loss for trial in results])
@@ -169,8 +172,7 @@ class CostAwareEI:
             found = find_cei(surface, pool.points, self.slack, allowed=is_allowed, refine=refine)
         else:
             found = find_ei_alpha(surface, pool.points, alpha, allowed=is_allowed, refine=refine)
-        config = table.config(pool, found.points, found.index)
-        return Look(found, config, pool.rows, costs, float(scale.scale), alpha, {**memo, **costs.memo})
+        return Look(found, table, pool, costs, float(scale.scale), alpha, {**memo, **costs.memo})
 
     def _costs(self, ledger: Ledger, table: ConfigTable) -> TrialCosts:
         return TrialCosts(ledger, table, self.cost_model, self.cost_features, self.transferred)
@@ -187,7 +189,8 @@ class CostAwareEI:
 
     def _why(self, seen: Look) -> Why:
         at, log_ei, log_cost = seen.found.index, seen.found.log_ei, seen.found.log_cost
-        why: dict[str, str | float | bool] = {
+        why: dict[str, Scalar] = {
+            **_compare(seen),
             "phase": self.acquisition,
             "ei": seen.loss_unit * float(np.exp(log_ei[at])),
             "ei_max": seen.loss_unit * float(np.exp(log_ei.max())),
@@ -199,30 +202,27 @@ class CostAwareEI:
         if seen.costs.model is None:
             return why
         front = pareto_front(log_ei, log_cost)
-        by_cost = front[np.argsort(log_cost[front], kind="stable")]
+        cheaper = int(np.count_nonzero(log_cost[front] < log_cost[at]))
         why["predicted_cost"] = seen.costs.rate * float(np.exp(log_cost[at]))
-        why["front_size"] = int(front.size)
-        why["front_position"] = int(np.flatnonzero(by_cost == at)[0]) + 1 if at in front else 0
+        why["front_size"], why["front_position"] = int(front.size), cheaper + 1 if at in front else 0
         if np.isfinite(log_ei[at]):
             implied = find_implied_alpha(log_ei, log_cost, at)
             why["implied_alpha"], why["alpha_misses_by"] = float(implied.alpha), float(implied.gap)
         return why
 
 
-def _cut_short(ledger: Ledger) -> Trial | None:
-    """A trial that this policy began and the wall, or a shortened order, kept from its end."""
-    mine = ledger.books.memo_from
-    return next((trial for trial in ledger.trials if trial.can_go_on and trial.last_order >= mine), None)
-
-
-def _results(ledger: Ledger) -> list[Trial]:
-    """Trials that say something about their config: with a loss (infinite if they diverged at once), or failed.
-
-    A trial counts with the best loss it ever had: that is what the study would keep of it. One that another policy stopped
-    early counts too; its loss is too high, but better than nothing.
-    """
-    done = [trial for trial in ledger.trials if trial.open_order is None]
-    return [trial for trial in done if math.isfinite(trial.best_loss) or trial.diverged or trial.failure]
+def _compare(seen: Look) -> Why:
+    """By cost among the points that CEI admits, where costs differ; else by EI for its cost."""
+    found, unit, at = seen.found, seen.loss_unit, seen.found.index
+    scores, name = found.log_ei - seen.alpha * found.log_cost, "expected improvement"
+    if by_cost := found.threshold is not None and np.ptp(found.log_cost) > 1e-9:
+        scores, unit = np.where(found.log_ei >= found.threshold, found.log_cost, np.inf), seen.costs.rate
+        name = "predicted cost, of those that promise enough"
+    elif seen.alpha:
+        name = f"expected improvement / cost^{seen.alpha:.3g}"
+    best_is: BestIs = "lowest" if by_cost else "highest"
+    apart = are_apart(found.points.cube, at)
+    return compare_scores(name, best_is, scores, at, seen.config, rivals=apart, in_unit=lambda s: unit * np.exp(s))
 
 
 def _believe(ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats) -> tuple[GP, float, Lists]:

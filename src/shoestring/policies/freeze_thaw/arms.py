@@ -60,6 +60,11 @@ class ArmTable:
             known = self._similarities[key] = compare(self.encoding, self.points, scales)
         return known
 
+    def say(self, arm: int) -> int | Config:
+        """The trial of an arm; its config as long as there is none."""
+        trial = self.trial_of[arm]
+        return self.configs[arm] if trial is None else trial
+
     def add(self, config: Config) -> int:
         """One arm more; its number."""
         self.configs.append(config)

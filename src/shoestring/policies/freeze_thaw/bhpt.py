@@ -37,9 +37,10 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.comparing import compare_losses, compare_scores
 from shoestring.core.decision import Why
 from shoestring.core.settings import require_share, require_within
-from shoestring.models.freeze_thaw.action_value import plan_values
+from shoestring.models.freeze_thaw.action_value import ValuePlan, plan_values
 from shoestring.policies.freeze_thaw.arms import Reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook
 
@@ -67,7 +68,9 @@ class BHPT(CurvePolicy):
         arm = plan.top_arm if committed else plan.choose_arm(rng, self.eps)
         at = int(outlook.arms.trained[arm] + plan.tau[arm]) - 1
         mu, sigma = _describe(outlook, mean[:, arm, at], variance[:, arm, at])
+        by_gain = not committed and (arm != plan.top_arm or (self.eps is None and plan.gain[arm] > 0.0))
         return arm, {
+            **_compare(outlook, plan, arm, by_gain),
             "c_hat": plan.top_arm,
             "committed": committed,
             "Q": outlook.to_value(float(plan.q[arm])),
@@ -78,6 +81,15 @@ class BHPT(CurvePolicy):
             "tau_star": plan.tau_star,
             "r": r,
         }
+
+
+def _compare(outlook: Outlook, plan: ValuePlan, arm: int, by_gain: bool) -> Why:
+    arms, scale = outlook.arms, outlook.scaling.scale
+    if by_gain:
+        name = "improvement to expect from knowing the run's future"
+        return compare_scores(name, "highest", plan.gain, arm, arms.say, in_unit=lambda gain: gain * scale)
+    name = "value expected at the run's best"
+    return compare_losses(name, plan.mean, arm, arms.say, sign=arms.sign, undo=outlook.scaling.undo)
 
 
 def _describe(outlook: Outlook, mean: Floats, variance: Floats) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Decision, Memo
 from shoestring.core.encoding import Encoding
 from shoestring.core.ledger import Ledger
@@ -86,12 +87,15 @@ class FabolasEpochs:
         variance = np.diagonal(cov)[n:] + gp.noise_variance
         gains = information_gain(mean[:n], cov[:n, :n], cov[:n, n:], variance, rng, self.fantasies)
         lacking = pairs[:, 1] - arms.trained[pairs[:, 0]]
-        chosen = int(np.argmax(gains / lacking))
+        scores = gains / lacking
+        chosen = int(np.argmax(scores))
         arm = int(pairs[chosen, 0])
+        name, others = "information about which run is best, per step (nats)", pairs[:, 0] != arm
         why = {
+            **compare_scores(name, "highest", scores, chosen, lambda i: arms.say(int(pairs[i, 0])), rivals=others),
             "arm": arm,
             "information": float(gains[chosen]),
-            "information_per_step": float(gains[chosen] / lacking[chosen]),
+            "information_per_step": float(scores[chosen]),
             "mu": arms.sign * float(scale.undo(mean[n + chosen])),
         }
         return buy_steps(ledger, arms, arm, int(lacking[chosen]), why=why, memo=memo)

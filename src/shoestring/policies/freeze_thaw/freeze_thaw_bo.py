@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Why
 from shoestring.core.settings import require_whole
 from shoestring.models.freeze_thaw.belief import FreezeThawBelief
@@ -53,7 +54,9 @@ class FreezeThawBO(CurvePolicy):
         gains = np.mean(each, axis=0)
         chosen = int(np.argmax(gains))
         arm = int(basket[chosen])
+        name = "information about which run ends best (nats)"
         return arm, {
+            **compare_scores(name, "highest", gains, chosen, lambda i: arms.say(int(basket[i]))),
             "information": float(gains[chosen]),
             "asymptote": outlook.to_value(float(np.mean([belief.asymptote_mean[arm] for belief in beliefs]))),
             "new": arms.trial_of[arm] is None,

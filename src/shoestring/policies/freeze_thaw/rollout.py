@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Why
 from shoestring.core.settings import require_whole
 from shoestring.models.freeze_thaw.belief import FreezeThawBelief
@@ -58,7 +59,10 @@ class Rollout(CurvePolicy):
             axis=0,
         )
         chosen = int(np.argmax(values))
-        return int(listed[chosen]), {"value": float(values[chosen]) * outlook.scaling.scale, "stages": stages}
+        scores = values * outlook.scaling.scale
+        name = f"improvement to expect of the next {stages} steps"
+        why = compare_scores(name, "highest", scores, chosen, lambda i: outlook.arms.say(int(listed[i])))
+        return int(listed[chosen]), {**why, "value": float(scores[chosen]), "stages": stages}
 
     def _shortlist(self, outlook: Outlook, free: Indices, bests: list[float]) -> Indices:
         """The arms of largest expected improvement in one step, in their order."""

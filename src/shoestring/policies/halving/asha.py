@@ -22,14 +22,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.comparing import compare_race
 from shoestring.core.decision import Decision, Train, Wait, Why
 from shoestring.core.entries import Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import (
-    find_best_unfinished,
     find_cut_short,
     fresh_config,
     nothing_to_buy,
+    train_best_unfinished,
     train_further,
     train_new,
 )
@@ -53,10 +54,8 @@ class ASHA(Ladder):
             return train_new(ledger, config, rungs[0], why={"rung": 0})
         if ledger.open_orders:
             return Wait()  # a receipt may make somebody due for promotion
-        best = find_best_unfinished(ledger)
-        if best is None:
-            return nothing_to_buy(ledger)
-        return train_further(best, _rung_above(rungs, best.steps), why={"was": "the best, and no config is left"})
+        order = train_best_unfinished(ledger, "no config is left: the best goes on", stops=rungs)
+        return order or nothing_to_buy(ledger)
 
     def _promote(self, ledger: Ledger, rungs: tuple[int, ...]) -> Train | None:
         for k in reversed(range(len(rungs) - 1)):  # highest rung first, Algorithm 2, get_job
@@ -71,7 +70,9 @@ class ASHA(Ladder):
                     break
                 trial = ledger.trials[candidate[1]]
                 if trial.can_go_on:
-                    why = {"rung": k + 1, "rank": rank, "of": len(ranked)}
+                    last_kept, left = ranked[promoted - 1][0], ranked[promoted]  # at most half are promoted
+                    sign, among, loss = ledger.opened.sign, len(ranked), candidate[0]
+                    why = {"rung": k + 1, **compare_race(rungs[k], sign, among, rank, loss, last_kept, left)}
                     return train_further(trial, rungs[k + 1], why=why)
         return None
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shoestring.core.decision import Decision, Wait, Why
+from shoestring.core.decision import Decision, Wait
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import find_best_unfinished, fresh_config, nothing_to_buy, train_further, train_new
+from shoestring.core.policy import fresh_config, nothing_to_buy, train_best_unfinished, train_further, train_new
 from shoestring.policies.halving.ladder import Rung
-from shoestring.policies.halving.rounds import ROUND_VIEW, find_next_arm, rank, round_memo
+from shoestring.policies.halving.rounds import ROUND_VIEW, find_next_arm, rank, round_memo, say_cut, say_place
 
 
 def decide_in_brackets(ledger: Ledger, plan: Callable[[int], Sequence[Rung]], reduction_factor: int) -> Decision:
@@ -33,19 +33,19 @@ def decide_in_brackets(ledger: Ledger, plan: Callable[[int], Sequence[Rung]], re
             why = {"bracket": bracket, "rung": rung, "arm": len(now.arms), "of": size}
             return train_new(ledger, config, until, why=why)
     if trial := find_next_arm(ledger, now, until):
-        why = {"bracket": bracket, "rung": rung, "rank": now.place.get(trial.number, -1), "of": len(now.arms)}
-        return train_further(trial, until, why=why)
+        return train_further(trial, until, why={"bracket": bracket, "rung": rung, **say_place(ledger, now, trial)})
     if ledger.open_orders and now.arms:
         return Wait()
     arms: Sequence[int] = now.arms
     for above, (size, until) in enumerate(plan(bracket)[rung + 1 :], start=rung + 1):
         ranked = rank(ledger, arms)
         arms = ranked[: min(size, max(1, len(ranked) // reduction_factor))]
-        for place, number in enumerate(arms):
+        for number in arms:
             trial = ledger.trials[number]
             if trial.steps < until and trial.can_go_on:
-                why = {"bracket": bracket, "rung": above, "rank": place, "of": len(ranked)}
-                return train_further(trial, until, why=why, memo=round_memo((bracket, above), arms))
+                cut = say_cut(ledger, ranked, len(arms), number)
+                memo = round_memo((bracket, above), arms)
+                return train_further(trial, until, why={"bracket": bracket, "rung": above, **cut}, memo=memo)
     return _begin_bracket(ledger, bracket + 1 if now.arms else bracket, plan)
 
 
@@ -56,8 +56,5 @@ def _begin_bracket(ledger: Ledger, bracket: int, plan: Callable[[int], Sequence[
     if config is not None:
         why = {"bracket": bracket, "rung": 0, "arm": 0, "of": size}
         return train_new(ledger, config, until, why=why, memo=memo)
-    trial = find_best_unfinished(ledger)
-    if trial is None:
-        return nothing_to_buy(ledger)
-    last: Why = {"stage": "no config is left: the best goes on", "loss": trial.last_loss}
-    return train_further(trial, trial.limit, why=last, memo=memo)
+    order = train_best_unfinished(ledger, "no config is left: the best goes on", memo=memo)
+    return order or nothing_to_buy(ledger)

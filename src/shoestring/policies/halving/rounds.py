@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shoestring.core.books import Trial
-from shoestring.core.decision import Memo
+from shoestring.core.comparing import compare_race
+from shoestring.core.decision import NO_WHY, Memo, Why
 from shoestring.core.entries import Amended, Entry, Opened, Order
 from shoestring.core.ledger import Ledger
 
@@ -29,6 +30,7 @@ class Round:
     cursor: int = 0  # listed arms before this one had their order
     place: dict[int, int] = field(default_factory=dict)  # listed arm -> where it stands in `arms`
     trials: int = 0  # opened in the whole study
+    why: Why = field(default_factory=lambda: NO_WHY)  # of its first order: what the listed arms were chosen by
 
     @property
     def newcomers(self) -> int:
@@ -47,7 +49,7 @@ class RoundView:
             if "arms" in entry.memo:
                 arms = [int(number) for number in entry.memo["arms"]]
                 place = {number: i for i, number in enumerate(arms)}
-                state = Round(tuple(entry.memo["round"]), arms, len(arms), 0, place, state.trials)
+                state = Round(tuple(entry.memo["round"]), arms, len(arms), 0, place, state.trials, entry.why)
             if entry.trial == state.trials:
                 state.trials += 1
                 state.arms.append(entry.trial)
@@ -76,6 +78,24 @@ def find_next_arm(ledger: Ledger, now: Round, until: int) -> Trial | None:
     if ledger.open_orders:
         return None
     return next((trials[n] for n in now.arms if trials[n].steps < until and trials[n].can_go_on), None)
+
+
+def say_cut(ledger: Ledger, ranked: Sequence[int], kept: int, chosen: int) -> Why:
+    """Why this arm, one of the `kept` best of those `ranked`, goes on."""
+    losses = [(ledger.trials[number].last_loss, number) for number in (chosen, *ranked[kept - 1 : kept + 1])]
+    left = losses[2] if kept < len(ranked) else None
+    rank, step = ranked.index(chosen), ledger.trials[chosen].steps
+    return compare_race(step, ledger.opened.sign, len(ranked), rank, losses[0][0], losses[1][0], left)
+
+
+def say_place(ledger: Ledger, now: Round, trial: Trial) -> Why:
+    """Why this arm goes on: as its round's first order told of another, or to catch up if it had its order already."""
+    place = now.place.get(trial.number, -1)
+    if place < now.cursor:
+        return {"was": "cut short", "at": trial.steps}
+    if not now.why.get("compared"):
+        return {"rank": place}
+    return {**now.why, "rank": place, "score": ledger.opened.sign * trial.last_loss}
 
 
 def rank(ledger: Ledger, arms: Iterable[int]) -> list[int]:

@@ -32,11 +32,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from shoestring.core.books import Trial
-from shoestring.core.decision import NO_MEMO, Decision, Memo, Train, Wait, Why
+from shoestring.core.decision import NO_MEMO, NO_WHY, Decision, Memo, Train, Wait, Why
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import find_best_unfinished, fresh_config, nothing_to_buy, train_further, train_new
+from shoestring.core.policy import fresh_config, nothing_to_buy, train_best_unfinished, train_further, train_new
 from shoestring.core.settings import require_between, require_reduction_factor, require_whole
-from shoestring.policies.halving.rounds import ROUND_VIEW, Round, find_next_arm, rank, round_memo
+from shoestring.policies.halving.rounds import ROUND_VIEW, Round, find_next_arm, rank, round_memo, say_cut, say_place
 
 _STEPS_PER_ARM = 2  # the budget buys at least so many for each newcomer: one to look at it, one for a favourite
 _ROUNDING = 1e-12  # of a share that is spent to the last bit
@@ -105,7 +105,7 @@ class SequentialHalving:
     def _go_on(self, ledger: Ledger, now: Round, facts: Facts, memo: Memo) -> Decision:
         """The next order of this round; of the next one when it is through."""
         if facts.round == _LAST:
-            return self._train_last(ledger, now.arms, memo)
+            return self._train_last(ledger, now.arms, {"was": "cut short"}, memo)
         until = facts.until if facts.round else self._first_look(ledger, now, facts)
         wanted = facts.round == 0 and now.newcomers < self._count_newcomers(ledger, facts)
         if (ledger.queue or wanted) and (
@@ -113,7 +113,7 @@ class SequentialHalving:
         ):
             return newcomer
         if trial := find_next_arm(ledger, now, until):
-            why = {"round": facts.round, "rank": now.place.get(trial.number, -1), "arms": len(now.arms)}
+            why = {"round": facts.round, "arms": len(now.arms), **say_place(ledger, now, trial)}
             return train_further(trial, until, why=why, memo=memo)
         if ledger.open_orders:
             return Wait()
@@ -127,17 +127,17 @@ class SequentialHalving:
         kept = self._keep_affordable(ledger, ranked[: max(1, len(ranked) // self.reduction_factor)], share)
         going = [number for number in kept if ledger.trials[number].can_go_on]
         if len(kept) <= 1 or not going:
-            return self._train_last(ledger, kept, round_memo(facts._replace(round=_LAST), kept))
+            why = say_cut(ledger, ranked, len(kept), going[0]) if going else NO_WHY
+            return self._train_last(ledger, kept, why, round_memo(facts._replace(round=_LAST), kept))
         until = common_step(share, [_load(ledger, ledger.trials[number]) for number in going])
         facts = facts._replace(round=round, until=until, rounds=rounds)
         first = next(number for number in going if ledger.trials[number].steps < until)
         why = {
             "round": round,
             "rounds": rounds,
-            "rank": kept.index(first),
             "arms": len(kept),
-            "of": len(ranked),
             "share": share,
+            **say_cut(ledger, ranked, len(kept), first),
         }
         return train_further(ledger.trials[first], until, why=why, memo=round_memo(facts, kept))
 
@@ -152,16 +152,18 @@ class SequentialHalving:
                 return ranked[: max(1, kept)]
         return ranked
 
-    def _train_last(self, ledger: Ledger, arms: Sequence[int], memo: Memo) -> Decision:
+    def _train_last(self, ledger: Ledger, arms: Sequence[int], why: Why, memo: Memo) -> Decision:
         """The last arm takes the rest; what it cannot use goes to the next best, and then to another race."""
         if ledger.left <= 0 and ledger.open_orders:
             return Wait()
         if ledger.queue and (newcomer := self._open_newcomer(ledger, ledger.max_steps, memo, _LAST, len(arms))):
             return newcomer
         going = (ledger.trials[number] for number in rank(ledger, arms))
-        if best := next((trial for trial in going if trial.can_go_on), None) or find_best_unfinished(ledger):
-            why: Why = {"stage": "the best takes the rest", "loss": best.last_loss}
+        if best := next((trial for trial in going if trial.can_go_on), None):
+            why = {"stage": "the best takes the rest", **why}
             return train_further(best, best.limit, why=why, memo=memo)
+        if order := train_best_unfinished(ledger, "the best takes the rest", memo=memo):
+            return order
         if ledger.open_orders or fresh_config(ledger) is None:
             return nothing_to_buy(ledger)
         return self._begin_race(ledger, (), worth=ledger.left, counted=0)

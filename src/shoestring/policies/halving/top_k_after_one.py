@@ -17,7 +17,7 @@ import numpy as np
 
 from shoestring.core.decision import Decision, Train, Wait, Why
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import find_best_unfinished, fresh_config, nothing_to_buy, train_further, train_new
+from shoestring.core.policy import fresh_config, nothing_to_buy, train_best_unfinished, train_new
 from shoestring.core.settings import require_between
 from shoestring.core.space import Config
 
@@ -39,9 +39,8 @@ class TopKAfterOne:
         trials = ledger.trials
         if any(trials[open_order.order.trial].steps == 0 for open_order in ledger.open_orders.values()):
             return Wait()  # the best is not known before all have shown their first loss
-        best = find_best_unfinished(ledger) if ledger.max_steps > 1 else None
-        if best is not None:
-            return train_further(best, best.limit, why={"stage": "the best goes on", "loss": best.last_loss})
+        if ledger.max_steps > 1 and (order := train_best_unfinished(ledger, "the best goes on")):
+            return order
         config = fresh_config(ledger)
         return nothing_to_buy(ledger) if config is None else self._open(ledger, config)
 

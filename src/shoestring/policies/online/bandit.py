@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Decision
 from shoestring.core.entries import Entry, Opened
 from shoestring.core.ledger import Ledger
@@ -31,7 +32,8 @@ from shoestring.policies.online.rounds import RunState, RunView, next_queued, or
 class BanditState:
     run: RunState
     arms: Sequence[Config]
-    index: dict[str, int]  # of an arm, by its config's key
+    keys: Sequence[str]  # of the arms' configs
+    index: dict[str, int]  # of an arm, by its key
     counts: Floats  # (n_arms,): observed rewards
     sums: Floats  # (n_arms,)
     weights: Floats  # (n_arms,): all alike unless the method reweighs them
@@ -46,9 +48,9 @@ class BanditArms:
 
     def start(self, opened: Opened) -> BanditState:
         arms = _list_arms(opened, self.most_arms)
-        index = {opened.space.key(config): i for i, config in enumerate(arms)}
-        n = len(arms)
-        return BanditState(self.run.start(opened), arms, index, np.zeros(n), np.zeros(n), np.full(n, 1.0 / n))
+        keys, n = [opened.space.key(config) for config in arms], len(arms)
+        index = {key: i for i, key in enumerate(keys)}
+        return BanditState(self.run.start(opened), arms, keys, index, np.zeros(n), np.zeros(n), np.full(n, 1.0 / n))
 
     def absorb(self, state: BanditState, entry: Entry) -> BanditState:
         done = len(state.run.configs)
@@ -109,7 +111,8 @@ class OnlineBandit(OnlinePolicy):
         """The arm, and the numbers behind it: drawn, unless a bandit has a rule of its own."""
         probabilities = self._weigh(state)
         arm = draw(probabilities, rng)
-        return arm, {"probability": float(probabilities[arm])}
+        why = compare_scores("probability", "drawn", probabilities, arm, state.keys.__getitem__)
+        return arm, {**why, "probability": float(probabilities[arm])}
 
     def _weigh(self, state: BanditState) -> Floats:
         """The probability of each arm, (n_arms,)."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.comparing import compare_scores
+from shoestring.core.decision import Why
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Entry, Opened
 from shoestring.core.space import Config, Space
@@ -35,6 +37,13 @@ from shoestring.policies.online.rounds import RunState, RunView
 _ENUMERABLE = 2_000  # configs of a finite space up to this many are scored one by one; listed rows always are
 _CANDIDATES = 1000  # random points that PI and EI are scored on where the space is not finite
 _HUMPS = 50  # of which so many of the best are merged into separate humps
+
+
+_NAMES = {
+    "ucb": "reward that the round could bring (confidence bound)",
+    "pi": "probability of improvement",
+    "ei": "expected improvement",
+}
 
 
 @dataclass(slots=True)
@@ -125,6 +134,7 @@ class Proposal:
     chosen: int
     rivals: Indices
     covariance: Floats | None  # of the chosen point with each, if asked for
+    compared: Why
 
 
 def _score(acquisition: str, mean: Floats, variance: Floats, beta: float) -> Floats:
@@ -139,7 +149,8 @@ class FiniteBelief:
     def __init__(self, view: DriftView, encoding: Encoding) -> None:
         self.space = encoding.space
         self.configs = self.space.rows or tuple(self.space.grid(_ENUMERABLE))
-        self._index = {self.space.key(config): i for i, config in enumerate(self.configs)}
+        self._keys = [self.space.key(config) for config in self.configs]
+        self._index = {key: i for i, key in enumerate(self._keys)}
         points = encoding.points(self.configs)
         features = encoding.features(points)  # (N, n_columns)
         kernel, theta = view.kernel_on(encoding)
@@ -167,7 +178,8 @@ class FiniteBelief:
         chosen = choose(height)
         covariance = self.model.covariance(chosen) if with_covariance else None
         rivals = self._competitors.of(chosen, height)
-        return Proposal(self.configs[chosen], mean, variance, chosen, rivals, covariance)
+        compared = compare_scores(_NAMES[acquisition], "highest", height, chosen, self._keys.__getitem__)
+        return Proposal(self.configs[chosen], mean, variance, chosen, rivals, covariance, compared)
 
 
 class CubeBelief:
@@ -203,7 +215,11 @@ class CubeBelief:
             points = candidates[best[merge_modes(candidates[best], height[best], self._view.bandwidth)]]
             mean, variance = self.model.predict(points)
         covariance = self.model.covariance(points[:1], points)[0] if with_covariance else None
-        return Proposal(self.space.from_cube(points[0]), mean, variance, 0, np.arange(1, len(points)), covariance)
+        configs = [self.space.from_cube(point) for point in points]
+        others = np.array([config != configs[0] for config in configs])  # two humps may lie in the cell of one integer
+        heights, name = _score(acquisition, mean, variance, beta), _NAMES[acquisition]
+        compared = compare_scores(name, "highest", heights, 0, configs.__getitem__, rivals=others)
+        return Proposal(configs[0], mean, variance, 0, np.arange(1, len(points)), covariance, compared)
 
 
 class CubeKernel:

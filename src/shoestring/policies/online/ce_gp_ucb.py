@@ -32,7 +32,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import NO_MEMO, Decision, Memo
+from shoestring.core.decision import NO_MEMO, NO_WHY, Decision, Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Refits
 from shoestring.core.parameters import Scalar
@@ -113,6 +113,7 @@ class CEGPUCB(OnlinePolicy):
             query, why["query"] = False, refusal
             proposal = self._propose_unseen(state, proposal, rng)
         why |= {
+            **proposal.compared,
             "mean": float(proposal.mean[proposal.chosen]),
             "std": math.sqrt(float(proposal.variance[proposal.chosen])),
             "beta": beta,
@@ -143,7 +144,7 @@ class CEGPUCB(OnlinePolicy):
         """What to act with when a pass is wanted but may not be bought: there is no use in trying what nobody looks at."""
         if state.belief.model.n_observations:
             return state.belief.propose("ucb", 0.0, rng)
-        return replace(proposal, config=state.run.configs[-1]) if state.run.configs else proposal
+        return replace(proposal, config=state.run.configs[-1], compared=NO_WHY) if state.run.configs else proposal
 
     def _learn(self, ledger: Ledger) -> tuple[DriftView, Memo]:
         """The model to ask, and what to remember of its fit."""

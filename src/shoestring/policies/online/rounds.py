@@ -145,6 +145,6 @@ def order_round(ledger: Ledger, run: RunState, config: Config, query: bool, why:
         validate="last" if query else "none",
         expected_cost=expected,
         reserve=reserve,
-        why={"round": until, **why},
+        why={"round": until, "compared": 0, **why},
         memo=memo,
     )

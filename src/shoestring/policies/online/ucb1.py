@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.comparing import compare_scores
 from shoestring.core.parameters import Scalar
-from shoestring.models.online.bandits import ucb1
+from shoestring.models.online.bandits import ucb1_bounds
 from shoestring.policies.online.bandit import BanditState, OnlineBandit
 
 
@@ -21,5 +22,7 @@ class UCB1(OnlineBandit):
     name: ClassVar[str] = "ucb1"
 
     def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
-        arm = ucb1(state.counts, state.sums, round=len(state.run.configs) + 1)
-        return arm, {"observed": int(state.counts[arm]), "sum": float(state.sums[arm])}
+        bounds = ucb1_bounds(state.counts, state.sums, round=len(state.run.configs) + 1)
+        arm, name = int(np.argmax(bounds)), "mean reward plus what may be missing of it"
+        why = compare_scores(name, "highest", bounds, arm, state.keys.__getitem__)
+        return arm, {**why, "observed": int(state.counts[arm]), "sum": float(state.sums[arm])}

@@ -58,7 +58,7 @@ class ReplayFixed:
                 continue
             config = trial.config if config is None else config
             until = min(until, trial.limit)
-            return Train(trial=trial.number, config=config, until=until, why={"line": number}, memo=memo)
+            return Train(trial=trial.number, config=config, until=until, why={"compared": 0, "line": number}, memo=memo)
         return nothing_to_buy(ledger, "all orders of the list were given")
 
 

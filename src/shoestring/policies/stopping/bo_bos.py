@@ -47,6 +47,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from shoestring.core.books import Trial
+from shoestring.core.comparing import compare, compare_losses
 from shoestring.core.decision import Memo, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
@@ -149,7 +150,7 @@ class BOBOS(UcbPolicy):
         _, std = belief.predict(chosen.point.take(np.zeros(n, dtype=np.intp)), np.arange(1.0, n + 1.0) / n)
         return {"std": [float(v) * belief.scale.scale for v in std], "xi": [xi]}
 
-    def find_run_to_thaw(self, ledger: Ledger, belief: Surrogate, runs: RunsUnderWay) -> Trial | None:
+    def find_run_to_thaw(self, ledger: Ledger, belief: Surrogate, runs: RunsUnderWay) -> tuple[Trial, Why] | None:
         if not self.thaw:
             return None
         short_of_money = ledger.left < ledger.step_price() * ledger.max_steps
@@ -160,7 +161,9 @@ class BOBOS(UcbPolicy):
         if not affordable:
             return None
         mean, _ = belief.predict(belief.table.stack([trial.number for trial in affordable]))
-        return affordable[int(np.argmin(mean))]
+        at, numbers = int(np.argmin(mean)), [trial.number for trial in affordable]
+        name, sign, undo = "value expected at the end of the run", ledger.opened.sign, belief.scale.undo
+        return affordable[at], compare_losses(name, mean, at, numbers.__getitem__, sign=sign, undo=undo)
 
     # judging it ------------------------------------------------------------------------------------------------------
 
@@ -187,10 +190,10 @@ class BOBOS(UcbPolicy):
         verdict = plan.judge(losses)
         why |= _explain(verdict)
         if not verdict.stop:
-            return GoOn(trial.steps + 1, why)
+            return GoOn(trial.steps + 1, {**_compare(verdict), **why})
         if not surrogate_allows_stop(std_now, std_full, self.kappa):
             why["reason"] = "the rule would give up, but the surrogate is too unsure of the end (C2)"
-            return GoOn(trial.steps + 1, why)
+            return GoOn(trial.steps + 1, {**_compare(verdict), **why})
         return GiveUp(why)
 
     def plan_step(self, steps: int) -> int:
@@ -220,6 +223,16 @@ def solve_rule(
 ) -> StoppingPlan:
     """The solved rule of one run: a pure function, cached since it is asked for again after every step of the run."""
     return rule.plan(beginning, best, stream(seed, "stopping", trial), xi=xi)
+
+
+def _compare(verdict: Verdict) -> Why:
+    """Training on, whether undecided or trusted, against giving up; nothing where too few curves pass to tell."""
+    train_on = min(
+        (loss for loss in (verdict.loss_go_on, verdict.loss_trust) if not math.isnan(loss)), default=math.nan
+    )
+    if math.isnan(train_on) or math.isnan(verdict.loss_give_up):
+        return {}
+    return compare("expected loss of training on (in steps)", "lowest", 2, train_on, "giving up", verdict.loss_give_up)
 
 
 def _explain(verdict: Verdict) -> Why:

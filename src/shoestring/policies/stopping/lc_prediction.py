@@ -27,6 +27,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from shoestring.core.comparing import compare
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
 from shoestring.core.settings import require_between, require_one_of, require_whole
@@ -82,7 +83,8 @@ class LCPrediction(UcbPolicy):
         }
         if found.prob_better < self.threshold:
             return GiveUp(why, predicted)
-        return GoOn(next_check, why)
+        name = "probability of ending better than the best run"
+        return GoOn(next_check, {**compare(name, "highest", 2, found.prob_better, "giving up", self.threshold), **why})
 
     def _forecast(self, ledger: Ledger, run: ActiveRun, errors: np.ndarray, best_error: float) -> FinalForecast:
         if self.forecast == "process":

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import minimize
 
 from shoestring.core.arrays import Floats
+from shoestring.core.comparing import are_apart, compare_losses
+from shoestring.core.decision import NO_WHY, Why
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
@@ -54,6 +56,7 @@ class Chosen:
     mean: float  # scaled loss at full training
     std: float
     weight: float  # multiplier of the deviation
+    compared: Why = field(default_factory=lambda: NO_WHY)
 
     @property
     def bound(self) -> float:
@@ -88,10 +91,19 @@ def choose(
             moved_mean, moved_std = belief.predict(moved)
             points, n_new = moved.join(points), len(moved) + n_new
             mean, std = np.concatenate([moved_mean, mean]), np.concatenate([moved_std, std])
-    at = int(np.argmin(mean - weight * std))
+    bounds = mean - weight * std
+    at = int(np.argmin(bounds))
     trial = frozen[at - n_new] if at >= n_new else None
+
     config = table.config(pool, points, at) if trial is None else ledger.trials[trial].config
-    return Chosen(config, trial, points.take([at]), float(mean[at]), float(std[at]), weight)
+
+    def say(i: int) -> int | Config:
+        return table.config(pool, points, i) if i < n_new else frozen[i - n_new]
+
+    name, apart = "value that the run could reach (confidence bound)", are_apart(points.cube, at)
+    sign, undo = ledger.opened.sign, belief.scale.undo
+    compared = compare_losses(name, bounds, at, say, rivals=apart, sign=sign, undo=undo)
+    return Chosen(config, trial, points.take([at]), float(mean[at]), float(std[at]), weight, compared)
 
 
 def look_at(config: Config, belief: Surrogate, weight: float) -> Chosen:

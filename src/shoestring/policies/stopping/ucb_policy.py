@@ -71,8 +71,8 @@ class UcbPolicy:
         """What the order that opens a run must remember for later."""
         return {}
 
-    def find_run_to_thaw(self, ledger: Ledger, belief: Surrogate, runs: RunsUnderWay) -> Trial | None:
-        """A frozen run to finish instead of a new one to begin."""
+    def find_run_to_thaw(self, ledger: Ledger, belief: Surrogate, runs: RunsUnderWay) -> tuple[Trial, Why] | None:
+        """A frozen run to finish instead of a new one to begin, and why that one."""
         return None
 
     # deciding --------------------------------------------------------------------------------------------------------
@@ -115,9 +115,10 @@ class UcbPolicy:
             runs.error_range = measure_range(ledger)
         busy = [table.trials[trial.number] for trial in ledger.trials if trial.open_order is not None]
         belief = belief.expect(busy)
-        if not ledger.queue and (trial := self.find_run_to_thaw(ledger, belief, runs)) is not None:
+        if not ledger.queue and (thawed := self.find_run_to_thaw(ledger, belief, runs)) is not None:
+            trial, compared = thawed
             runs.begin_unjudged(ledger, trial.number, trial.limit)
-            why = {**why, "phase": "thawed", "frozen_at": trial.steps}
+            why = {**why, **compared, "phase": "thawed", "frozen_at": trial.steps}
             return train_further(trial, trial.limit, why=why, memo=runs.memo())
         return self.begin_run(ledger, rng, belief, runs, why)
 
@@ -160,6 +161,7 @@ def explain_choice(ledger: Ledger, belief: Surrogate, chosen: Chosen) -> Why:
     """The numbers behind a choice, in the unit of the values."""
     sign, scale = ledger.books.sign, belief.scale
     return {
+        **chosen.compared,
         "phase": "queued" if ledger.queue else "chosen",
         "mean": sign * float(scale.undo(np.array(chosen.mean))),
         "std": chosen.std * scale.scale,

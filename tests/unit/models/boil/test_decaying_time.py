@@ -23,7 +23,7 @@ def test_the_kernel_is_that_of_freeze_thaw_scaled_to_one() -> None:
     alpha = np.exp(-2.0 * THETA[-1])
 
     def raw(t: np.ndarray, u: np.ndarray) -> np.ndarray:
-        return (BETA / (t + u + BETA)) ** alpha
+        return np.asarray((BETA / (t + u + BETA)) ** alpha)
 
     t, u = x[:, -1, None], z[None, :, -1]
     time = raw(t, u) / np.sqrt(raw(t, t) * raw(u, u))

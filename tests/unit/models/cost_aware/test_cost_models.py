@@ -35,7 +35,7 @@ def test_least_squares_and_its_predictive_std() -> None:
     features, log_cost = receipts(12)
     model = fit_linear(features, log_cost, (3, 1))
     design = np.column_stack([np.ones(12), features[:, [3, 1]]])
-    weights, rss, _, _ = np.linalg.lstsq(design, log_cost)
+    weights, rss, _, _ = np.linalg.lstsq(design, log_cost, rcond=None)
     np.testing.assert_allclose(model.weights, weights, rtol=1e-11)
     np.testing.assert_allclose(model.residual_sum, rss[0], rtol=1e-10)
     new = receipts(4, seed=1)[0]
@@ -77,7 +77,7 @@ def brute_selection(features: Array, log_cost: Array, most: int) -> tuple[int, .
         squares = []
         for i in range(len(log_cost)):
             rest = np.delete(np.arange(len(log_cost)), i)
-            weights = np.linalg.lstsq(design[rest], log_cost[rest])[0]
+            weights = np.linalg.lstsq(design[rest], log_cost[rest], rcond=None)[0]
             squares.append((log_cost[i] - design[i] @ weights) ** 2)
         return float(np.mean(squares))
 

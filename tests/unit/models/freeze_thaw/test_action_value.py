@@ -188,7 +188,7 @@ def test_tolerance_shortens_tau_star_only() -> None:
 
 def plan_with(gain: list[float], top_arm: int = 0) -> ValuePlan:
     g = np.array(gain)
-    return ValuePlan(q=-g, gain=g, tau=np.ones(len(g), dtype=np.intp), top_arm=top_arm, tau_star=1)
+    return ValuePlan(q=-g, gain=g, mean=-g, tau=np.ones(len(g), dtype=np.intp), top_arm=top_arm, tau_star=1)
 
 
 def test_bhpt_takes_the_largest_gain_and_the_lowest_index_of_a_tie() -> None:

@@ -28,7 +28,8 @@ def tally(history: list[tuple[int, float]], n_arms: int) -> tuple[Floats, Floats
     """Counts and sums of the rewards observed of each arm."""
     arms, rewards = split(history)
     counts = np.bincount(np.array(arms, dtype=np.intp), minlength=n_arms).astype(np.float64)
-    return counts, np.bincount(np.array(arms, dtype=np.intp), weights=rewards, minlength=n_arms)
+    sums = np.bincount(np.array(arms, dtype=np.intp), weights=rewards, minlength=n_arms)
+    return counts, sums.astype(np.float64)
 
 
 def fold_exp3s(history: list[tuple[int, float]], n_arms: int, mixing: float, sharing: float) -> Floats:

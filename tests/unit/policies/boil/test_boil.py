@@ -217,7 +217,7 @@ def test_the_leader_is_the_run_that_promises_most_at_full_length() -> None:
     belief = belief_of(policy, ledger)
     mean, _ = belief.gp.predict(np.column_stack([belief.x, np.ones(len(belief.x))]))
     assert belief.leader(range(len(belief.runs))) == belief.runs[int(np.argmax(mean))].trial
-    led = [int(order.why["leader"]) for order in ledger.orders if "leader" in order.why]  # type: ignore[call-overload]
+    led = [int(order.why["leader"]) for order in ledger.orders if "leader" in order.why]  # type: ignore[arg-type]
     best = ledger.best
     assert best is not None
     assert led[-1] == best.number

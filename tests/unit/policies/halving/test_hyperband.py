@@ -50,7 +50,14 @@ def test_the_best_of_a_rung_goes_on() -> None:
     assert ledger.best is not None
     assert ledger.best.config == {"name": "b"}
     last = ledger.orders[-1]
-    assert (last.until, dict(last.why)) == (3, {"bracket": 0, "rung": 1, "rank": 0, "of": 3})
+    assert (last.until, last.why["bracket"], last.why["rung"], last.why["rank"], last.why["compared"]) == (
+        3,
+        0,
+        1,
+        0,
+        3,
+    )
+    assert (last.why["score"], last.why["runner_up_score"]) == (0.3, 0.5)
 
 
 def test_it_stops_in_the_middle_of_a_bracket() -> None:

@@ -153,8 +153,23 @@ def test_a_config_queued_late_joins_the_round() -> None:
 
 def test_why_tells_the_round() -> None:
     ledger = simulate(POLICY, Noisy(Decaying()), opened(POLICY, budget="50 epochs", max_steps=50)).ledger
-    second = next(order for order in ledger.orders if order.why.get("round") == 1)
-    assert dict(second.why) == {"round": 1, "rounds": 4, "rank": 0, "arms": 6, "of": 12, "share": pytest.approx(38 / 3)}
+    second, third = [order for order in ledger.orders if order.why.get("round") == 1][:2]
+    first_losses = sorted((trial.losses[0], trial.number) for trial in ledger.trials)
+    assert dict(second.why) == {
+        "compared": 12,
+        "round": 1,
+        "rounds": 4,
+        "arms": 6,
+        "share": pytest.approx(38 / 3),
+        "score_name": "value after step 1",
+        "best_is": "lowest",
+        "rank": 0,
+        "score": first_losses[0][0],
+        "last_kept_score": first_losses[5][0],
+        "runner_up": first_losses[6][1],
+        "runner_up_score": first_losses[6][0],
+    }
+    assert dict(third.why) == {**second.why, "rank": 1, "score": first_losses[1][0]}
 
 
 def test_failures_take_no_more_money() -> None:

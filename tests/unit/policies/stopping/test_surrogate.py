@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Space
@@ -21,7 +22,7 @@ def study(curves: dict[str, list[float]], max_steps: int) -> Ledger:
 
 def by_name(ledger: Ledger, **how: bool) -> dict[str, list[tuple[float, float]]]:
     found: dict[str, list[tuple[float, float]]] = {trial.config["name"]: [] for trial in ledger.trials}
-    settings = {"intermediate": True, "idle_only": False} | how
+    settings: dict[str, Any] = {"intermediate": True, "idle_only": False} | how
     for o in observe(ledger, **settings):
         found[ledger.trials[o.trial].config["name"]].append((o.share, o.loss))
     return found

@@ -1,0 +1,36 @@
+"""For the site: what stands behind a field as a comment is its description.
+
+    until: int = 1  # the last step that is paid for
+
+A class whose fields are all said in this way needs no second list of them in its docstring.
+"""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import griffe
+
+
+class FieldComments(griffe.Extension):
+    def on_attribute(self, *, attr: griffe.Attribute, **_: Any) -> None:
+        if attr.docstring is None and isinstance(attr.filepath, Path) and attr.lineno is not None:
+            words = comments_of(attr.filepath).get(attr.endlineno or attr.lineno)
+            if words:
+                attr.docstring = griffe.Docstring(words, parent=attr)
+
+
+@cache
+def comments_of(path: Path) -> dict[int, str]:
+    """By line, comments that stand behind code; not those for tools."""
+    text = path.read_text(encoding="utf-8")
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokens
+        if token.type == tokenize.COMMENT and token.line[: token.start[1]].strip() and ": ignore" not in token.string
+    }

@@ -1,0 +1,54 @@
+"""What surrounds the code says the truth about it: versions, names of files, what runs where."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import shoestring
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+PLACE = re.compile(r"[\w./-]*/[\w./-]*|\b\w+\.(?:py|yml|toml|txt)\b")
+
+
+def test_the_version_stands_in_one_place() -> None:
+    facts = tomllib.loads(PYPROJECT)
+    assert "version" not in facts["project"]
+    assert facts["project"]["dynamic"] == ["version"]
+    assert facts["tool"]["hatch"]["version"]["path"] == "src/shoestring/__init__.py"
+    for name in ("CITATION.cff", "mkdocs.yml", "README.md"):
+        assert shoestring.__version__ not in (ROOT / name).read_text(encoding="utf-8")
+
+
+def commented_places() -> list[str]:
+    """Files and folders that the comments of pyproject.toml name."""
+    comments = [line.partition("  #")[2].partition("`")[0] for line in PYPROJECT.splitlines()]
+    return sorted(
+        {place.rstrip(".") for comment in comments for place in PLACE.findall(comment) if "://" not in comment}
+    )
+
+
+def test_pyproject_names_files() -> None:
+    assert len(commented_places()) > 10
+
+
+@pytest.mark.parametrize("place", commented_places())
+def test_files_that_pyproject_names_are_there(place: str) -> None:
+    assert any((root / place).exists() for root in (ROOT, ROOT / "src" / "shoestring")), f"{place} is nowhere"
+
+
+@pytest.mark.parametrize("place", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_workflows_make_what_the_makefile_has(place: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    made = set(re.findall(r"run: make ([a-z-]+)$", place.read_text(encoding="utf-8"), re.MULTILINE))
+    assert made
+    assert made <= targets
+
+
+def test_the_five_papers_can_be_cited() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r'notes: "policy (\w+)"', text) == ["ce_gp_ucb", "bhpt", "bo_bos", "boil", "cost_aware_ei"]
