@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
 DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --checkpoints-at-most 100MB
 
-.PHONY: demo test agents clean
+.PHONY: demo test test-heavy agents clean
 
 demo: $(VENV)/demo ## tune a real model for 30 seconds and show what the money bought
 	@rm -rf out/demo && mkdir -p out/demo
@@ -19,6 +19,9 @@ test: $(VENV)/test ## everything that must hold: lint, types, tests, docs, examp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+test-heavy: ## the same inside other people's frameworks, each group in an environment of its own (.venvs/)
+	$(PYTHON) tools/heavy.py
 
 $(VENV)/demo: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,4 +42,4 @@ $(VENV)/agents: $(VENV)/test benchmarks/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venvs out .mypy_cache .ruff_cache .pytest_cache .hypothesis
