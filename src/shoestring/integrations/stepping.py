@@ -123,4 +123,6 @@ def _save_with(save: Save, random_state: RandomState) -> Callable[[Path], None]:
         save(path)
         random_state.save(path / _RANDOM)
 
+    if hasattr(save, "resume"):  # what it declares about resuming
+        write.resume = save.resume  # type: ignore[attr-defined]
     return write

@@ -31,6 +31,7 @@ class LiveProcess:
     since: float = 0.0  # when its present step began
     setup_s: float = 0.0  # of that step: waiting for imports
     can_save: bool | None = None
+    is_exact: bool = True  # what its code says about resuming
     result: StepResult | None = None  # of a finished step whose checkpoint is being written
     copy: Worker | None = None  # tries resuming out, while the trial itself rests
     resumed: tuple[float | None, float] | None = None  # what that gave, and its seconds
@@ -56,7 +57,7 @@ class LiveProcess:
         cost = Cost(setup=setup + self.setup_s, train=train, validate=validate)
         self.result = StepResult(message["value"], cost, message["cost_reported"])
         self.setup_s = 0.0
-        self.can_save = message["can_save"]
+        self.can_save, self.is_exact = message["can_save"], message["is_exact"]
 
     def pay(self, now: float) -> list[News]:
         """The receipt of the step that is done, behind the resume check that its order may have paid for."""
@@ -68,7 +69,7 @@ class LiveProcess:
         paid = write_receipt(order, self.step, result.value, cost, at=now, saved=self.saved)
         news: list[News] = [paid]
         if self.resumed is not None:
-            news.insert(0, note_check(order, self.step, result.value, *self.resumed))
+            news.insert(0, note_check(order, self.step, result.value, *self.resumed, exact=self.is_exact))
         self.result = self.resumed = None
         self.since = now
         if paid.status == "diverged" or self.step == order.until:

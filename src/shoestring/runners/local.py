@@ -80,7 +80,7 @@ class Local:
         paid = write_receipt(order, step, result.value, cost, at=self.now(), saved=saved)
         news.append(paid)
         if resumed is not None:  # before the receipt that may close the order that pays for it
-            news.insert(0, note_check(order, step, result.value, *resumed))
+            news.insert(0, note_check(order, step, result.value, *resumed, exact=live.is_exact))
         self._since = self.now()
         if paid.status == "diverged" or step == order.until:
             self._next_order()

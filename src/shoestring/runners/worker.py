@@ -2,7 +2,7 @@
 
     parent → child   begin {config, step, checkpoint}   step {config, until, validate}   save {path}   end
     child → parent   ready {can_save, reusable}   unusable {text}   saved {seconds}
-                     stepped {value, cost, cost_reported, can_save}   ended   failed {text}
+                     stepped {value, cost, cost_reported, can_save, is_exact}   ended   failed {text}
 
 The child imports the training code before it says `ready`, so a spare one starts a trial at once. It leads a session of
 its own: Ctrl-C does not reach it, and its own children go when it is ended. What it prints to standard output goes to
@@ -188,7 +188,7 @@ def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
         result = live.advance(message["config"], message["until"], message["validate"])
         cost = [result.cost.setup, result.cost.train, result.cost.validate]
         answer = {"value": result.value, "cost": cost, "cost_reported": result.cost_reported}
-        return {"is": "stepped", "can_save": live.can_save, **answer}
+        return {"is": "stepped", "can_save": live.can_save, "is_exact": live.is_exact, **answer}
     except Ended:
         return {"is": "ended"}
     except (Exception, SystemExit) as error:

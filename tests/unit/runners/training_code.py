@@ -104,3 +104,23 @@ def sleeping(config: Mapping[str, Any]) -> Iterator[float]:
     while True:
         time.sleep(1000)
         yield 1.0
+
+
+class Inexact(Counter):
+    """Forgets a little when it is saved, and says so."""
+
+    resume = "inexact"
+
+    def load(self, path: Path) -> None:
+        self.count = int(path.read_text()) + 100
+
+
+def inexact_report(config: Mapping[str, Any], context: Context) -> Iterator[Report]:
+    def save(path: Path) -> None:
+        path.write_text("something")
+
+    save.resume = "inexact"  # type: ignore[attr-defined]
+    step = 0
+    while True:
+        step += 1
+        yield Report(step + 10.0 * context.step, save=save)
