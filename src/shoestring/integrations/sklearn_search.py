@@ -18,26 +18,30 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
-from sklearn.exceptions import NotFittedError
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, indexable
-
 from shoestring import policies
 from shoestring.core.entries import Entry, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice
 from shoestring.core.space import Space
-from shoestring.errors import BudgetError
-from shoestring.integrations.sklearn_folds import FoldResult, Folds, Kind, kind_of
-from shoestring.integrations.sklearn_results import Row, best_row, table_of
+from shoestring.errors import BudgetError, MissingExtra
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import Local
 from shoestring.study.study import Study
+
+try:
+    from joblib import effective_n_jobs
+    from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+    from sklearn.exceptions import NotFittedError
+    from sklearn.metrics import check_scoring
+    from sklearn.model_selection import check_cv
+    from sklearn.utils import check_random_state, get_tags
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.validation import check_is_fitted, indexable
+
+    from shoestring.integrations.sklearn_folds import FoldResult, Folds, Kind, kind_of
+    from shoestring.integrations.sklearn_results import Row, best_row, table_of
+except ModuleNotFoundError:
+    raise MissingExtra("BudgetSearchCV", "sklearn", "sklearn") from None
 
 _MOST_LIVE = 1000  # trials whose models are kept in memory
 _STEPS = {"passes": 27, "trees": 9}  # of a full training, unless told otherwise
