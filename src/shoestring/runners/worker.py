@@ -197,6 +197,8 @@ def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _settle_in() -> None:
     os.setsid()
+    # We were spawned, and our children would be too: loading processes would import everything anew, every epoch.
+    multiprocessing.set_start_method(None, force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.dup2(2, 1)  # standard output belongs to results; what training code prints is narration

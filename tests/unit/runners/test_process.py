@@ -28,6 +28,7 @@ from training_code import (
     one_number,
     process_number,
     sleeping,
+    start_method,
     three_steps,
 )
 
@@ -192,6 +193,13 @@ def test_a_plain_function_needs_no_new_process_each_time(bench: Callable[..., Be
     pids = [numbers(it.buy(1, trial=trial))[0] for trial in range(6)]
     assert len(set(pids)) <= 2
     assert os.getpid() not in pids
+
+
+def test_processes_that_training_code_starts_are_started_as_in_any_script(bench: Callable[..., Bench]) -> None:
+    held = bench(start_method)
+    held.submit(1)
+    (receipt,) = held.wait()
+    assert receipt.value == 1.0  # type: ignore[union-attr]
 
 
 def test_what_is_told_about_a_step_is_passed_on(bench: Callable[..., Bench], capfd: pytest.CaptureFixture[str]) -> None:

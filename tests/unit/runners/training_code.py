@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -124,3 +125,10 @@ def inexact_report(config: Mapping[str, Any], context: Context) -> Iterator[Repo
     while True:
         step += 1
         yield Report(step + 10.0 * context.step, save=save)
+
+
+def start_method(config: Mapping[str, Any]) -> float:
+    """1 where a process of its own would be started as in any script, 0 where not."""
+    inherited = multiprocessing.get_start_method()
+    multiprocessing.set_start_method(None, force=True)
+    return float(inherited == multiprocessing.get_start_method())
