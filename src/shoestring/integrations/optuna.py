@@ -4,7 +4,7 @@
     study = from_optuna(optuna.load_study(…), budget="2h", store="mine.db")
 
 Optuna has no word for a trial that rests and may go on: it is shown as pruned, and its attributes say `frozen` and at which step.
-A journal is the default: writing 278 trials took 1.5 s, against 13.9 s into SQLite.
+A journal is the default: writing 556 trials took 5 s, against 43 s into SQLite.
 """
 
 from __future__ import annotations

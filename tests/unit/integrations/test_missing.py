@@ -19,6 +19,9 @@ USES = {
     "catboost": "from shoestring.integrations.catboost import catboost_steps as f; f({}, None, None, None)",
     "sklearn": "import shoestring.integrations.sklearn_search",
     "optuna": "import shoestring.integrations.optuna",
+    "tensorboard": "from shoestring.integrations.loggers import TensorBoard; TensorBoard('runs')",
+    "mlflow": "from shoestring.integrations.loggers import Mlflow; Mlflow('digits')",
+    "wandb": "from shoestring.integrations.loggers import Wandb; Wandb('digits')",
 }
 
 
