@@ -106,7 +106,7 @@ class TensorBoard:
 
     def __init__(self, folder: str | Path) -> None:
         self._events = need("TensorBoard", "tensorboard.summary.writer.event_file_writer", "tensorboard")
-        self._hparams = need("TensorBoard", "tensorboard.plugins.hparams.summary", "tensorboard")
+        self._hparams = need("TensorBoard", "tensorboard.plugins.hparams.summary_v2", "tensorboard")
         self._protos = need("TensorBoard", "tensorboard.compat.proto.event_pb2", "tensorboard")
         self._summaries = need("TensorBoard", "tensorboard.compat.proto.summary_pb2", "tensorboard")
         self._folder = Path(folder)
@@ -117,7 +117,7 @@ class TensorBoard:
         known = {
             name: value if isinstance(value, str | int | float) else dumps(value) for name, value in config.items()
         }
-        writer.add_event(self._protos.Event(wall_time=time.time(), summary=self._hparams.session_start_pb(known)))
+        writer.add_event(self._protos.Event(wall_time=time.time(), summary=self._hparams.hparams_pb(known, trial_id=run)))
 
     def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
         of = self._summaries.Summary
