@@ -117,7 +117,9 @@ class TensorBoard:
         known = {
             name: value if isinstance(value, str | int | float) else dumps(value) for name, value in config.items()
         }
-        writer.add_event(self._protos.Event(wall_time=time.time(), summary=self._hparams.hparams_pb(known, trial_id=run)))
+        writer.add_event(
+            self._protos.Event(wall_time=time.time(), summary=self._hparams.hparams_pb(known, trial_id=run))
+        )
 
     def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
         of = self._summaries.Summary
