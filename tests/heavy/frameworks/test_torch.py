@@ -41,3 +41,17 @@ def test_the_generator_of_torch_is_kept_in_the_file(tmp_path: Path) -> None:
     state.save(tmp_path / "random.npz")
     RandomState.load(tmp_path / "random.npz").put_back()
     assert torch.equal(torch.rand(4), drawn)
+
+
+def test_the_generators_of_gpus_are_kept_by_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no GPU here: what is asked of PyTorch stands in for one."""
+    states = [torch.full((16,), device, dtype=torch.uint8) for device in (1, 2, 3)]
+    put: dict[int, torch.Tensor] = {}
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: put.update({device: state}))
+    RandomState.take().save(tmp_path / "random.npz")
+    RandomState.load(tmp_path / "random.npz").put_back()
+    assert sorted(put) == [0, 1], "a machine with fewer devices takes what it has"
+    assert all(torch.equal(put[device], states[device]) for device in put)
