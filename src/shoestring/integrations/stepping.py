@@ -44,9 +44,8 @@ class Steps:
         self.context = context
         self.checkpoint = None if context is None else context.checkpoint  # a folder, None: start from nothing
         self.done = 0 if context is None else context.step  # steps that the checkpoint holds
-        self._finished: queue.SimpleQueue[Report | BaseException | None] = (
-            queue.SimpleQueue()
-        )  # None: fit came to its end
+        # What `fit` says: a step is done, it failed, or (None) it came to its end.
+        self._news: queue.SimpleQueue[Report | BaseException | None] = queue.SimpleQueue()
         self._may_go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._is_over = False
 
@@ -61,7 +60,7 @@ class Steps:
             raise _EndOfTraining
         random_state = RandomState.take()
         number = None if value is None else float(value)
-        self._finished.put(Report(number, cost, None if save is None else _save_with(save, random_state)))
+        self._news.put(Report(number, cost, None if save is None else _save_with(save, random_state)))
         if not self._may_go_on.get():
             self._is_over = True
             raise _EndOfTraining
@@ -79,19 +78,20 @@ def stepwise(fit: Callable[[Steps], Any], context: Context | None = None) -> Ite
     thread = threading.Thread(  # it sees the context variables that are set here
         target=contextvars.copy_context().run, args=(_run, fit, steps), name="shoestring-fit", daemon=True
     )
-    is_at_rest = False
+    is_in_a_step = True
     try:
         thread.start()
-        while isinstance(news := steps._finished.get(), Report):
-            is_at_rest = True
+        while isinstance(news := steps._news.get(), Report):
+            is_in_a_step = False
             yield news
-            is_at_rest = False
+            is_in_a_step = True
             steps._may_go_on.put(True)
+        is_in_a_step = False
         if news is not None:
             raise news
     finally:
         news = None  # an error holds this frame, which must not hold the error
-        _end(thread, steps, is_at_rest)
+        _end(thread, steps, is_in_a_step)
 
 
 def _run(fit: Callable[[Steps], Any], steps: Steps) -> None:
@@ -103,14 +103,14 @@ def _run(fit: Callable[[Steps], Any], steps: Steps) -> None:
         return
     except BaseException as error:
         end = error
-    steps._finished.put(end)
+    steps._news.put(end)
 
 
-def _end(thread: threading.Thread, steps: Steps, is_at_rest: bool) -> None:
-    """Let the thread end: from its callback where it rests there, else (Ctrl-C came in a step) wherever it is."""
+def _end(thread: threading.Thread, steps: Steps, is_in_a_step: bool) -> None:
+    """Let the thread end: from its callback where it rests there; wherever it is when Ctrl-C came in a step."""
     steps._is_over = True
     steps._may_go_on.put(False)
-    if is_at_rest:
+    if not is_in_a_step and thread.ident is not None:
         thread.join(_PATIENCE_S)
     if thread.is_alive() and thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_EndOfTraining))
