@@ -29,9 +29,10 @@ race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole r
 	$(BIN)/python -m benchmarks race report out/race/runs.jsonl --cost out/race/cost.jsonl -o out/race/index.html
 
 # What needs heavy packages, each kind in an environment of its own; here nothing may be skipped for want of a package.
-test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, gymnasium, the docs site and Chromium: before a release
+test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, frameworks, the docs site and Chromium: before a release
 	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks -n auto --dist worksteal
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
+	$(PYTHON) tools/heavy.py --all-must-run
 
 bench: $(VENV)/test ## the quick benchmarks: loop, import, decisions of every policy with a promise
 	$(BIN)/python -m benchmarks import

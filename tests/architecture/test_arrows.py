@@ -15,7 +15,7 @@ import shoestring
 
 ROOT = Path(shoestring.__file__).parent
 BELOW_STUDY = {"core", "models", "policies", "runners", "stores", "reports"}
-EVERYTHING = {*BELOW_STUDY, "study", "cli", "testing", "__version__"}
+EVERYTHING = {*BELOW_STUDY, "study", "cli", "testing", "integrations", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {  # of our own; a folder may always import itself, and everybody `errors`
     "core": set(),
     "models": {"core"},
@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # of our own; a folder may always import it
     "reports": {"core"},
     "study": BELOW_STUDY,
     "testing": {*BELOW_STUDY, "study"},
+    "integrations": {*BELOW_STUDY, "study"},
     "cli": EVERYTHING,
     "errors": set(),
     "__init__": {*BELOW_STUDY, "study"},  # its names are loaded when they are first used

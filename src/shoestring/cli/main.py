@@ -244,6 +244,7 @@ def list_policies(**options: Any) -> None:
 @cli.command()
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
 @click.option("--ledger", "whole", is_flag=True, help="Every entry of the ledger instead of one row per step (jsonl).")
+@click.option("--to", type=click.Choice(["optuna"]), help="Into its storage: -o is a journal file, or sqlite:///FILE.")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout.")
 @study_options
 def export(**options: Any) -> None:

@@ -14,9 +14,12 @@ from shoestring.stores.opening import open_store
 from shoestring.study.study import Study
 
 
-def export_study(store: str, name: str | None, form: str, whole: bool, output: str | None) -> None:
+def export_study(store: str, name: str | None, form: str, whole: bool, to: str | None, output: str | None) -> None:
     from shoestring.reports import export
 
+    if to == "optuna":
+        export_to_optuna(Study.open(name, store), output)
+        return
     if whole and form == "csv":
         raise StudyError("--ledger goes with --format jsonl: the entries of a ledger are not a table")
     study = Study.open(name, store)
@@ -30,6 +33,15 @@ def export_study(store: str, name: str | None, form: str, whole: bool, output: s
             raise StoreError(f"the export cannot be written to {output!r}: {why}") from None
     else:
         sys.stdout.write(printable(text, lines=True) if sys.stdout.isatty() else text)
+
+
+def export_to_optuna(study: Study, output: str | None) -> None:
+    if output is None:
+        raise StudyError("--to optuna needs -o FILE, as in -o study.journal: Optuna reads no standard output")
+    from shoestring.integrations.optuna import to_optuna
+
+    theirs = to_optuna(study.ledger, output, study.name)
+    print_line(f"{len(theirs.trials)} trials in {output}; look at them with: optuna-dashboard {output}")
 
 
 def repair_study(study: str, output: str, store: str, as_json: bool) -> None:

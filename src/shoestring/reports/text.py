@@ -191,6 +191,11 @@ def warning_of(note: Note) -> str | None:
     """What to tell the user about a check that found a difference."""
     if note.topic != "check" or note.facts["same"] is not False:  # None: the check came to no end
         return None
+    if note.facts.get("declared") == "inexact":
+        return (
+            f"resuming is inexact, as the training code declares: step {note.facts['step']} of trial {note.facts['trial']} gave "
+            f"{note.facts['went_on']!r} going on and {note.facts['resumed']!r} after save and load"
+        )
     return (
         f"resuming changes the result: step {note.facts['step']} of trial {note.facts['trial']} gave "
         f"{note.facts['went_on']!r} going on and {note.facts['resumed']!r} after save and load. "

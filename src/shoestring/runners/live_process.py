@@ -36,6 +36,7 @@ class LiveProcess:
     asked_at: float = 0.0  # when its process was last asked for something
     setup_s: float = 0.0  # of that step: waiting for imports
     can_save: bool | None = None
+    is_exact: bool = True  # what its code says about resuming
     result: StepResult | None = None  # of a finished step whose checkpoint is being written
     check_since: float | None = None  # when a resume check began that is under way
     copy: Worker | None = None  # tries resuming out, while the trial itself rests
@@ -66,7 +67,7 @@ class LiveProcess:
         value = bought_value(self._present_order(), self.step, message["value"])
         self.result = StepResult(value, cost, message["cost_reported"], message["metrics"])
         self.setup_s = 0.0
-        self.can_save = message["can_save"]
+        self.can_save, self.is_exact = message["can_save"], message["is_exact"]
 
     def pay(self, worker: str) -> list[News]:
         """The receipt of the step that is done, behind the resume check that its order may have paid for."""
@@ -80,7 +81,7 @@ class LiveProcess:
         )
         news: list[News] = [paid]
         if self.resumed is not None:
-            news.insert(0, note_check(order, self.step, result.value, *self.resumed))
+            news.insert(0, note_check(order, self.step, result.value, *self.resumed, exact=self.is_exact))
         self.result = self.resumed = None
         self.since = now
         if paid.status == "diverged" or self.step == order.until:

@@ -90,7 +90,7 @@ class Local:
         saved = self.checkpoints.newest(order.trial, up_to=step)
         paid = write_receipt(order, step, value, cost, at=self.now(), saved=saved, metrics=result.metrics)
         # The check comes before the receipt that may close the order that pays for it.
-        news = [paid] if resumed is None else [note_check(order, step, value, *resumed), paid]
+        news = [paid] if resumed is None else [note_check(order, step, value, *resumed, exact=live.is_exact), paid]
         self._since = self.now()
         if paid.status == "diverged" or step == order.until:
             self._next_order()

@@ -22,13 +22,16 @@ from shoestring.core.entries import Note, Order
 _RELATIVE = 1e-6  # arithmetic in another order may move the last digits; a forgotten optimiser moves the first ones
 
 
-def note_check(order: Order, step: int, went_on: float | None, resumed: float | None, seconds: float) -> Note:
+def note_check(
+    order: Order, step: int, went_on: float | None, resumed: float | None, seconds: float, *, exact: bool = True
+) -> Note:
+    """What the check found; `exact=False`: the training code declares that it cannot be resumed exactly."""
     if went_on is None or resumed is None:
         same = went_on is resumed
     else:
         both_nan = math.isnan(went_on) and math.isnan(resumed)
         same = both_nan or math.isclose(went_on, resumed, rel_tol=_RELATIVE, abs_tol=1e-12)
-    return _note(order, step, seconds, went_on, resumed, same)
+    return _note(order, step, seconds, went_on, resumed, same, exact=exact)
 
 
 def note_unfinished_check(order: Order, step: int, seconds: float) -> Note:
@@ -37,10 +40,18 @@ def note_unfinished_check(order: Order, step: int, seconds: float) -> Note:
 
 
 def _note(
-    order: Order, step: int, seconds: float, went_on: float | None, resumed: float | None, same: bool | None
+    order: Order,
+    step: int,
+    seconds: float,
+    went_on: float | None,
+    resumed: float | None,
+    same: bool | None,
+    *,
+    exact: bool = True,
 ) -> Note:
     facts = {"order": order.number, "trial": order.trial, "step": step, "seconds": max(0.0, seconds)}
-    return Note(topic="check", facts={**facts, "went_on": went_on, "resumed": resumed, "same": same})
+    declared = {} if exact else {"declared": "inexact"}
+    return Note(topic="check", facts={**facts, "went_on": went_on, "resumed": resumed, "same": same, **declared})
 
 
 @contextlib.contextmanager

@@ -7,6 +7,9 @@
 A generator can be frozen to disk too: it yields `Report(loss, save=function_of_a_path)`, and when it is started again its
 context names the checkpoint to load. Each shape may take a second argument, the `Context`. A class may have `validate()`
 beside `step()`; it is then called only for steps whose validation was bought.
+
+Code that cannot go on exactly where it stopped says so: `resume = "inexact"` in the class, `train.resume = "inexact"` on a
+function, or the same on the `save` of a report. The resume check then notes the difference without an alarm.
 """
 
 from __future__ import annotations
@@ -87,6 +90,11 @@ def can_save(target: Any) -> bool | None:
     return None if shape == "generator" else shape == "class" and hasattr(target, "save")
 
 
+def resumes_exactly(*declared: Any) -> bool:
+    """Unless one of these, training code or a `save` of it, has `resume = "inexact"`."""
+    return not any(getattr(one, "resume", None) == "inexact" for one in declared)
+
+
 class Live:
     """One trial that is alive in this process, at `step`."""
 
@@ -94,6 +102,7 @@ class Live:
         self.step = self.thawed_at = step
         self.is_between_steps = True  # not so after an exception: what is in memory is then the state of no step
         self.can_save: bool | None = can_save(target)
+        self.is_exact = resumes_exactly(target)
         self._context = Context(config=dict(config), step=step, checkpoint=checkpoint)
         self._shape = shape_of(target)
         self._arguments = (self._context.config, self._context)[: _arity(target)]
@@ -156,6 +165,7 @@ class Live:
         if self._shape == "generator":
             self._save = report.save
             self.can_save = report.save is not None
+            self.is_exact = resumes_exactly(self._target, report.save)
         value, metrics = number_of(report.value), read_metrics(report.metrics)
         if report.cost is None:
             return StepResult(value, measured, metrics=metrics)

@@ -2,7 +2,7 @@
 
     parent → child   begin {config, step, checkpoint, logs}   step {config, until, validate}   save {path}   end
     child → parent   ready {can_save, reusable}   unusable {text}   saved {seconds}
-                     stepped {value, cost, cost_reported, can_save, metrics}   ended   failed {text}
+                     stepped {value, cost, cost_reported, can_save, is_exact, metrics}   ended   failed {text}
 
 The child imports the training code before it says `ready`, so a spare one starts a trial at once. It leads a session of
 its own: Ctrl-C does not reach it, and its own children go when it is ended, or has ended by itself (see `groups`). Where

@@ -64,7 +64,7 @@ def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
         result = live.advance(message["config"], message["until"], message["validate"])
         cost = [result.cost.setup, result.cost.train, result.cost.validate]
         answer = {"value": result.value, "cost": cost, "cost_reported": result.cost_reported, "metrics": result.metrics}
-        return {"is": "stepped", "can_save": live.can_save, **answer}
+        return {"is": "stepped", "can_save": live.can_save, "is_exact": live.is_exact, **answer}
     except Ended:
         return {"is": "ended"}
     except RAISED as error:
@@ -74,6 +74,8 @@ def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
 def _settle_in() -> int:
     """Returns a copy of the standard error that this process was born with."""
     os.setsid()
+    # We were spawned, and our children would be too: loading processes would import everything anew, every epoch.
+    multiprocessing.set_start_method(None, force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.dup2(2, 1)  # standard output belongs to results; what is printed by imports is narration

@@ -33,6 +33,7 @@ from training_code import (
     one_number,
     process_number,
     sleeping,
+    start_method,
     starts_a_child,
     three_steps,
     with_metrics,
@@ -142,6 +143,12 @@ def test_a_plain_function_needs_no_new_process_each_time(bench: Callable[..., Be
     pids = [numbers(it.buy(1, trial=trial))[0] for trial in range(6)]
     assert len(set(pids)) <= 2
     assert os.getpid() not in pids
+
+
+def test_processes_that_training_code_starts_are_started_as_in_any_script(bench: Callable[..., Bench]) -> None:
+    it = bench(start_method)
+    it.buy(1)
+    assert it.ledger.trials[0].values == [1.0]
 
 
 def test_what_is_told_about_a_step_is_passed_on(bench: Callable[..., Bench]) -> None:

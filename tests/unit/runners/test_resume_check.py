@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import training_code
 
+from shoestring import Float, tune
 from shoestring.core.entries import Note, Order
 from shoestring.reports.text import warning_of
 from shoestring.runners.resume_check import note_check, preserve_random_state
@@ -39,6 +43,27 @@ def test_what_counts_as_the_same(went_on: float | None, resumed: float | None, s
     if warning is not None:
         for words in ("step 2 of trial 1", repr(went_on), repr(resumed), "optimiser"):
             assert words in warning
+
+
+def test_code_that_declares_itself_inexact_is_noted_without_an_alarm() -> None:
+    warning = warning_of(note_check(ORDER, 2, 0.5, 0.4, 1.5, exact=False))
+    assert warning == (
+        "resuming is inexact, as the training code declares: step 2 of trial 1 gave 0.5 going on and 0.4 after save and load"
+    )
+    assert warning_of(note_check(ORDER, 2, 0.5, 0.5, 1.5, exact=False)) is None
+    assert "declared" not in note_check(ORDER, 2, 0.5, 0.4, 1.5).facts
+
+
+@pytest.mark.parametrize("runner", ["local", "process"])
+@pytest.mark.parametrize("code", [training_code.Inexact, training_code.inexact_report])
+def test_the_declaration_reaches_the_note(
+    code: Any, runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = tune(code, {"x": Float(0, 1)}, "100 epochs", max_steps=8, policy="random_search", runner=runner, seed=1)
+    (check,) = [note for note in study.ledger.entries() if isinstance(note, Note) and note.topic == "check"]
+    assert (check.facts["same"], check.facts["declared"]) == (False, "inexact")
+    assert ["as the training code declares" in str(one.message) for one in recwarn] == [True]
 
 
 def test_other_notes_warn_of_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -201,3 +202,30 @@ def sleeping(config: Mapping[str, Any]) -> Iterator[float]:
     while True:
         time.sleep(1000)
         yield 1.0
+
+
+class Inexact(Counter):
+    """Forgets a little when it is saved, and says so."""
+
+    resume = "inexact"
+
+    def load(self, path: Path) -> None:
+        self.count = int(path.read_text()) + 100
+
+
+def inexact_report(config: Mapping[str, Any], context: Context) -> Iterator[Report]:
+    def save(path: Path) -> None:
+        path.write_text("something")
+
+    save.resume = "inexact"  # type: ignore[attr-defined]
+    step = 0
+    while True:
+        step += 1
+        yield Report(step + 10.0 * context.step, save=save)
+
+
+def start_method(config: Mapping[str, Any]) -> float:
+    """1 where a process of its own would be started as in any script, 0 where not."""
+    inherited = multiprocessing.get_start_method()
+    multiprocessing.set_start_method(None, force=True)
+    return float(inherited == multiprocessing.get_start_method())

@@ -1,0 +1,248 @@
+"""`BudgetSearchCV`: a hyperparameter search with scikit-learn's conventions that ends when its budget is spent.
+
+    search = BudgetSearchCV(SGDClassifier(), {"alpha": Float(1e-6, 1e-1, log=True)}, budget="60s")
+    search.fit(X, y)
+    search.best_params_, search.best_score_, search.predict(X_new)
+
+The budget pays for the search; the refit on all rows comes after it. Estimators with `partial_fit` and forests or boosting with
+`warm_start` are trained in steps, and bad configs are left behind early; all others are cut by folds.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from shoestring import policies
+from shoestring.core.entries import Entry, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Choice
+from shoestring.core.space import Space
+from shoestring.errors import BudgetError, MissingExtra
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.local import Local
+from shoestring.study.study import Study
+
+try:
+    from joblib import effective_n_jobs
+    from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+    from sklearn.exceptions import NotFittedError
+    from sklearn.metrics import check_scoring
+    from sklearn.model_selection import check_cv
+    from sklearn.utils import check_random_state, get_tags
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.validation import check_is_fitted, indexable
+
+    from shoestring.integrations.sklearn_folds import FoldResult, Folds, Kind, kind_of
+    from shoestring.integrations.sklearn_results import Row, best_row, table_of
+except ModuleNotFoundError:
+    raise MissingExtra("BudgetSearchCV", "sklearn", "sklearn") from None
+
+_MOST_LIVE = 1000  # trials whose models are kept in memory
+_STEPS = {"passes": 27, "trees": 9}  # of a full training, unless told otherwise
+
+
+def _delegate(name: str) -> Any:
+    """A method of the best estimator; there only where the estimator has it, with its own error where not."""
+
+    def has(self: Any) -> bool:
+        getattr(self.best_estimator_ if hasattr(self, "best_estimator_") else self.estimator, name)
+        return True
+
+    def call(self: Any, X: Any) -> Any:
+        return getattr(self._best(), name)(X)
+
+    call.__name__, call.__doc__ = name, f"`{name}` of the best estimator."
+    return available_if(has)(call)
+
+
+class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Search `space` with `estimator` until `budget` is spent ("60s", "5m", or "200 epochs": so many steps).
+
+    `space`: a Space, or a dict of parameters; a list is a choice. `steps`: how a training is cut, "passes", "trees" or "folds";
+    "auto" takes the first that the estimator can. `max_steps`: how many passes, or shares of the trees, a full training has.
+    `n_jobs`: folds fitted at the same time. `error_score`: "raise", or a score for folds that fail; nan: the config fails. The
+    others are those of `GridSearchCV`.
+
+    After `fit`: best_params_, best_score_, best_index_, best_steps_, best_estimator_ (with `refit`), refit_time_, cv_results_
+    (with `n_steps` for each config), scorer_, n_splits_, multimetric_, and study_, with all that was bought.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        space: Any,
+        budget: Any = "60s",
+        *,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: Any = True,
+        cv: Any = None,
+        error_score: Any = math.nan,
+        return_train_score: bool = False,
+        steps: str = "auto",
+        max_steps: int | None = None,
+        policy: Any = policies.DEFAULT,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator, self.space, self.budget = estimator, space, budget
+        self.scoring, self.n_jobs, self.refit, self.cv = scoring, n_jobs, refit, cv
+        self.error_score, self.return_train_score = error_score, return_train_score
+        self.steps, self.max_steps, self.policy, self.random_state = steps, max_steps, policy, random_state
+
+    # searching -------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, **fit_params: Any) -> BudgetSearchCV:
+        """Search, then fit the best on all rows; `fit_params` go to the estimator, rows with the rows of X."""
+        X, y = indexable(X, y)
+        space = to_space(self.space)
+        folds = self._folds(X, y, groups, fit_params, space)
+        rows = self._search(folds, space)
+        self.scorer_ = folds.scorer
+        self.n_splits_ = len(folds.splits)
+        self.multimetric_ = rows[0].metrics != ["score"]
+        self.cv_results_ = table_of(rows, folds.metric, with_train_score=self.return_train_score)
+        if self.refit is False and self.multimetric_:
+            return self
+        self._choose(rows, folds)
+        if self.refit is not False:
+            self._refit(folds)
+        return self
+
+    def _folds(self, X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any], space: Space) -> Folds:
+        scorer: Any = self.scoring if callable(self.scoring) else check_scoring(self.estimator, scoring=self.scoring)
+        several = isinstance(self.scoring, list | tuple | set | dict)
+        if (
+            several
+            and not (isinstance(self.refit, str) and self.refit in list(self.scoring))
+            and self.refit is not False
+        ):
+            raise ValueError(f"refit={self.refit!r} must name one of the metrics {list(self.scoring)}, or be False")
+        splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, groups))
+        kind: Any = kind_of(self.estimator, space.parameters) if self.steps == "auto" else self.steps
+        if kind not in ("passes", "trees", "folds"):
+            raise ValueError(f"steps={self.steps!r} must be 'auto', 'passes', 'trees' or 'folds'")
+        jobs = effective_n_jobs(self.n_jobs)
+        return Folds(
+            self.estimator,
+            X,
+            y,
+            splits,
+            scorer,
+            kind,
+            _step_count(kind, self.max_steps, len(splits), jobs),
+            metric=(self.refit or next(iter(self.scoring))) if several else "score",
+            fit_params={name: value for name, value in fit_params.items() if value is not None},
+            jobs=min(jobs, len(splits)),
+            error_score=self.error_score,
+            with_train_score=self.return_train_score,
+        )
+
+    def _search(self, folds: Folds, space: Space) -> list[Row]:
+        """Spend the budget; one row for each config with a score, as it was bought."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.study_ = Study.begin(
+            space, self.budget, name="search", max_steps=folds.steps, direction="max", policy=self.policy, seed=seed
+        )
+        seen: dict[int, dict[int, list[FoldResult | None]]] = {}
+
+        def observe(ledger: Ledger, entry: Entry | None) -> None:
+            if isinstance(entry, Receipt) and entry.is_finished:
+                seen.setdefault(entry.trial, {})[entry.step] = folds.newest
+
+        with tempfile.TemporaryDirectory() as folder:  # nothing is saved: what is frozen stays in memory
+            runner = Local(folds.train, Checkpoints(Path(folder)), live=_MOST_LIVE)
+            raises = self.error_score == "raise"
+            ending = self.study_.run(runner, should_stop=lambda: raises and folds.error is not None, observe=observe)
+        if folds.error is not None and (raises or self.study_.best is None):
+            raise folds.error
+        trials = [trial for trial in self.study_.trials if trial.best_step]
+        if not trials:
+            raise BudgetError(f"no config has a score: {ending.text or ending.reason}; raise budget={self.budget!r}")
+        by_folds = folds.kind == "folds"
+        chosen = [(trial, trial.steps if by_folds else trial.best_step) for trial in trials]
+        return [Row(dict(trial.config), step, seen[trial.number][step]) for trial, step in chosen]
+
+    def _choose(self, rows: list[Row], folds: Folds) -> None:
+        if callable(self.refit):
+            self.best_index_ = int(self.refit(self.cv_results_))
+        else:
+            self.best_index_ = best_row(self.cv_results_, folds.metric)
+            self.best_score_ = float(self.cv_results_[f"mean_test_{folds.metric}"][self.best_index_])
+        self.best_params_, self.best_steps_ = rows[self.best_index_].config, rows[self.best_index_].steps
+
+    def _refit(self, folds: Folds) -> None:
+        """On all rows, for as many passes or trees as were best."""
+        began = time.perf_counter()
+        self.best_estimator_ = folds.fit_whole(self.best_params_, self.best_steps_)
+        self.refit_time_ = time.perf_counter() - began
+        if hasattr(self.best_estimator_, "feature_names_in_"):
+            self.feature_names_in_ = self.best_estimator_.feature_names_in_
+
+    # the best estimator answers --------------------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> Any:
+        return self._best().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        try:
+            return int(self._best().n_features_in_)
+        except NotFittedError as error:
+            raise AttributeError(f"{type(self).__name__} has no n_features_in_ before it is fitted") from error
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """By the metric that was searched for."""
+        given = (X,) if y is None else (X, y)
+        score = self.scorer_(self._best(), *given)
+        return float(score[self.refit] if isinstance(score, Mapping) else score)
+
+    predict = _delegate("predict")
+    predict_proba = _delegate("predict_proba")
+    predict_log_proba = _delegate("predict_log_proba")
+    decision_function = _delegate("decision_function")
+    score_samples = _delegate("score_samples")
+    transform = _delegate("transform")
+    inverse_transform = _delegate("inverse_transform")
+
+    def _best(self) -> Any:
+        check_is_fitted(self)
+        if not hasattr(self, "best_estimator_"):
+            raise AttributeError(
+                "there is no best_estimator_ with refit=False: fit one with best_params_, or set refit"
+            )
+        return self.best_estimator_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "cv_results_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type, tags.array_api_support = own.estimator_type, own.array_api_support
+        tags.classifier_tags, tags.regressor_tags = deepcopy(own.classifier_tags), deepcopy(own.regressor_tags)
+        tags.input_tags.pairwise, tags.input_tags.sparse = own.input_tags.pairwise, own.input_tags.sparse
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the study: a fitted search may be pickled, the place where its ledger lies may not."""
+        return {name: value for name, value in super().__getstate__().items() if name != "study_"}
+
+
+def to_space(space: Any) -> Space:
+    """A Space from what searches take: one, its description, or a dict with lists of options."""
+    if isinstance(space, Space) or not isinstance(space, Mapping):
+        return space if isinstance(space, Space) else Space(space)
+    plain = {name: Choice(list(told)) if isinstance(told, list | tuple) else told for name, told in space.items()}
+    return Space.from_dict(plain)
+
+
+def _step_count(kind: Kind, wanted: int | None, splits: int, jobs: int) -> int:
+    if kind == "folds":
+        return math.ceil(splits / min(jobs, splits))
+    return wanted or _STEPS[kind]

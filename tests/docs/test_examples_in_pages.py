@@ -1,0 +1,25 @@
+"""A page that shows an example shows the file that the tests run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHOWN = re.compile(r"<!-- example: (\w+\.py) -->\n```python\n(.*?)```", re.DOTALL)
+BLOCKS = [
+    (page, *block) for page in sorted(ROOT.glob("docs/**/*.md")) for block in SHOWN.findall(page.read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize(("page", "name", "code"), BLOCKS, ids=[name for _, name, _ in BLOCKS])
+def test_a_page_shows_the_example_as_it_is(page: Path, name: str, code: str) -> None:
+    assert (ROOT / "examples" / name).read_text("utf-8") == code, f"{page.name} shows another {name}"
+
+
+def test_every_framework_has_a_page() -> None:
+    names = {name for _, name, _ in BLOCKS}
+    assert {"pytorch_digits.py", "lightning_digits.py", "transformers_digits.py", "keras_digits.py"} <= names
+    assert {"lightgbm_cancer.py", "sklearn_search.py"} <= names

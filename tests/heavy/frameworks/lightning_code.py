@@ -1,0 +1,147 @@
+"""A network with dropout, shuffled data, Adam and a schedule, trained by Lightning; right and wrong ways to freeze it."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import lightning as L
+import torch
+from sklearn.datasets import load_digits
+from torch.utils.data import DataLoader, TensorDataset
+
+from shoestring import Context, Report
+from shoestring.integrations.lightning import LightningSteps, checkpoint_of
+from shoestring.integrations.stepping import Steps, stepwise
+
+torch.set_num_threads(1)
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", module="lightning")
+EPOCHS = 6
+IMAGES, LABELS = (torch.tensor(array) for array in load_digits(return_X_y=True))
+IMAGES = IMAGES.float() / 16
+TRAIN, VALID = TensorDataset(IMAGES[:400], LABELS[:400]), TensorDataset(IMAGES[400:600], LABELS[400:600])
+
+
+NETS: list[Any] = []
+
+
+class Net(L.LightningModule):
+    def __init__(self, lr: float = 0.01, interval: str = "step") -> None:
+        super().__init__()
+        self.lr, self.interval = lr, interval
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(32, 10)
+        )
+        self.validated, self.applied = 0, []
+        NETS.append(self)
+
+    def _loss(self, batch: Any) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
+
+    def training_step(self, batch: Any, index: int) -> torch.Tensor:
+        return self._loss(batch)
+
+    def validation_step(self, batch: Any, index: int) -> None:
+        self.validated += 1
+        self.log("val_loss", self._loss(batch))
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.Adam(self.parameters(), lr=self.lr)
+        if self.interval == "plateau":
+            schedule: Any = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=0.5)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+        length = self.trainer.estimated_stepping_batches if self.interval == "step" else self.trainer.max_epochs
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, int(length))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": self.interval}}
+
+
+def loaders(workers: int = 0) -> tuple[DataLoader[Any], DataLoader[Any]]:
+    return DataLoader(TRAIN, 50, shuffle=True, num_workers=workers), DataLoader(VALID, 200)
+
+
+def make_trainer(*callbacks: Any, **options: Any) -> L.Trainer:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    folder = tempfile.mkdtemp()
+    return L.Trainer(**quiet, max_epochs=EPOCHS, default_root_dir=folder, callbacks=list(callbacks), **options)
+
+
+def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    def fit(steps: Steps) -> None:
+        L.seed_everything(1, verbose=False)
+        trainer = make_trainer(LightningSteps(steps, config.get("monitor", "val_loss")))
+        module = Net(config.get("lr", 0.01), config.get("interval", "step"))
+        trainer.fit(module, *loaders(config.get("workers", 0)), ckpt_path=checkpoint_of(steps))
+
+    yield from stepwise(fit, context)
+
+
+class ForgetsRandom(LightningSteps):
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        pass
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        pass
+
+
+def train_without_random(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    def fit(steps: Steps) -> None:
+        L.seed_everything(1, verbose=False)
+        make_trainer(ForgetsRandom(steps, "val_loss")).fit(Net(), *loaders(), ckpt_path=checkpoint_of(steps))
+
+    yield from stepwise(fit, context)
+
+
+def train_from_weights_alone(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """Loads the weights and fits again: optimiser and schedule begin anew."""
+
+    def fit(steps: Steps) -> None:
+        L.seed_everything(1, verbose=False)
+        net = Net()
+        if (path := checkpoint_of(steps)) is not None:
+            net.load_state_dict(torch.load(path, weights_only=False)["state_dict"])
+        make_trainer(ForgetsRandom(steps, "val_loss")).fit(net, *loaders())
+
+    yield from stepwise(fit, context)
+
+
+def train_that_forgets_the_checkpoint(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    def fit(steps: Steps) -> None:
+        L.seed_everything(1, verbose=False)
+        make_trainer(LightningSteps(steps, "val_loss")).fit(Net(), *loaders())
+
+    yield from stepwise(fit, context)
+
+
+def train_online(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """The learning rate is what the study says for this epoch."""
+
+    def apply(trainer: Any, module: Any, now: Any) -> None:
+        module.applied.append(now["lr"])
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = now["lr"]
+
+    def fit(steps: Steps) -> None:
+        L.seed_everything(1, verbose=False)
+        trainer = make_trainer(LightningSteps(steps, "val_loss", apply))
+        trainer.fit(Net(config["lr"], "plateau"), *loaders(), ckpt_path=checkpoint_of(steps))
+
+    yield from stepwise(fit, context)
+
+
+def whole_run(config: dict[str, Any]) -> list[float]:
+    """Lightning alone, with nothing of shoestring in it."""
+    values = []
+
+    class Record(L.Callback):
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            values.append(float(trainer.callback_metrics["val_loss"]))
+
+    L.seed_everything(1, verbose=False)
+    module = Net(config.get("lr", 0.01), config.get("interval", "step"))
+    trainer = make_trainer(Record(), enable_checkpointing=False)
+    trainer.fit(module, *loaders(config.get("workers", 0)))
+    return values

@@ -1,0 +1,113 @@
+"""A plain PyTorch loop whose steps end within an epoch, with the data's position kept or forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.datasets import load_digits
+from torch.utils.data import DataLoader, Dataset
+
+from shoestring import Context, Report
+from shoestring.integrations.stepping import Steps, stepwise
+
+torch.set_num_threads(1)
+BATCHES, A_STEP = 8, 5  # an epoch has 8 batches, a step of the study 5
+IMAGES, LABELS = load_digits(return_X_y=True)
+X, Y = torch.tensor(IMAGES / 16, dtype=torch.float32), torch.tensor(LABELS)
+
+
+class Noisy(Dataset[Any]):
+    """Images with noise that is drawn where they are loaded, in a loading process if there is one."""
+
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, i: int) -> Any:
+        return X[i] + 0.1 * torch.randn(64), Y[i]
+
+
+class Model:
+    """What both loops train; `parts` is what a checkpoint must hold."""
+
+    def __init__(self, steps: Steps) -> None:
+        torch.manual_seed(1)
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(32, 10)
+        )
+        optimizer = torch.optim.Adam(self.net.parameters(), lr=0.01)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)
+        self.parts: dict[str, Any] = {"net": self.net, "optimizer": optimizer, "schedule": schedule}
+        if steps.checkpoint is not None:
+            saved = torch.load(steps.checkpoint / "parts.pt")
+            for name, part in self.parts.items():
+                part.load_state_dict(saved[name])
+
+    def save(self, folder: Path) -> None:
+        torch.save({name: part.state_dict() for name, part in self.parts.items()}, folder / "parts.pt")
+
+    def learn(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        self.net.train()
+        self.parts["optimizer"].zero_grad()
+        torch.nn.functional.cross_entropy(self.net(images), labels).backward()
+        self.parts["optimizer"].step()
+        self.parts["schedule"].step()
+
+    def loss(self) -> float:
+        self.net.eval()
+        with torch.no_grad():
+            return float(torch.nn.functional.cross_entropy(self.net(X[400:600]), Y[400:600]))
+
+
+def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """An epoch a step, with loading processes that draw noise."""
+
+    def fit(steps: Steps) -> None:
+        model = Model(steps)
+        loader = DataLoader(Noisy(), 50, shuffle=True, num_workers=config.get("workers", 0))
+        steps.restore_random()
+        while True:
+            for images, labels in loader:
+                model.learn(images, labels)
+            steps.report(model.loss(), model.save)
+
+    yield from stepwise(fit, context)
+
+
+def train_by_batches(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """Five batches a step. The order of an epoch follows from its number, so the position is a number of batches."""
+
+    def fit(steps: Steps) -> None:
+        model = Model(steps)
+        batch = steps.done * A_STEP
+        steps.restore_random()
+        while True:
+            epoch, place = divmod(batch, BATCHES)
+            order = torch.randperm(400, generator=torch.Generator().manual_seed(epoch))
+            rows = order[place * 50 : (place + 1) * 50]
+            model.learn(X[rows], Y[rows])
+            batch += 1
+            if batch % A_STEP == 0:
+                steps.report(model.loss(), model.save)
+
+    yield from stepwise(fit, context)
+
+
+def train_without_position(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """The same with a shuffling loader: thawed within an epoch, it begins a new one."""
+
+    def fit(steps: Steps) -> None:
+        model = Model(steps)
+        loader = DataLoader(Noisy(), 50, shuffle=True)
+        steps.restore_random()
+        batch = steps.done * A_STEP
+        while True:
+            for images, labels in loader:
+                model.learn(images, labels)
+                batch += 1
+                if batch % A_STEP == 0:
+                    steps.report(model.loss(), model.save)
+
+    yield from stepwise(fit, context)

@@ -1,0 +1,69 @@
+"""CostAwareSampler passes the suite that Optuna ships for samplers, spends less on dear trials, and stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+optuna = pytest.importorskip("optuna")
+from optuna.testing.pytest_samplers import (  # noqa: E402
+    BasicSamplerTestCase,
+    RelativeSamplerTestCase,
+    SingleOnlySamplerTestCase,
+)
+
+from shoestring.errors import BudgetError  # noqa: E402
+from shoestring.integrations.optuna_sampler import CostAwareSampler  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+class TestOptunasOwnSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self) -> Callable[[], CostAwareSampler]:
+        return lambda: CostAwareSampler("1h", seed=0)
+
+
+def test_a_dear_region_gets_few_trials() -> None:
+    study = optuna.create_study(sampler=CostAwareSampler("200s", seed=0))
+
+    def objective(trial: optuna.Trial) -> float:  # type: ignore[name-defined]
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.set_user_attr("cost", 10.0 if x > 0.5 else 1.0)
+        return abs(x - 0.3)  # type: ignore[no-any-return]
+
+    study.optimize(objective, n_trials=500)
+    dear = [trial for trial in study.trials if trial.params["x"] > 0.5]
+    assert len(dear) < 0.3 * len(study.trials)
+    spent = sum(trial.user_attrs["cost"] for trial in study.trials)
+    assert 200 <= spent < 211, "stopped by the trial that spent the rest"
+    assert study.best_value < 0.05
+
+
+def test_the_same_seed_gives_the_same_trials() -> None:
+    def run() -> list[dict[str, float]]:
+        study = optuna.create_study(sampler=CostAwareSampler("1h", seed=4))
+        for _ in range(6):
+            trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
+            trial.set_user_attr("cost", 1.0)
+            study.tell(trial, trial.params["x"])
+        return [trial.params for trial in study.trials]
+
+    assert run() == run()
+
+
+def test_it_says_that_it_cannot_hold_a_budget(caplog: pytest.LogCaptureFixture) -> None:
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    optuna.logging.enable_propagation()
+    CostAwareSampler("1h")
+    optuna.logging.disable_propagation()
+    assert "a budget is a wish" in caplog.text
+    with pytest.raises(BudgetError, match="must be time or money"):
+        CostAwareSampler("10 epochs")

@@ -1,0 +1,280 @@
+"""BudgetSearchCV: scikit-learn's conventions, steps where the estimator has them, and the estimator's own errors."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import check_estimator
+
+from shoestring import Choice, Float, Int, Space
+from shoestring.errors import BudgetError, SpaceError
+from shoestring.integrations.sklearn_folds import kind_of
+from shoestring.integrations.sklearn_search import BudgetSearchCV
+
+X, Y = load_iris(return_X_y=True)
+LOG_C = {"C": Float(0.01, 10.0, log=True)}
+ALPHA = {"alpha": Float(1e-5, 1e-1, log=True)}
+
+
+def search(estimator: Any = None, space: Any = LOG_C, budget: str = "12 epochs", **options: Any) -> BudgetSearchCV:
+    return BudgetSearchCV(
+        SVC() if estimator is None else estimator, space, budget, **{"cv": 3, "random_state": 0, **options}
+    )
+
+
+# scikit-learn's own checks -----------------------------------------------------------------------------------------------
+
+CHECKED = {
+    "folds": (Ridge(), {"alpha": Float(0.1, 10.0, log=True)}, {"alpha": [0.1, 1.0]}),
+    "passes": (SGDClassifier(random_state=0), ALPHA, {"alpha": [1e-4, 1e-2]}),
+    "trees": (RandomForestClassifier(n_estimators=4, random_state=0), {"max_depth": Int(1, 3)}, {"max_depth": [1, 2]}),
+    "classifier": (LogisticRegression(), LOG_C, {"C": [0.1, 1.0]}),
+}
+
+
+def failed_checks(one: Any) -> set[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(one, on_fail=None, on_skip=None)
+    assert len(results) > 30
+    return {result["check_name"] for result in results if result["status"] == "failed"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHECKED)
+def test_no_check_fails_that_a_grid_search_does_not_fail(name: str) -> None:
+    estimator, space, grid = CHECKED[name]
+    ours = failed_checks(search(estimator, space, "8 epochs", cv=2, max_steps=3))
+    assert ours <= failed_checks(GridSearchCV(estimator, grid, cv=2))
+
+
+# what it leaves behind ---------------------------------------------------------------------------------------------------
+
+
+def test_the_results_have_the_columns_of_a_grid_search() -> None:
+    found = search(return_train_score=True).fit(X, Y)
+    grid = GridSearchCV(SVC(), {"C": [0.1, 1.0]}, cv=3, return_train_score=True).fit(X, Y)
+    assert set(found.cv_results_) == {*grid.cv_results_, "n_steps"}
+    lengths = {len(column) for column in found.cv_results_.values()}
+    assert lengths == {len(found.study_.trials)}
+    assert found.n_splits_ == 3
+
+
+def test_the_best_is_first_in_rank_and_its_scores_are_those_of_cross_validation() -> None:
+    found = search().fit(X, Y)
+    table, best = found.cv_results_, found.best_index_
+    assert table["rank_test_score"][best] == 1
+    assert table["n_steps"][best] == 3, "a config that has seen all folds goes before others"
+    expected = cross_val_score(SVC(**found.best_params_), X, Y, cv=3)
+    assert [table[f"split{fold}_test_score"][best] for fold in range(3)] == list(expected)
+    assert found.best_score_ == pytest.approx(expected.mean())
+    assert table["params"][best] == found.best_params_
+    assert found.best_params_["C"] == found.best_estimator_.C
+    assert found.score(X, Y) == found.best_estimator_.score(X, Y)
+    assert list(found.classes_) == [0, 1, 2]
+
+
+def test_the_budget_holds_and_the_same_seed_gives_the_same_search() -> None:
+    one, other = search(budget="10 epochs").fit(X, Y), search(budget="10 epochs").fit(X, Y)
+    assert one.study_.spent <= 10
+    assert one.cv_results_["params"] == other.cv_results_["params"]
+    assert search(budget="10 epochs", random_state=1).fit(X, Y).cv_results_["params"] != one.cv_results_["params"]
+
+
+def test_a_budget_of_time() -> None:
+    found = search(budget="1s").fit(X, Y)
+    assert found.study_.ledger.budget.unit == "seconds"
+    assert found.best_score_ > 0.8
+
+
+def test_without_a_refit_there_are_results_but_no_predictions() -> None:
+    found = search(refit=False).fit(X, Y)
+    assert found.best_params_
+    assert not hasattr(found, "best_estimator_")
+    with pytest.raises(AttributeError, match="refit=False"):
+        found.predict(X)
+
+
+def test_before_fit_it_is_not_fitted() -> None:
+    with pytest.raises(NotFittedError):
+        search().predict(X)
+    assert not hasattr(search(), "n_features_in_")
+
+
+def test_it_has_the_methods_of_its_estimator_only() -> None:
+    assert hasattr(search(), "decision_function")
+    assert not hasattr(search(GaussianNB(), {"var_smoothing": Float(1e-9, 1e-3, log=True)}), "decision_function")
+
+
+def test_a_fitted_search_can_be_pickled_and_cloned() -> None:
+    found = search().fit(X, Y)
+    back = pickle.loads(pickle.dumps(found))
+    assert list(back.predict(X)) == list(found.predict(X))
+    assert clone(found).get_params()["budget"] == "12 epochs"
+
+
+# steps -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimator", "names", "kind"),
+    [
+        (SGDClassifier(), ["alpha"], "passes"),
+        (SGDClassifier(), ["max_iter"], "folds"),
+        (SGDClassifier(early_stopping=True), ["alpha"], "folds"),
+        (MLPClassifier(), ["alpha"], "passes"),
+        (MLPClassifier(solver="lbfgs"), ["alpha"], "folds"),
+        (MLPClassifier(), ["solver"], "folds"),
+        (RandomForestClassifier(), ["max_depth"], "trees"),
+        (RandomForestClassifier(), ["n_estimators"], "folds"),
+        (HistGradientBoostingClassifier(), ["learning_rate"], "trees"),
+        (GaussianNB(), ["var_smoothing"], "folds"),
+        (LogisticRegression(), ["C"], "folds"),
+        (SVC(), ["C"], "folds"),
+    ],
+)
+def test_how_an_estimator_is_cut(estimator: Any, names: list[str], kind: str) -> None:
+    assert kind_of(estimator, names) == kind
+
+
+def test_passes_are_those_of_partial_fit_and_the_refit_makes_as_many() -> None:
+    images, labels = load_digits(n_class=3, return_X_y=True)
+    model = SGDClassifier(random_state=0)
+    found = search(model, ALPHA, "60 epochs", cv=2, max_steps=9).fit(images, labels)
+    own = clone(model).set_params(**found.best_params_)
+    for step in range(found.best_steps_):
+        own.partial_fit(images, labels, **({} if step else {"classes": np.unique(labels)}))
+    assert np.array_equal(own.coef_, found.best_estimator_.coef_)
+    assert len(set(found.cv_results_["n_steps"])) > 1, "some were left behind early"
+
+
+def test_trees_grow_to_the_number_that_the_estimator_names() -> None:
+    model = GradientBoostingClassifier(n_estimators=12, subsample=0.5, max_depth=2, random_state=0)
+    found = search(model, {"learning_rate": Float(0.01, 0.5, log=True)}, "30 epochs", max_steps=4).fit(X, Y)
+    assert found.best_estimator_.n_estimators_ == 3 * found.best_steps_
+    assert not found.best_estimator_.warm_start
+    table = found.cv_results_
+    complete = int(np.argmax(table["n_steps"]))
+    assert table["n_steps"][complete] == 4
+    expected = cross_val_score(clone(model).set_params(**table["params"][complete]), X, Y, cv=3)
+    assert [table[f"split{fold}_test_score"][complete] for fold in range(3)] == pytest.approx(list(expected))
+
+
+def test_jobs_change_nothing_but_the_number_of_folds_in_a_step() -> None:
+    alone = search(SGDClassifier(random_state=0), ALPHA, "20 epochs", max_steps=4).fit(X, Y)
+    together = search(SGDClassifier(random_state=0), ALPHA, "20 epochs", max_steps=4, n_jobs=2).fit(X, Y)
+    assert alone.cv_results_["params"] == together.cv_results_["params"]
+    assert list(alone.cv_results_["mean_test_score"]) == list(together.cv_results_["mean_test_score"])
+    assert search(n_jobs=2).fit(X, Y).study_.ledger.max_steps == 2
+
+
+# what it is given --------------------------------------------------------------------------------------------------------
+
+
+def test_several_metrics_need_one_to_go_by() -> None:
+    scoring = ["accuracy", "neg_log_loss"]
+    found = search(LogisticRegression(max_iter=500), scoring=scoring, refit="neg_log_loss").fit(X, Y)
+    assert {"mean_test_accuracy", "rank_test_neg_log_loss"} <= set(found.cv_results_)
+    assert found.best_score_ == max(found.cv_results_["mean_test_neg_log_loss"][found.cv_results_["n_steps"] == 3])
+    assert found.multimetric_
+    with pytest.raises(ValueError, match="refit=True must name one of the metrics"):
+        search(scoring=scoring).fit(X, Y)
+
+
+def test_a_scorer_of_ones_own_and_a_rule_of_ones_own() -> None:
+    found = search(scoring=lambda model, X, y: -float(model.C), refit=lambda table: len(table["params"]) - 1).fit(X, Y)
+    assert found.best_index_ == len(found.cv_results_["params"]) - 1
+    with pytest.raises(ValueError, match="scoring must return a number, got 'good'"):
+        search(scoring=lambda model, X, y: "good").fit(X, Y)
+
+
+def test_weights_and_groups_go_with_their_rows() -> None:
+    groups = np.arange(len(X)) % 5
+    weights = np.linspace(0.1, 1.0, len(X))
+    found = search(cv=GroupKFold(5), budget="15 epochs").fit(X, Y, groups=groups, sample_weight=weights)
+    expected = SVC(**found.best_params_).fit(X, Y, sample_weight=weights)
+    assert np.array_equal(found.decision_function(X), expected.decision_function(X))
+    assert found.n_splits_ == 5
+
+
+def test_a_splitter_without_a_seed_is_asked_once() -> None:
+    found = search(LogisticRegression(max_iter=500), cv=ShuffleSplit(3)).fit(X, Y)
+    assert not np.isnan(found.cv_results_["mean_test_score"]).any()
+
+
+def test_pipelines_transformers_and_kinds_of_spaces() -> None:
+    pipeline = make_pipeline(StandardScaler(), SVC())
+    for space in (
+        {"svc__C": [0.1, 1.0, 10.0]},
+        Space({"svc__C": Choice([0.1, 1.0, 10.0])}),
+        {"svc__C": {"float": [1, 2]}},
+    ):
+        assert search(pipeline, space).fit(X, Y).best_params_.keys() == {"svc__C"}
+    found = search(PCA(), {"n_components": Int(1, 3)}, scoring=None).fit(X)
+    assert found.transform(X).shape[1] == found.best_params_["n_components"]
+    with pytest.raises(SpaceError, match="a space is a dict"):
+        search(space=["C"]).fit(X, Y)
+
+
+# errors ------------------------------------------------------------------------------------------------------------------
+
+
+class Fragile(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    def __init__(self, x: float = 0.0, limit: float = -1.0) -> None:
+        self.x, self.limit = x, limit
+
+    def fit(self, X: Any, y: Any) -> Fragile:
+        if self.x > self.limit:
+            raise ZeroDivisionError(f"x is over {self.limit}")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.zeros(len(X), dtype=int)
+
+
+SPACE = {"x": Float(0.0, 1.0)}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_when_everything_fails_the_estimators_own_error_is_raised(jobs: int) -> None:
+    with pytest.raises(ZeroDivisionError, match="x is over -1"):
+        search(Fragile(), SPACE, n_jobs=jobs).fit(X, Y)
+
+
+def test_a_config_that_fails_is_left_out_unless_it_shall_raise_or_count() -> None:
+    half = Fragile(limit=0.5)
+    found = search(half, SPACE, "30 epochs").fit(X, Y)
+    assert found.best_params_["x"] <= 0.5
+    assert all(params["x"] <= 0.5 for params in found.cv_results_["params"])
+    with pytest.raises(ZeroDivisionError):
+        search(half, SPACE, "30 epochs", error_score="raise").fit(X, Y)
+    with pytest.warns(FitFailedWarning, match="gets the score -7"):
+        counted = search(half, SPACE, "30 epochs", error_score=-7).fit(X, Y)
+    assert counted.cv_results_["mean_test_score"].min() == -7
+
+
+def test_nothing_scored_is_said() -> None:
+    with pytest.raises(BudgetError, match="no config has a score"):
+        search(scoring=lambda model, X, y: float("nan"), budget="3 epochs").fit(X, Y)
+
+
+def test_an_unknown_kind_of_steps_is_told() -> None:
+    with pytest.raises(ValueError, match="steps='epochs' must be 'auto'"):
+        search(steps="epochs").fit(X, Y)
