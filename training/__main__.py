@@ -16,12 +16,16 @@ RECORDED = (HERE.parent / "benchmarks" / "data", HERE / "data")
 def pack(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m training pack", description="all curves that may be trained on")
     parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders of permissive tables, beside our own")
+    parser.add_argument("--judged", action="store_true", help="those that may be judged on but not trained on")
     parser.add_argument("--alone", action="store_true", help="without our own")
     parser.add_argument("--out", type=Path, default=Path("out/thrift/tables.npz"))
     told = parser.parse_args(arguments)
     from training.pack import pack
 
-    pack(told.out, told.data if told.alone else [*RECORDED, *told.data])
+    from training.sources import JUDGED_ONLY, TRAINABLE
+
+    sources = JUDGED_ONLY if told.judged else tuple(TRAINABLE)
+    pack(told.out, told.data if told.alone else [*RECORDED, *told.data], sources)
     return 0
 
 
@@ -59,6 +63,22 @@ def train(arguments: Sequence[str]) -> int:
     settings = Settings(**told)
     out.mkdir(parents=True, exist_ok=True)
     train(tables, out / f"{settings.fold}-{settings.seed}.pt", settings, device)
+    return 0
+
+
+def calibrate(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m training calibrate", description="are the forecasts borne out?")
+    parser.add_argument("trained", type=Path, nargs="+")
+    parser.add_argument("--tables", type=Path, nargs="+", required=True, help="packs, those for judging included")
+    parser.add_argument("--device", default="cuda")
+    told = parser.parse_args(arguments)
+    import torch
+
+    from training.calibrate import calibrate
+
+    for path in told.trained:
+        for row in calibrate(path, told.tables, torch.device(told.device)):
+            print(json.dumps(row), flush=True)
     return 0
 
 
@@ -103,7 +123,7 @@ def judge(arguments: Sequence[str]) -> int:
     return 0
 
 
-STAGES = {"record": record, "pack": pack, "train": train, "export": export, "judge": judge}
+STAGES = {"record": record, "pack": pack, "train": train, "calibrate": calibrate, "export": export, "judge": judge}
 
 
 def main(arguments: Sequence[str]) -> int:

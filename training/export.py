@@ -13,7 +13,7 @@ from torch import nn
 
 from shoestring.models.thrift.network import checksum
 from training.network import Network, Studies, features, scale_of
-from training.sources import FOLDS, TRAINABLE
+from training.sources import trained_on
 from training.studies import batch
 
 
@@ -51,7 +51,7 @@ def export(trained: Sequence[Path], out: Path) -> dict[str, Any]:
         "layers": first["layers"],
         "heads": first["heads"],
         "fold": first["fold"],
-        "trained_on": sorted(set(TRAINABLE) - set(FOLDS[first["fold"]])),
+        "trained_on": list(trained_on(first["fold"])),
         "trainings": list(facts),
         "sha256": checksum(flat),
     }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +27,13 @@ FEWEST_ROWS, FEWEST_STEPS, CLIP = 4, 8, 0.95
 Floats = NDArray[np.float64]
 
 
-def find_tables(roots: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """(source, file) of all tables that may be trained on; of a source that is in two folders the first."""
+def find_tables(roots: Sequence[Path], sources: Collection[str]) -> Iterator[tuple[str, Path]]:
+    """(source, file) of all tables of these sources; of a source that is in two folders the first."""
     seen: set[tuple[str, str]] = set()
     for root in roots:
         for path in sorted(root.glob("*/*.npz")):
             source = path.parent.name
-            if source in TRAINABLE and (source, path.stem) not in seen:
+            if source in sources and (source, path.stem) not in seen:
                 seen.add((source, path.stem))
                 yield source, path
 
@@ -73,10 +73,12 @@ def prices_of(table: Table) -> Floats:
     return np.clip(seconds / middle, 0.02, 50.0) if middle > 0 else np.ones(len(seconds))
 
 
-def pack(out: Path, roots: Sequence[Path], seed: int = 0) -> list[dict[str, object]]:
+def pack(
+    out: Path, roots: Sequence[Path], sources: Collection[str] = tuple(TRAINABLE), seed: int = 0
+) -> list[dict[str, object]]:
     rng = np.random.default_rng(seed)
     curves, configs, prices, meta = [], [], [], []
-    for source, path in find_tables(roots):
+    for source, path in find_tables(roots, sources):
         table = Table.load(path, max_steps=STEPS)
         if len(table.configs) < FEWEST_ROWS or table.max_steps < FEWEST_STEPS:
             continue
@@ -93,7 +95,7 @@ def pack(out: Path, roots: Sequence[Path], seed: int = 0) -> list[dict[str, obje
         prices.append(prices_of(table))
         meta.append({"source": source, "name": path.stem, "n": len(losses), "steps": table.max_steps})
     if not meta:
-        raise SystemExit(f"no tables of {', '.join(TRAINABLE)} in {', '.join(map(str, roots))}")
+        raise SystemExit(f"no tables of {', '.join(sources)} in {', '.join(map(str, roots))}")
     out.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         out,
@@ -102,6 +104,6 @@ def pack(out: Path, roots: Sequence[Path], seed: int = 0) -> list[dict[str, obje
         price=np.concatenate(prices).astype(np.float32),
         meta=json.dumps(meta),
     )
-    found = {source: sum(one["source"] == source for one in meta) for source in TRAINABLE}
+    found = {source: sum(one["source"] == source for one in meta) for source in sources}
     print(f"{out}: {len(meta)} tables, {out.stat().st_size / 2**20:.1f} MiB", found, file=sys.stderr)
     return meta

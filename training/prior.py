@@ -67,8 +67,8 @@ def surface(draw: Draw, x: Tensor, there: Tensor) -> Tensor:
 
 def falls(draw: Draw, o: Tensor, t: Tensor) -> Tensor:
     """(b, K, T): how much of the way down is still to go, 1 at the start and towards 0; one family a task, sometimes two."""
-    rate = torch.exp(o[..., 2] * draw.uniform(0.1, 0.8) + draw.uniform(-1.2, 0.8))[..., None]
-    scale = torch.exp(o[..., 3] * draw.uniform(0.1, 1.2) + draw.uniform(-1.5, 2.2))[..., None]
+    rate = torch.exp(o[..., 2] * draw.uniform(0.05, 0.6) + draw.uniform(-1.2, 0.8))[..., None]
+    scale = torch.exp(o[..., 3] * draw.uniform(0.05, 0.9) + draw.uniform(-1.5, 2.0))[..., None]
     power = (1 + t / scale) ** -rate
     exponential = torch.exp(-((t / (scale * 2)) ** torch.clamp(rate, max=2.0)))
     logarithmic = torch.clamp(1 - rate * 0.3 * torch.log1p(t / scale), min=0.0)
@@ -77,9 +77,9 @@ def falls(draw: Draw, o: Tensor, t: Tensor) -> Tensor:
     late = torch.sigmoid((wait - t) * steep) * (1 - 0.15 * draw.uniform(0, 1)[..., None] * torch.log1p(t) / 4)
     late = late / late.amax((1, 2), keepdim=True).clamp(min=1e-3)
     kind = draw.uniform(0.0, 1.0)[..., None]
-    first = torch.where(kind < 0.45, power, torch.where(kind < 0.65, exponential, torch.where(kind < 0.75, logarithmic, late)))
-    second = torch.where(kind < 0.6, late, power)
-    share = draw.uniform(0.0, 0.6)[..., None] * draw.chance(0.3)[..., None]
+    first = torch.where(kind < 0.5, power, torch.where(kind < 0.72, exponential, torch.where(kind < 0.84, logarithmic, late)))
+    second = torch.where(kind < 0.84, late, power)
+    share = draw.uniform(0.0, 0.6)[..., None] * draw.chance(0.15)[..., None]
     return first * (1 - share) + second * share
 
 
@@ -88,23 +88,23 @@ def events(draw: Draw, o: Tensor, t: Tensor, y: Tensor, start: Tensor, end: Tens
     at = draw.uniform(0.03, 0.5)[..., None] * T
     size = torch.exp(o[..., 5] * 0.7 + draw.uniform(-2.5, 0.0))[..., None] * (start - end)
     hump = size * torch.exp(-0.5 * ((t - at) / (draw.uniform(0.02, 0.12)[..., None] * T)) ** 2)
-    y = torch.where(draw.chance(0.12)[..., None], y + hump, y)  # warm-up or double descent, by where it falls
+    y = torch.where(draw.chance(0.08)[..., None], y + hump, y)  # warm-up or double descent, by where it falls
     for _ in range(3):  # learning-rate steps: a part of what is above the end goes at once
         drop = draw.uniform(0.2, 0.98)[..., None] * T
         gain = torch.sigmoid(o[..., 6] + draw.normal())[..., None] * 0.6
         fallen = y - gain * (y - end) - 0.08 * gain * (start - end)
         y = torch.where(draw.chance(0.1)[..., None] & (t > drop), fallen, y)
-    harm = torch.exp(o[..., 7] * draw.uniform(0.3, 1.2) + draw.uniform(-3.5, 0.0))[..., None] * (start - end)
+    harm = torch.exp(o[..., 7] * draw.uniform(0.3, 1.2) + draw.uniform(-4.0, -0.5))[..., None] * (start - end)
     onset = torch.exp(o[..., 8] * 0.5 + draw.uniform(-1.5, 0.3))[..., None] * T
     rise = harm * torch.clamp((t - onset) / T, min=0.0) ** draw.uniform(0.5, 2.0)[..., None]
-    return torch.where(draw.chance(0.35)[..., None], y + rise, y)
+    return torch.where(draw.chance(0.3)[..., None], y + rise, y)
 
 
 def noise(draw: Draw, o: Tensor, t: Tensor, span: Tensor) -> Tensor:
     """(b, K, T): what a validation adds. `span` (b, 1): the task's range of losses."""
     b, arms, steps = o.shape[0], o.shape[1], t.shape[-1]
-    loud = draw.chance(0.25)
-    level = torch.where(loud, draw.uniform(-3.0, -0.5), draw.uniform(-8.0, -2.5))
+    loud = draw.chance(0.12)
+    level = torch.where(loud, draw.uniform(-3.0, -0.7), draw.uniform(-8.0, -3.2))
     sigma = torch.exp(o[..., 9] * draw.uniform(0.0, 1.0) + level)[..., None] * span[..., None]
     white = draw.normal(arms, steps)
     heavy = white / torch.sqrt(torch.clamp(draw.uniform(0.0, 1.0, arms, steps), min=0.02))
@@ -125,7 +125,7 @@ def broken(draw: Draw, o: Tensor, t: Tensor, y: Tensor) -> Tensor:
     when = torch.where(draw.chance(0.6), torch.zeros((), device=o.device), draw.uniform(0.0, 1.0)) * T
     when = (when * torch.exp(0.4 * draw.normal(o.shape[1])))[..., None]
     back = when + torch.exp(draw.uniform(0.0, 3.0, o.shape[1]))[..., None]
-    recovers = (draw.chance(0.25) & draw.chance(0.5, o.shape[1]))[..., None]
+    recovers = (draw.chance(0.1) & draw.chance(0.5, o.shape[1]))[..., None]
     gone = doomed[..., None] & (t > when) & ~(recovers & (t > back))
     return torch.where(gone, torch.maximum(worst * torch.ones_like(y), y), y)
 
@@ -153,13 +153,13 @@ def made_up(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor]:
     x = torch.where(draw.chance(0.35, 1, COLUMNS), torch.floor(x * levels) / (levels - 1).clamp(min=1), x).clamp(max=1.0)
     o = surface(draw, x, there)
     t = torch.arange(1, T + 1, device=device).float()[None, None].expand(b, 1, T)
-    end = torch.exp(o[..., 0] * draw.uniform(0.1, 1.2))[..., None]
-    tied = 1 - draw.uniform(0.0, 1.15) ** 1.5  # arms that start well end well, or not
+    end = torch.exp(o[..., 0] * draw.uniform(0.15, 1.3))[..., None]
+    tied = 1 - draw.uniform(0.0, 1.0) ** 2  # arms that start well end well, or not
     rise = torch.exp((tied * o[..., 0] + (1 - tied.abs()) * o[..., 1]) * draw.uniform(0.05, 1.0) + draw.uniform(-1.5, 3.0))
     common = draw.chance(0.3)[..., None]  # all start at the same place: chance level, an untrained agent
     start = torch.where(common, (end + rise[..., None]).amax(1, keepdim=True), end + rise[..., None])
     y = events(draw, o, t, end + (start - end) * falls(draw, o, t), start, end)
-    stuck = draw.chance(0.15) & (o[..., 11] > draw.uniform(-1.0, 1.5))  # never learn at all
+    stuck = draw.chance(0.1) & (o[..., 11] > draw.uniform(-1.0, 1.5))  # never learn at all
     y = torch.where(stuck[..., None], start, y)
     span = torch.quantile(start[..., 0], 0.5, dim=1, keepdim=True) - torch.quantile(y[..., -1], 0.1, dim=1, keepdim=True)
     y = y + noise(draw, o, t, span.clamp(min=1e-3))

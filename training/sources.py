@@ -43,6 +43,10 @@ FOLDS = {  # name of a training -> sources that it does not see, beside those th
 }
 
 
+def trained_on(fold: str) -> tuple[str, ...]:
+    return tuple(source for source in TRAINABLE if source not in FOLDS[fold])
+
+
 def judged_on(fold: str) -> tuple[str, ...]:
     """The sources that are fair to judge the weights of this fold on, and for which they are the weights to judge."""
     return FOLDS[fold] or JUDGED_ONLY

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,24 +21,24 @@ from torch import Tensor
 
 from training.network import Studies
 from training.prior import COLUMNS, T, Draw, made_up
-from training.sources import FOLDS, TRAINABLE
 
 _ROUNDS = 8
+_WIDE = 32  # hyperparameters of a packed table
 _MOST_CURVES = 20.0  # money left: log-uniform from one step to this many curves
 
 
 class Tables:
-    """The packed curves on a device, without the sources that a fold leaves out."""
+    """The packed curves of some sources on a device."""
 
-    def __init__(self, paths: Sequence[Path], fold: str, device: torch.device) -> None:
+    def __init__(self, paths: Sequence[Path], sources: Collection[str], device: torch.device) -> None:
         packs = [dict(np.load(path)) for path in paths]
         meta = [table for pack in packs for table in json.loads(str(pack["meta"]))]
         joined = {name: np.concatenate([pack[name] for pack in packs]).astype(np.float32) for name in ("Y", "X", "price")}
         self.losses, self.x, self.price = (torch.tensor(array, device=device) for array in joined.values())
         first = np.cumsum([0, *(table["n"] for table in meta)])
-        kept = [i for i, table in enumerate(meta) if table["source"] in TRAINABLE and table["source"] not in FOLDS[fold]]
+        kept = [i for i, table in enumerate(meta) if table["source"] in sources]
         tables = Counter(meta[i]["source"] for i in kept)
-        weight = [math.sqrt(min(1.0, meta[i]["n"] / 40)) / math.sqrt(tables[meta[i]["source"]]) for i in kept]
+        weight = [_weight(meta[i], tables[meta[i]["source"]]) for i in kept]
         self.first = torch.tensor([int(first[i]) for i in kept], device=device)
         self.count = torch.tensor([meta[i]["n"] for i in kept], device=device)
         self.steps = torch.tensor([meta[i]["steps"] for i in kept], device=device)
@@ -59,6 +60,12 @@ class Tables:
         rows = torch.where(torch.arange(arms, device=device)[None] < there[:, None], order, order[:, :1])
         rows = rows + self.first[which][:, None]
         return self.losses[rows], self.x[rows], self.price[rows], there, self.steps[which]
+
+
+def _weight(table: dict[str, Any], tables: int) -> float:
+    """How often a table is drawn: less if its source has many, or if it has few arms."""
+    ours = 0.4 if table["source"] == "small_trainings" else 1.0  # less orderly than what people tune
+    return ours * math.sqrt(min(1.0, table["n"] / 40) / tables)
 
 
 def vary_curves(draw: Draw, y: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,29 +154,37 @@ def answer(s: Studies) -> tuple[Tensor, Tensor]:
     return lowest, (end > s.n) & s.valid
 
 
+def _made_up(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """b made-up tasks, in the words of `Tables.draw`; prices follow one hyperparameter, and chance."""
+    y, x = made_up(b, arms, device)
+    lean = torch.where(x[..., 0] >= 0, x[..., 0] - 0.5, torch.zeros((), device=device))
+    log_price = torch.randn(b, arms, device=device) * torch.rand(b, 1, device=device)
+    price = torch.exp(log_price + 4 * lean * torch.randn(b, 1, device=device))
+    x = torch.cat([x, torch.full((b, arms, _WIDE - COLUMNS), -1.0, device=device)], 2)
+    return y, x, price, torch.full((b,), arms, device=device), torch.full((b,), T, device=device)
+
+
 def split(s: Studies, parts: int) -> list[Studies]:
     """Studies drawn together, in parts of equal size: drawing many at once is cheaper. Made-up tasks come first, so mix."""
     order = torch.randperm(len(s.n), device=s.n.device)
     return [Studies(*(value[rows] for value in s)) for rows in order.chunk(parts)]
 
 
-def batch(tables: Tables | None, b: int, arms: int, synthetic: float, device: torch.device) -> Studies:
-    """b studies, a share of them of made-up tasks."""
+def batch(
+    tables: Tables | None, b: int, arms: int, synthetic: float, device: torch.device, varied: bool = True
+) -> Studies:
+    """b studies, a share of them of made-up tasks; `varied`: curves, losses and columns are changed at random."""
     made = b if tables is None else round(b * synthetic)
-    y, x = made_up(made, arms, device)
-    x = torch.cat([x, torch.full((made, arms, 32 - COLUMNS), -1.0, device=device)], 2)
-    price = torch.exp(torch.randn(made, arms, device=device) * torch.rand(made, 1, device=device))
-    lean = torch.where(x[..., :1] >= 0, x[..., :1] - 0.5, torch.zeros((), device=device))[..., 0]
-    price = price * torch.exp(4 * lean * torch.randn(made, 1, device=device))
-    steps = torch.full((made,), T, device=device)
-    there = torch.full((made,), arms, device=device)
-    if tables is not None:
-        real = tables.draw(b - made, arms)
-        y, x, price = torch.cat([y, real[0]]), torch.cat([x, real[1]]), torch.cat([price, real[2]])
-        there, steps = torch.cat([there, real[3]]), torch.cat([steps, real[4]])
+    parts = [_made_up(made, arms, device)] if made else []
+    if tables is not None and made < b:
+        parts.append(tables.draw(b - made, arms))
+    y, x, price, there, steps = (torch.cat(part) for part in zip(*parts, strict=True))
     draw = Draw(b, device)
-    y, steps = vary_curves(draw, y, steps)
-    y, x = vary_losses(draw, y, steps), vary_columns(draw, x)
+    if varied:
+        y, steps = vary_curves(draw, y, steps)
+        y, x = vary_losses(draw, y, steps), vary_columns(draw, x)
+    else:
+        x = x[..., :COLUMNS]
     wanted = (torch.exp(draw.uniform(math.log(4.0), math.log(arms))))[:, 0].round().long()
     valid = torch.arange(arms, device=device)[None] < torch.minimum(wanted, there)[:, None]
     step = torch.arange(T, device=device)

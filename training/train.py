@@ -21,6 +21,7 @@ from torch import Tensor
 
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW
 from training.network import Network, Studies, features, scale_of
+from training.sources import FOLDS, trained_on
 from training.studies import Tables, answer, batch, split
 
 _UNOPENED = 0.3  # weight of an arm that was not opened
@@ -63,9 +64,9 @@ def loss_of(network: Network, s: Studies, settings: Settings) -> Tensor:
 
 def train(data: Sequence[Path], out: Path, settings: Settings, device: torch.device) -> Network:
     """The averaged network; writes `out` when done and `out` + .part on the way."""
-    torch.manual_seed(settings.seed * 1000 + sorted("abcd").index(settings.fold) if settings.fold != "all" else settings.seed)
+    torch.manual_seed(1000 * settings.seed + list(FOLDS).index(settings.fold))
     torch.backends.cuda.matmul.allow_tf32 = True
-    tables = Tables(data, settings.fold, device) if data else None
+    tables = Tables(data, trained_on(settings.fold), device) if data else None
     network = Network(settings.width, settings.layers, settings.heads).to(device)
     average = Network(settings.width, settings.layers, settings.heads).to(device)
     average.load_state_dict(network.state_dict())

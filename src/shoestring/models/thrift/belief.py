@@ -46,14 +46,10 @@ class Belief:
         return np.asarray(self.scale.best + self.scale.stretch(u) * self.scale.unit)
 
 
-def believe(networks: tuple[Network, ...], arms: Arms, temper: float = 1.0) -> Belief:
-    """Ask the networks; at least one arm must have been trained. `temper` below 1 makes them less sure of themselves."""
+def believe(networks: tuple[Network, ...], arms: Arms) -> Belief:
+    """Ask the networks; at least one arm must have been trained."""
     scale = scale_of(arms)
-    chances = probabilities(networks, features(arms, scale), _answering(arms))
-    if temper != 1.0:
-        chances = chances**temper
-        chances /= chances.sum(axis=1, keepdims=True)
-    return Belief(scale, chances)
+    return Belief(scale, probabilities(networks, features(arms, scale), _answering(arms)))
 
 
 def _answering(arms: Arms) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

@@ -131,6 +131,18 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     return np.hstack([*parts, np.tile(study, (len(n), 1))]).astype(np.float32)
 
 
+def standing(arms: Arms) -> Floats:
+    """(K,): of the trained arms that got as far as this one, the share that was no better there; 0.5 for candidates."""
+    share = np.full(len(arms.n), 0.5)
+    mine = np.flatnonzero(arms.is_opened)
+    n = arms.n[mine]
+    newest = arms.losses[mine, n - 1]
+    at_my_step = arms.losses[np.ix_(mine, n - 1)]  # [other, arm]
+    as_far = n[:, None] >= n[None]
+    share[mine] = ((at_my_step >= newest) & as_far).sum(axis=0) / as_far.sum(axis=0)
+    return share
+
+
 def _standing(u: Floats, n: NDArray[np.int64], opened: Flags, last: Floats, low: Floats) -> tuple[Floats, Floats, Floats]:
     """(K,) each: share of arms that were worse at this arm's step, how many got as far, share whose lowest is larger."""
     ahead, count, beaten = np.full(len(n), 0.5), np.zeros(len(n)), np.full(len(n), 0.5)

@@ -1,119 +1,148 @@
-"""Thrift: always buy of the arm that promises most, by a belief that was learned from many other studies.
+"""Thrift: buy of the arm that promises most, by a belief that was learned from many other studies.
 
 A small network (`models.thrift`) reads the whole study, candidates that were not opened included, and says for each arm how
-low it can still get with the money that is left. The arm with the largest expected improvement on the best so far gets a
-few steps more, a quarter of what it has had; a candidate whose expected improvement is the largest is opened. There are no
-rungs and no schedule: how many arms are opened, and which, follows from the belief.
+low it can still get with the money that is left. The index of an arm is its expected improvement on the best so far, times
+a power of its standing: the share of arms that were no better at its step. The arm with the largest index is trained as far
+again as it was; a candidate with the largest index is opened. How many are opened, and which, follows from the belief.
 
-    here               meaning                                                                            unit
-    opening            share of the budget that sequential halving spends first; None: by the budget      —
-    growth             an arm gets this share of what it has had, at least one step                       —
-    candidates_per_curve   configs to choose newcomers from, for each full training that the budget buys  —
-    arms_per_curve     of the halving
+    here                   meaning                                                                     unit
+    opening                share of the budget that sequential halving spends first; None: see below   —
+    growth                 an arm gets this share of what it has had, at least one step                —
+    caution                power of an arm's standing; 0: the network alone                            —
+    look_back              leave the study to halving while forecasts are not borne out                —
+    candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
+    arms_per_curve         of the halving
 
-Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by what getting there costs
-over the same at the mean price.
+The network has seen other studies, never this one, so it does not decide alone. Halving spends the first 50 % of a budget
+of one full training, less of a larger one (50 % over the root of the number of trainings). Standing keeps arms that are far
+behind from being bought for a small chance of a miracle. A look back at the study's own record leaves it to halving while
+forecasts are not borne out (`trust`).
+
+Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by what getting there
+costs over the same at the mean price. Trials of one step are left to halving, which is quasi-random search then.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Wait, Why
+from shoestring.core.arrays import Floats
+from shoestring.core.decision import Decision, Memo, Train, Wait, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import train_further, train_new
-from shoestring.core.settings import require_between, require_share
+from shoestring.core.settings import require_at_least, require_between, require_share
 from shoestring.models.thrift.belief import Belief, believe
+from shoestring.models.thrift.features import standing
 from shoestring.models.thrift.network import Network, shipped
 from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.policies.thrift.arms import Scene, look
+from shoestring.policies.thrift.trust import check_trust
 
 _FEWEST, _MOST = 8, 200  # candidates
+_MOST_OPENING = 0.5
+_KEPT = ("trust", "trust_at")  # of the memo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thrift:
     opening: float | None = None
-    growth: float = 0.25
+    growth: float = 1.0
+    caution: float = 3.0
+    look_back: bool = True
     candidates_per_curve: float = 25.0
     arms_per_curve: float = 12.5
-    temper: float = 1.0
     name: ClassVar[str] = "thrift"
 
     def __post_init__(self) -> None:
         if self.opening is not None:
             require_share(self, "opening", "it is a share of the budget", "Leave it out.")
-        require_between(self, "growth", 0.0, math.inf, "an order must buy something", "Try 0.25.")
+        require_between(self, "growth", 0.0, math.inf, "an order must buy something", "Try 1.")
+        require_at_least(self, "caution", 0.0, "an arm that is behind must not be preferred for it", "Try 3.")
         because = "it is how many configs there are to choose from for each full training that the budget buys"
         require_between(self, "candidates_per_curve", 0.0, math.inf, because, "Try 25.")
+        because = "it is how many trials halving opens for each full training that the budget buys"
+        require_between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.max_steps == 1 or ledger.queue or not self._is_opening_over(ledger):
-            decision = self._halve(ledger, rng)
-            if not isinstance(decision, Wait):
+            decision = self._halve(ledger, rng, _kept(ledger))
+            if not isinstance(decision, Wait):  # a worker that halving would let wait is put to use by the belief
                 return decision
-        return self._ask(ledger) or self._halve(ledger, rng)
+        return self._ask(ledger, rng)
 
-    def _halve(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        return SequentialHalving(arms_per_curve=self.arms_per_curve).decide(ledger, rng)
+    def _halve(self, ledger: Ledger, rng: np.random.Generator, memo: Memo) -> Decision:
+        decision = SequentialHalving(arms_per_curve=self.arms_per_curve).decide(ledger, rng)
+        if isinstance(decision, Train) and memo:
+            return replace(decision, memo={**decision.memo, **memo})
+        return decision
+
+    def _is_opening_over(self, ledger: Ledger) -> bool:
+        share = self.opening
+        if share is None:
+            share = _MOST_OPENING / math.sqrt(max(1.0, self._curves(ledger)))
+        return ledger.spent + ledger.reserved >= share * ledger.budget.total
+
+    def _curves(self, ledger: Ledger) -> float:
+        """Full trainings that the budget buys; 1 before a price is known."""
+        price = ledger.step_price()
+        return ledger.budget.total / (price * ledger.max_steps) if price > 0 else 1.0
+
+    def _ask(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        """What the belief would buy; left to halving where it has nothing to say or is not to be trusted."""
+        wanted = round(self.candidates_per_curve * self._curves(ledger)) - len(ledger.trials)
+        scene = look(ledger, min(_MOST, max(_FEWEST, wanted)))
+        if ledger.max_steps == 1 or not scene.is_told or not scene.can_buy.any():
+            return self._halve(ledger, rng, _kept(ledger))
+        networks = self._networks()
+        memo: Memo = {}
+        if self.look_back:
+            is_trusted, memo = check_trust(ledger, networks, scene.arms)
+            if not is_trusted and not isinstance(decision := self._halve(ledger, rng, memo), Wait):
+                return decision
+        return self._buy(ledger, scene, believe(networks, scene.arms), memo)
 
     def _networks(self) -> tuple[Network, ...]:
         return shipped()
 
-    def _is_opening_over(self, ledger: Ledger) -> bool:
-        if not any(trial.losses for trial in ledger.trials):
-            return False
-        return ledger.spent + ledger.reserved >= self._opening_share(ledger) * ledger.budget.total
-
-    def _opening_share(self, ledger: Ledger) -> float:
-        if self.opening is not None:
-            return self.opening
-        return 0.25 if self._curves(ledger) < 7.5 else 0.02
-
-    def _curves(self, ledger: Ledger) -> float:
-        """Full trainings that the budget buys."""
-        price = ledger.step_price()
-        return ledger.budget.total / (price * ledger.max_steps) if price > 0 else 1.0
-
-    def _ask(self, ledger: Ledger) -> Decision | None:
-        """What the belief would buy; None: it has nothing to say, or nothing can be bought."""
-        wanted = round(self.candidates_per_curve * self._curves(ledger)) - len(ledger.trials)
-        scene = look(ledger, min(_MOST, max(_FEWEST, wanted)))
-        if not scene.is_told or not scene.can_buy.any():
-            return None
-        belief = believe(self._networks(), scene.arms, self.temper)
-        gain = belief.gain
-        score = np.where(scene.can_buy, gain / np.maximum(scene.cost, 1e-9), -math.inf)
-        chosen = int(np.argmax(score))
-        until = self._how_far(ledger, scene, chosen)
-        why = _say(ledger, scene, belief, gain, score, chosen)
-        if chosen < scene.trials:
-            return train_further(ledger.trials[chosen], until, why=why)
-        return train_new(ledger, scene.config(chosen), until, why=why)
-
-    def _how_far(self, ledger: Ledger, scene: Scene, arm: int) -> int:
-        bought = ledger.trials[arm].steps if arm < scene.trials else 0
+    def _buy(self, ledger: Ledger, scene: Scene, belief: Belief, memo: Memo) -> Train:
+        index = belief.gain * standing(scene.arms) ** self.caution / np.maximum(scene.cost, 1e-9)
+        index = np.where(scene.can_buy, index, -math.inf)
+        chosen = int(np.argmax(index))
+        bought = ledger.trials[chosen].steps if chosen < scene.trials else 0
         more = max(math.ceil(scene.block), int(self.growth * bought))
-        return bought + min(more, int(scene.reach[arm]))
+        until = bought + min(more, int(scene.reach[chosen]))
+        why = _say(ledger, scene, belief, index, chosen)
+        if chosen < scene.trials:
+            return train_further(ledger.trials[chosen], until, why=why, memo=memo)
+        return train_new(ledger, scene.config(chosen), until, why=why, memo=memo)
 
 
-def _say(ledger: Ledger, scene: Scene, belief: Belief, gain: np.ndarray, score: np.ndarray, chosen: int) -> Why:
-    sign = ledger.opened.sign
+def _kept(ledger: Ledger) -> Memo:
+    """The verdict of the last look back: an order that halving makes must not lose it."""
+    return {name: numbers for name, numbers in ledger.memo.items() if name in _KEPT}
+
+
+def _say(ledger: Ledger, scene: Scene, belief: Belief, index: Floats, chosen: int) -> Why:
+    """Expected end, chance to beat the best, and the runner-up. Rounded: the last digits differ from machine to machine."""
     why: dict[str, float | int | str] = {
-        "expected_end": round(sign * float(belief.middle[chosen]), 6),
-        "chance_to_beat_best": round(float(belief.chance_better[chosen]), 3),
-        "expected_gain": float(f"{gain[chosen]:.3g}"),
+        "expected_end": _round(ledger.opened.sign * float(belief.middle[chosen])),
+        "chance_to_beat_best": round(float(belief.chance_better[chosen]), 2),
+        "expected_gain": _round(float(belief.gain[chosen])),
         "reach": int(scene.reach[chosen]),
     }
-    others = np.where(np.arange(len(score)) == chosen, -math.inf, score)
+    others = np.where(np.arange(len(index)) == chosen, -math.inf, index)
     second = int(np.argmax(others))
     if math.isfinite(others[second]):
         why["runner_up"] = f"trial {second}" if second < scene.trials else "a new config"
-        why["its_gain"] = float(f"{gain[second]:.3g}")
+        why["its_gain"] = _round(float(belief.gain[second]))
+        share = float(index[second] / index[chosen]) if index[chosen] > 0 else 1.0
+        why["its_index"] = round(share, 2)  # 1: as good as the chosen one
     return why
 
 
+def _round(number: float) -> float:
+    return float(f"{number:.3g}")
