@@ -21,7 +21,6 @@ def pack(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("out/thrift/tables.npz"))
     told = parser.parse_args(arguments)
     from training.pack import pack
-
     from training.sources import JUDGED_ONLY, TRAINABLE
 
     sources = JUDGED_ONLY if told.judged else tuple(TRAINABLE)
@@ -104,7 +103,9 @@ def judge(arguments: Sequence[str]) -> int:
     parser.add_argument("--tables", type=int, default=3, help="at most so many of a source")
     parser.add_argument("--sources", nargs="*", default=None)
     parser.add_argument("--curves", type=float, nargs="+", default=list(judging.CURVES))
-    parser.add_argument("--rules", type=json.loads, default={"thrift": ["thrift", {}]}, help="{name: [policy, settings]}")
+    parser.add_argument(
+        "--rules", type=json.loads, default={"thrift": ["thrift", {}]}, help="{name: [policy, settings]}"
+    )
     parser.add_argument("--unit", choices=("epochs", "seconds"), default="epochs")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("out/thrift/judged.jsonl"))

@@ -153,7 +153,9 @@ def interval(differences: Mapping[str, Mapping[str, Floats]], seed: int = 0) -> 
 def _draw_source(tables: Mapping[str, Floats], rng: np.random.Generator) -> Floats:
     """(DRAWS,): means of one source with its tables and their seeds drawn anew."""
     names = sorted(tables)
-    runs = [tables[name][rng.integers(len(tables[name]), size=(DRAWS, len(tables[name])))].mean(axis=1) for name in names]
+    runs = [
+        tables[name][rng.integers(len(tables[name]), size=(DRAWS, len(tables[name])))].mean(axis=1) for name in names
+    ]
     picks = rng.integers(len(names), size=(DRAWS, len(names)))
     return np.asarray(np.take_along_axis(np.stack(runs).T, picks, axis=1).mean(axis=1))
 

@@ -65,9 +65,7 @@ def scale_of(s: Studies) -> Scale:
     best = torch.where(seen, s.losses, far).amin((1, 2))
     highest = torch.where(seen, s.losses, -far).amax((1, 2))
     first = s.losses[:, :, 0]
-    unit = torch.maximum(
-        lower_quantile(first, opened, 0.5) - best, 0.05 * (lower_quantile(first, opened, 0.75) - best)
-    )
+    unit = torch.maximum(lower_quantile(first, opened, 0.5) - best, 0.05 * (lower_quantile(first, opened, 0.75) - best))
     unit = torch.where(unit > 0, unit, highest - best)
     return Scale(best, torch.where(unit > 0, unit, torch.ones_like(unit)))
 
@@ -106,7 +104,9 @@ def features(s: Studies, scale: Scale) -> Tensor:
     as_far = (s.n[:, :, None] >= s.n[:, None, :]) & opened[:, :, None] & opened[:, None, :]
     count = as_far.sum(1)
     ahead = ((others > last[:, None, :]) & as_far).sum(1) / count.clamp(min=1)
-    beaten = ((low[:, :, None] > low[:, None, :]) & opened[:, :, None]).sum(1) / opened.sum(1, keepdim=True).clamp(min=1)
+    beaten = ((low[:, :, None] > low[:, None, :]) & opened[:, :, None]).sum(1) / opened.sum(1, keepdim=True).clamp(
+        min=1
+    )
 
     n, steps, reach = s.n.float(), s.steps[:, None].float(), s.reach.float()
     scalars = [

@@ -44,7 +44,7 @@ class Draw:
 
 def surface(draw: Draw, x: Tensor, there: Tensor) -> Tensor:
     """(b, K, outputs): what hyperparameters x (b, K, columns), in [0, 1], do to a task's curves; standard normal over arms."""
-    b, arms, columns = x.shape
+    _b, arms, columns = x.shape
     centred = torch.where(there[:, None], x * 2 - 1, torch.zeros((), device=x.device))
     matters = torch.exp(draw.normal(columns, 1) * draw.uniform(0.2, 1.2, 1, 1))  # few hyperparameters matter much
     weights = draw.normal(columns, _HIDDEN) * matters * torch.exp(draw.normal(1, 1) * 0.5)
@@ -77,7 +77,9 @@ def falls(draw: Draw, o: Tensor, t: Tensor) -> Tensor:
     late = torch.sigmoid((wait - t) * steep) * (1 - 0.15 * draw.uniform(0, 1)[..., None] * torch.log1p(t) / 4)
     late = late / late.amax((1, 2), keepdim=True).clamp(min=1e-3)
     kind = draw.uniform(0.0, 1.0)[..., None]
-    first = torch.where(kind < 0.5, power, torch.where(kind < 0.72, exponential, torch.where(kind < 0.84, logarithmic, late)))
+    first = torch.where(
+        kind < 0.5, power, torch.where(kind < 0.72, exponential, torch.where(kind < 0.84, logarithmic, late))
+    )
     second = torch.where(kind < 0.84, late, power)
     share = draw.uniform(0.0, 0.6)[..., None] * draw.chance(0.15)[..., None]
     return first * (1 - share) + second * share
@@ -102,7 +104,7 @@ def events(draw: Draw, o: Tensor, t: Tensor, y: Tensor, start: Tensor, end: Tens
 
 def noise(draw: Draw, o: Tensor, t: Tensor, span: Tensor) -> Tensor:
     """(b, K, T): what a validation adds. `span` (b, 1): the task's range of losses."""
-    b, arms, steps = o.shape[0], o.shape[1], t.shape[-1]
+    _b, arms, steps = o.shape[0], o.shape[1], t.shape[-1]
     loud = draw.chance(0.12)
     level = torch.where(loud, draw.uniform(-3.0, -0.7), draw.uniform(-8.0, -3.2))
     sigma = torch.exp(o[..., 9] * draw.uniform(0.0, 1.0) + level)[..., None] * span[..., None]
@@ -150,18 +152,24 @@ def made_up(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor]:
     there = torch.arange(COLUMNS, device=device)[None] < count
     x = draw.uniform(0.0, 1.0, arms, COLUMNS)
     levels = torch.exp(draw.uniform(0.7, 3.0, 1, COLUMNS)).floor()  # some are choices or short grids
-    x = torch.where(draw.chance(0.35, 1, COLUMNS), torch.floor(x * levels) / (levels - 1).clamp(min=1), x).clamp(max=1.0)
+    x = torch.where(draw.chance(0.35, 1, COLUMNS), torch.floor(x * levels) / (levels - 1).clamp(min=1), x).clamp(
+        max=1.0
+    )
     o = surface(draw, x, there)
     t = torch.arange(1, T + 1, device=device).float()[None, None].expand(b, 1, T)
     end = torch.exp(o[..., 0] * draw.uniform(0.15, 1.3))[..., None]
     tied = 1 - draw.uniform(0.0, 1.0) ** 2  # arms that start well end well, or not
-    rise = torch.exp((tied * o[..., 0] + (1 - tied.abs()) * o[..., 1]) * draw.uniform(0.05, 1.0) + draw.uniform(-1.5, 3.0))
+    rise = torch.exp(
+        (tied * o[..., 0] + (1 - tied.abs()) * o[..., 1]) * draw.uniform(0.05, 1.0) + draw.uniform(-1.5, 3.0)
+    )
     common = draw.chance(0.3)[..., None]  # all start at the same place: chance level, an untrained agent
     start = torch.where(common, (end + rise[..., None]).amax(1, keepdim=True), end + rise[..., None])
     y = events(draw, o, t, end + (start - end) * falls(draw, o, t), start, end)
     stuck = draw.chance(0.1) & (o[..., 11] > draw.uniform(-1.0, 1.5))  # never learn at all
     y = torch.where(stuck[..., None], start, y)
-    span = torch.quantile(start[..., 0], 0.5, dim=1, keepdim=True) - torch.quantile(y[..., -1], 0.1, dim=1, keepdim=True)
+    span = torch.quantile(start[..., 0], 0.5, dim=1, keepdim=True) - torch.quantile(
+        y[..., -1], 0.1, dim=1, keepdim=True
+    )
     y = y + noise(draw, o, t, span.clamp(min=1e-3))
     y = broken(draw, o, t, y)
     worst = torch.quantile(y[:, :, 0], 0.95, dim=1)[:, None, None]

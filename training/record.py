@@ -15,6 +15,7 @@ are drawn anew for each.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
@@ -99,7 +100,7 @@ def network(told: Lottery, sizes: list[int], masks: dict[int, Tensor]) -> list[T
     """Weights and biases (n, in, out), (n, 1, out) of stacked networks."""
     gain = told.log("init", 0.2, 3.0, 1.0, 0.25)
     parameters = []
-    for i, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (a, b) in enumerate(itertools.pairwise(sizes)):
         w = torch.randn(CONFIGS, a, b, device=told.device) * gain[:, None, None] * math.sqrt(1.5 / a)
         if i in masks:
             w = w * masks[i][:, None, :]
@@ -335,7 +336,9 @@ def record(out: Path, tables: int, device: torch.device, seed: int = 0, seconds:
         hp = np.stack([told.tuned[name] for name in names], 1)
         meta = {"task": kind, "objective": "loss", "direction": "min", "fidelity": "report", "hp_categories": {}}
         relative = (cost / cost.mean()).cpu().numpy().astype(np.float32)
-        np.savez_compressed(path, hp=hp.astype(np.float32), hp_names=np.array(names), meta=json.dumps(meta), loss=losses, cost=relative)
+        np.savez_compressed(
+            path, hp=hp.astype(np.float32), hp_names=np.array(names), meta=json.dumps(meta), loss=losses, cost=relative
+        )
         written += 1
         took = time.monotonic() - began
         print(f"{path.name} {kind} {len(names)} hyperparameters {took:.0f}s", file=sys.stderr, flush=True)

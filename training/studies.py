@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from training.network import Studies
-from training.prior import COLUMNS, T, Draw, made_up
+from training.prior import COLUMNS, Draw, T, made_up
 
 _ROUNDS = 8
 _WIDE = 32  # hyperparameters of a packed table
@@ -33,7 +33,9 @@ class Tables:
     def __init__(self, paths: Sequence[Path], sources: Collection[str], device: torch.device) -> None:
         packs = [dict(np.load(path)) for path in paths]
         meta = [table for pack in packs for table in json.loads(str(pack["meta"]))]
-        joined = {name: np.concatenate([pack[name] for pack in packs]).astype(np.float32) for name in ("Y", "X", "price")}
+        joined = {
+            name: np.concatenate([pack[name] for pack in packs]).astype(np.float32) for name in ("Y", "X", "price")
+        }
         self.losses, self.x, self.price = (torch.tensor(array, device=device) for array in joined.values())
         first = np.cumsum([0, *(table["n"] for table in meta)])
         kept = [i for i, table in enumerate(meta) if table["source"] in sources]

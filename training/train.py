@@ -71,7 +71,11 @@ def train(data: Sequence[Path], out: Path, settings: Settings, device: torch.dev
     average = Network(settings.width, settings.layers, settings.heads).to(device)
     average.load_state_dict(network.state_dict())
     optimizer = torch.optim.AdamW(
-        network.parameters(), lr=settings.rate, weight_decay=settings.decay, betas=(0.9, 0.98), fused=device.type == "cuda"
+        network.parameters(),
+        lr=settings.rate,
+        weight_decay=settings.decay,
+        betas=(0.9, 0.98),
+        fused=device.type == "cuda",
     )
     part, done, before_s = out.with_suffix(".part"), 0, 0.0
     if part.exists():
@@ -105,7 +109,9 @@ def train(data: Sequence[Path], out: Path, settings: Settings, device: torch.dev
             torch._foreach_lerp_(list(average.parameters()), list(network.parameters()), 1 - share)
         recent = [*recent[-199:], loss.detach()]
         if done % 500 == 0:
-            print(f"{out.stem} {done} {seconds:.0f}s {torch.stack(recent).mean().item():.4f}", file=sys.stderr, flush=True)
+            print(
+                f"{out.stem} {done} {seconds:.0f}s {torch.stack(recent).mean().item():.4f}", file=sys.stderr, flush=True
+            )
         if time.monotonic() - saved > _CHECKPOINT_S:
             saved = time.monotonic()
             state = {"network": network.state_dict(), "average": average.state_dict(), "done": done, "seconds": seconds}

@@ -70,7 +70,7 @@ class Scale:
 
 def scale_of(arms: Arms) -> Scale:
     opened = arms.is_opened
-    seen = arms.losses[opened][_STEP <= arms.n[opened, None]]
+    seen = arms.losses[opened][arms.n[opened, None] >= _STEP]
     first = np.sort(arms.losses[opened, 0])
     best, highest = float(seen.min()), float(seen.max())
     unit = max(_lower_quantile(first, 0.5) - best, 0.05 * (_lower_quantile(first, 0.75) - best))
@@ -87,7 +87,7 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     n, steps = arms.n, float(arms.steps)
     opened = arms.is_opened
     o = opened.astype(float)
-    seen = _STEP <= n[:, None]
+    seen = n[:, None] >= _STEP
     u = np.where(seen, scale.squash(np.where(seen, arms.losses, scale.best)), 0.0)
     known = seen[:, _AT_SLOTS]
     rows, newest = np.arange(len(n)), np.maximum(n, 1) - 1
@@ -143,7 +143,21 @@ def standing(arms: Arms) -> Floats:
     return share
 
 
-def _standing(u: Floats, n: NDArray[np.int64], opened: Flags, last: Floats, low: Floats) -> tuple[Floats, Floats, Floats]:
+def in_race(arms: Arms, share: Floats) -> Flags:
+    """(K,): whether halving would still have money for an arm, given how many stand better by `share` (K,).
+
+    A race of m arms that stand at step s, in which half are dropped and the others go twice as far until one is left, costs
+    s / 2 * m * log2(m). An arm is in if fewer stand better than the largest m that the money left pays for.
+    """
+    m = np.arange(1, len(arms.n) + 1)
+    affordable = np.searchsorted(m * np.log2(m) / 2, arms.left / np.maximum(arms.n, 1), side="right")
+    better = len(share) - np.searchsorted(np.sort(share), share, side="right")
+    return np.asarray(better < np.maximum(affordable, 2))
+
+
+def _standing(
+    u: Floats, n: NDArray[np.int64], opened: Flags, last: Floats, low: Floats
+) -> tuple[Floats, Floats, Floats]:
     """(K,) each: share of arms that were worse at this arm's step, how many got as far, share whose lowest is larger."""
     ahead, count, beaten = np.full(len(n), 0.5), np.zeros(len(n)), np.full(len(n), 0.5)
     mine = np.flatnonzero(opened)

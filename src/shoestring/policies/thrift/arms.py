@@ -20,7 +20,7 @@ from shoestring.core.space import Config
 from shoestring.models.thrift.features import Arms, rank_columns
 from shoestring.models.thrift.shapes import STEPS
 from shoestring.policies.config_table import ConfigsView, ConfigTable, Pool
-from shoestring.policies.thrift.curves import CURVES, Curves
+from shoestring.policies.thrift.curves import CURVES, SeenCurves
 
 _CONFIGS = ConfigsView()
 _ROUNDING = 1e-9
@@ -63,7 +63,9 @@ def look(ledger: Ledger, candidates: int) -> Scene:
     reach = np.clip(np.minimum(limit - steps, affordable), 0, None).astype(np.int64)
     usual = np.clip(np.minimum(limit - steps, np.floor(left / mean_price * (1 + _ROUNDING)) - lag), 1, None)
     losses, n = _curves(curves, steps)
-    seen_reach = np.array([max(curves.seen(a + r) - curves.seen(a), min(1, r)) for a, r in zip(steps, reach, strict=True)])
+    seen_reach = np.array(
+        [max(curves.seen(a + r) - curves.seen(a), min(1, r)) for a, r in zip(steps, reach, strict=True)]
+    )
     arms = Arms(
         losses=losses,
         n=n,
@@ -92,7 +94,10 @@ def _candidates(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
 def _progress(ledger: Ledger, new: int) -> tuple[Steps, Steps, Steps, Flags]:
     """(K,) each: steps bought, steps to train again first, the last step there is, and whether more can be bought."""
     timed = ledger.budget.unit != "epochs"
-    facts = [(t.steps, t.steps - t.held if timed else 0, t.steps if t.is_stuck else t.limit, t.can_go_on) for t in ledger.trials]
+    facts = [
+        (t.steps, t.steps - t.held if timed else 0, t.steps if t.is_stuck else t.limit, t.can_go_on)
+        for t in ledger.trials
+    ]
     facts += [(0, 0, ledger.max_steps, True)] * new
     steps, lag, limit, can_go_on = (np.array(column) for column in zip(*facts, strict=True))
     return steps, lag, limit, can_go_on.astype(bool)
@@ -103,7 +108,7 @@ def _mean_price(ledger: Ledger) -> float:
     return price if price > 0 else 1.0  # nan before the first step, 0 where steps take no time
 
 
-def _prices(ledger: Ledger, curves: Curves, new: int) -> Floats:
+def _prices(ledger: Ledger, curves: SeenCurves, new: int) -> Floats:
     """(K,): of a step, relative to the mean over trials; 1 where it is not known."""
     relative = np.ones(len(ledger.trials) + new)
     if ledger.budget.unit == "epochs":
@@ -116,7 +121,7 @@ def _prices(ledger: Ledger, curves: Curves, new: int) -> Floats:
     return relative
 
 
-def _curves(curves: Curves, steps: Steps) -> tuple[Floats, Steps]:
+def _curves(curves: SeenCurves, steps: Steps) -> tuple[Floats, Steps]:
     """Losses (K, 50) without gaps or infinities, and how much of them is known (K,)."""
     losses = np.full((len(steps), STEPS), np.nan)
     rows = min(len(steps), len(curves.losses))

@@ -16,7 +16,7 @@ from shoestring.models.thrift.shapes import STEPS
 
 
 @dataclass(slots=True)
-class Curves:
+class SeenCurves:
     """Row i belongs to trial i; rows beyond the newest trial are empty."""
 
     max_steps: int
@@ -48,10 +48,10 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class CurvesView:
-    def start(self, opened: Opened) -> Curves:
-        return Curves(opened.max_steps, opened.sign)
+    def start(self, opened: Opened) -> SeenCurves:
+        return SeenCurves(opened.max_steps, opened.sign)
 
-    def absorb(self, state: Curves, entry: Entry) -> Curves:
+    def absorb(self, state: SeenCurves, entry: Entry) -> SeenCurves:
         if not isinstance(entry, Receipt) or not entry.is_finished:
             return state
         state.make_room(entry.trial)

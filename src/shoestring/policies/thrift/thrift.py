@@ -2,21 +2,23 @@
 
 A small network (`models.thrift`) reads the whole study, candidates that were not opened included, and says for each arm how
 low it can still get with the money that is left. The index of an arm is its expected improvement on the best so far, times
-a power of its standing: the share of arms that were no better at its step. The arm with the largest index is trained as far
-again as it was; a candidate with the largest index is opened. How many are opened, and which, follows from the belief.
+its standing: the share of arms that were no better at its step. The arm with the largest index is trained as far again as it
+was; a candidate with the largest index is opened. How many are opened, and which, follows from the belief.
 
     here                   meaning                                                                     unit
     opening                share of the budget that sequential halving spends first; None: see below   —
     growth                 an arm gets this share of what it has had, at least one step                —
     caution                power of an arm's standing; 0: the network alone                            —
+    race                   leave out arms for which halving would have no money                        —
     look_back              leave the study to halving while forecasts are not borne out                —
     candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
     arms_per_curve         of the halving
 
 The network has seen other studies, never this one, so it does not decide alone. Halving spends the first 50 % of a budget
 of one full training, less of a larger one (50 % over the root of the number of trainings). Standing keeps arms that are far
-behind from being bought for a small chance of a miracle. A look back at the study's own record leaves it to halving while
-forecasts are not borne out (`trust`).
+behind from being bought for a small chance of a miracle. Expected improvement does not see that a gain far ahead takes many
+steps: where all arms look alike it would give each a few steps and none enough, so only as many arms are kept going as
+halving would have money for.
 
 Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by what getting there
 costs over the same at the mean price. Trials of one step are left to halving, which is quasi-random search then.
@@ -36,13 +38,14 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.policy import train_further, train_new
 from shoestring.core.settings import require_at_least, require_between, require_share
 from shoestring.models.thrift.belief import Belief, believe
-from shoestring.models.thrift.features import standing
+from shoestring.models.thrift.features import in_race, standing
 from shoestring.models.thrift.network import Network, shipped
-from shoestring.policies.halving.sequential_halving import SequentialHalving
+from shoestring.policies import make
 from shoestring.policies.thrift.arms import Scene, look
 from shoestring.policies.thrift.trust import check_trust
 
-_FEWEST, _MOST = 8, 200  # candidates
+_BASE_RULE = "sequential_halving"
+_FEWEST, _MOST = 8, 100  # candidates
 _MOST_OPENING = 0.5
 _KEPT = ("trust", "trust_at")  # of the memo
 
@@ -51,8 +54,9 @@ _KEPT = ("trust", "trust_at")  # of the memo
 class Thrift:
     opening: float | None = None
     growth: float = 1.0
-    caution: float = 3.0
-    look_back: bool = True
+    caution: float = 1.0
+    race: bool = True
+    look_back: bool = False
     candidates_per_curve: float = 25.0
     arms_per_curve: float = 12.5
     name: ClassVar[str] = "thrift"
@@ -61,7 +65,7 @@ class Thrift:
         if self.opening is not None:
             require_share(self, "opening", "it is a share of the budget", "Leave it out.")
         require_between(self, "growth", 0.0, math.inf, "an order must buy something", "Try 1.")
-        require_at_least(self, "caution", 0.0, "an arm that is behind must not be preferred for it", "Try 3.")
+        require_at_least(self, "caution", 0.0, "an arm that is behind must not be preferred for it", "Try 1.")
         because = "it is how many configs there are to choose from for each full training that the budget buys"
         require_between(self, "candidates_per_curve", 0.0, math.inf, because, "Try 25.")
         because = "it is how many trials halving opens for each full training that the budget buys"
@@ -75,7 +79,7 @@ class Thrift:
         return self._ask(ledger, rng)
 
     def _halve(self, ledger: Ledger, rng: np.random.Generator, memo: Memo) -> Decision:
-        decision = SequentialHalving(arms_per_curve=self.arms_per_curve).decide(ledger, rng)
+        decision = make(_BASE_RULE, {"arms_per_curve": self.arms_per_curve}).decide(ledger, rng)
         if isinstance(decision, Train) and memo:
             return replace(decision, memo={**decision.memo, **memo})
         return decision
@@ -109,8 +113,10 @@ class Thrift:
         return shipped()
 
     def _buy(self, ledger: Ledger, scene: Scene, belief: Belief, memo: Memo) -> Train:
-        index = belief.gain * standing(scene.arms) ** self.caution / np.maximum(scene.cost, 1e-9)
-        index = np.where(scene.can_buy, index, -math.inf)
+        share, can_buy = standing(scene.arms), scene.can_buy
+        if self.race and (racing := can_buy & in_race(scene.arms, np.where(can_buy, share, -1.0))).any():
+            can_buy = racing
+        index = np.where(can_buy, belief.gain * share**self.caution / np.maximum(scene.cost, 1e-9), -math.inf)
         chosen = int(np.argmax(index))
         bought = ledger.trials[chosen].steps if chosen < scene.trials else 0
         more = max(math.ceil(scene.block), int(self.growth * bought))

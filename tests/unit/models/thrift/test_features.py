@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoestring.models.thrift.features import Arms, features, rank_columns, scale_of, standing
+from shoestring.models.thrift.features import Arms, features, in_race, rank_columns, scale_of, standing
 from shoestring.models.thrift.shapes import FEATURES, STEPS
 
 
@@ -57,6 +57,15 @@ def test_all_features_are_finite_at_the_edges() -> None:
 def test_standing_is_the_share_that_was_no_better_at_the_same_step() -> None:
     study = arms([[3.0, 1.0], [2.0, 2.0], [4.0], []])
     np.testing.assert_allclose(standing(study), [1.0, 0.5, 1 / 3, 0.5])
+
+
+def test_as_many_are_in_the_race_as_halving_could_pay_for() -> None:
+    """Eight arms at step 2: a race of 4 costs 2 / 2 * 4 * 2 = 8 steps, one of 8 costs 24."""
+    study = arms([[float(i), float(i)] for i in range(8)])
+    share = standing(study)
+    assert in_race(replace(study, left=24.0), share).all()
+    assert in_race(replace(study, left=8.0), share).tolist() == [True] * 4 + [False] * 4
+    assert in_race(replace(study, left=0.5), share).sum() == 2  # never fewer
 
 
 def test_hyperparameters_are_seen_by_rank() -> None:
