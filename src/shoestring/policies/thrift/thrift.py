@@ -14,8 +14,8 @@ was; a candidate with the largest index is opened. How many are opened, and whic
     candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
     arms_per_curve         of the halving
 
-The network has seen other studies, never this one, so it does not decide alone. Halving spends the first 50 % of a budget
-of one full training, less of a larger one (50 % over the root of the number of trainings). Standing keeps arms that are far
+The network has seen other studies, never this one, so it does not decide alone. A budget of less than three full trainings
+is left to halving; of a larger one it spends the first part (50 % over the root of the number of trainings). Standing keeps arms that are far
 behind from being bought for a small chance of a miracle. Expected improvement does not see that a gain far ahead takes many
 steps: where all arms look alike it would give each a few steps and none enough, so only as many arms are kept going as
 halving would have money for.
@@ -46,7 +46,8 @@ from shoestring.policies.thrift.trust import check_trust
 
 _BASE_RULE = "sequential_halving"
 _FEWEST, _MOST = 8, 100  # candidates
-_MOST_OPENING = 0.5
+_OPENING = 0.5  # over the root of the number of curves: share of the budget that goes to halving first
+_FEWEST_CURVES = 3.0  # with less money halving is as good
 _KEPT = ("trust", "trust_at")  # of the memo
 
 
@@ -87,7 +88,8 @@ class Thrift:
     def _is_opening_over(self, ledger: Ledger) -> bool:
         share = self.opening
         if share is None:
-            share = _MOST_OPENING / math.sqrt(max(1.0, self._curves(ledger)))
+            curves = self._curves(ledger)
+            share = _OPENING / math.sqrt(curves) if curves >= _FEWEST_CURVES else 1.0
         return ledger.spent + ledger.reserved >= share * ledger.budget.total
 
     def _curves(self, ledger: Ledger) -> float:

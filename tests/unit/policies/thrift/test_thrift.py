@@ -56,6 +56,12 @@ def test_halving_spends_the_first_part_of_the_money() -> None:
     assert [o.config for o in ledger.orders[:first]] == [o.config for o in alike.orders[:first]]
 
 
+def test_a_small_budget_is_left_to_halving() -> None:
+    ledger, plain = study(budget="26 epochs"), SequentialHalving()
+    alike = simulate(plain, Decaying(), opened(plain, budget="26 epochs", max_steps=9)).ledger
+    assert orders_of(ledger) == orders_of(alike)
+
+
 def test_how_much_it_spends_first_can_be_said() -> None:
     ledger = study(Thrift(opening=1.0))
     assert not any(is_believed(order) for order in ledger.orders)
