@@ -44,7 +44,7 @@ SETTINGS |= {"gp_ucb": EARLY, "boca": EARLY, "bo_bos": EARLY | {"n0": 2, "paths"
 SETTINGS |= {"lc_prediction": EARLY | {"n0": 2, "forecast": "process"}}
 SETTINGS |= {"boil": EARLY}
 # These always fit: what they bought is recorded, not the numbers behind it.
-FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction"}
+FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction", "thrift"}
 
 
 def trace(policy: Policy, budget: str, workers: int) -> list[str]:

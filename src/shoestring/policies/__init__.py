@@ -7,6 +7,7 @@
     stopping      is this run worth finishing?                   `bo_bos`
     boil          which config and how long, from noisy curves   `boil`
     online        one run tuned while it trains                  `ce_gp_ucb`
+    thrift        what next, by a belief learned beforehand      `thrift`
 
 `config_table` (configs as numbers, candidates to choose from) is shared; `other_names` answers names known from other tools.
 A plugin adds its own through the entry-point group `shoestring.policies`.
@@ -30,6 +31,7 @@ RECOMMENDED = {  # what to begin with
     "asha": "shoestring.policies.halving.asha:ASHA",
     "cost_aware_ei": "shoestring.policies.cost_aware.cost_aware_ei:CostAwareEI",
     "ce_gp_ucb": "shoestring.policies.online.ce_gp_ucb:CEGPUCB",
+    "thrift": "shoestring.policies.thrift.thrift:Thrift",
 }
 FROM_THE_PAPERS = {  # methods of the papers that are not recommended: what held when they were raced is in benchmarks/
     "bhpt": "shoestring.policies.freeze_thaw.bhpt:BHPT",
@@ -63,6 +65,7 @@ USE_WHEN = {
     "asha": "many workers train at the same time, and none should wait for another",
     "cost_aware_ei": "a trial is one number, and some cost far more than others",
     "ce_gp_ucb": "one run is tuned while it trains",
+    "thrift": "training reports a loss step by step, and the budget is worth several full trainings",
 }
 
 

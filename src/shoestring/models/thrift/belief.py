@@ -1,0 +1,62 @@
+"""What the network believes about a study: for every arm, the distribution of the lowest loss that it can still reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoestring.core.arrays import Floats
+from shoestring.models.thrift.features import Arms, Scale, features, scale_of
+from shoestring.models.thrift.network import Network, probabilities
+from shoestring.models.thrift.shapes import BINS, HIGH, LOW
+
+_EDGES = np.linspace(LOW, HIGH, BINS + 1)
+_MIDDLES = (_EDGES[1:] + _EDGES[:-1]) / 2  # (BINS,): of u
+_BETTER = _MIDDLES < 0
+MOST_ANSWERS = 256  # arms that are attended to: more than in training, and time grows with them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Belief:
+    """Of all arms of a study at one moment."""
+
+    scale: Scale
+    chances: Floats  # (K, BINS): of u of the lowest loss within reach
+
+    @property
+    def gain(self) -> Floats:
+        """(K,): expected improvement on the best loss so far, in the losses' unit."""
+        return self.chances @ (np.where(_BETTER, -self.scale.stretch(_MIDDLES), 0.0) * self.scale.unit)
+
+    @property
+    def chance_better(self) -> Floats:
+        """(K,): chance to beat the best loss so far."""
+        return np.asarray(self.chances @ _BETTER.astype(float))
+
+    @property
+    def middle(self) -> Floats:
+        """(K,): median of the lowest loss within reach."""
+        return self.quantile(0.5)
+
+    def quantile(self, share: float) -> Floats:
+        """(K,): the loss below which the lowest within reach falls with this chance."""
+        place = (np.cumsum(self.chances, axis=1) < share).sum(axis=1)
+        u = _MIDDLES[np.minimum(place, BINS - 1)]
+        return np.asarray(self.scale.best + self.scale.stretch(u) * self.scale.unit)
+
+
+def believe(networks: tuple[Network, ...], arms: Arms) -> Belief:
+    """Ask the networks; at least one arm must have been trained."""
+    scale = scale_of(arms)
+    return Belief(scale, probabilities(networks, features(arms, scale), _answering(arms)))
+
+
+def _answering(arms: Arms) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Arms that were trained; of too many, those trained furthest, then those with the lowest newest loss."""
+    trained = np.flatnonzero(arms.is_opened)
+    if len(trained) <= MOST_ANSWERS:
+        return trained
+    newest = arms.losses[trained, arms.n[trained] - 1]
+    order = np.lexsort((newest, -arms.n[trained]))[:MOST_ANSWERS]
+    return np.sort(trained[order])

@@ -1,0 +1,200 @@
+"""What the network is told about an arm: its curve, its standing among the others, its hyperparameters, the money.
+
+    feature                 meaning, on the scale u of `shapes`                                      number
+    losses                  at 15 steps, and whether the arm has got there                           15 + 15
+    opened                  whether it was trained at all                                            1
+    last, low               its newest and its lowest loss                                           2
+    trend                   newest loss less that at half its steps                                  1
+    rough, rises            mean size of a change from step to step, and of those upwards            2
+    since                   steps since its lowest loss, as a share of a curve                       1
+    ahead                   of the arms that got as far, the share with a larger loss then           1
+    beaten                  share of all trained arms whose lowest loss is larger                    1
+    as far                  log of the number of arms that `ahead` rests on                          1
+    n                       steps bought: log, and share of a curve                                  2
+    reach                   steps that the money left buys: share of a curve, log, and none?         3
+    price                   log of its price per step over the mean                                  1
+    hyperparameters         rank within the study from -1 to 1, and whether it has this one          16 + 16
+    study                   logs of money left, spent, arms opened and steps; mean roughness         5
+
+`training/network.py` has the same in PyTorch, for many studies at once; a golden file holds the two to one another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.core.arrays import Flags, Floats
+from shoestring.models.thrift.shapes import COLUMNS, HIGH, LOW, SHARPNESS, SLOTS, STEPS
+
+_FAR = 1e30
+_AT_SLOTS = np.array(SLOTS) - 1
+_STEP = np.arange(1, STEPS + 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arms:
+    """All arms of a study, candidates that were not opened included, in steps of at most 50 a curve."""
+
+    losses: Floats  # (K, 50): by step; beyond n it does not matter what is there
+    n: NDArray[np.int64]  # (K,): steps bought and told about; 0: not opened
+    reach: NDArray[np.int64]  # (K,): further steps that the money left buys of this arm
+    price: Floats  # (K,): of a step, relative to the mean
+    x: Floats  # (K, 16): see `rank_columns`
+    left: float  # money, in steps at the mean price
+    steps: int  # of a full curve
+
+    @property
+    def is_opened(self) -> Flags:
+        return self.n > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From losses to u and back."""
+
+    best: float  # lowest loss seen
+    unit: float  # median first loss above it
+
+    def squash(self, losses: Floats) -> Floats:
+        z = (losses - self.best) / self.unit
+        return np.clip(np.arcsinh(SHARPNESS * z) / math.asinh(SHARPNESS), LOW, HIGH)
+
+    def stretch(self, u: Floats) -> Floats:
+        """Losses above the best, in units: the z behind u."""
+        return np.asarray(np.sinh(u * math.asinh(SHARPNESS)) / SHARPNESS)
+
+
+def scale_of(arms: Arms) -> Scale:
+    opened = arms.is_opened
+    seen = arms.losses[opened][arms.n[opened, None] >= _STEP]
+    first = np.sort(arms.losses[opened, 0])
+    best, highest = float(seen.min()), float(seen.max())
+    unit = max(_lower_quantile(first, 0.5) - best, 0.05 * (_lower_quantile(first, 0.75) - best))
+    unit = unit if unit > 0 else highest - best
+    return Scale(best, unit if unit > 0 else 1.0)
+
+
+def _lower_quantile(ascending: Floats, share: float) -> float:
+    return float(ascending[int((len(ascending) - 1) * share + 1e-6)])
+
+
+def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
+    """(K, FEATURES)."""
+    n, steps = arms.n, float(arms.steps)
+    opened = arms.is_opened
+    o = opened.astype(float)
+    seen = n[:, None] >= _STEP
+    u = np.where(seen, scale.squash(np.where(seen, arms.losses, scale.best)), 0.0)
+    known = seen[:, _AT_SLOTS]
+    rows, newest = np.arange(len(n)), np.maximum(n, 1) - 1
+    last, middle = u[rows, newest], u[rows, np.maximum((n + 1) // 2, 1) - 1]
+    lows = np.where(seen, u, _FAR)
+    low_at = lows.argmin(axis=1)
+    low = np.where(opened, lows[rows, low_at], 0.0)
+    change = np.where(seen[:, 1:], np.diff(u, axis=1), 0.0)
+    changes = np.maximum(seen[:, 1:].sum(axis=1), 1)
+    rough = np.abs(change).sum(axis=1) / changes
+    rises = np.maximum(change, 0.0).sum(axis=1) / changes
+    ahead, count, beaten = _standing(u, n, opened, last, low)
+    reach = arms.reach.astype(float)
+    scalars = [
+        o,
+        last * o,
+        low * o,
+        (last - middle) * o,
+        rough * o,
+        rises * o,
+        (n - 1 - low_at) * o / steps,
+        ahead,
+        beaten,
+        np.log1p(count) / 5,
+        np.log1p(n) / 4,
+        n / steps,
+        reach / steps,
+        np.log1p(reach) / 4,
+        (reach <= 0).astype(float),
+        np.clip(np.log(arms.price), -3, 3) / 3,
+    ]
+    has = arms.x >= 0
+    study = [
+        math.log(arms.left / steps + 0.02) / 3,
+        math.log(n.sum() / steps + 0.02) / 3,
+        math.log1p(o.sum()) / 5,
+        math.log(steps) / 4,
+        float((rough * o).sum() / max(1.0, o.sum())),
+    ]
+    parts = [u[:, _AT_SLOTS] * known, known, np.stack(scalars, axis=1), np.where(has, arms.x * 2 - 1, 0.0), has]
+    return np.hstack([*parts, np.tile(study, (len(n), 1))]).astype(np.float32)
+
+
+def standing(arms: Arms) -> Floats:
+    """(K,): of the trained arms that got as far as this one, the share that was no better there; 0.5 for candidates."""
+    share = np.full(len(arms.n), 0.5)
+    mine = np.flatnonzero(arms.is_opened)
+    n = arms.n[mine]
+    newest = arms.losses[mine, n - 1]
+    at_my_step = arms.losses[np.ix_(mine, n - 1)]  # [other, arm]
+    as_far = n[:, None] >= n[None]
+    share[mine] = ((at_my_step >= newest) & as_far).sum(axis=0) / as_far.sum(axis=0)
+    return share
+
+
+def in_race(arms: Arms, share: Floats) -> Flags:
+    """(K,): whether halving would still have money for an arm, given how many stand better by `share` (K,).
+
+    A race of m arms that stand at step s, in which half are dropped and the others go twice as far until one is left, costs
+    s / 2 * m * log2(m). An arm is in if fewer stand better than the largest m that the money left pays for.
+    """
+    m = np.arange(1, len(arms.n) + 1)
+    affordable = np.searchsorted(m * np.log2(m) / 2, arms.left / np.maximum(arms.n, 1), side="right")
+    better = len(share) - np.searchsorted(np.sort(share), share, side="right")
+    return np.asarray(better < np.maximum(affordable, 2))
+
+
+def _standing(
+    u: Floats, n: NDArray[np.int64], opened: Flags, last: Floats, low: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """(K,) each: share of arms that were worse at this arm's step, how many got as far, share whose lowest is larger."""
+    ahead, count, beaten = np.full(len(n), 0.5), np.zeros(len(n)), np.full(len(n), 0.5)
+    mine = np.flatnonzero(opened)
+    at_my_step = u[np.ix_(mine, n[mine] - 1)]  # [other, arm]
+    as_far = n[mine][:, None] >= n[mine][None]
+    count[mine] = as_far.sum(axis=0)
+    ahead[mine] = ((at_my_step > last[mine]) & as_far).sum(axis=0) / count[mine]
+    beaten[mine] = (low[mine][:, None] > low[mine][None]).sum(axis=0) / len(mine)
+    return ahead, count, beaten
+
+
+def rank_columns(columns: Floats, newest: Floats) -> Floats:
+    """(K, 16): hyperparameters (K, d), nan where inactive, by rank among the distinct values of the study; -1: none.
+
+    Of more than 16 that vary, those are seen whose order agrees or disagrees most with that of the newest losses (K,), nan
+    where there is none.
+    """
+    ranked = []
+    for column in columns.T:
+        there = ~np.isnan(column)
+        known, place = np.unique(column[there], return_inverse=True)
+        if len(known) > 1:
+            ranks = np.full(len(column), -1.0)
+            ranks[there] = place / (len(known) - 1)
+            ranked.append(ranks)
+    if len(ranked) > COLUMNS:
+        told = np.flatnonzero(~np.isnan(newest))
+        standing = np.argsort(np.argsort(newest[told], kind="stable"), kind="stable").astype(float)
+        weight = [-abs(_agreement(ranks[told], standing)) for ranks in ranked]
+        ranked = [ranked[i] for i in sorted(np.argsort(weight, kind="stable")[:COLUMNS])]
+    x = np.full((len(columns), COLUMNS), -1.0)
+    if ranked:
+        x[:, : len(ranked)] = np.stack(ranked, axis=1)
+    return x
+
+
+def _agreement(ranks: Floats, standing: Floats) -> float:
+    a, b = ranks - ranks.mean() if len(ranks) else ranks, standing - standing.mean() if len(standing) else standing
+    size = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / size if size > 0 else 0.0

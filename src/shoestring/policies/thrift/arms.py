@@ -1,0 +1,154 @@
+"""Trials and candidates as the network sees them, and what the money left buys of each.
+
+Reach is in real steps what the money left pays for, at the trial's own mean price (of a candidate: the mean price), and no
+further than its end; under a budget of time a state that was lost must first be trained again. A trial under way cannot be
+bought; its reserve is gone from what is left. A trial that diverged or failed has no reach, and says where not to look.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.core.arrays import Flags, Floats
+from shoestring.core.encoding import Points
+from shoestring.core.ledger import Ledger
+from shoestring.core.space import Config
+from shoestring.models.thrift.features import Arms, rank_columns
+from shoestring.models.thrift.shapes import STEPS
+from shoestring.policies.config_table import ConfigsView, ConfigTable, Pool
+from shoestring.policies.thrift.curves import CURVES, SeenCurves
+
+_CONFIGS = ConfigsView()
+_ROUNDING = 1e-9
+Steps = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """The study at one moment: its trials in their order, then the candidates."""
+
+    arms: Arms
+    trials: int
+    reach: Steps  # (K,): real steps that the money left buys
+    cost: Floats  # (K,): of going that far, over the same at the mean price
+    can_buy: Flags  # (K,)
+    block: float  # real steps in one that the network sees
+    table: ConfigTable
+    pool: Pool
+
+    @property
+    def is_told(self) -> bool:
+        """Whether any trial has a loss."""
+        return bool(self.arms.is_opened.any())
+
+    def config(self, arm: int) -> Config:
+        """Of a candidate."""
+        return self.table.config(self.pool, self.pool.points, arm - self.trials)
+
+
+def look(ledger: Ledger, candidates: int) -> Scene:
+    """The study with at most so many candidates, the same in every decision until they are tried."""
+    curves, table = ledger.view(CURVES), ledger.view(_CONFIGS)
+    pool = _candidates(ledger, table, candidates)
+    new = len(pool.points)
+    price = _prices(ledger, curves, new)
+    steps, lag, limit, can_buy = _progress(ledger, new)
+    mean_price = _mean_price(ledger)
+    left = ledger.left
+    affordable = np.floor(left / (price * mean_price) * (1 + _ROUNDING)) - lag
+    reach = np.clip(np.minimum(limit - steps, affordable), 0, None).astype(np.int64)
+    usual = np.clip(np.minimum(limit - steps, np.floor(left / mean_price * (1 + _ROUNDING)) - lag), 1, None)
+    losses, n = _curves(curves, steps)
+    seen_reach = np.array(
+        [max(curves.seen(a + r) - curves.seen(a), min(1, r)) for a, r in zip(steps, reach, strict=True)]
+    )
+    arms = Arms(
+        losses=losses,
+        n=n,
+        reach=np.asarray(seen_reach, dtype=np.int64),
+        price=price,
+        x=rank_columns(_columns(ledger, table, pool), _newest(losses, n)),
+        left=left / mean_price / curves.block,
+        steps=curves.steps,
+    )
+    can_buy &= reach >= 1
+    return Scene(arms, len(ledger.trials), reach, price * reach / usual, can_buy, curves.block, table, pool)
+
+
+def _candidates(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
+    """Configs that might be opened: drawn once, so that a candidate stays one until it is tried."""
+    rng = ledger.rng("thrift candidates")
+    pool = table.pool(ledger, count, rng, near=())
+    if pool.rows.size > count:
+        order = rng.permutation(len(table.unused))
+        chosen = np.zeros(len(table.unused), dtype=bool)
+        chosen[order[table.unused[order]][:count]] = True
+        return pool.take(chosen[pool.rows])
+    return pool
+
+
+def _progress(ledger: Ledger, new: int) -> tuple[Steps, Steps, Steps, Flags]:
+    """(K,) each: steps bought, steps to train again first, the last step there is, and whether more can be bought."""
+    timed = ledger.budget.unit != "epochs"
+    facts = [
+        (t.steps, t.steps - t.held if timed else 0, t.steps if t.is_stuck else t.limit, t.can_go_on)
+        for t in ledger.trials
+    ]
+    facts += [(0, 0, ledger.max_steps, True)] * new
+    steps, lag, limit, can_go_on = (np.array(column) for column in zip(*facts, strict=True))
+    return steps, lag, limit, can_go_on.astype(bool)
+
+
+def _mean_price(ledger: Ledger) -> float:
+    price = ledger.step_price()
+    return price if price > 0 else 1.0  # nan before the first step, 0 where steps take no time
+
+
+def _prices(ledger: Ledger, curves: SeenCurves, new: int) -> Floats:
+    """(K,): of a step, relative to the mean over trials; 1 where it is not known."""
+    relative = np.ones(len(ledger.trials) + new)
+    if ledger.budget.unit == "epochs":
+        return relative
+    rows = min(len(ledger.trials), len(curves.finished))
+    paid = np.flatnonzero((curves.finished[:rows] > 0) & (curves.seconds[:rows] > 0))
+    if len(paid):
+        own = curves.seconds[paid] / curves.finished[paid]
+        relative[paid] = own / (curves.seconds[paid].sum() / curves.finished[paid].sum())
+    return relative
+
+
+def _curves(curves: SeenCurves, steps: Steps) -> tuple[Floats, Steps]:
+    """Losses (K, 50) without gaps or infinities, and how much of them is known (K,)."""
+    losses = np.full((len(steps), STEPS), np.nan)
+    rows = min(len(steps), len(curves.losses))
+    losses[:rows] = curves.losses[:rows]
+    known = ~np.isnan(losses[:, 0])
+    n = np.where(known, STEPS - np.isnan(losses).sum(axis=1), 0)
+    first = losses[known & np.isfinite(losses[:, 0]), 0]
+    worst = float(first.max()) if len(first) else 0.0
+    losses = np.where(np.isinf(losses), worst, losses)
+    return np.where(np.isnan(losses), 0.0, losses), n.astype(np.int64)
+
+
+def _newest(losses: Floats, n: Steps) -> Floats:
+    newest: Floats = losses[np.arange(len(n)), np.maximum(n, 1) - 1]
+    return np.where(n > 0, newest, math.nan)
+
+
+def _columns(ledger: Ledger, table: ConfigTable, pool: Pool) -> Floats:
+    """(K, dims): every hyperparameter of trials and candidates, nan where it is inactive."""
+    points = pool.points
+    if ledger.trials:
+        tried = table.trials
+        cube = np.vstack([*(one.cube for one in tried), points.cube])
+        points = Points(cube, np.vstack([*(one.active for one in tried), points.active]))
+    columns = points.cube.copy()
+    names = ledger.space.cube_names
+    for k, name in enumerate(table.encoding.optional):
+        if name in names:
+            columns[~points.active[:, k], names.index(name)] = np.nan
+    return columns

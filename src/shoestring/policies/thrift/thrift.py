@@ -1,0 +1,156 @@
+"""Thrift: buy of the arm that promises most, by a belief that was learned from many other studies.
+
+A small network (`models.thrift`) reads the whole study, candidates that were not opened included, and says for each arm how
+low it can still get with the money that is left. The index of an arm is its expected improvement on the best so far, times
+its standing: the share of arms that were no better at its step. The arm with the largest index is trained as far again as it
+was; a candidate with the largest index is opened. How many are opened, and which, follows from the belief.
+
+    here                   meaning                                                                     unit
+    opening                share of the budget that sequential halving spends first; None: see below   —
+    growth                 an arm gets this share of what it has had, at least one step                —
+    caution                power of an arm's standing; 0: the network alone                            —
+    race                   leave out arms for which halving would have no money                        —
+    look_back              leave the study to halving while forecasts are not borne out                —
+    candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
+    arms_per_curve         of the halving
+
+The network has seen other studies, never this one, so it does not decide alone. A budget of less than three full trainings
+is left to halving; of a larger one it spends the first part (50 % over the root of the number of trainings). Standing keeps arms that are far
+behind from being bought for a small chance of a miracle. Expected improvement does not see that a gain far ahead takes many
+steps: where all arms look alike it would give each a few steps and none enough, so only as many arms are kept going as
+halving would have money for.
+
+Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by what getting there
+costs over the same at the mean price. Trials of one step are left to halving, which is quasi-random search then.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from shoestring.core.arrays import Floats
+from shoestring.core.decision import Decision, Memo, Train, Wait, Why
+from shoestring.core.ledger import Ledger
+from shoestring.core.policy import train_further, train_new
+from shoestring.core.settings import require_at_least, require_between, require_share
+from shoestring.models.thrift.belief import Belief, believe
+from shoestring.models.thrift.features import in_race, standing
+from shoestring.models.thrift.network import Network, shipped
+from shoestring.policies import make
+from shoestring.policies.thrift.arms import Scene, look
+from shoestring.policies.thrift.trust import check_trust
+
+_BASE_RULE = "sequential_halving"
+_FEWEST, _MOST = 8, 100  # candidates
+_OPENING = 0.5  # over the root of the number of curves: share of the budget that goes to halving first
+_FEWEST_CURVES = 3.0  # with less money halving is as good
+_KEPT = ("trust", "trust_at")  # of the memo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thrift:
+    opening: float | None = None
+    growth: float = 1.0
+    caution: float = 1.0
+    race: bool = True
+    look_back: bool = False
+    candidates_per_curve: float = 25.0
+    arms_per_curve: float = 12.5
+    name: ClassVar[str] = "thrift"
+
+    def __post_init__(self) -> None:
+        if self.opening is not None:
+            require_share(self, "opening", "it is a share of the budget", "Leave it out.")
+        require_between(self, "growth", 0.0, math.inf, "an order must buy something", "Try 1.")
+        require_at_least(self, "caution", 0.0, "an arm that is behind must not be preferred for it", "Try 1.")
+        because = "it is how many configs there are to choose from for each full training that the budget buys"
+        require_between(self, "candidates_per_curve", 0.0, math.inf, because, "Try 25.")
+        because = "it is how many trials halving opens for each full training that the budget buys"
+        require_between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if ledger.max_steps == 1 or ledger.queue or not self._is_opening_over(ledger):
+            decision = self._halve(ledger, rng, _kept(ledger))
+            if not isinstance(decision, Wait):  # a worker that halving would let wait is put to use by the belief
+                return decision
+        return self._ask(ledger, rng)
+
+    def _halve(self, ledger: Ledger, rng: np.random.Generator, memo: Memo) -> Decision:
+        decision = make(_BASE_RULE, {"arms_per_curve": self.arms_per_curve}).decide(ledger, rng)
+        if isinstance(decision, Train) and memo:
+            return replace(decision, memo={**decision.memo, **memo})
+        return decision
+
+    def _is_opening_over(self, ledger: Ledger) -> bool:
+        share = self.opening
+        if share is None:
+            curves = self._curves(ledger)
+            share = _OPENING / math.sqrt(curves) if curves >= _FEWEST_CURVES else 1.0
+        return ledger.spent + ledger.reserved >= share * ledger.budget.total
+
+    def _curves(self, ledger: Ledger) -> float:
+        """Full trainings that the budget buys; 1 before a price is known."""
+        price = ledger.step_price()
+        return ledger.budget.total / (price * ledger.max_steps) if price > 0 else 1.0
+
+    def _ask(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        """What the belief would buy; left to halving where it has nothing to say or is not to be trusted."""
+        wanted = round(self.candidates_per_curve * self._curves(ledger)) - len(ledger.trials)
+        scene = look(ledger, min(_MOST, max(_FEWEST, wanted)))
+        if ledger.max_steps == 1 or not scene.is_told or not scene.can_buy.any():
+            return self._halve(ledger, rng, _kept(ledger))
+        networks = self._networks()
+        memo: Memo = {}
+        if self.look_back:
+            is_trusted, memo = check_trust(ledger, networks, scene.arms)
+            if not is_trusted and not isinstance(decision := self._halve(ledger, rng, memo), Wait):
+                return decision
+        return self._buy(ledger, scene, believe(networks, scene.arms), memo)
+
+    def _networks(self) -> tuple[Network, ...]:
+        return shipped()
+
+    def _buy(self, ledger: Ledger, scene: Scene, belief: Belief, memo: Memo) -> Train:
+        share, can_buy = standing(scene.arms), scene.can_buy
+        if self.race and (racing := can_buy & in_race(scene.arms, np.where(can_buy, share, -1.0))).any():
+            can_buy = racing
+        index = np.where(can_buy, belief.gain * share**self.caution / np.maximum(scene.cost, 1e-9), -math.inf)
+        chosen = int(np.argmax(index))
+        bought = ledger.trials[chosen].steps if chosen < scene.trials else 0
+        more = max(math.ceil(scene.block), int(self.growth * bought))
+        until = bought + min(more, int(scene.reach[chosen]))
+        why = _say(ledger, scene, belief, index, chosen)
+        if chosen < scene.trials:
+            return train_further(ledger.trials[chosen], until, why=why, memo=memo)
+        return train_new(ledger, scene.config(chosen), until, why=why, memo=memo)
+
+
+def _kept(ledger: Ledger) -> Memo:
+    """The verdict of the last look back: an order that halving makes must not lose it."""
+    return {name: numbers for name, numbers in ledger.memo.items() if name in _KEPT}
+
+
+def _say(ledger: Ledger, scene: Scene, belief: Belief, index: Floats, chosen: int) -> Why:
+    """Expected end, chance to beat the best, and the runner-up. Rounded: the last digits differ from machine to machine."""
+    why: dict[str, float | int | str] = {
+        "expected_end": _round(ledger.opened.sign * float(belief.middle[chosen])),
+        "chance_to_beat_best": round(float(belief.chance_better[chosen]), 2),
+        "expected_gain": _round(float(belief.gain[chosen])),
+        "reach": int(scene.reach[chosen]),
+    }
+    others = np.where(np.arange(len(index)) == chosen, -math.inf, index)
+    second = int(np.argmax(others))
+    if math.isfinite(others[second]):
+        why["runner_up"] = f"trial {second}" if second < scene.trials else "a new config"
+        why["its_gain"] = _round(float(belief.gain[second]))
+        share = float(index[second] / index[chosen]) if index[chosen] > 0 else 1.0
+        why["its_index"] = round(share, 2)  # 1: as good as the chosen one
+    return why
+
+
+def _round(number: float) -> float:
+    return float(f"{number:.3g}")

@@ -1,0 +1,102 @@
+"""The whole way with a tiny network on a CPU: tasks, training, export, inference in NumPy. Needs PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from training.calibrate import calibrate
+from training.export import export, write_golden
+from training.pack import pack
+from training.prior import made_up
+from training.record import record
+from training.studies import Tables, answer, batch
+from training.train import Settings, train
+
+from shoestring.models.thrift.belief import believe
+from shoestring.models.thrift.features import Arms
+from shoestring.models.thrift.network import read
+
+ROOT = Path(__file__).parents[3]
+CPU = torch.device("cpu")
+TINY = Settings(steps=3, seconds=600.0, studies=6, arms=12, width=8, layers=1, heads=2)
+
+
+def test_made_up_tasks_are_finite_and_arms_differ() -> None:
+    torch.manual_seed(0)
+    losses, x = made_up(12, 16, CPU)
+    assert torch.isfinite(losses).all()
+    assert (losses.std(1) > 0).any(1).all()
+    assert ((x >= -1) & (x <= 1)).all()
+
+
+def test_a_half_finished_study_is_within_its_means(tmp_path: Path) -> None:
+    pack(tmp_path / "t.npz", [ROOT / "benchmarks" / "data"])
+    torch.manual_seed(0)
+    tables = Tables([tmp_path / "t.npz"], ["stopping_curves"], CPU)
+    assert tables.sources == ["stopping_curves"]
+    s = batch(tables, 16, 24, 0.5, CPU)
+    assert (s.n <= s.steps[:, None]).all()
+    assert (s.n + s.reach <= s.steps[:, None]).all()
+    assert (s.reach * s.price <= s.left[:, None] * (1 + 1e-4)).all()
+    assert ((s.n > 0) & s.valid).any(1).all()
+    lowest, asked = answer(s)
+    assert (lowest[asked] < 1e29).all()
+
+
+def test_a_training_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    part = tmp_path / "all-0.part"
+    network = train([], tmp_path / "whole.pt", TINY, CPU)
+    state = {"network": network.state_dict(), "average": network.state_dict(), "done": 2, "seconds": 1.0}
+    optimizer = torch.optim.AdamW(network.parameters())
+    torch.save({**state, "optimizer": optimizer.state_dict()}, part)
+    train([], tmp_path / "all-0.pt", TINY, CPU)
+    facts = torch.load(tmp_path / "all-0.pt", weights_only=True)["facts"]
+    assert '"done": 3' in facts
+    assert not part.exists()
+
+
+def test_from_training_to_inference(tmp_path: Path) -> None:
+    train([], tmp_path / "all-0.pt", TINY, CPU)
+    told = export([tmp_path / "all-0.pt"], tmp_path / "w.npz")
+    assert "hpo_rl_bench" not in told["trained_on"]
+    write_golden(tmp_path / "all-0.pt", tmp_path / "golden.npz", studies=1, arms=8)
+    with np.load(tmp_path / "golden.npz") as g:
+        v = g["valid"][0]
+        floats = {name: g[name][0][v].astype(float) for name in ("losses", "price", "x")}
+        arms = Arms(
+            n=g["n"][0][v], reach=g["reach"][0][v], left=float(g["left"][0]), steps=int(g["steps"][0]), **floats
+        )
+        wanted = g["chances"][0][v]
+    np.testing.assert_allclose(believe(read(tmp_path / "w.npz"), arms).chances, wanted, atol=1e-3)
+
+
+def test_calibration_is_told_by_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.calibrate._STUDIES", 4)
+    monkeypatch.setattr("training.calibrate._BATCHES", 1)
+    pack(tmp_path / "t.npz", [ROOT / "benchmarks" / "data"])
+    settings = Settings(**{**TINY.__dict__, "fold": "a"})
+    train([tmp_path / "t.npz", *_empty(tmp_path)], tmp_path / "a-0.pt", settings, CPU)
+    rows = list(calibrate(tmp_path / "a-0.pt", [tmp_path / "t.npz"], CPU))
+    assert {row["source"] for row in rows} == {"fashion_curves", "rl_curves", "stopping_curves"}
+    assert all(0 <= row["inside_90"] <= 1 for row in rows)
+
+
+def _empty(folder: Path) -> list[Path]:
+    """Fold a leaves out all our older curves; without others there would be no table to draw."""
+    source = folder / "small_trainings"
+    record(source, 1, CPU, seed=3)
+    pack(folder / "small.npz", [folder])
+    return [folder / "small.npz"]
+
+
+@pytest.fixture(autouse=True)
+def _small_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.record.CONFIGS", 5)
+    monkeypatch.setattr("training.record.REPORTS", 8)

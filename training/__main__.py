@@ -1,0 +1,138 @@
+"""python -m training STAGE …: make the weights of the learned belief, and judge them. `training/README.md` shows the way."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+HERE = Path(__file__).parent
+RECORDED = (HERE.parent / "benchmarks" / "data", HERE / "data")
+
+
+def pack(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m training pack", description="all curves that may be trained on")
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders of permissive tables, beside our own")
+    parser.add_argument("--judged", action="store_true", help="those that may be judged on but not trained on")
+    parser.add_argument("--alone", action="store_true", help="without our own")
+    parser.add_argument("--out", type=Path, default=Path("out/thrift/tables.npz"))
+    told = parser.parse_args(arguments)
+    from training.pack import pack
+    from training.sources import JUDGED_ONLY, TRAINABLE
+
+    sources = JUDGED_ONLY if told.judged else tuple(TRAINABLE)
+    pack(told.out, told.data if told.alone else [*RECORDED, *told.data], sources)
+    return 0
+
+
+def record(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m training record", description="trainings of small networks")
+    parser.add_argument("--out", type=Path, default=HERE / "data" / "small_trainings")
+    parser.add_argument("--count", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--device", default="cuda")
+    told = parser.parse_args(arguments)
+    import torch
+
+    from training.record import record
+
+    record(told.out, told.count, torch.device(told.device), told.seed, told.seconds)
+    return 0
+
+
+def train(arguments: Sequence[str]) -> int:
+    from training.train import Settings
+
+    parser = argparse.ArgumentParser(prog="python -m training train", description="one training: a fold and a seed")
+    parser.add_argument("--tables", type=Path, nargs="*", default=[Path("out/thrift/tables.npz")])
+    parser.add_argument("--out", type=Path, default=Path("out/thrift"))
+    parser.add_argument("--device", default="cuda")
+    for field in fields(Settings):
+        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
+    told = vars(parser.parse_args(arguments))
+    import torch
+
+    from training.train import train
+
+    tables, out, device = told.pop("tables"), told.pop("out"), torch.device(told.pop("device"))
+    settings = Settings(**told)
+    out.mkdir(parents=True, exist_ok=True)
+    train(tables, out / f"{settings.fold}-{settings.seed}.pt", settings, device)
+    return 0
+
+
+def calibrate(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m training calibrate", description="are the forecasts borne out?")
+    parser.add_argument("trained", type=Path, nargs="+")
+    parser.add_argument("--tables", type=Path, nargs="+", required=True, help="packs, those for judging included")
+    parser.add_argument("--device", default="cuda")
+    told = parser.parse_args(arguments)
+    import torch
+
+    from training.calibrate import calibrate
+
+    for path in told.trained:
+        for row in calibrate(path, told.tables, torch.device(told.device)):
+            print(json.dumps(row), flush=True)
+    return 0
+
+
+def export(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m training export", description="the file that the package reads")
+    parser.add_argument("trained", type=Path, nargs="+", help="trainings of one fold, by seed")
+    parser.add_argument("--out", type=Path, required=True)
+    told = parser.parse_args(arguments)
+    from training.export import export
+
+    print(export(told.trained, told.out)["sha256"])
+    return 0
+
+
+def judge(arguments: Sequence[str]) -> int:
+    from training import judge as judging
+
+    parser = argparse.ArgumentParser(prog="python -m training judge", description="the policy on left-out sources")
+    parser.add_argument("--data", type=Path, nargs="+", required=True)
+    parser.add_argument("--weights", type=Path, required=True, help="folder of a-0.npz, b-0.npz, …, all-0.npz")
+    parser.add_argument("--trainings", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--tables", type=int, default=3, help="at most so many of a source")
+    parser.add_argument("--sources", nargs="*", default=None)
+    parser.add_argument("--curves", type=float, nargs="+", default=list(judging.CURVES))
+    parser.add_argument(
+        "--rules", type=json.loads, default={"thrift": ["thrift", {}]}, help="{name: [policy, settings]}"
+    )
+    parser.add_argument("--unit", choices=("epochs", "seconds"), default="epochs")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("out/thrift/judged.jsonl"))
+    told = parser.parse_args(arguments)
+    rules = {name: (rule, settings) for name, (rule, settings) in told.rules.items()}
+    rules = {judging.BASE: (judging.BASE, {}), **rules}
+    found = judging.find_judged([RECORDED[0], *told.data], told.tables)
+    tables = [(source, path) for source, path in found if not told.sources or source in told.sources]
+    tasks = [
+        judging.Task(source, str(path), seed, rules, told.curves, str(told.weights), training, told.unit)
+        for training in told.trainings
+        for seed in told.seeds
+        for source, path in tables
+    ]
+    print(judging.summarise(judging.judge(tasks, told.jobs, told.out)))
+    return 0
+
+
+STAGES = {"record": record, "pack": pack, "train": train, "calibrate": calibrate, "export": export, "judge": judge}
+
+
+def main(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] not in STAGES:
+        print(f"python -m training {'|'.join(STAGES)} …", file=sys.stderr)
+        return 2
+    return STAGES[arguments[0]](arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""From trained networks to the file that the package reads, and to numbers that its inference is held to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from shoestring.models.thrift.network import checksum
+from training.network import Network, Studies, features, scale_of
+from training.sources import trained_on
+from training.studies import batch
+
+
+def load(path: Path) -> tuple[Network, dict[str, Any]]:
+    stored = torch.load(path, map_location="cpu", weights_only=True)
+    facts = json.loads(stored["facts"])
+    network = Network(facts["width"], facts["layers"], facts["heads"])
+    network.load_state_dict(stored["weights"])
+    return network.eval(), facts
+
+
+def flatten(network: Network) -> np.ndarray[Any, np.dtype[np.float16]]:
+    """All numbers in one row, in the order of `shoestring.models.thrift.network.unpack`."""
+    parts: list[torch.Tensor] = []
+
+    def add(*modules: nn.Module) -> None:
+        for module in modules:
+            weight = module.weight.T if isinstance(module, nn.Linear) else module.weight
+            parts.extend((weight, module.bias))
+
+    add(network.enter)
+    for block in network.blocks:
+        add(block.norm_1, block.q, block.kv, block.o, block.norm_2, block.up, block.down)
+    add(network.norm, network.bins)
+    return torch.cat([part.detach().reshape(-1) for part in parts]).numpy().astype(np.float16)
+
+
+def export(trained: Sequence[Path], out: Path) -> dict[str, Any]:
+    """One file for networks of one shape, trained on one fold with several seeds."""
+    networks, facts = zip(*(load(path) for path in trained), strict=True)
+    flat = np.stack([flatten(network) for network in networks])
+    first = facts[0]
+    told = {
+        "width": first["width"],
+        "layers": first["layers"],
+        "heads": first["heads"],
+        "fold": first["fold"],
+        "trained_on": list(trained_on(first["fold"])),
+        "trainings": list(facts),
+        "sha256": checksum(flat),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(out, weights=flat, facts=json.dumps(told))
+    return told
+
+
+def write_golden(trained: Path, out: Path, studies: int = 4, arms: int = 24, seed: int = 0) -> None:
+    """Half-finished made-up studies and what PyTorch makes of them, with weights rounded as they are shipped."""
+    torch.manual_seed(seed)
+    network, _ = load(trained)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(parameter.half().float())
+        s: Studies = batch(None, studies, arms, 1.0, torch.device("cpu"))
+        f = features(s, scale_of(s))
+        chances = torch.softmax(network(f, (s.n > 0) & s.valid), -1)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    given = {name: value.numpy() for name, value in s._asdict().items()}
+    flat = flatten(network)[None]
+    shape = dict(zip(("width", "layers", "heads"), network.shape, strict=True))
+    facts = json.dumps({**shape, "sha256": checksum(flat)})
+    np.savez_compressed(out, **given, features=f.numpy(), chances=chances.numpy(), weights=flat, facts=facts)

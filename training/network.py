@@ -1,0 +1,183 @@
+"""Features and network in PyTorch, for training; `shoestring.models.thrift` computes the same in NumPy.
+
+b studies of K arms; losses are (b, K, T) with T = 50, known up to step n of each arm. See `shoestring.models.thrift.features`
+for what each feature means: the two files must be changed together, and a golden file holds them to one another.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shoestring.models.thrift.shapes import (
+    BINS,
+    COLUMNS,
+    FEATURES,
+    HIGH,
+    LOW,
+    SHARPNESS,
+    SLOTS,
+    STEPS,
+)
+
+_FAR = 1e30
+
+
+class Studies(NamedTuple):
+    """Half-finished studies, in steps of at most 50 a curve."""
+
+    losses: Tensor  # (b, K, T): all of the curve; what lies beyond n is hidden from the features
+    x: Tensor  # (b, K, columns): in [0, 1], or -1
+    n: Tensor  # (b, K): steps bought
+    reach: Tensor  # (b, K): further steps that the money left buys of this arm
+    price: Tensor  # (b, K): of a step, relative to the study's mean
+    left: Tensor  # (b,): money, in steps at the mean price
+    steps: Tensor  # (b,): of a full curve
+    valid: Tensor  # (b, K)
+
+
+class Scale(NamedTuple):
+    best: Tensor  # (b,): lowest loss seen
+    unit: Tensor  # (b,): median first loss above it
+
+    def squash(self, losses: Tensor) -> Tensor:
+        """Losses (b, …) as u: 0 as good as the best so far, below 0 better, 1 as the median first loss."""
+        shape = (-1,) + (1,) * (losses.dim() - 1)
+        z = (losses - self.best.view(shape)) / self.unit.view(shape)
+        return (torch.asinh(SHARPNESS * z) / math.asinh(SHARPNESS)).clamp(LOW, HIGH)
+
+
+def lower_quantile(values: Tensor, there: Tensor, share: float) -> Tensor:
+    """(b,): of the values (b, K) that are there, the one at floor(share * (count - 1)) in ascending order."""
+    ordered = torch.where(there, values, torch.full_like(values, _FAR)).sort(1).values
+    place = ((there.sum(1) - 1).clamp(min=0) * share + 1e-6).long()
+    return ordered.gather(1, place[:, None])[:, 0]
+
+
+def scale_of(s: Studies) -> Scale:
+    opened = (s.n > 0) & s.valid
+    far = torch.full((), _FAR, device=s.n.device)
+    seen = _seen(s)
+    best = torch.where(seen, s.losses, far).amin((1, 2))
+    highest = torch.where(seen, s.losses, -far).amax((1, 2))
+    first = s.losses[:, :, 0]
+    unit = torch.maximum(lower_quantile(first, opened, 0.5) - best, 0.05 * (lower_quantile(first, opened, 0.75) - best))
+    unit = torch.where(unit > 0, unit, highest - best)
+    return Scale(best, torch.where(unit > 0, unit, torch.ones_like(unit)))
+
+
+def _seen(s: Studies) -> Tensor:
+    step = torch.arange(1, STEPS + 1, device=s.n.device)
+    return (step <= s.n[..., None]) & s.valid[..., None]
+
+
+def features(s: Studies, scale: Scale) -> Tensor:
+    """(b, K, FEATURES)."""
+    device, (b, arms) = s.n.device, s.n.shape
+    zero = torch.zeros((), device=device)
+    opened = (s.n > 0) & s.valid
+    o = opened.float()
+    seen = _seen(s)
+    u = torch.where(seen, scale.squash(s.losses), zero)
+    slots = torch.tensor(SLOTS, device=device)
+    known = (slots <= s.n[..., None]) & s.valid[..., None]
+    at_slots = torch.where(known, u[:, :, slots - 1], zero)
+
+    newest = (s.n.clamp(min=1) - 1)[..., None]
+    middle = ((s.n + 1) // 2).clamp(min=1)[..., None] - 1
+    last, mid = u.gather(2, newest)[..., 0], u.gather(2, middle)[..., 0]
+    lows = torch.where(seen, u, torch.full_like(u, _FAR))
+    low, low_at = lows.min(2)
+    low = torch.where(opened, low, zero)
+    change = u[:, :, 1:] - u[:, :, :-1]
+    both = seen[:, :, 1:]
+    changes = both.sum(2).clamp(min=1)
+    rough = torch.where(both, change.abs(), zero).sum(2) / changes
+    rises = torch.where(both, change.clamp(min=0), zero).sum(2) / changes
+
+    # of the arms that got as far, the share that had a larger loss at this arm's newest step
+    others = u.gather(2, newest.transpose(1, 2).expand(b, arms, arms))  # [b, other, arm]
+    as_far = (s.n[:, :, None] >= s.n[:, None, :]) & opened[:, :, None] & opened[:, None, :]
+    count = as_far.sum(1)
+    ahead = ((others > last[:, None, :]) & as_far).sum(1) / count.clamp(min=1)
+    beaten = ((low[:, :, None] > low[:, None, :]) & opened[:, :, None]).sum(1) / opened.sum(1, keepdim=True).clamp(
+        min=1
+    )
+
+    n, steps, reach = s.n.float(), s.steps[:, None].float(), s.reach.float()
+    scalars = [
+        o,
+        last * o,
+        low * o,
+        (last - mid) * o,
+        rough * o,
+        rises * o,
+        (n - 1 - low_at) * o / steps,
+        torch.where(opened, ahead, zero + 0.5),
+        torch.where(opened, beaten, zero + 0.5),
+        torch.log1p(count * o) / 5,
+        torch.log1p(n) / 4,
+        n / steps,
+        reach / steps,
+        torch.log1p(reach) / 4,
+        (reach <= 0).float(),
+        torch.log(s.price).clamp(-3, 3) / 3,
+    ]
+    has = s.x >= 0
+    study = torch.stack(
+        [
+            torch.log(s.left.float() / s.steps + 0.02) / 3,
+            torch.log((n * s.valid).sum(1) / s.steps + 0.02) / 3,
+            torch.log1p(o.sum(1)) / 5,
+            torch.log(s.steps.float()) / 4,
+            (rough * o).sum(1) / o.sum(1).clamp(min=1),
+        ],
+        -1,
+    )
+    parts = [at_slots, known.float(), torch.stack(scalars, -1), torch.where(has, s.x * 2 - 1, zero), has.float()]
+    return torch.cat([*parts, study[:, None].expand(b, arms, study.shape[1])], -1)
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.q, self.kv, self.o = nn.Linear(width, width), nn.Linear(width, 2 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: Tensor, mask: Tensor, dropout: float) -> Tensor:
+        b, arms, width = x.shape
+        a = self.norm_1(x)
+        q = self.q(a).view(b, arms, self.heads, -1).transpose(1, 2)
+        k, v = self.kv(a).view(b, arms, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        found = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = x + F.dropout(self.o(found.transpose(1, 2).reshape(b, arms, width)), dropout, self.training)
+        return x + F.dropout(self.down(F.silu(self.up(self.norm_2(x)))), dropout, self.training)
+
+
+class Network(nn.Module):
+    """A transformer over arms without positions. Every arm asks; only arms that were trained answer."""
+
+    def __init__(self, width: int = 128, layers: int = 6, heads: int = 4) -> None:
+        super().__init__()
+        self.shape = (width, layers, heads)
+        self.enter = nn.Linear(FEATURES, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.bins = nn.Linear(width, BINS)
+
+    def forward(self, f: Tensor, answers: Tensor, dropout: float = 0.0) -> Tensor:
+        """(b, K, BINS): log odds of where u of the lowest loss within reach falls. `answers` (b, K): trained arms."""
+        x = self.enter(f)
+        mask = answers[:, None, None, :].expand(-1, 1, f.shape[1], -1)
+        for block in self.blocks:
+            x = block(x, mask, dropout)
+        return self.bins(self.norm(x))
+
+
+assert COLUMNS == 16

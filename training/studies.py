@@ -1,0 +1,202 @@
+"""From tasks to half-finished studies: what was bought so far, what money is left, and what the network has to say about it.
+
+A batch mixes made-up tasks (`prior`) with recorded tables, which are varied: some of the arms, curves cut or read at fewer
+steps, losses bent by a power, noise added, hyperparameters in another order, mirrored or hidden. Histories are those of races
+with random settings, broken off anywhere: who is kept depends on the newest loss, on luck, and in part on how the arm will
+end, as it would under a rule that predicts well. The answer is the lowest loss that an arm reaches within its reach.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.network import Studies
+from training.prior import COLUMNS, Draw, T, made_up
+
+_ROUNDS = 8
+_WIDE = 32  # hyperparameters of a packed table
+_MOST_CURVES = 20.0  # money left: log-uniform from one step to this many curves
+
+
+class Tables:
+    """The packed curves of some sources on a device."""
+
+    def __init__(self, paths: Sequence[Path], sources: Collection[str], device: torch.device) -> None:
+        packs = [dict(np.load(path)) for path in paths]
+        meta = [table for pack in packs for table in json.loads(str(pack["meta"]))]
+        joined = {
+            name: np.concatenate([pack[name] for pack in packs]).astype(np.float32) for name in ("Y", "X", "price")
+        }
+        self.losses, self.x, self.price = (torch.tensor(array, device=device) for array in joined.values())
+        first = np.cumsum([0, *(table["n"] for table in meta)])
+        kept = [i for i, table in enumerate(meta) if table["source"] in sources]
+        tables = Counter(meta[i]["source"] for i in kept)
+        weight = [_weight(meta[i], tables[meta[i]["source"]]) for i in kept]
+        self.first = torch.tensor([int(first[i]) for i in kept], device=device)
+        self.count = torch.tensor([meta[i]["n"] for i in kept], device=device)
+        self.steps = torch.tensor([meta[i]["steps"] for i in kept], device=device)
+        self.weight = torch.tensor(weight, device=device)
+        self.sources = sorted(tables)
+
+    def draw(self, b: int, arms: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """b times some arms of a table: losses, hyperparameters (all 32 columns), prices, arms that there are, steps."""
+        device = self.losses.device
+        which = torch.multinomial(self.weight, b, replacement=True)
+        count = self.count[which]
+        most = int(self.count.max())
+        keys = torch.rand(b, most, device=device)
+        keys = torch.where(torch.arange(most, device=device)[None] < count[:, None], keys, keys + 2)
+        order = keys.argsort(1)[:, :arms]
+        if order.shape[1] < arms:
+            order = torch.cat([order, order[:, :1].expand(b, arms - order.shape[1])], 1)
+        there = torch.minimum(count, torch.full_like(count, arms))
+        rows = torch.where(torch.arange(arms, device=device)[None] < there[:, None], order, order[:, :1])
+        rows = rows + self.first[which][:, None]
+        return self.losses[rows], self.x[rows], self.price[rows], there, self.steps[which]
+
+
+def _weight(table: dict[str, Any], tables: int) -> float:
+    """How often a table is drawn: less if its source has many, or if it has few arms."""
+    ours = 0.4 if table["source"] == "small_trainings" else 1.0  # less orderly than what people tune
+    return ours * math.sqrt(min(1.0, table["n"] / 40) / tables)
+
+
+def vary_curves(draw: Draw, y: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+    """Curves cut, or read at fewer and unevenly spaced steps."""
+    device = y.device
+    length = steps.float()
+    whole = torch.where(draw.chance(0.4)[:, 0], length * draw.uniform(0.25, 1.0)[:, 0], length)
+    fewer = torch.where(draw.chance(0.3)[:, 0], whole * draw.uniform(0.08, 0.6)[:, 0], whole)
+    shorter = fewer.round().clamp(min=3)
+    whole = torch.maximum(whole, shorter)
+    bend = torch.where(shorter < 0.65 * whole, torch.exp(0.25 * draw.normal()[:, 0]), torch.ones_like(whole))
+    step = torch.arange(1, T + 1, device=device)[None].float()
+    share = (step / shorter[:, None]).clamp(max=1.0)
+    at = torch.ceil(whole[:, None] * share ** bend[:, None] - 1e-4).long().clamp(min=1)
+    at = torch.minimum(at, steps[:, None]) - 1
+    return y.gather(2, at[:, None].expand_as(y)), shorter.long()
+
+
+def vary_losses(draw: Draw, y: Tensor, steps: Tensor) -> Tensor:
+    """Losses bent by a power that keeps their order, some with noise; then anywhere and in any unit."""
+    within = torch.arange(T, device=y.device)[None, None] < steps[:, None, None]
+    far = torch.full((), 1e30, device=y.device)
+    lowest = torch.where(within, y, far).amin((1, 2), keepdim=True)
+    typical = y[:, :, 0].median(1).values[:, None, None]
+    v = ((y - lowest) / (typical - lowest).clamp(min=1e-4)).clamp(min=0, max=1e4) + 1e-3
+    power = torch.exp(0.35 * draw.normal(1, 1))
+    v = torch.where(draw.chance(0.5, 1, 1), v**power, v)
+    loud = torch.exp(draw.uniform(-6.0, -1.2, 1, 1)) * draw.chance(0.25, 1, 1)
+    return v + loud * torch.randn_like(v)
+
+
+def vary_columns(draw: Draw, x: Tensor) -> Tensor:
+    """(b, K, 16) of (b, K, any): columns in another order, as many as are seen; mirrored, hidden."""
+    here = (x >= 0).any(1)
+    key = draw.uniform(0.0, 1.0, x.shape[2]) + (~here).float()
+    hidden = draw.chance(0.15) | draw.chance(0.08, x.shape[2])
+    key = key + hidden.float()
+    order = key.argsort(1)[:, :COLUMNS]
+    x = torch.where(hidden[:, None], torch.full_like(x, -1.0), x)
+    x = x.gather(2, order[:, None].expand(-1, x.shape[1], -1))
+    return torch.where(draw.chance(0.5, 1, COLUMNS) & (x >= 0), 1 - x, x)
+
+
+def history(draw: Draw, y: Tensor, steps: Tensor, valid: Tensor, quality: Tensor) -> Tensor:
+    """(b, K): steps bought of each arm. `quality` (b, K): standard scores of how well the arms end, large is bad."""
+    device, (b, arms) = y.device, valid.shape
+    there = valid.sum(1, keepdim=True)
+    foresight = torch.where(draw.chance(0.5), torch.zeros((), device=device), draw.uniform(0.0, 0.8))
+    luck = draw.uniform(0.0, 1.0) ** 3 * 2
+    # who is opened first: anybody, or rather those who will end well
+    taste = draw.chance(0.35) * draw.uniform(0.0, 1.5)
+    turn = torch.where(valid, taste * quality + draw.normal(arms), torch.full_like(quality, 1e9)).argsort(1).argsort(1)
+    opened = (1 + draw.uniform(0.0, 1.0) ** 1.7 * there).long().clamp(min=1)
+    alive = (turn < torch.minimum(opened, there)) & valid
+    n = torch.zeros(b, arms, dtype=torch.long, device=device)
+    keep, growth = draw.uniform(1.2, 4.0), draw.uniform(1.15, 3.2)
+    goal = 1 + draw.uniform(0.0, 1.0) ** 3 * 5
+    last_round = draw.uniform(0.0, 1.0) * _ROUNDS
+    uneven, newcomers = draw.chance(0.4), draw.chance(0.4) * draw.uniform(0.0, 0.15)
+    for i in range(_ROUNDS):
+        on, partly = last_round >= i, (last_round < i + 1) & (last_round >= i)
+        takes_part = torch.where(partly, draw.uniform(0.0, 1.0, arms) < draw.uniform(0.0, 1.0), valid)
+        scatter = torch.where(uneven, torch.exp(0.5 * draw.normal(arms)), torch.ones((), device=device))
+        target = torch.minimum((goal * scatter).round().long().clamp(min=1), steps[:, None])
+        n = torch.where(alive & on & takes_part, torch.maximum(n, target), n)
+        newest = y.gather(2, (n.clamp(min=1) - 1)[..., None])[..., 0]
+        count = alive.sum(1, keepdim=True).clamp(min=1)
+        mean = (newest * alive).sum(1, keepdim=True) / count
+        spread = (((newest - mean) ** 2) * alive).sum(1, keepdim=True).div(count).sqrt() + 1e-9
+        score = (1 - foresight) * (newest - mean) / spread + foresight * quality + luck * draw.normal(arms)
+        rank = torch.where(alive, score, torch.full_like(score, 1e9)).argsort(1).argsort(1)
+        kept = alive & (rank < (count / keep).clamp(min=1))
+        joining = valid & (n == 0) & (draw.uniform(0.0, 1.0, arms) < newcomers)
+        alive = torch.where(last_round >= i + 1, kept | joining, alive)
+        goal = goal * growth
+    n = torch.where((n.sum(1, keepdim=True) == 0) & (turn == 0), torch.ones_like(n), n)
+    return torch.minimum(n, steps[:, None]) * valid
+
+
+def answer(s: Studies) -> tuple[Tensor, Tensor]:
+    """(b, K): the lowest loss within reach, and whether there is one to predict."""
+    step = torch.arange(1, T + 1, device=s.n.device)
+    end = torch.minimum(s.n + s.reach, s.steps[:, None])
+    window = (step > s.n[..., None]) & (step <= end[..., None])
+    lowest = torch.where(window, s.losses, torch.full_like(s.losses, 1e30)).amin(2)
+    return lowest, (end > s.n) & s.valid
+
+
+def _made_up(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """b made-up tasks, in the words of `Tables.draw`; prices follow one hyperparameter, and chance."""
+    y, x = made_up(b, arms, device)
+    lean = torch.where(x[..., 0] >= 0, x[..., 0] - 0.5, torch.zeros((), device=device))
+    log_price = torch.randn(b, arms, device=device) * torch.rand(b, 1, device=device)
+    price = torch.exp(log_price + 4 * lean * torch.randn(b, 1, device=device))
+    x = torch.cat([x, torch.full((b, arms, _WIDE - COLUMNS), -1.0, device=device)], 2)
+    return y, x, price, torch.full((b,), arms, device=device), torch.full((b,), T, device=device)
+
+
+def split(s: Studies, parts: int) -> list[Studies]:
+    """Studies drawn together, in parts of equal size: drawing many at once is cheaper. Made-up tasks come first, so mix."""
+    order = torch.randperm(len(s.n), device=s.n.device)
+    return [Studies(*(value[rows] for value in s)) for rows in order.chunk(parts)]
+
+
+def batch(
+    tables: Tables | None, b: int, arms: int, synthetic: float, device: torch.device, varied: bool = True
+) -> Studies:
+    """b studies, a share of them of made-up tasks; `varied`: curves, losses and columns are changed at random."""
+    made = b if tables is None else round(b * synthetic)
+    parts = [_made_up(made, arms, device)] if made else []
+    if tables is not None and made < b:
+        parts.append(tables.draw(b - made, arms))
+    y, x, price, there, steps = (torch.cat(part) for part in zip(*parts, strict=True))
+    draw = Draw(b, device)
+    if varied:
+        y, steps = vary_curves(draw, y, steps)
+        y, x = vary_losses(draw, y, steps), vary_columns(draw, x)
+    else:
+        x = x[..., :COLUMNS]
+    wanted = (torch.exp(draw.uniform(math.log(4.0), math.log(arms))))[:, 0].round().long()
+    valid = torch.arange(arms, device=device)[None] < torch.minimum(wanted, there)[:, None]
+    step = torch.arange(T, device=device)
+    ends = torch.where(step[None, None] < steps[:, None, None], y, torch.full_like(y, 1e30)).amin(2)
+    rank = torch.where(valid, ends, torch.full_like(ends, 1e30)).argsort(1).argsort(1).float()
+    quality = (rank / valid.sum(1, keepdim=True).clamp(min=1) - 0.5) * 3.46
+    n = history(draw, y, steps, valid, quality)
+    price = torch.where(draw.chance(0.5), torch.ones_like(price), price.clamp(0.1, 10.0))
+    paid = (price * (n > 0)).sum(1, keepdim=True) / (n > 0).sum(1, keepdim=True).clamp(min=1)
+    price = price / paid
+    left = torch.exp(draw.uniform(0.0, 1.0)[:, 0] * torch.log(_MOST_CURVES * steps)).round().clamp(min=1)
+    reach = torch.minimum(steps[:, None] - n, (left[:, None] / price).floor().long()).clamp(min=0)
+    return Studies(y, x, n, reach, price, left, steps, valid)
