@@ -14,7 +14,8 @@
 `max_epochs` is the length of a whole training, the `max_steps` of the study, never what an order pays for: a schedule that
 anneals over the run depends on it. Where a checkpoint is taken and where the random generators are put back belong together:
 at the end of a training epoch, before anything of the next is drawn, and before the fit makes the iterator of its first epoch,
-which draws. That is after `on_fit_start`, or earlier where `configure_optimizers` asks for `estimated_stepping_batches`.
+which draws. That is after `on_fit_start`, or earlier where `configure_optimizers` asks for `estimated_stepping_batches`; then the
+iterator is made again.
 """
 
 from __future__ import annotations
@@ -59,8 +60,11 @@ class LightningSteps(_callbacks.Checkpoint):  # type: ignore[misc, name-defined]
             raise RunnerError(
                 "this trial was thawed, but fit starts anew: trainer.fit(…, ckpt_path=checkpoint_of(steps))"
             )
-        if trainer.train_dataloader is None:  # no iterator yet: whatever was drawn since `setup` does not count
+        fetcher = getattr(trainer.fit_loop, "_data_fetcher", None)
+        if trainer.train_dataloader is None or fetcher is not None:  # whatever was drawn since `setup` does not count
             self.steps.restore_random()
+        if self.steps.checkpoint is not None and fetcher is not None:
+            iter(fetcher)  # the iterator of the first epoch was made too early: make it again
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """What Lightning's checkpoint leaves out: a schedule that waits for a plateau looks at an epoch after it was saved."""

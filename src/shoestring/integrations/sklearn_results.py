@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class SearchRow:
+class ConfigScores:
     """A config, how far it was trained, and what its folds gave; None for folds that were not paid for."""
 
     config: dict[str, Any]
@@ -27,7 +27,7 @@ class SearchRow:
         return next(list(fold.scores) for fold in self.folds if fold is not None)
 
 
-def table_of(rows: Sequence[SearchRow], metric: str, *, with_train_score: bool) -> dict[str, Any]:
+def table_of(rows: Sequence[ConfigScores], metric: str, *, with_train_score: bool) -> dict[str, Any]:
     """The table; ranks go by the mean of the folds seen, and configs that have seen all folds before those that have not."""
     table: dict[str, Any] = {}
     for name, attribute in (("fit_time", "fit_s"), ("score_time", "score_s")):
@@ -52,7 +52,7 @@ def best_row(table: dict[str, Any], metric: str) -> int:
     return int(np.argmin(table[f"rank_test_{metric}"]))
 
 
-def _scores(rows: Sequence[SearchRow], name: str, kind: str) -> Floats:
+def _scores(rows: Sequence[ConfigScores], name: str, kind: str) -> Floats:
     """(rows, folds); nan where a fold was not seen."""
     return np.array([[np.nan if fold is None else getattr(fold, kind)[name] for fold in row.folds] for row in rows])
 

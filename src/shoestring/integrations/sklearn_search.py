@@ -39,7 +39,7 @@ try:
     from sklearn.utils.validation import check_is_fitted, indexable
 
     from shoestring.integrations.sklearn_folds import FoldResult, Folds, Kind, kind_of
-    from shoestring.integrations.sklearn_results import SearchRow, best_row, table_of
+    from shoestring.integrations.sklearn_results import ConfigScores, best_row, table_of
 except ModuleNotFoundError:
     raise MissingExtra("BudgetSearchCV", "sklearn", "sklearn") from None
 
@@ -143,7 +143,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             with_train_score=self.return_train_score,
         )
 
-    def _search(self, folds: Folds, space: Space) -> list[SearchRow]:
+    def _search(self, folds: Folds, space: Space) -> list[ConfigScores]:
         """Spend the budget; one row for each config with a score, as it was bought."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.study_ = Study.begin(
@@ -166,9 +166,9 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise BudgetError(f"no config has a score: {ending.text or ending.reason}; raise budget={self.budget!r}")
         by_folds = folds.kind == "folds"
         chosen = [(trial, trial.steps if by_folds else trial.best_step) for trial in trials]
-        return [SearchRow(dict(trial.config), step, seen[trial.number][step]) for trial, step in chosen]
+        return [ConfigScores(dict(trial.config), step, seen[trial.number][step]) for trial, step in chosen]
 
-    def _choose(self, rows: list[SearchRow], folds: Folds) -> None:
+    def _choose(self, rows: list[ConfigScores], folds: Folds) -> None:
         if callable(self.refit):
             self.best_index_ = int(self.refit(self.cv_results_))
         else:

@@ -120,8 +120,6 @@ def _say_query(order: Order) -> str:
 # numbers --------------------------------------------------------------------------------------------------------------
 
 LABELS = {  # {unit} is the budget's
-    "Q": "Q, best value to expect once the run's future is known (value)",
-    "VoI": "VoI, improvement to expect from knowing it (value)",
     "added": "points added from inside curves (points)",
     "alpha_misses_by": "log score by which that exponent misses it",
     "arm": "arm (number)",
@@ -133,12 +131,15 @@ LABELS = {  # {unit} is the budget's
     "bracket": "bracket (number, from 0)",
     "c_hat": "c_hat, arm expected to end best (number)",
     "cell": "cell of the decision map (number)",
+    "chance_to_beat_best": "chance to beat the best value so far (probability)",
     "coefficient": "factor of the threshold on lengths",
     "committed": "whether all that is left goes to the best run",
     "cost_exponent": "power of the cost that improvement is divided by",
     "decision": "what the map says (0 go on, 1 give up, 2 trust)",
     "ei": "expected improvement (value)",
     "ei_max": "largest expected improvement of all candidates (value)",
+    "expected_end": "value it is expected to end at (value)",
+    "expected_gain": "improvement to expect (value)",
     "first": "one of the first arms, before there is a model",
     "forecast": "value forecast for the end of the run (value)",
     "forecast_std": "standard deviation of that (value)",
@@ -176,8 +177,10 @@ LABELS = {  # {unit} is the budget's
     "predicted_cost": "predicted cost ({unit})",
     "predicted_score": "predicted score of the curve (score)",
     "prob_better": "probability of ending better than the best other run",
+    "Q": "Q, best value to expect once the run's future is known (value)",
     "queued": "whether you asked for it",
     "r": "r, steps that all the money left buys (steps)",
+    "reach": "steps that the money left buys of it (steps)",
     "reason": "reason",
     "round": "round (number)",
     "rounds": "rounds of the race (rounds)",
@@ -195,6 +198,7 @@ LABELS = {  # {unit} is the budget's
     "threshold": "least expected improvement that was enough (value)",
     "until": "train newcomers to (step)",
     "value": "improvement to expect of the steps ahead (value)",
+    "VoI": "VoI, improvement to expect from knowing it (value)",
     "was": "what it was",
 }
 ONLINE_LABELS = {  # of orders that say whether they are validated

@@ -59,6 +59,22 @@ class Net(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": self.interval}}
 
 
+class LateNet(Net):
+    """Its weights are made when the trainer asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = None
+
+    def configure_model(self) -> None:
+        if self.layers is None:
+            self.layers = Net().layers
+
+
+def make_net(config: dict[str, Any]) -> Net:
+    return LateNet() if config.get("late") else Net(config.get("lr", 0.01), config.get("interval", "step"))
+
+
 def loaders(workers: int = 0) -> tuple[DataLoader[Any], DataLoader[Any]]:
     return DataLoader(TRAIN, 50, shuffle=True, num_workers=workers), DataLoader(VALID, 200)
 
@@ -73,8 +89,7 @@ def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
     def fit(steps: Steps) -> None:
         L.seed_everything(1, verbose=False)
         trainer = make_trainer(LightningSteps(steps, config.get("monitor", "val_loss")))
-        module = Net(config.get("lr", 0.01), config.get("interval", "step"))
-        trainer.fit(module, *loaders(config.get("workers", 0)), ckpt_path=checkpoint_of(steps))
+        trainer.fit(make_net(config), *loaders(config.get("workers", 0)), ckpt_path=checkpoint_of(steps))
 
     yield from stepwise(fit, context)
 
@@ -141,7 +156,6 @@ def whole_run(config: dict[str, Any]) -> list[float]:
             values.append(float(trainer.callback_metrics["val_loss"]))
 
     L.seed_everything(1, verbose=False)
-    module = Net(config.get("lr", 0.01), config.get("interval", "step"))
     trainer = make_trainer(Record(), enable_checkpointing=False)
-    trainer.fit(module, *loaders(config.get("workers", 0)))
+    trainer.fit(make_net(config), *loaders(config.get("workers", 0)))
     return values

@@ -13,10 +13,16 @@ from shoestring.runners.training import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/lightning_code.py"
-CONFIGS = [{}, {"interval": "epoch"}, {"interval": "plateau"}, {"workers": 2}]
+CONFIGS: dict[str, dict[str, Any]] = {
+    "schedule by step": {},
+    "by epoch": {"interval": "epoch"},
+    "plateau": {"interval": "plateau"},
+    "weights made late": {"late": True},
+    "two loading processes": {"workers": 2},
+}
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=["schedule by step", "by epoch", "plateau", "two loading processes"])
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_freezing_and_thawing_changes_nothing(config: dict[str, Any], tmp_path: Path) -> None:
     steps = 4 if config else code.EPOCHS  # one cut, or two: every process takes a while to import its framework
     whole = code.whole_run(config)[:steps]

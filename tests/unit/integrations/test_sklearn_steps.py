@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import estimators
 import pytest
 
 from shoestring import Context
@@ -12,9 +12,6 @@ from shoestring.errors import RunnerError
 from shoestring.integrations.sklearn import partial_fit_steps, warm_start_steps
 from shoestring.runners.training import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
-
-sys.path.insert(0, str(Path(__file__).parent))
-import estimators  # type: ignore[import-not-found]
 
 HERE = f"{Path(__file__).parent}/estimators.py"
 NAMES = [*estimators.BY_PASSES, *estimators.BY_TREES]

@@ -69,7 +69,7 @@ def test_intervals_are_paired_and_by_source() -> None:
 def test_the_policy_is_judged_with_the_weights_of_its_fold(tmp_path: Path) -> None:
     source = ROOT / "src" / "shoestring" / "models" / "thrift" / "weights.npz"
     (tmp_path / "a-0.npz").write_bytes(source.read_bytes())
-    rules = {judge.BASE: (judge.BASE, {}), "thrift": ("thrift", {})}
+    rules = {judge.BASE: (judge.BASE, {}), "thrift": ("thrift", {})}  # type: ignore[var-annotated]
     table = str(ROOT / "benchmarks" / "data" / "stopping_curves" / "logreg_digits.npz")
     rows = judge.run(judge.Task("stopping_curves", table, 0, rules, [1.0], str(tmp_path), 0))
     assert [row["rule"] for row in rows] == [judge.BASE, "thrift"]

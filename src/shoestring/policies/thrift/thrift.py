@@ -15,10 +15,10 @@ was; a candidate with the largest index is opened. How many are opened, and whic
     arms_per_curve         of the halving
 
 The network has seen other studies, never this one, so it does not decide alone. A budget of less than three full trainings
-is left to halving; of a larger one it spends the first part (50 % over the root of the number of trainings). Standing keeps arms that are far
-behind from being bought for a small chance of a miracle. Expected improvement does not see that a gain far ahead takes many
-steps: where all arms look alike it would give each a few steps and none enough, so only as many arms are kept going as
-halving would have money for.
+is left to halving; of a larger one it spends the first part (50 % over the root of the number of trainings). Standing keeps
+arms that are far behind from being bought for a small chance of a miracle. Expected improvement does not see that a gain far
+ahead takes many steps: where all arms look alike it would give each a few steps and none enough, so only as many arms are
+kept going as halving would have money for.
 
 Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by what getting there
 costs over the same at the mean price. Trials of one step are left to halving, which is quasi-random search then.
@@ -33,10 +33,12 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Decision, Memo, Train, Wait, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import train_further, train_new
 from shoestring.core.settings import require_at_least, require_between, require_share
+from shoestring.core.space import Config
 from shoestring.models.thrift.belief import Belief, believe
 from shoestring.models.thrift.features import in_race, standing
 from shoestring.models.thrift.network import Network, shipped
@@ -49,6 +51,7 @@ _FEWEST, _MOST = 8, 100  # candidates
 _OPENING = 0.5  # over the root of the number of curves: share of the budget that goes to halving first
 _FEWEST_CURVES = 3.0  # with less money halving is as good
 _KEPT = ("trust", "trust_at")  # of the memo
+_SCORE = "improvement to expect within the money that is left, by the arm's standing and price"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,21 +138,18 @@ def _kept(ledger: Ledger) -> Memo:
 
 
 def _say(ledger: Ledger, scene: Scene, belief: Belief, index: Floats, chosen: int) -> Why:
-    """Expected end, chance to beat the best, and the runner-up. Rounded: the last digits differ from machine to machine."""
-    why: dict[str, float | int | str] = {
+    """Index, expected end and chance to beat the best. Rounded: the last digits differ from machine to machine."""
+
+    def name(arm: int) -> int | Config:
+        return arm if arm < scene.trials else scene.config(arm)
+
+    compared = compare_scores(_SCORE, "highest", index, chosen, name, in_unit=_round)
+    return compared | {
         "expected_end": _round(ledger.opened.sign * float(belief.middle[chosen])),
         "chance_to_beat_best": round(float(belief.chance_better[chosen]), 2),
         "expected_gain": _round(float(belief.gain[chosen])),
         "reach": int(scene.reach[chosen]),
     }
-    others = np.where(np.arange(len(index)) == chosen, -math.inf, index)
-    second = int(np.argmax(others))
-    if math.isfinite(others[second]):
-        why["runner_up"] = f"trial {second}" if second < scene.trials else "a new config"
-        why["its_gain"] = _round(float(belief.gain[second]))
-        share = float(index[second] / index[chosen]) if index[chosen] > 0 else 1.0
-        why["its_index"] = round(share, 2)  # 1: as good as the chosen one
-    return why
 
 
 def _round(number: float) -> float:

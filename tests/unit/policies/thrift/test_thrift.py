@@ -72,7 +72,7 @@ def test_how_much_it_spends_first_can_be_said() -> None:
 def test_an_arm_is_trained_as_far_again_as_it_was() -> None:
     had: dict[int, int] = {}
     for order in study(Thrift(growth=1.0), max_steps=30, budget="300 epochs").orders:
-        if is_believed(order) and order.why["reach"] > had.get(order.trial, 1):
+        if is_believed(order) and order.why["reach"] > had.get(order.trial, 1):  # type: ignore[operator]
             assert order.until == max(1, 2 * had.get(order.trial, 0))
         had[order.trial] = order.until
 
@@ -81,14 +81,14 @@ def test_why_tells_what_was_expected_and_who_came_second() -> None:
     ledger = study()
     order = next(order for order in ledger.orders if is_believed(order))
     assert set(order.why) >= {"expected_end", "chance_to_beat_best", "expected_gain", "reach", "runner_up", "its_gain"}
-    assert 0 <= order.why["chance_to_beat_best"] <= 1
+    assert 0 <= order.why["chance_to_beat_best"] <= 1  # type: ignore[operator]
     assert order.why["runner_up"] == "a new config" or str(order.why["runner_up"]).startswith("trial ")
 
 
 def test_expected_ends_are_told_in_the_users_direction() -> None:
     down, up = study(), study(source=Negated(Decaying()), direction="max")
     ends = [[o.why["expected_end"] for o in ledger.orders if is_believed(o)] for ledger in (down, up)]
-    assert ends[0] == [-end for end in ends[1]]
+    assert ends[0] == [-end for end in ends[1]]  # type: ignore[operator]
 
 
 def test_a_worker_that_halving_would_let_wait_is_put_to_use() -> None:
@@ -158,7 +158,7 @@ def test_long_curves_are_seen_in_50_blocks() -> None:
     known = curves.losses[trial.number, : curves.seen(trial.steps)]
     assert known[-1] == trial.losses[-1]
     assert known[0] == trial.losses[min(4, trial.steps) - 1]  # a block is seen by its newest loss
-    believed = [order for order in ledger.orders if is_believed(order) and order.why["reach"] >= 4]
+    believed = [order for order in ledger.orders if is_believed(order) and order.why["reach"] >= 4]  # type: ignore[operator]
     assert all(order.until >= 4 for order in believed)  # never less than a block
 
 
@@ -242,7 +242,7 @@ def test_rank_correlation() -> None:
 )
 def test_settings_out_of_range(settings: dict[str, float]) -> None:
     with pytest.raises(PolicyError, match=next(iter(settings))):
-        Thrift(**settings)
+        Thrift(**settings)  # type: ignore[arg-type]
 
 
 def test_the_same_ledger_gives_the_same_decision() -> None:
