@@ -31,6 +31,8 @@ RECOMMENDED = {  # what to begin with
     "asha": "shoestring.policies.halving.asha:ASHA",
     "cost_aware_ei": "shoestring.policies.cost_aware.cost_aware_ei:CostAwareEI",
     "ce_gp_ucb": "shoestring.policies.online.ce_gp_ucb:CEGPUCB",
+}
+NEW = {  # our own, and not clearly better than the default yet
     "thrift": "shoestring.policies.thrift.thrift:Thrift",
 }
 FROM_THE_PAPERS = {  # methods of the papers that are not recommended: what held when they were raced is in benchmarks/
@@ -59,19 +61,19 @@ BASELINES = {  # what everybody compares with, and the rivals that the papers na
     "tv_gp_ucb": "shoestring.policies.online.tv_gp_ucb:TVGPUCB",
     "ucb1": "shoestring.policies.online.ucb1:UCB1",
 }
-REGISTRY = {**RECOMMENDED, **FROM_THE_PAPERS, **BASELINES}
+REGISTRY = {**RECOMMENDED, **NEW, **FROM_THE_PAPERS, **BASELINES}
 USE_WHEN = {
     "sequential_halving": "training reports a loss step by step, and there is a budget",
     "asha": "many workers train at the same time, and none should wait for another",
     "cost_aware_ei": "a trial is one number, and some cost far more than others",
     "ce_gp_ucb": "one run is tuned while it trains",
-    "thrift": "training reports a loss step by step, and the budget is worth several full trainings",
+    "thrift": "training reports a loss step by step, and the budget is worth ten full trainings or more",
 }
 
 
 def groups() -> dict[str, list[str]]:
     """Every policy once, in the order in which to look at them; those of other packages last, if there are any."""
-    known = {"recommended": RECOMMENDED, "from the papers": FROM_THE_PAPERS, "baselines": BASELINES}
+    known = {"recommended": RECOMMENDED, "new": NEW, "from the papers": FROM_THE_PAPERS, "baselines": BASELINES}
     grouped = {title: list(group) for title, group in known.items()}
     others = [name for name in names() if not any(name in group for group in known.values())]
     return {**grouped, "from other packages": others} if others else grouped

@@ -30,7 +30,7 @@ from shoestring.reports.pictures.money import clip_range, staircase
 from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
 from shoestring.reports.pictures.server import WatchServer
 from shoestring.reports.pictures.story import gather
-from shoestring.reports.pictures.svg import Axis, Sheet, thin
+from shoestring.reports.pictures.svg import PlotAxis, Sheet, thin
 from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
@@ -170,7 +170,7 @@ def test_thinning_keeps_the_ends_and_the_peaks(points: list[tuple[float, float]]
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.booleans())
 def test_ticks_are_round_and_inside(low: float, width: float, log: bool) -> None:
     low = abs(low) + 1e-6 if log else low
-    scale = Axis(low, low + width, 0.0, 100.0, log=log)
+    scale = PlotAxis(low, low + width, 0.0, 100.0, log=log)
     ticks = scale.ticks()
     assert len(ticks) <= 12
     for tick in ticks:

@@ -15,10 +15,10 @@ was; a candidate with the largest index is opened. How many are opened, and whic
     arms_per_curve         of the halving
 
 The network has seen other studies, never this one, so it does not decide alone. A budget of less than three full trainings
-is left to halving; of a larger one it spends the first part (50 % over the root of the number of trainings). Standing keeps
-arms that are far behind from being bought for a small chance of a miracle. Expected improvement does not see that a gain far
-ahead takes many steps: where all arms look alike it would give each a few steps and none enough, so only as many arms are
-kept going as halving would have money for.
+is left to halving; of a larger one halving spends the first part (50 % over the root of the number of trainings). Standing
+keeps arms that are far behind from being bought for a small chance of a miracle. Expected improvement does not see that a
+gain far ahead takes many steps: where all arms look alike it would give each a few steps and none enough, so only as many
+arms are kept going as halving would have money for.
 
 Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by what getting there
 costs over the same at the mean price. Trials of one step are left to halving, which is quasi-random search then.

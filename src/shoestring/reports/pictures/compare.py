@@ -12,7 +12,7 @@ from shoestring.core.money import Budget
 from shoestring.reports.pictures.figure import Figure, money_scale, plot_area
 from shoestring.reports.pictures.money import range_of_bests, staircase
 from shoestring.reports.pictures.story import Story
-from shoestring.reports.pictures.svg import Axis, Sheet
+from shoestring.reports.pictures.svg import PlotAxis, Sheet
 
 _COLOURS = 6
 _GRID = 120  # places along the money axis where means are taken
@@ -31,7 +31,7 @@ def draw_comparison(stories: Sequence[Story], *, title: str = "Side by side", ca
     sheet = Sheet(height=340, label="best value against money, by policy")
     left, right, bottom, top = plot_area(sheet)
     x = money_scale(budget, max(story.ledger.spent for story in known), left, right)
-    y = Axis(*range_of_bests(known), bottom, top)
+    y = PlotAxis(*range_of_bests(known), bottom, top)
     sheet.axes(x, y, f"spent ({budget.unit})", "best value")
     groups: dict[str, list[Story]] = {}
     for story in known:
@@ -61,7 +61,7 @@ def draw_comparison(stories: Sequence[Story], *, title: str = "Side by side", ca
     return Figure("comparison", title, sentence, str(sheet), columns, rows)
 
 
-def _draw_mean(sheet: Sheet, members: Sequence[Story], x: Axis, y: Axis, colour: int) -> None:
+def _draw_mean(sheet: Sheet, members: Sequence[Story], x: PlotAxis, y: PlotAxis, colour: int) -> None:
     begin = max(story.bests[0].spent for story in members)
     end = min(story.ledger.spent for story in members)
     places = np.linspace(begin, max(begin, end), _GRID)

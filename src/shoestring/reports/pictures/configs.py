@@ -16,7 +16,7 @@ from shoestring.reports.facts import say_config
 from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure
 from shoestring.reports.pictures.money import clip_range
 from shoestring.reports.pictures.story import Story
-from shoestring.reports.pictures.svg import Axis, Sheet, show_number
+from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
 
 _ENOUGH = 10  # trials at a common step
 _MOST_SHOWN = 12  # parameters in one figure
@@ -64,7 +64,7 @@ def draw_parallel(story: Story) -> Figure | None:
     sheet = Sheet(height=336, label="configs by parameter and value")
     xs = [40 + i * (sheet.width - 80) / len(names) for i in range(len(names) + 1)]
     low, high = clip_range(list(compared.values), is_max=story.is_max)
-    y_value = Axis(low, high, _FOOT, _HEAD)
+    y_value = PlotAxis(low, high, _FOOT, _HEAD)
     order = sorted(range(len(compared.numbers)), key=lambda i: -compared.losses[i])  # the best drawn last
     ranks = {i: rank / max(1, len(order) - 1) for rank, i in enumerate(order)}
     for i in order:
@@ -105,7 +105,7 @@ def draw_slices(story: Story) -> Figure | None:
     low, high = clip_range(list(compared.values), is_max=story.is_max)
     for number, name in enumerate(names):
         left, top = (number % columns) * width, (number // columns) * height
-        y = Axis(low, high, top + height - 38, top + 24)
+        y = PlotAxis(low, high, top + height - 38, top + 24)
         parameter = parameters[name]
         sheet.text(left + 8, top + 14, name, "name")
         sheet.segment((left + 12, y.start), (left + width - 16, y.start), "axis")

@@ -10,7 +10,7 @@ from shoestring.reports.facts import say_config, sort_best_first, state_of
 from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, plot_area, why_tip
 from shoestring.reports.pictures.money import clip_range
 from shoestring.reports.pictures.story import Segment, Story
-from shoestring.reports.pictures.svg import Axis, Point, Sheet, thin
+from shoestring.reports.pictures.svg import PlotAxis, Point, Sheet, thin
 
 _MOST_POINTS = 20_000  # in the whole figure: more is not seen, and a page must open at once
 _SHADES = 5  # of what a segment cost
@@ -24,7 +24,7 @@ def draw_curves(story: Story) -> Figure | None:
     sheet = Sheet(height=380, label="all learning curves")
     left, right, bottom, top = plot_area(sheet)
     low, high = clip_range(values, is_max=story.is_max)
-    x, y = Axis(1.0, float(longest), left, right), Axis(low, high, bottom, top)
+    x, y = PlotAxis(1.0, float(longest), left, right), PlotAxis(low, high, bottom, top)
     sheet.axes(x, y, "step", "value")
     shades = _Shades([segment.seconds for segment in story.segments])
     most = max(8, _MOST_POINTS // max(1, len(story.segments)))
@@ -62,14 +62,14 @@ def draw_curves(story: Story) -> Figure | None:
     return Figure("curves", "Every curve, as far as it was bought", sentence, str(sheet), columns, rows)
 
 
-def _points(trial: Trial, segment: Segment, x: Axis, y: Axis) -> list[Point]:
+def _points(trial: Trial, segment: Segment, x: PlotAxis, y: PlotAxis) -> list[Point]:
     """The part of a curve that this order bought, joined to the one before."""
     first = max(1, segment.from_step)
     known = [(step, trial.values[step - 1]) for step in range(first, segment.to_step + 1)]
     return [(x(step), y(value)) for step, value in known if value is not None and math.isfinite(value)]
 
 
-def _mark_end(sheet: Sheet, trial: Trial, x: Axis, y: Axis, *, is_best: bool) -> None:
+def _mark_end(sheet: Sheet, trial: Trial, x: PlotAxis, y: PlotAxis, *, is_best: bool) -> None:
     last = next((s for s in range(trial.steps, 0, -1) if _is_number(trial.values[s - 1])), None)
     if last is None:
         return

@@ -9,7 +9,7 @@ from typing import Any
 from shoestring.core.money import Budget, show_seconds
 from shoestring.reports.facts import say_config, say_why
 from shoestring.reports.pictures.story import Segment
-from shoestring.reports.pictures.svg import Axis, Sheet
+from shoestring.reports.pictures.svg import PlotAxis, Sheet
 
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 24.0, 40.0  # margins of a plot
 MOST_TABLE_ROWS = 200  # a page is to be read; `shoestring export` has the rest
@@ -30,8 +30,8 @@ def plot_area(sheet: Sheet) -> tuple[float, float, float, float]:
     return LEFT, sheet.width - RIGHT, sheet.height - BOTTOM, TOP
 
 
-def money_scale(budget: Budget, high: float, start: float, end: float) -> Axis:
-    return Axis(0.0, max(high, 1e-12), start, end)
+def money_scale(budget: Budget, high: float, start: float, end: float) -> PlotAxis:
+    return PlotAxis(0.0, max(high, 1e-12), start, end)
 
 
 def why_tip(segment: Segment, budget: Budget) -> str:

@@ -17,7 +17,7 @@ from shoestring.core.parameters import Choice
 from shoestring.reports.pictures.configs import Compared, compare, varying
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.story import Story
-from shoestring.reports.pictures.svg import Axis, Sheet, show_number
+from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
 
 _GOOD = 1 / 3  # of the trials
 _MOST_BINS = 8
@@ -33,7 +33,7 @@ def draw_importance(story: Story) -> Figure | None:
     found = {name: measure(bins_of(story, compared, name), np.array(compared.losses)) for name in names}
     ordered = sorted(names, key=lambda name: -found[name][0])
     sheet = Sheet(height=24 + 26 * len(names) + 20, label="importance of the parameters")
-    x = Axis(0.0, max(high for _, _, high, _ in found.values()) or 1.0, 170, sheet.width - 20)
+    x = PlotAxis(0.0, max(high for _, _, high, _ in found.values()) or 1.0, 170, sheet.width - 20)
     for row, name in enumerate(ordered):
         amount, low, high, chance = found[name]
         top = 8 + 26 * row

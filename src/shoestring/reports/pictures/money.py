@@ -10,7 +10,7 @@ from shoestring.core.money import show_seconds
 from shoestring.reports.facts import say_config, state_of
 from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, money_scale, plot_area, why_tip
 from shoestring.reports.pictures.story import KINDS, NewBest, Story
-from shoestring.reports.pictures.svg import Axis, Sheet, show_number
+from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
 
 _BAR_HEIGHT = 34.0
 _EARLY = 0.02
@@ -50,7 +50,7 @@ def draw_best(story: Story) -> Figure | None:
     sheet = Sheet(label="best value against money")
     left, right, bottom, top = plot_area(sheet)
     x = money_scale(story.budget, max(story.ledger.spent, story.budget.total), left, right)
-    y = Axis(*range_of_bests([story]), bottom, top)
+    y = PlotAxis(*range_of_bests([story]), bottom, top)
     sheet.axes(x, y, f"spent ({story.budget.unit})", "best value")
     points = staircase(story.bests, story.ledger.spent)
     sheet.line([(x(spent), y(value)) for spent, value in points], "curve best")
@@ -98,7 +98,7 @@ def draw_predicted(story: Story) -> Figure | None:
     left, right, bottom, top = plot_area(sheet)
     pairs = [(float(s.order.expected_cost or 0.0), s.cost) for s in known]
     low, high = min(map(min, pairs)), max(map(max, pairs))
-    x, y = Axis(low, high, left, right, log=True), Axis(low, high, bottom, top, log=True)
+    x, y = PlotAxis(low, high, left, right, log=True), PlotAxis(low, high, bottom, top, log=True)
     sheet.axes(x, y, f"expected ({story.budget.unit})", "paid")
     sheet.segment((x(low), y(low)), (x(high), y(high)), "guide")
     for segment, (expected, paid) in zip(known, pairs, strict=True):
@@ -119,8 +119,8 @@ def draw_front(story: Story) -> Figure | None:
     left, right, bottom, top = plot_area(sheet)
     values = [float(trial.best_value or 0.0) for trial in known]
     low, high = clip_range(values, is_max=story.is_max)
-    x = Axis(min(t.seconds for t in known), max(t.seconds for t in known), left, right, log=True)
-    y = Axis(low, high, bottom, top)
+    x = PlotAxis(min(t.seconds for t in known), max(t.seconds for t in known), left, right, log=True)
+    y = PlotAxis(low, high, bottom, top)
     sheet.axes(x, y, "seconds of the trial", "its best value", lambda s: show_seconds(s))
     front, best = [], math.inf
     for trial in sorted(known, key=lambda t: (t.seconds, t.best_loss)):

@@ -14,7 +14,7 @@ from shoestring.core.texts import printable
 Point = tuple[float, float]
 
 
-class Axis:
+class PlotAxis:
     """From numbers to places on a sheet; on a log scale, numbers must be above 0."""
 
     def __init__(self, low: float, high: float, start: float, end: float, *, log: bool = False) -> None:
@@ -79,7 +79,9 @@ class Sheet:
         place = f'x="{_n(x)}" y="{_n(y)}" class="{style}" text-anchor="{anchor}"'
         self._marks.append(f"<text {place}>{escape(printable(words))}</text>")
 
-    def axes(self, x: Axis, y: Axis, x_name: str, y_name: str, show_x: Callable[[float], str] = show_number) -> None:
+    def axes(
+        self, x: PlotAxis, y: PlotAxis, x_name: str, y_name: str, show_x: Callable[[float], str] = show_number
+    ) -> None:
         """Light lines at round numbers, their names, and what the axes are."""
         for tick in y.ticks():
             self.segment((x.start, y(tick)), (x.end, y(tick)), "grid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoestring.core.money import show_seconds
 from shoestring.reports.pictures.figure import LEFT, MOST_TABLE_ROWS, RIGHT, Figure, why_tip
 from shoestring.reports.pictures.story import Segment, Story
-from shoestring.reports.pictures.svg import Axis, Sheet
+from shoestring.reports.pictures.svg import PlotAxis, Sheet
 
 _LANE, _GAP = 22.0, 6.0
 _MOST_LANES = 64
@@ -19,7 +19,7 @@ def draw_timeline(story: Story) -> Figure | None:
     names = sorted(set(lanes.values()), key=lambda name: (len(name), name))[:_MOST_LANES]
     end = max(segment.ended_s for segment in done)
     sheet = Sheet(height=len(names) * (_LANE + _GAP) + 44, label="orders by worker and time")
-    x = Axis(0.0, end, LEFT, sheet.width - RIGHT)
+    x = PlotAxis(0.0, end, LEFT, sheet.width - RIGHT)
     bottom = len(names) * (_LANE + _GAP) + 6
     for tick in x.ticks():
         sheet.segment((x(tick), 2), (x(tick), bottom), "grid")
