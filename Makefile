@@ -30,7 +30,7 @@ race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole r
 
 # What needs heavy packages, each kind in an environment of its own; here nothing may be skipped for want of a package.
 test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, frameworks, the docs site and Chromium: before a release
-	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks -n auto --dist worksteal
+	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks tests/unit/training -n auto --dist worksteal
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
 	$(PYTHON) tools/heavy.py --all-must-run
 

@@ -122,8 +122,8 @@ def test_a_plugin_is_found_by_name_and_listed_apart(monkeypatch: pytest.MonkeyPa
         policies.make("mine", {"depth": 3})
 
 
-def test_without_plugins_there_are_three_groups(no_plugins: None) -> None:
-    assert list(policies.groups()) == ["recommended", "from the papers", "baselines"]
+def test_without_plugins_there_are_four_groups(no_plugins: None) -> None:
+    assert list(policies.groups()) == ["recommended", "new", "from the papers", "baselines"]
 
 
 # names ---------------------------------------------------------------------------------------------------------------
