@@ -139,6 +139,8 @@ def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Hostile, Any
     opened, policy, curves = study
     cuts = [1]
     uncut = spend(Ledger([opened]), policy, Simulated(curves, opened.workers), cuts)
+    if uncut.reason == "failing":  # a study that was stopped for its failures tries again when it is started again
+        cuts = [length for length in cuts if length < len(uncut.ledger)]
     cut = data.draw(st.sampled_from(cuts), label="cut after entry")
     resumed = spend(uncut.ledger.fork(cut), policy, Simulated(curves, opened.workers))
     assert told(resumed.ledger) == told(uncut.ledger)
