@@ -267,7 +267,9 @@ def test_a_log_that_grows_too_long_loses_its_oldest_part(
 ) -> None:
     monkeypatch.setattr("shoestring.runners.command.cut_long_logs", lambda folders: cut_long_logs(folders, 10_000))
     it = bench(
-        *sh("i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i >&2; done; echo 1; echo the end >&2; exit 3")
+        *sh(
+            "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i >&2; done; sleep 1; echo 1; echo the end >&2; exit 3"
+        )
     )
     text = receipts(it.buy(2))[-1].text
     it.buy(3)
