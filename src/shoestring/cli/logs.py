@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
-from pathlib import Path
 
 from shoestring.cli.printing import print_line
 from shoestring.cli.show import find_trial
 from shoestring.core.strict_json import dumps
 from shoestring.core.texts import printable
 from shoestring.errors import StoreError, StudyError
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.logs import MOST_BYTES, STDERR, STDOUT, log_files, read_log
 from shoestring.study.study import Study
 
 
@@ -19,12 +19,16 @@ def show_logs(trial: int, store: str, name: str | None, stderr: bool, tail: int 
         raise StudyError(f"--tail {tail} must be 0 or more: the number of lines, counted from the end")
     study = Study.open(name, store)
     number = find_trial(study, trial).number
-    file = study.checkpoints / f"trial-{number:04d}" / ("stderr.txt" if stderr else "stdout.txt")
+    folder = Checkpoints(study.checkpoints).folder(number)
+    file = folder / (STDERR if stderr else STDOUT)
     if not file.is_file():
-        other = file.with_name("stdout.txt" if stderr else "stderr.txt")
-        hint = f"there is {other.name}, though" if other.is_file() else "only worker processes and commands keep a log"
+        other = next(iter(log_files(folder)), None)
+        hint = f"there is {other.name}, though" if other else "only worker processes and commands keep a log"
         raise StudyError(f"trial {number} has left nothing in {file}: {hint}")
-    text = _read(file, tail)
+    try:
+        text = read_log(file, tail, at_most_bytes=2 * MOST_BYTES)  # all of it: a longer log has been cut
+    except OSError as error:
+        raise StoreError(f"the log {str(file)!r} cannot be read: {error.strerror or error}") from None
     if as_json:
         print_line(dumps({"trial": number, "file": str(file), "text": text}))
     else:
@@ -32,11 +36,3 @@ def show_logs(trial: int, store: str, name: str | None, stderr: bool, tail: int 
         sys.stdout.write(printable(text.replace("\r\n", "\n").replace("\r", "\n"), lines=True))
         if text and not text.endswith(("\n", "\r")):
             sys.stdout.write("\n")
-
-
-def _read(file: Path, tail: int | None) -> str:
-    try:
-        with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-            return lines.read() if tail is None else "".join(deque(lines, maxlen=tail))
-    except OSError as error:
-        raise StoreError(f"the log {str(file)!r} cannot be read: {error.strerror or error}") from None

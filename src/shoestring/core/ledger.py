@@ -64,10 +64,8 @@ class Ledger:
         successor._entries, successor._count = entries, self._count + 1
         successor._views, self._views = self._views, {}
         successor._books = self._books = None
-        try:
-            successor._books = successor.view(
-                _BOOKS
-            )  # an entry that breaks a rule is refused here, before anything is stored
+        try:  # an entry that breaks a rule is refused here, before anything is stored
+            successor._books = successor.view(_BOOKS)
         except Exception:
             entries.pop()
             raise
