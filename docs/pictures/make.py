@@ -5,6 +5,7 @@ python docs/pictures/make.py        # trains for 30 seconds, writes docs/picture
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ STUDY = "examples/digits.py:Digits --space examples/digits.toml --max-steps 40 -
 
 
 def main() -> None:
+    os.environ["COLUMNS"] = str(WIDTH)  # the view asks its terminal, and a picture has none
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/demo.db"
         command = [sys.executable, "-m", "shoestring", "run", *STUDY.split(), "--store", store]
