@@ -29,7 +29,9 @@ def pack(arguments: Sequence[str]) -> int:
 
 
 def sample_sizes(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training sample_sizes", description="lcdb's parquet file as tables")
+    parser = argparse.ArgumentParser(
+        prog="python -m training sample_sizes", description="lcdb's parquet file as tables"
+    )
     parser.add_argument("--data", type=Path, required=True, help="the folder that holds lcdb_sample_size")
     parser.add_argument("--out", type=Path, default=Path("out/thrift/data/lcdb_sample_size"))
     told = parser.parse_args(arguments)
@@ -95,6 +97,17 @@ def calibrate(arguments: Sequence[str]) -> int:
     return 0
 
 
+def picture(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m training picture", description="of what calibrate printed")
+    parser.add_argument("calibration", type=Path)
+    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "pictures" / "calibration.svg")
+    told = parser.parse_args(arguments)
+    from training.picture import write
+
+    write(told.calibration, told.out)
+    return 0
+
+
 def export(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m training export", description="the file that the package reads")
     parser.add_argument("trained", type=Path, nargs="+", help="trainings of one fold, by seed")
@@ -106,7 +119,15 @@ def export(arguments: Sequence[str]) -> int:
     return 0
 
 
-STAGES = {"sample_sizes": sample_sizes, "record": record, "pack": pack, "train": train, "calibrate": calibrate, "export": export}
+STAGES = {
+    "sample_sizes": sample_sizes,
+    "record": record,
+    "pack": pack,
+    "train": train,
+    "calibrate": calibrate,
+    "picture": picture,
+    "export": export,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,19 +15,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.race.problems import Entrant, TableProblem
 from numpy.typing import NDArray
 from torch import Tensor
 
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW, SHARPNESS
-from shoestring.policies.halving.sequential_halving import rounds_of
-from benchmarks.race.problems import Entrant, TableProblem
+from training.halving import Order
 from training.network import Network, Studies, features, hide_money, scale_of
 from training.pack import ranks_of
 from training.prior import COLUMNS, T
 
 _PART = 1024  # studies that are asked about at once
 _FAR = 1e30
-Order = tuple[int, int]  # arm, until
 Floats = NDArray[np.float64]
 
 
@@ -82,64 +81,6 @@ def draw(tables: Sequence[Entrant], seeds: Sequence[int], arms: int = 200) -> Dr
     return Drawn(
         list(source), list(table), list(seed_of), np.stack(y), np.stack(x), np.stack(limit), np.array(steps_of)
     )
-
-
-# halving -------------------------------------------------------------------------------------------------------------
-
-
-def halve(y: Floats, limit: NDArray[np.int64], steps: int, budget: int, arms_per_curve: float = 12.5) -> list[Order]:
-    """The orders of sequential halving, until the budget is spent."""
-    n, left, orders = np.zeros(len(y), dtype=np.int64), budget, list[Order]()
-
-    def buy(arm: int, until: int) -> None:
-        nonlocal left
-        until = min(until, int(limit[arm]), int(n[arm]) + left)
-        if until > n[arm]:
-            left -= until - int(n[arm])
-            n[arm] = until
-            orders.append((arm, until))
-
-    def ranked(arms: Sequence[int]) -> list[int]:
-        return sorted(arms, key=lambda arm: (y[arm, n[arm] - 1], arm))
-
-    unopened = [int(arm) for arm in np.flatnonzero(limit > 0)]
-    worth = budget
-    while left > 0 and unopened:
-        count = max(2, min(round(arms_per_curve * worth / steps), worth // 2))
-        arms, unopened = unopened[:count], unopened[count:]
-        until = max(1, min(steps, int(left / rounds_of(count, 2) / count)))
-        for arm in arms:
-            buy(arm, until)
-        arms = [arm for arm in arms if n[arm]]
-        rounds = rounds_of(len(arms), 2)
-        for number in range(1, rounds + 1):
-            order = ranked(arms)
-            share = left / max(1, rounds - number)
-            kept = order[: max(1, len(order) // 2)]
-            cost = np.cumsum([n[arm] < limit[arm] for arm in kept])
-            kept = kept[: max(1, int((cost <= share).sum()))]
-            going = [arm for arm in kept if n[arm] < limit[arm]]
-            arms = kept
-            if len(kept) <= 1 or not going:
-                break
-            until = _common_step(share, [(int(n[arm]), int(limit[arm])) for arm in going])
-            for arm in kept:
-                buy(arm, until)
-        for arm in ranked(arms):
-            buy(arm, int(limit[arm]))
-        while left > 0 and (going := [int(arm) for arm in np.flatnonzero((n > 0) & (n < limit))]):
-            buy(ranked(going)[0], steps)
-        worth = left
-    return orders
-
-
-def _common_step(share: float, loads: Sequence[Order]) -> int:
-    low, high = min(n for n, _ in loads) + 1, max(limit for _, limit in loads)
-    while low < high:
-        middle = (low + high + 1) // 2
-        cost = sum(max(0, min(middle, limit) - n) for n, limit in loads)
-        low, high = (middle, high) if cost <= share else (low, middle - 1)
-    return low
 
 
 # the belief ----------------------------------------------------------------------------------------------------------
@@ -197,8 +138,15 @@ def choose(network: Callable[..., Tensor], s: Studies, can_buy: Tensor, curves: 
 
 
 @torch.no_grad()
-def race(networks: dict[str, Network], fold_of: Callable[[str], str], drawn: Drawn, curves: float, rule: Rule,
-         device: torch.device, openings: Sequence[Sequence[Order]]) -> NDArray[np.float64]:
+def race(
+    networks: dict[str, Network],
+    fold_of: Callable[[str], str],
+    drawn: Drawn,
+    curves: float,
+    rule: Rule,
+    device: torch.device,
+    openings: Sequence[Sequence[Order]],
+) -> NDArray[np.float64]:
     """(b,): the lowest loss found by each study."""
     found = np.zeros(len(drawn.source))
     folds = [fold_of(source) for source in drawn.source]
@@ -209,8 +157,15 @@ def race(networks: dict[str, Network], fold_of: Callable[[str], str], drawn: Dra
     return found
 
 
-def _race(network: Network, drawn: Drawn, rows: NDArray[Any], curves: float, rule: Rule, device: torch.device,
-          openings: Sequence[Sequence[Order]]) -> NDArray[np.float64]:
+def _race(
+    network: Network,
+    drawn: Drawn,
+    rows: NDArray[Any],
+    curves: float,
+    rule: Rule,
+    device: torch.device,
+    openings: Sequence[Sequence[Order]],
+) -> NDArray[np.float64]:
     budget = np.maximum(1, np.round(curves * drawn.steps[rows])).astype(np.int64)
     n0 = np.zeros(drawn.limit[rows].shape, dtype=np.int64)
     spent = np.zeros(len(rows), dtype=np.int64)
@@ -221,7 +176,10 @@ def _race(network: Network, drawn: Drawn, rows: NDArray[Any], curves: float, rul
             spent[i] += until - n0[i, arm]
             n0[i, arm] = until
     put = {"device": device}
-    y, x = torch.tensor(drawn.losses[rows], dtype=torch.float32, **put), torch.tensor(drawn.x[rows], dtype=torch.float32, **put)
+    y, x = (
+        torch.tensor(drawn.losses[rows], dtype=torch.float32, **put),
+        torch.tensor(drawn.x[rows], dtype=torch.float32, **put),
+    )
     limit, steps = torch.tensor(drawn.limit[rows], **put), torch.tensor(drawn.steps[rows], **put)
     n, left = torch.tensor(n0, **put), torch.tensor(budget - spent, **put)
     alive = torch.arange(len(rows), **put)
@@ -234,7 +192,9 @@ def _race(network: Network, drawn: Drawn, rows: NDArray[Any], curves: float, rul
         if rule.ended:
             a_steps = expected_length(a_n, a_limit, a_steps)
         reach = torch.minimum(a_steps[:, None] - a_n, a_left[:, None]).clamp(min=0) * (a_n < a_limit)
-        s = Studies(y[alive], x[alive], a_n, reach, torch.ones_like(a_n, dtype=torch.float32), a_left.float(), a_steps, valid)
+        s = Studies(
+            y[alive], x[alive], a_n, reach, torch.ones_like(a_n, dtype=torch.float32), a_left.float(), a_steps, valid
+        )
         can_buy = valid & (reach > 0)
         going = can_buy.any(1)
         chosen = choose(network, s, can_buy, curves, rule)
@@ -264,4 +224,6 @@ def regrets(drawn: Drawn, curves: float, found: Floats) -> Floats:
 
 
 def best_of(drawn: Drawn, orders: Sequence[Sequence[Order]]) -> Floats:
-    return np.array([min(y[arm, :until].min() for arm, until in one) for y, one in zip(drawn.losses, orders, strict=True)])
+    return np.array(
+        [min(y[arm, :until].min() for arm, until in one) for y, one in zip(drawn.losses, orders, strict=True)]
+    )

@@ -4,8 +4,8 @@
     python -m benchmarks thrift report out/thrift/runs.jsonl [race.jsonl]
 
 `W` holds `FOLD-SEED.npz` for every fold and training seed (`training/README.md` makes them); `protocol.py` says what is run,
-`verdict.py` what has to hold. Lines of a race on the same tables (`python -m benchmarks race`) may be added to the report: peers are
-then compared on the runs that both have.
+`verdict.py` what has to hold. Lines of a race on the same tables (`python -m benchmarks race`) may be added to the report:
+peers are then compared on the runs that both have.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.race.problems import SHIPPED, Entrant, Unit, entrants
 from training.sources import FOLDS, JUDGED_ONLY, fold_of
+
+from benchmarks.race.problems import SHIPPED, Entrant, Unit, entrants
 
 BASE, METHOD = "sequential_halving", "thrift"
 TABLES = 3

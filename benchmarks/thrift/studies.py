@@ -37,7 +37,6 @@ class OnDevice:
 
     def __init__(self, path: Path, device: str) -> None:
         import torch
-
         from training.export import restore
 
         self._torch, self._device = torch, torch.device(device)

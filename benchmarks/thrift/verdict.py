@@ -1,10 +1,10 @@
 """Does it pass? Paired differences to the base rule, and the conditions under which the policy becomes the default.
 
-    condition        on the paired difference of mean normalised regret (policy less base; below 0 is better)
-    better at 10     its 95 % interval lies below 0
-    never worse      its upper end is at most +.01 at 1, 2 and 5 curves, at most +.003 at 20
-    better overall   the interval of the mean over 2, 5 and 10 curves lies below 0
-    no bad source    no source has an interval wholly above +.02, at any budget (Holm's correction over sources)
+condition        on the paired difference of mean normalised regret (policy less base; below 0 is better)
+better at 10     its 95 % interval lies below 0
+never worse      its upper end is at most +.01 at 1, 2 and 5 curves, at most +.003 at 20
+better overall   the interval of the mean over 2, 5 and 10 curves lies below 0
+no bad source    no source has an interval wholly above +.02, at any budget (Holm's correction over sources)
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ def sources(grid: Grid) -> list[dict[str, Any]]:
         for place, i in enumerate(np.argsort([chance[b] for chance, _ in facts], kind="stable")):
             chance, difference = facts[i]
             still = still and bool(chance[b] <= 0.025 / (len(names) - place))
-            rows.append(
-                {"source": names[i], "budget": budget, "difference": float(difference[b]), "is_bad": still}
-            )
+            rows.append({"source": names[i], "budget": budget, "difference": float(difference[b]), "is_bad": still})
     return rows
 
 

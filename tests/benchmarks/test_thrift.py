@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from benchmarks.race import running
-from benchmarks.race.problems import SHIPPED, entrants
+from benchmarks.race.problems import SHIPPED, entrants, hashed
 from benchmarks.thrift import main, protocol, studies, verdict
+
 from shoestring import policies
+
 
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +46,9 @@ def test_a_policy_that_is_better_everywhere_passes() -> None:
     assert found["passed"], found
     rows = verdict.compare(grid)
     assert [row["runs"] for row in rows] == [12 * 2 * 4 * 2] * 5
-    assert all(row["difference"] == pytest.approx(-0.02, abs=1e-3) for row in rows)  # the spread of regrets is paired away
+    assert all(
+        row["difference"] == pytest.approx(-0.02, abs=1e-3) for row in rows
+    )  # the spread of regrets is paired away
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ def test_a_study_of_the_protocol_is_one_of_the_race(tmp_path: Path) -> None:
     line = studies.do(study, tmp_path)
     assert line["error"] is None
     assert line["method"] == "thrift@0"
-    seed = running.hashed(entrant.name, "thrift@0", "4", "curves", 0)
+    seed = hashed(entrant.name, "thrift@0", "4", "curves", 0)
     outcome = running.compete(entrant.draw(0), policies.make("thrift"), curves=4.0, unit="curves", seed=seed)
     assert (line["best"], line["spent"], line["decisions"]) == (
         outcome.best,

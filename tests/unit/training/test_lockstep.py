@@ -11,12 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from training import lockstep
-from training.export import flatten, restore
-from training.network import Studies
-
 from benchmarks.race.problems import SHIPPED, TableProblem, entrants
 from benchmarks.race.running import compete
+from training import lockstep
+from training.export import flatten, restore
+from training.halving import halve
+from training.network import Studies
+
 from shoestring import policies
 from shoestring.models.thrift import features
 
@@ -36,9 +37,8 @@ def test_halving_gives_the_orders_of_the_policy(curves: float) -> None:
         values = table.values[rows]
         filled = np.where(np.isnan(values), values[np.arange(len(rows)), table.lengths[rows] - 1][:, None], values)
         budget = problem.steps_within(curves)
-        orders = lockstep.halve(filled, table.lengths[rows], table.max_steps, budget)
-        bought = {arm: until for arm, until in orders}
-        assert bought == {trial.number: trial.steps for trial in ledger.trials}
+        orders = halve(filled, table.lengths[rows], table.max_steps, budget)
+        assert dict(orders) == {trial.number: trial.steps for trial in ledger.trials}
 
 
 def test_standing_and_race_are_those_of_the_package() -> None:
@@ -66,7 +66,7 @@ def test_studies_in_lockstep_keep_to_their_budget() -> None:
     tables = entrants("tables", [SHIPPED], per_source=1, pool=30)
     drawn = lockstep.draw(tables, [0], arms=30)
     (network,) = restore(WEIGHTS)
-    openings = [lockstep.halve(y, limit, int(steps), 2 * int(steps)) for y, limit, steps in _each(drawn)]
+    openings = [halve(y, limit, int(steps), 2 * int(steps)) for y, limit, steps in _each(drawn)]
     found = lockstep.race({"one": network}, lambda _: "one", drawn, 2.0, lockstep.Rule(), torch.device("cpu"), openings)
     regrets = lockstep.regrets(drawn, 2.0, found)
     assert (regrets >= 0).all()
