@@ -74,7 +74,8 @@ def do(
         policy = policies.make(study.method)
     else:
         policy = with_weights(_read(study.weights(weights), device), settings)
-    seed = hashed(study.entrant.name, study.method, f"{study.budget:g}", study.unit, study.seed)
+    # The same newcomers in the same order for the base rule and for every training: what differs is what was decided.
+    seed = hashed(study.entrant.name, f"{study.budget:g}", study.unit, study.seed)
     began = time.perf_counter()
     outcome = running.compete(problem, policy, curves=study.budget, unit=study.unit, seed=seed)
     return {

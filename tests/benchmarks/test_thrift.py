@@ -78,12 +78,12 @@ def test_a_study_of_the_protocol_is_one_of_the_race(tmp_path: Path) -> None:
     for fold in ("a", "all"):
         (tmp_path / f"{fold}-0.npz").write_bytes(WEIGHTS.read_bytes())
     (entrant,) = entrants("tables", [SHIPPED], per_source=1, only=["stopping_curves"], steps=12, pool=20)
-    study = protocol.Study(entrant, "curves", 4.0, 0, 0)
+    study = protocol.Study(entrant, "curves", 8.0, 0, 0)
     line = studies.do(study, tmp_path)
     assert line["error"] is None
     assert line["method"] == "thrift@0"
-    seed = hashed(entrant.name, "thrift@0", "4", "curves", 0)
-    outcome = running.compete(entrant.draw(0), policies.make("thrift"), curves=4.0, unit="curves", seed=seed)
+    seed = hashed(entrant.name, "8", "curves", 0)
+    outcome = running.compete(entrant.draw(0), policies.make("thrift"), curves=8.0, unit="curves", seed=seed)
     assert (line["best"], line["spent"], line["decisions"]) == (
         outcome.best,
         outcome.ledger.spent,

@@ -11,13 +11,14 @@ was; a candidate with the largest index is opened. How many are opened, and whic
     caution                power of an arm's standing; 0: the network alone                            —
     horizon                the network is asked about so many times the steps that an arm has had      —
     thirst                 power of the number of those steps by which the improvement is divided      —
+    sureness               power of the network's chances: above 1, surer of itself than it was taught —
     race                   leave out arms for which halving would have no money                        —
     look_back              leave the study to halving while forecasts are not borne out                —
     candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
     arms_per_curve         of the halving
 
-The network has seen other studies, never this one, so it does not decide alone. A budget of less than three full trainings
-is left to halving; of a larger one halving spends the first part (50 % over the root of the number of trainings). Standing
+The network has seen other studies, never this one, so it does not decide alone. A budget of less than seven full trainings
+is left to halving; of a larger one halving spends the first part (75 % over the root of the number of trainings). Standing
 keeps arms that are far behind from being bought for a small chance of a miracle. Expected improvement does not see that a
 gain far ahead takes many steps: where all arms look alike it would give each a few steps and none enough, so only as many
 arms are kept going as halving would have money for.
@@ -50,8 +51,8 @@ from shoestring.policies.thrift.trust import check_trust
 
 _BASE_RULE = "sequential_halving"
 _FEWEST, _MOST = 8, 100  # candidates
-_OPENING = 0.5  # over the root of the number of curves: share of the budget that goes to halving first
-_FEWEST_CURVES = 3.0  # with less money halving is as good
+_OPENING = 0.75  # over the root of the number of curves: share of the budget that goes to halving first
+_FEWEST_CURVES = 7.0  # with less money halving is as good
 _KEPT = ("trust", "trust_at")  # of the memo
 _SCORE = "improvement to expect within the money that is left, by the arm's standing and price"
 
@@ -60,9 +61,10 @@ _SCORE = "improvement to expect within the money that is left, by the arm's stan
 class Thrift:
     opening: float | None = None
     growth: float = 1.0
-    caution: float = 1.0
+    caution: float = 0.5
     horizon: float = 2.0
     thirst: float = 0.5
+    sureness: float = 1.4
     race: bool = True
     look_back: bool = False
     candidates_per_curve: float = 25.0
@@ -76,6 +78,7 @@ class Thrift:
         require_at_least(self, "caution", 0.0, "an arm that is behind must not be preferred for it", "Try 1.")
         require_between(self, "horizon", 0.0, math.inf, "a forecast must be about something", "Try 2.")
         require_at_least(self, "thirst", 0.0, "more steps for the same improvement must not be preferred", "Try 0.5.")
+        require_between(self, "sureness", 0.0, math.inf, "it is a power of chances", "Try 1.4.")
         because = "it is how many configs there are to choose from for each full training that the budget buys"
         require_between(self, "candidates_per_curve", 0.0, math.inf, because, "Try 25.")
         because = "it is how many trials halving opens for each full training that the budget buys"
@@ -119,7 +122,7 @@ class Thrift:
             if not is_trusted and not isinstance(decision := self._halve(ledger, rng, memo), Wait):
                 return decision
         near = scene.within(self.horizon)
-        return self._buy(ledger, near, believe(networks, near.arms), memo)
+        return self._buy(ledger, near, believe(networks, near.arms, self.sureness), memo)
 
     def _networks(self) -> tuple[Network, ...]:
         return shipped()
