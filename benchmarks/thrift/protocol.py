@@ -7,8 +7,8 @@
     trainings   seeds 0, 1, 2: the whole policy is run with each, always with weights that have not seen the source
     budgets     1, 2, 5, 10, 20 full curves
 
-A study is paired with that of `sequential_halving` on the same draw, with newcomers in the same order. An interval draws sources anew, in each its tables, of each
-its runs (seeds and trainings).
+A study is paired with that of `sequential_halving` on the same draw, with newcomers in the same order. An interval draws sources
+anew, in each its tables, of each its runs (seeds and trainings).
 """
 
 from __future__ import annotations
