@@ -15,6 +15,7 @@ NAMES = {
     "race": "our policies and other tools on the same problems with the same money",
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
+    "taken_over": "seconds of the first decision on a study of many trials that others made",
     "overhead": "what the loop costs beside training, in memory and on disk",
     "import": "how long `import shoestring` takes",
 }

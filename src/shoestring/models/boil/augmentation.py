@@ -24,7 +24,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
-from scipy.linalg import eigvalsh, lapack
+from scipy.linalg import blas, eigvalsh, lapack
 
 from shoestring.core.arrays import Floats, Indices
 from shoestring.models.gp.posterior import GP
@@ -32,6 +32,8 @@ from shoestring.models.gp.posterior import GP
 Stop = Literal["condition", "count", "variance", "repeat"]
 _ABOVE_NOISE = 1e-3  # a variance, as in the authors' programs
 _GRID_SIZE = 50  # lengths of prefixes of a run that are compared
+_EXACT = 250  # points up to which a condition number is told from all eigenvalues
+_ROUNDS = 12  # of a power iteration beyond that
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,27 @@ def log_condition(gp: GP, more: Floats) -> float:
     eigenvalues = eigvalsh(gp.kernel.matrix(gp.theta[:-1], z, z))
     # K has no negative eigenvalue: what rounding makes of a zero must not turn up as a huge or negative condition.
     return float(np.log((eigenvalues[-1] + noise) / (max(eigenvalues[0], 0.0) + noise)))
+
+
+def tell_log_condition(gp: GP) -> float:
+    """ln cond(A) of the stored points for people to read: of many points up to 0.2 too low, in O(n^2).
+
+    Power iterations with A = L L' and with its inverse. No entry of A is negative, so a start of ones leans to the largest
+    eigenvalue; a crowd of eigenvalues lies next to the smallest, the noise, and any of them tells the same.
+    """
+    if len(gp.x) <= _EXACT:
+        return log_condition(gp, gp.x[:0])
+    largest = smallest = np.ones(len(gp.x)) / np.sqrt(len(gp.x))
+    smallest = smallest * np.resize([1.0, -1.0], len(gp.x))
+    for _ in range(_ROUNDS):
+        half = blas.dtrmv(gp.factor, largest, lower=1, trans=1)  # v' A v = |L' v|^2 for a unit v
+        top = float(half @ half)
+        largest = blas.dtrmv(gp.factor, half, lower=1)
+        largest /= np.linalg.norm(largest)
+        smallest = lapack.dpotrs(gp.factor, smallest, lower=1)[0]
+        smallest /= np.linalg.norm(smallest)
+    half = blas.dtrmv(gp.factor, smallest, lower=1, trans=1)
+    return float(np.log(top / (half @ half)))
 
 
 def _exceeds(gp: GP, more: Floats, limit: float) -> bool:

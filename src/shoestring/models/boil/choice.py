@@ -120,19 +120,31 @@ class Tradeoff:
         return log_ratio(log_ei, share), d_log_ei - d_log_cost
 
 
-def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> float:
-    """mu_max; the pool, (m, d + 1), should hold the stored points too, since narrow peaks are there."""
+class Peak(NamedTuple):
+    """mu_max, where it is, (d + 1,), and which row the climb to it began from: of the pool, then of the stored points."""
 
-    # Without variances: they would cost O(n^2) a point, the mean alone costs O(n).
-    def mean(z: Floats) -> Floats:
-        return gp.shift + gp.scale * (gp.kernel.matrix(gp.theta[:-1], z, gp.x) @ gp.weights)
+    mean: float
+    z: Floats
+    start: int
 
+
+def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> Peak:
+    """mu_max over a pool, (m, d + 1), and the stored points, since narrow peaks are there.
+
+    `free`, (m + s, d + 1), tells what may move: of the pool, then of the first s stored points.
+    """
+
+    # Without variances: they would cost O(n^2) a point, the mean alone costs O(n), and O(1) at a stored point.
     def mean_with_gradient(z: Floats) -> tuple[Floats, Floats]:
         k, dk = gp.kernel.matrix_with_gradient(gp.theta[:-1], z, gp.x)
         return gp.shift + gp.scale * (k @ gp.weights), gp.scale * np.einsum("qnd,n->qd", dk, gp.weights)
 
-    values, _, _ = _climb(mean, mean_with_gradient, pool, free)
-    return float(values.max())
+    stored = len(free) - len(pool)
+    in_pool = gp.shift + gp.scale * (gp.kernel.matrix(gp.theta[:-1], pool, gp.x) @ gp.weights)
+    before = np.concatenate([in_pool, gp.fitted()[:stored]])
+    values, points, starts = _climb(before, mean_with_gradient, np.vstack([pool, gp.x[:stored]]), free)
+    top = int(np.argmax(values))
+    return Peak(float(values[top]), points[top], int(starts[top]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,9 +178,7 @@ def choose(
 
     `may_train` says whether an x that was reached from a row of the pool may be trained; the pool itself may.
     """
-    values, points, starts = _climb(
-        lambda z: tradeoff.appraise(z).log_ratio, tradeoff.log_ratio_with_gradient, pool, free
-    )
+    values, points, starts = _climb(tradeoff.appraise(pool).log_ratio, tradeoff.log_ratio_with_gradient, pool, free)
     values = np.round(values, DIGITS)
     for top in np.argsort(-values, kind="stable"):
         if np.array_equal(points[top], pool[starts[top]]) or may_train(points[top, :-1], starts[top]):
@@ -181,7 +191,7 @@ def choose(
 
 
 def _climb(
-    score: Callable[[Floats], Floats],
+    before: Floats,
     score_with_gradient: Callable[[Floats], tuple[Floats, Floats]],
     pool: Floats,
     free: Flags,
@@ -189,9 +199,8 @@ def _climb(
     """Local maxima and, behind them, their starts: values (k,), points (k, d + 1), rows of the pool they began from (k,).
 
     The pool is dealt out into 3 (f + 1) hands, f the most columns that are free in any row; of the best of each hand, CLIMBS
-    climb. Dealing keeps them apart: the best rows of the whole pool are often neighbours.
+    climb. Dealing keeps them apart: the best rows of the whole pool are often neighbours. `before`: scores of the pool, (m,).
     """
-    before = score(pool)
     hands = min(len(pool), 3 * (1 + int(free.sum(axis=1).max())))
     starts = np.array([hand + hands * int(np.argmax(before[hand::hands])) for hand in range(hands)], dtype=np.intp)
     ranked = starts[np.argsort(-before[starts], kind="stable")]

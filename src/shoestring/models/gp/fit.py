@@ -18,7 +18,7 @@ the gradient in theta needs no term for it. Starts are a low-discrepancy sequenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,3 +171,32 @@ def _spread_points(n: int, dims: int) -> Floats:
         g = (1.0 + g) ** (1.0 / (dims + 1))
     steps = g ** -np.arange(1.0, dims + 1)
     return (0.5 + np.arange(1.0, n + 1)[:, None] * steps) % 1.0
+
+
+def pick_rows_to_fit(owners: Sequence[int], at_most: int) -> list[int]:
+    """Places of all rows or, if there are more than `at_most`, of those of trials spread evenly over the study.
+
+    A fit of n costs n^3 dozens of times, and a handful of parameters is known well from a few hundred observations.
+    `owners[i]` is the trial that row i belongs to. A trial comes with all of its rows, since these tell how it changed.
+    """
+    if len(owners) <= at_most:
+        return list(range(len(owners)))
+    rows: dict[int, list[int]] = {}
+    for at, owner in enumerate(owners):
+        rows.setdefault(owner, []).append(at)
+    each = sorted(rows)
+    largest = max(len(of_one) for of_one in rows.values())
+    count = min(len(each), max(1, at_most // largest))
+    while count < len(each) and _size(rows, _spread(each, count + 1)) <= at_most:
+        count += 1
+    return sorted(at for owner in _spread(each, count) for at in rows[owner])
+
+
+def _spread(owners: Sequence[int], count: int) -> list[int]:
+    """`count` of them at even distances, the last always, since it is the newest."""
+    places = np.linspace(len(owners) - 1, 0, count).round().astype(int)
+    return [owners[place] for place in places]
+
+
+def _size(rows: dict[int, list[int]], owners: Sequence[int]) -> int:
+    return sum(len(rows[owner]) for owner in owners)

@@ -32,6 +32,8 @@ Departs from the paper:
 - Prefixes cost what their steps really took. The paper asks the regression, and the authors' programs multiply by t~, which is
   zero at Tmin.
 - Options of a choice are corners of a simplex, at distance 1.
+- Of more than 500 points, parameters are fitted to runs spread over the study; of all runs together no more than 1000
+  prefixes are added; the place of the largest mean is among those that the search begins from.
 - Several workers: a run under way counts as if it had come out as predicted.
 - A run that the wall cut short is finished first when there is money again.
 """
@@ -52,7 +54,7 @@ from shoestring.core.memo import Refits, pick
 from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
-from shoestring.models.boil.augmentation import log_condition
+from shoestring.models.boil.augmentation import tell_log_condition
 from shoestring.models.boil.process import RunLengths, TimeKernel
 from shoestring.policies.boil.belief import CARRIED, BeliefRecipe, Score, ScoreBelief, believe
 from shoestring.policies.boil.prefixes import AugmentationWay, PrefixRule
@@ -227,5 +229,5 @@ def _describe(belief: ScoreBelief) -> dict[str, str | float | bool]:
         "growth": belief.parameters.growth,
         "added": belief.added,
         "points": len(belief.gp.x),
-        "log_condition": log_condition(belief.gp, belief.gp.x[:0]),
+        "log_condition": tell_log_condition(belief.gp),
     }

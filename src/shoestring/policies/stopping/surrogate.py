@@ -16,6 +16,7 @@ Departs from the papers:
   steps dominate the fit, length-scales of the config shrink, and the search wanders.
 - A run that diverged, or failed before it said anything, counts as bad at full training.
 - The kernel is a product over numbers, choices and length, one length-scale per column; its parameters have weak priors.
+- Of more than 300 observations, parameters are fitted to those of trials spread over the study; the posterior knows all.
 - A trial that is under way counts as if it had come out as predicted (several workers).
 """
 
@@ -31,13 +32,14 @@ from shoestring.core.arrays import Floats
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits
-from shoestring.models.gp.fit import carry_gp
+from shoestring.models.gp.fit import carry_gp, pick_rows_to_fit
 from shoestring.models.gp.kernels import Block, Family, Kernel, kernel_for
-from shoestring.models.gp.posterior import GP, GP_MEMO
+from shoestring.models.gp.posterior import GP, GP_MEMO, condition
 from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.config_table import ConfigTable
 
 _FITTED_AT = "fitted_at"
+FIT_POINTS = 300  # at most so many are fitted to, see `pick_rows_to_fit`
 SURROGATE_MEMO = (*GP_MEMO, _FITTED_AT)  # what a surrogate carries from decision to decision
 
 
@@ -141,7 +143,10 @@ def fit_surrogate(
     y = scale.apply(np.array([o.loss for o in seen]))
     known = len({o.trial for o in seen})
     fit = Refits(every=refit_every, key=prefix + _FITTED_AT).check_due(ledger.memo, known)
-    gp, memo = carry_gp(kernel, x, y, ledger.memo, fit, n_starts=1, prefix=prefix)
+    some = pick_rows_to_fit([o.trial for o in seen], FIT_POINTS)
+    gp, memo = carry_gp(kernel, x[some], y[some], ledger.memo, fit, n_starts=1, prefix=prefix)
+    if len(some) < len(seen):
+        gp = condition(kernel, gp.theta, x, y)
     return Surrogate(table, gp, scale, max_steps, memo)
 
 

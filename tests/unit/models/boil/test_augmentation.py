@@ -17,6 +17,7 @@ from shoestring.models.boil.augmentation import (
     pick_most_uncertain,
     pick_random_times,
     step_grid,
+    tell_log_condition,
 )
 from shoestring.models.boil.process import ProcessParameters, product_kernel
 from shoestring.models.gp.posterior import GP, condition
@@ -98,6 +99,18 @@ def test_condition_number_and_its_bound(seed: int, n: int, scale: float, exponen
     assert exact <= np.log1p(n / noise) + 1e-9  # what spares the eigenvalues
     more = log_condition(gp, rng.random((1, 3)))
     assert more >= exact - 1e-9  # a further point never improves it, so to stop once is to stop for good
+
+
+@pytest.mark.parametrize("dims", [1, 2, 6])
+@pytest.mark.parametrize(("scale", "noise"), [(0.25, 5e-4), (0.1, 1e-2), (1.0, 1e-6)])
+def test_the_condition_number_that_is_told_of_many_points(dims: int, scale: float, noise: float) -> None:
+    z = np.random.default_rng(dims).random((300, dims + 1))
+    gp = model(z, lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
+    exact, told = log_condition(gp, z[:0]), tell_log_condition(gp)
+    assert exact - 0.2 <= told <= exact + 1e-6
+    assert told != exact  # O(n^2), not all eigenvalues
+    few = model(z[:100], lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
+    assert tell_log_condition(few) == log_condition(few, z[:0])
 
 
 def test_the_limit_on_the_condition_is_exact() -> None:

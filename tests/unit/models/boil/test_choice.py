@@ -38,8 +38,14 @@ def pool(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
     return z, np.ones(z.shape, dtype=bool)
 
 
+def pool_and_stored(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
+    """A pool, and what may move of its points and of the stored ones: everything."""
+    z, free = pool(gp, seed)
+    return z, np.ones((len(z) + len(gp.x), free.shape[1]), dtype=bool)
+
+
 def tradeoff(gp: GP, plane: CostPlane, seed: int) -> Tradeoff:
-    return Tradeoff(gp, plane, find_largest_mean(gp, *pool(gp, seed)))
+    return Tradeoff(gp, plane, find_largest_mean(gp, *pool_and_stored(gp, seed)).mean)
 
 
 def chosen(
@@ -121,7 +127,11 @@ def test_choice_is_the_best_of_a_fine_grid(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_largest_mean_finds_narrow_peaks_between_random_points(seed: int) -> None:
     gp, _ = model(seed, n=30, dims=5, lengthscale_x=0.08, lengthscale_t=0.08)
-    assert find_largest_mean(gp, *pool(gp, seed)) >= gp.predict(gp.x)[0].max()
+    few = np.random.default_rng(seed).random((50, 6))
+    peak = find_largest_mean(gp, few, np.ones((len(few) + len(gp.x), 6), dtype=bool))
+    assert peak.mean >= gp.predict(gp.x)[0].max() > gp.predict(few)[0].max()
+    assert peak.mean == pytest.approx(gp.predict(peak.z[None])[0][0])
+    assert peak.start >= len(few)  # a stored point led to it
 
 
 def test_time_is_rounded_to_the_nearest_step() -> None:
@@ -151,7 +161,7 @@ def test_only_free_columns_move_and_only_to_what_may_be_trained() -> None:
     gp, plane = model(1)
     starts, free = pool(gp, 1)
     free[:, 0] = False
-    way = Tradeoff(gp, plane, find_largest_mean(gp, starts, free))
+    way = Tradeoff(gp, plane, find_largest_mean(gp, starts, free).mean)
     moved = choose(way, starts, free, LENGTHS, lambda x, start: True)
     assert moved.z[0] == starts[moved.start, 0]
     assert moved.z[1] != starts[moved.start, 1]

@@ -168,6 +168,19 @@ def test_appending_equals_conditioning_on_all(n: int, extra: int, seed: int, uni
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * unit)
 
 
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 10**6))
+@settings(deadline=None, max_examples=30)
+def test_extending_by_several_rows_equals_conditioning_on_all(n: int, extra: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y, at = rng.random((n + extra, 3)), rng.standard_normal(n + extra), rng.random((7, 3))
+    theta = np.log([1.3, 0.4, 0.6, 0.5, 1e-3])
+    whole = condition(Kernel.ard("matern52", 3), theta, x, y)
+    grown = condition(Kernel.ard("matern52", 3), theta, x[:n], y[:n]).extend(x[n:], y[n:])
+    np.testing.assert_allclose(grown.factor, whole.factor, rtol=1e-9, atol=1e-11)
+    for ours, theirs in zip(grown.predict(at), whole.predict(at), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
 def test_appending_a_repeated_point_without_noise_adds_jitter() -> None:
     x, y = data(5)
     theta = np.append(THETA[:-1], -200.0)
