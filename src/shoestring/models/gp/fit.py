@@ -63,9 +63,16 @@ def priors(kernel: Kernel) -> list[Prior]:
 
 
 def fit_gp(
-    kernel: Kernel, x: Floats, y: Floats, *, memo: Memo | None = None, n_starts: int = 2, standardise: bool = True
+    kernel: Kernel,
+    x: Floats,
+    y: Floats,
+    *,
+    memo: Memo | None = None,
+    n_starts: int = 2,
+    standardise: bool = True,
+    with_priors: bool = True,
 ) -> GP:
-    """The posterior of x, (n, d), and y, (n,), at its most probable parameters.
+    """The posterior of x, (n, d), and y, (n,), at its most probable parameters, or without priors its most likely ones.
 
     The search starts from `memo` (what `GP.memo()` gave earlier; without one, the priors' medians) and from the best
     `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is the quick way.
@@ -79,6 +86,8 @@ def fit_gp(
 
     def negative_log_posterior(theta: Floats) -> tuple[float, Floats]:
         value, gradient = log_likelihood(theta)
+        if not with_priors:
+            return -value, -gradient
         away = (theta - medians) / log_stds
         return 0.5 * float(away @ away) - value, away / log_stds - gradient
 
@@ -95,17 +104,26 @@ def fit_gp(
 
 
 def carry_gp(
-    kernel: Kernel, x: Floats, y: Floats, memo: Memo, fit: Fit, *, n_starts: int = 0, prefix: str = ""
+    kernel: Kernel,
+    x: Floats,
+    y: Floats,
+    memo: Memo,
+    fit: Fit,
+    *,
+    n_starts: int = 0,
+    prefix: str = "",
+    with_priors: bool = True,
 ) -> tuple[GP, Lists]:
     """The posterior at the parameters that the memo carries, fitted again if that is due; and the next memo.
 
     Between two fits the posterior is conditioned on all observations at the parameters it has, which is exact. A fit goes
-    from the last optimum and `n_starts` other places, one afresh from two. `prefix` begins the names in the memo, for a
+    from the last optimum and `n_starts` other places, one afresh from two at least. `prefix` begins the names in the memo, for a
     policy that has two processes.
     """
     past = {name: memo[prefix + name] for name in GP_MEMO if prefix + name in memo}
     if fit.is_due or not past:
-        gp = fit_gp(kernel, x, y, memo=past or None, n_starts=2 if fit.is_afresh or not past else n_starts)
+        starts = max(2, n_starts) if fit.is_afresh or not past else n_starts
+        gp = fit_gp(kernel, x, y, memo=past or None, n_starts=starts, with_priors=with_priors)
     else:
         gp = condition(kernel, _from_memo(past, kernel), x, y)
     return gp, {prefix + name: numbers for name, numbers in gp.memo().items()} | fit.marks

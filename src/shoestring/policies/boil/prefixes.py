@@ -23,6 +23,7 @@ from shoestring.core.decision import Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists
 from shoestring.models.boil.augmentation import (
+    Floor,
     count_allowed_points,
     pick_full_curve,
     pick_most_uncertain,
@@ -46,6 +47,7 @@ class PrefixRule:
     way: AugmentationWay
     max_points: int
     max_log_condition: float
+    floor: Floor = "variance"
 
     def choose(
         self, gp: GP, x: Floats, run: CurveRun, known: Sequence[int], lengths: RunLengths, rng: np.random.Generator
@@ -62,7 +64,7 @@ class PrefixRule:
         elif self.way == "random":
             chosen = pick_random_times(gp, x, times, rng, max_points=at_most, max_log_condition=limit)
         else:
-            chosen = pick_most_uncertain(gp, x, times, max_points=at_most, max_log_condition=limit)
+            chosen = pick_most_uncertain(gp, x, times, max_points=at_most, max_log_condition=limit, floor=self.floor)
         return [int(steps) for steps in grid[chosen.picked]]
 
 

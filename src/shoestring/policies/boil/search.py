@@ -19,7 +19,7 @@ from shoestring.core.decision import Why
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
-from shoestring.models.boil.choice import CostPlane, Peak, Promise, Tradeoff, choose, find_largest_mean
+from shoestring.models.boil.choice import CostPlane, Peak, Promise, Rule, Tradeoff, choose, find_largest_mean
 from shoestring.models.boil.process import RunLengths
 from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.belief import ScoreBelief
@@ -51,6 +51,7 @@ class RunSearch:
     belief: ScoreBelief
     rng: np.random.Generator
     candidates: int
+    rule: Rule = "log_ratio"
 
     def best(self, *, may_continue: bool) -> NextRun | None:
         """The most improvement for its cost; None: every config was tried, and no run may go on."""
@@ -114,7 +115,7 @@ class RunSearch:
         is_listed = self.table.rows is not None
         cost = self.belief.cost if self.lengths.vary else CostPlane.zero(z.shape[1])
         chosen = choose(
-            Tradeoff(gp, cost, best_mean),
+            Tradeoff(gp, cost, best_mean, self.rule),
             z,
             free,
             self.lengths,
@@ -161,7 +162,7 @@ class RunSearch:
         )
         times = [self.lengths.time_of(until) for _, until in options]
         z = np.column_stack([self.belief.x[[place for place, _ in options]], times])
-        appraisal = Tradeoff(gp, self.belief.cost, best_mean).appraise(z, costs)
+        appraisal = Tradeoff(gp, self.belief.cost, best_mean, self.rule).appraise(z, costs)
         top = int(np.argmax(appraisal.log_ratio))
         others = np.array([trial is not trials[top] for trial in trials])
         compared = compare_scores(

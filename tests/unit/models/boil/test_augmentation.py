@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shoestring.models.boil.augmentation import (
     count_allowed_points,
+    find_least_variance,
     log_condition,
     pick_full_curve,
     pick_most_uncertain,
@@ -123,6 +124,21 @@ def test_the_limit_on_the_condition_is_exact() -> None:
         assert pick_most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit + 1e-6).stop == "count"
 
 
+def test_a_floor_of_variances_and_one_of_deviations() -> None:
+    """The golden case that stops by variance after three times: with deviations, as in the authors' programs, it does not."""
+    z, x = np.array([[0.5, 0.5, 1.0], [0.5, 0.52, 0.9]]), np.array([0.5, 0.5])
+    gp = model(z, lengthscale_x=0.5, lengthscale_t=0.6, noise_variance=1e-6)
+    limits = {"max_points": 15, "max_log_condition": 20.0}
+    by_variance = pick_most_uncertain(gp, x, GRID, floor="variance", **limits)
+    by_deviation = pick_most_uncertain(gp, x, GRID, floor="std", **limits)
+    assert by_variance.times.tolist() == pytest.approx([0.0, 0.4, 0.7])
+    assert by_deviation.times[:3].tolist() == by_variance.times.tolist()
+    assert by_deviation.variances[3] == pytest.approx(0.0005214918057242501, rel=1e-7)  # as the golden trace has it
+    assert by_deviation.times.size > 3
+    assert find_least_variance(5e-4, "variance") == 1.5e-3
+    assert find_least_variance(5e-4, "std") == 1.5e-3**2
+
+
 def test_each_reason_to_stop() -> None:
     z, x = np.array([[0.2, 0.5, 1.0], [0.8, 0.3, 0.4]]), np.array([0.5, 0.5])
     gp = model(z, lengthscale_x=0.3, lengthscale_t=0.2)
@@ -132,9 +148,7 @@ def test_each_reason_to_stop() -> None:
     assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=1.0).stop == "condition"
     # Many observations at time 0, none at 1: once 1 is added it is still the less certain of the two.
     crowd = model(np.tile([0.5, 0.5, 0.0], (20, 1)), lengthscale_t=0.05, noise_variance=1e-2)
-    found = pick_most_uncertain(
-        crowd, x, np.array([0.0, 1.0]), max_points=2, max_log_condition=20.0, variance_floor=0.0
-    )
+    found = pick_most_uncertain(crowd, x, np.array([0.0, 1.0]), max_points=2, max_log_condition=20.0, floor=0.0)
     assert (found.picked.tolist(), found.stop) == ([1], "repeat")
 
 

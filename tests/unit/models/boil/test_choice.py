@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shoestring.models.boil.choice import ChosenRun, CostPlane, Tradeoff, choose, find_largest_mean, log_ratio
+from shoestring.models.boil.choice import (
+    ChosenRun,
+    CostPlane,
+    Rule,
+    Tradeoff,
+    choose,
+    find_largest_mean,
+    log_ratio,
+    log_softplus_ratio,
+)
 from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.posterior import GP, condition
@@ -90,12 +99,13 @@ def test_no_cost_is_less_than_the_cheapest_seen() -> None:
     assert floor[0] == floor[1] == pytest.approx(-math.log(0.1))
 
 
+@pytest.mark.parametrize("rule", ["log_ratio", "softplus"])
 @pytest.mark.parametrize("seed", range(3))
-def test_gradient_of_the_ratio_is_finite_differences(seed: int) -> None:
+def test_gradient_of_the_ratio_is_finite_differences(seed: int, rule: Rule) -> None:
     gp, plane = model(seed, noise_variance=1e-2)
     query = np.random.default_rng(seed).uniform(0.05, 0.95, (12, 3))
     plane = replace(plane, lowest=float(np.median(plane.predict(query))))  # so that the floor holds for half the points
-    way = tradeoff(gp, plane, seed)
+    way = replace(tradeoff(gp, plane, seed), rule=rule)
     value, gradient = way.log_ratio_with_gradient(query)
     np.testing.assert_allclose(value, way.appraise(query).log_ratio, rtol=1e-9)
     h = 1e-6
@@ -103,6 +113,26 @@ def test_gradient_of_the_ratio_is_finite_differences(seed: int) -> None:
         step = h * np.eye(3)[j]
         difference = way.appraise(query + step).log_ratio - way.appraise(query - step).log_ratio
         np.testing.assert_allclose(gradient[:, j], difference / (2 * h), rtol=1e-4, atol=1e-4)
+
+
+def test_the_printed_ratio_is_that_of_standardised_scores_whatever_their_unit() -> None:
+    gp, plane = model(0)
+    query = np.random.default_rng(0).random((6, 3))
+    way = Tradeoff(gp, plane, float(gp.y.max()), "softplus")
+    ei = np.exp(way.appraise(query).log_ei) / gp.scale
+    plain = np.log1p(np.exp(ei)) / np.log1p(np.exp(plane.share(plane.predict(query))))
+    np.testing.assert_allclose(np.exp(way.appraise(query).log_ratio), plain, rtol=1e-9)
+    larger = condition(gp.kernel, gp.theta, gp.x, 1000.0 * gp.y, mean="zero")
+    again = Tradeoff(larger, plane, 1000.0 * float(gp.y.max()), "softplus")
+    np.testing.assert_allclose(again.appraise(query).log_ratio, way.appraise(query).log_ratio, rtol=1e-9)
+
+
+def test_the_printed_ratio_prefers_what_is_cheap_to_what_is_promising() -> None:
+    """Soft-plus of an improvement lies between ln 2 and about 1; that of a cost goes from ln 2 to 1.3: price decides."""
+    hopeless_and_cheap, promising_and_dear = 0, 1
+    log_ei, share = np.log([1e-9, 0.3]), np.array([0.0, 1.0])
+    assert np.argmax(log_softplus_ratio(log_ei, share)) == hopeless_and_cheap
+    assert np.argmax(log_ratio(log_ei, share)) == promising_and_dear
 
 
 def test_known_costs_take_the_place_of_predicted_ones() -> None:

@@ -271,6 +271,21 @@ def test_fit_finds_the_mode_and_which_inputs_matter() -> None:
     np.testing.assert_allclose(math.sqrt(gp.noise_variance), 0.3, rtol=0.35)
 
 
+def test_without_priors_the_likelihood_alone_is_largest() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.random((12, 2))
+    y = np.sin(5.0 * x[:, 0]) + 0.05 * rng.standard_normal(12)
+    kernel = Kernel.ard("matern52", 2)
+    shift, scale = y.mean(), y.std()
+    likelihood = make_log_likelihood(kernel, kernel.pairs(x), (y - shift) / scale)
+    alone, weighed = fit_gp(kernel, x, y, with_priors=False), fit_gp(kernel, x, y)
+    assert likelihood(alone.theta)[0] > likelihood(weighed.theta)[0] + 1e-3
+    inside = (
+        np.abs(alone.theta - np.log(200.0)) > 1e-6
+    )  # the second column says nothing: its length-scale is at the bound
+    np.testing.assert_allclose(likelihood(alone.theta)[1][inside], 0.0, atol=0.02)
+
+
 def test_memo_is_where_the_next_fit_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = data(30)
     gp = fit_gp(KERNEL, x, y)
