@@ -128,7 +128,7 @@ def test_a_floor_of_variances_and_one_of_deviations() -> None:
     """The golden case that stops by variance after three times: with deviations, as in the authors' programs, it does not."""
     z, x = np.array([[0.5, 0.5, 1.0], [0.5, 0.52, 0.9]]), np.array([0.5, 0.5])
     gp = model(z, lengthscale_x=0.5, lengthscale_t=0.6, noise_variance=1e-6)
-    limits = {"max_points": 15, "max_log_condition": 20.0}
+    limits: dict[str, Any] = {"max_points": 15, "max_log_condition": 20.0}
     by_variance = pick_most_uncertain(gp, x, GRID, floor="variance", **limits)
     by_deviation = pick_most_uncertain(gp, x, GRID, floor="std", **limits)
     assert by_variance.times.tolist() == pytest.approx([0.0, 0.4, 0.7])
