@@ -153,14 +153,12 @@ def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> Peak:
     `free`, (m + s, d + 1), tells what may move: of the pool, then of the first s stored points.
     """
 
-    # Without variances: they would cost O(n^2) a point, the mean alone costs O(n), and O(1) at a stored point.
     def mean_with_gradient(z: Floats) -> tuple[Floats, Floats]:
         k, dk = gp.kernel.matrix_with_gradient(gp.theta[:-1], z, gp.x)
         return gp.shift + gp.scale * (k @ gp.weights), gp.scale * np.einsum("qnd,n->qd", dk, gp.weights)
 
     stored = len(free) - len(pool)
-    in_pool = gp.shift + gp.scale * (gp.kernel.matrix(gp.theta[:-1], pool, gp.x) @ gp.weights)
-    before = np.concatenate([in_pool, gp.fitted()[:stored]])
+    before = np.concatenate([gp.predict_mean(pool), gp.fitted()[:stored]])
     values, points, starts = _climb(before, mean_with_gradient, np.vstack([pool, gp.x[:stored]]), free)
     top = int(np.argmax(values))
     return Peak(float(values[top]), points[top], int(starts[top]))

@@ -92,6 +92,10 @@ class GP:
         variance = self._variance(explained)
         return mean, variance + self.noise_variance if noisy else variance
 
+    def predict_mean(self, x_new: Floats) -> Floats:
+        """Latent mean (m,) at the points x_new, (m, d): O(n) a point, where a variance takes O(n^2)."""
+        return self._mean(self.kernel.matrix(self.theta[:-1], x_new, self.x))
+
     def predict_joint(self, x_new: Floats) -> tuple[Floats, Floats]:
         """Latent mean (m,) and covariance (m, m) at the points x_new, (m, d)."""
         k = self.kernel.matrix(self.theta[:-1], x_new, self.x)  # (m, n)

@@ -86,7 +86,7 @@ class ScoreBelief:
     def _promise(self, among: Sequence[int]) -> Floats:
         """Scores (n,) expected of these runs at full length."""
         places = list(among)
-        return self.gp.predict(np.column_stack([self.x[places], np.ones(len(places))]))[0]
+        return self.gp.predict_mean(np.column_stack([self.x[places], np.ones(len(places))]))
 
     def say_leader(self, among: Sequence[int]) -> Why:
         """How the leader of these compares with the others."""

@@ -67,6 +67,13 @@ def test_predictions_are_the_textbook_formulas(mean: Mean, standardise: bool) ->
     np.testing.assert_allclose(gp.fitted(), gp.predict(x)[0], rtol=1e-11)
 
 
+def test_the_mean_alone_is_the_mean() -> None:
+    rng = np.random.default_rng(2)
+    gp = condition(Kernel.ard("matern52", 2), np.log([1.3, 0.4, 0.6, 1e-3]), rng.random((9, 2)), 5.0 + rng.random(9))
+    at = rng.random((6, 2))
+    np.testing.assert_allclose(gp.predict_mean(at), gp.predict(at)[0], rtol=1e-12)
+
+
 def test_noisy_predictions_add_the_noise_once() -> None:
     x, y = data()
     gp = condition(KERNEL, THETA, x, y)
