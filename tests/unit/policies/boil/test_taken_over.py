@@ -44,6 +44,13 @@ def taken_over(policy: BOIL, trials: int, *, dims: int = 2, seed: int = 0, sharp
     return ledger
 
 
+def fill(ledger: Ledger, order: Order) -> Ledger:
+    """The ledger with all steps of its last order."""
+    for step in range(ledger.trials[order.trial].steps + 1, order.until + 1):
+        ledger = ledger.append(write_receipt(order, step, 0.5, Cost(train=1.0), at=0.0, saved=step))
+    return ledger
+
+
 def add_prefixes_plainly(
     prefixes: Prefixes,
     rule: PrefixRule,
@@ -84,6 +91,29 @@ def test_a_factor_that_grows_decides_as_one_made_anew(way: Any, seed: int, monke
     assert quick.config == pytest.approx(plain.config, abs=1e-5)
 
 
+def test_runs_that_have_gone_on_are_looked_at_again_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = BOIL(candidates=60)
+    ledger = taken_over(policy, 12)
+    first = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(first, Train)
+    order = ledger.accept(first)
+    assert order is not None
+    ledger = fill(ledger.append(order), order)
+    longer = [trial.number for trial in ledger.trials if trial.steps < STEPS][:4]
+    for number in longer:  # more than one: the second is added to a process that has grown
+        more = Order(number=len(ledger.orders), trial=number, config=ledger.trials[number].config, until=STEPS)
+        ledger = fill(ledger.append(more), more)
+    quick = policy.decide(ledger, ledger.decision_rng())
+    monkeypatch.setattr(belief_module, "add_prefixes", add_prefixes_plainly)
+    plain = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(quick, Train)
+    assert isinstance(plain, Train)
+    assert {int(trial) for trial in quick.memo["looked_trials"]} == {order.trial, *longer}
+    assert quick.memo["added_steps"] == plain.memo["added_steps"] != []
+    assert quick.until == plain.until
+    assert quick.config == pytest.approx(plain.config, abs=1e-5)
+
+
 def test_the_prefixes_of_all_runs_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = BOIL(candidates=50)
     ledger = taken_over(policy, 12)
@@ -96,9 +126,7 @@ def test_the_prefixes_of_all_runs_together_are_bounded(monkeypatch: pytest.Monke
     assert bounded.memo["looked_trials"] == free.memo["looked_trials"]  # nothing is looked at twice
     order = ledger.accept(bounded)
     assert order is not None
-    ledger = ledger.append(order)
-    for step in range(1, order.until + 1):
-        ledger = ledger.append(write_receipt(order, step, 0.5, Cost(train=1.0), at=0.0, saved=step))
+    ledger = fill(ledger.append(order), order)
     later = policy.decide(ledger, ledger.decision_rng())
     assert isinstance(later, Train)
     assert later.memo["added_steps"] == []
