@@ -183,11 +183,11 @@ def main() -> int:
 
 
 def keep(summary: dict[str, Any]) -> None:
-    """In results/compare.json, beside the tables of other calls."""
+    """In results/compare.json, in place of what it says of the same methods on the same tables."""
     path = RESULTS / "compare.json"
     RESULTS.mkdir(exist_ok=True)
     before = json.loads(path.read_text()) if path.exists() else {}
-    known = {name: methods for name, methods in summary.items() if methods}
+    known = {name: before.get(name, {}) | methods for name, methods in summary.items() if methods}
     path.write_text(json.dumps(before | known, indent=1) + "\n", encoding="utf-8")
 
 
