@@ -16,6 +16,7 @@ NAMES = {
     "thrift": "the learned belief on sources that its weights have not seen, and whether it may be the default",
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
+    "taken_over": "seconds of the first decision on a study of many trials that others made",
     "overhead": "what the loop costs beside training, in memory and on disk",
     "import": "how long `import shoestring` takes",
 }
