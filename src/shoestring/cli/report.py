@@ -14,6 +14,7 @@ from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
 from shoestring.core.strict_json import dumps
 from shoestring.errors import StoreError, StudyError
+from shoestring.policies.citations import cite
 from shoestring.reports.pictures.compare import draw_comparison
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
@@ -53,7 +54,11 @@ def render(
             story.name,
             lead_of(story),
             figures,
-            copies_of(story, shlex.join(["shoestring", "resume", "--study", story.name, *where])),
+            copies_of(
+                story,
+                shlex.join(["shoestring", "resume", "--study", story.name, *where]),
+                cite(story.books.policy),
+            ),
             version=version,
         )
     side_by_side = draw_comparison(stories)

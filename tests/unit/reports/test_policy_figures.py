@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shoestring import policies
 from shoestring.core.space import Space
+from shoestring.policies.citations import CITATIONS, cite
 from shoestring.reports.pictures.beliefs import draw_chances, draw_forecasts, read_forecasts
-from shoestring.reports.pictures.page import draw_study
+from shoestring.reports.pictures.page import copies_of, draw_study
 from shoestring.reports.pictures.policy_figures import draw_decisions, draw_improvement, draw_schedule
 from shoestring.reports.pictures.story import Story, gather
 from shoestring.testing.curves import Decaying
@@ -98,3 +101,20 @@ def test_nothing_is_drawn_of_a_study_that_tells_nothing() -> None:
     start = opened(policy, space=Space.listed([{"x": 1}, {"x": 2}]), budget="4 epochs", max_steps=2)
     empty = gather("s", simulate(policy, Decaying(), start).ledger)
     assert not {figure.key for figure in draw_study(empty)} & POLICY_FIGURES
+
+
+def test_a_report_says_what_to_cite() -> None:
+    told = story("asha")
+    copies = {copy.name: copy.text for copy in copies_of(told, "shoestring resume", cite("asha"))}
+    assert "Massively Parallel" in copies["cite what decided (asha)"]
+    assert not any("cite" in copy.name for copy in copies_of(told, "shoestring resume", cite("thrift")))
+
+
+@pytest.mark.parametrize("name", sorted(CITATIONS))
+def test_a_citation_names_work_that_the_policys_page_names(name: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "policies" / f"{name}.md").read_text("utf-8")
+    identifiers = re.findall(r"arXiv:\d{4}\.\d{5}", CITATIONS[name])
+    assert name in policies.REGISTRY
+    assert all(one in page for one in identifiers)
+    first_author = CITATIONS[name].split(",")[0].split(" ")[0]
+    assert first_author in page
