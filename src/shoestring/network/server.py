@@ -58,7 +58,7 @@ class Server:
     """`routes` are called from many threads at once."""
 
     def __init__(self, routes: Routes, access: Access, limits: RequestLimits | None = None) -> None:
-        self.access = access
+        self.access, self._is_serving = access, False
         try:
             self._listener = _Listener(routes, access, limits or RequestLimits())
         except (OSError, OverflowError) as error:
@@ -80,10 +80,15 @@ class Server:
     def serve(self, check: Callable[[], None] = lambda: None) -> None:
         """Until `close`, or until `check`, which is called several times a second, or a signal raises."""
         self._listener.check = check
-        self._listener.serve_forever(poll_interval=0.2)
+        self._is_serving = True
+        try:
+            self._listener.serve_forever(poll_interval=0.2)
+        finally:
+            self._is_serving = False
 
     def close(self) -> None:
-        self._listener.shutdown()
+        if self._is_serving:  # in another thread; the base class would wait for ever for one that never began
+            self._listener.shutdown()
         self._listener.server_close()
 
 

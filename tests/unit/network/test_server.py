@@ -50,8 +50,10 @@ ROUTES: dict[tuple[str, str], Callable[[Mapping[str, str], bytes], Answer]] = {
 @contextmanager
 def serving(limits: RequestLimits | None = None, routes: Any = None, **access: Any) -> Iterator[Server]:
     server = Server(routes or ROUTES, Access(token=TOKEN, **access), limits)
-    thread = threading.Thread(target=server.serve, daemon=True)
+    has_begun = threading.Event()
+    thread = threading.Thread(target=server.serve, args=(has_begun.set,), daemon=True)
     thread.start()
+    has_begun.wait(timeout=10)
     yield server
     server.close()
     thread.join()
@@ -274,6 +276,12 @@ def test_whatever_is_sent_gets_an_error_in_one_line_or_nothing(server: Server, s
             assert head.split()[1][:1] in (b"4", b"5")
         assert list(json.loads(body or head)) == ["error"]
         assert (body or head).count(b"\n") <= 1
+
+
+def test_a_server_that_never_served_can_be_closed() -> None:
+    server = Server(ROUTES, Access())
+    server.close()
+    Server(ROUTES, Access(port=server.port)).close()
 
 
 def test_a_check_that_raises_ends_the_server() -> None:
