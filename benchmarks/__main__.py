@@ -14,6 +14,7 @@ NAMES = {
     "kill": "studies killed again and again: is anything lost, charged twice, or spent beyond the budget?",
     "race": "our policies and other tools on the same problems with the same money",
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
+    "serve": "how long clients wait for an order: through a server, and on the database",
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
     "overhead": "what the loop costs beside training, in memory and on disk",
     "import": "how long `import shoestring` takes",

@@ -8,7 +8,6 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -29,6 +28,7 @@ from shoestring.study.ask import Told
 from shoestring.study.desk import Desk
 from shoestring.study.study import Study
 from shoestring.study.taken import OrderGone
+from shoestring.study.turns import Turns
 
 TOKEN_VARIABLE = "SHOESTRING_TOKEN"
 _TURN_S = 30.0  # so long a request waits for its turn; the same request again goes on waiting
@@ -63,7 +63,7 @@ def serve_study(
     study = _find_study(store, name, **words)
     _ = study.policy  # one that is not registered cannot be had here: said before anybody asks
     with study.store.lease(study.name) as lease, Turns(Desk(study, lease, patience_s)) as turns:
-        server = Server(turns.routes(), access)
+        server = Server(routes_of(turns), access)
         try:
             _introduce(study, server, patience_s, is_known=found is not None, as_json=as_json)
             return _serve_until_signal(server, lambda: _require_lease(study.name, is_lost=lease.lost))
@@ -71,52 +71,38 @@ def serve_study(
             server.close()
 
 
-class Turns:
-    """The desk behind the server: requests come from many threads and take turns, first come, first served."""
+def routes_of(turns: Turns) -> Routes:
+    desk = turns.desk
+    posts: dict[str, Callable[..., Any]] = {
+        "/ask": lambda client: desk.ask(client),
+        "/tell": lambda order, step, **told: desk.tell(order, step, _read_told(**told)),
+        "/beat": lambda order: desk.beat(order),
+        "/lost": lambda order, held: desk.lose(order, held),
+    }
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._driver = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shoestring-desk")
+    def post(path: str, query: Mapping[str, str], body: bytes) -> Answer:
+        return _take_turn(turns, partial(posts[path], **read_fields(path, body)))
 
-    def __enter__(self) -> Turns:
-        return self
+    def get(work: Callable[[], Any], query: Mapping[str, str], body: bytes) -> Answer:
+        return _take_turn(turns, work)
 
-    def __exit__(self, *raised: object) -> None:
-        self._driver.shutdown(cancel_futures=True)
-        self._desk.close()
+    routes = {("POST", path): partial(post, path) for path in posts}
+    return routes | {("GET", "/status"): partial(get, desk.status), ("GET", "/best"): partial(get, desk.best)}
 
-    def routes(self) -> Routes:
-        desk = self._desk
-        posts: dict[str, Callable[..., Any]] = {
-            "/ask": lambda client: desk.ask(client),
-            "/tell": lambda order, step, **told: desk.tell(order, step, _read_told(**told)),
-            "/beat": lambda order: desk.beat(order),
-            "/lost": lambda order, held: desk.lose(order, held),
-        }
-        gets: dict[str, Callable[..., Any]] = {"/status": desk.status, "/best": desk.best}
-        routes = {("POST", path): partial(self._post, path, work) for path, work in posts.items()}
-        return routes | {("GET", path): partial(self._get, work) for path, work in gets.items()}
 
-    def _post(self, path: str, work: Callable[..., Any], query: Mapping[str, str], body: bytes) -> Answer:
-        return self._take_turn(work, **read_fields(path, body))
-
-    def _get(self, work: Callable[..., Any], query: Mapping[str, str], body: bytes) -> Answer:
-        return self._take_turn(work)
-
-    def _take_turn(self, work: Callable[..., Any], **given: Any) -> Answer:
-        try:
-            result = self._driver.submit(work, **given).result(timeout=_TURN_S)
-        except OrderGone as error:
-            raise Refused(409, error) from None
-        except StudyError as error:
-            raise Refused(400, error) from None
-        except StoreError as error:
-            raise Refused(503, error) from None
-        except ShoestringError as error:  # a policy that cannot decide: no fault of who asked
-            raise Refused(500, error) from None
-        except (TimeoutError, RuntimeError):  # RuntimeError: the driver has ended
-            raise Refused(503, f"no turn came in {_TURN_S:g} s: send the same again, nothing is done twice") from None
-        return Answer(dumps(result) + "\n")
+def _take_turn(turns: Turns, work: Callable[[], Any]) -> Answer:
+    try:
+        return Answer(dumps(turns.take(work, _TURN_S)) + "\n")
+    except OrderGone as error:
+        raise Refused(409, error) from None
+    except StudyError as error:
+        raise Refused(400, error) from None
+    except StoreError as error:
+        raise Refused(503, error) from None
+    except ShoestringError as error:  # a policy that cannot decide: no fault of who asked
+        raise Refused(500, error) from None
+    except TimeoutError:
+        raise Refused(503, f"no turn came in {_TURN_S:g} s: send the same again, nothing is done twice") from None
 
 
 def read_fields(path: str, body: bytes) -> dict[str, Any]:

@@ -8,6 +8,9 @@ client does can be repeated when an answer was lost on the way, and nothing is b
     beat   says that the client is at work on its order
     lost   the state of the trial went back to an earlier step; the steps since are trained again
 
+All that wait at one moment take turns, each on the ledger that the one before left, and what they bought and told is stored
+at once: one wait for the disk, however many there are. Nobody is answered before.
+
 Who took an order is a note in the ledger, stored with the order, so that a new server knows it too. A client that is silent
 for `patience_s` is given up: its order is closed, its trial goes back to what was saved, and it is charged the seconds of
 its step up to the last word that was heard, and one `beat_s` more at most. The seconds heard of are part of the heartbeat
@@ -19,13 +22,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from shoestring.core.arguments import whole
 from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
-from shoestring.core.ledger import Ledger
 from shoestring.core.texts import printable
-from shoestring.errors import StudyError
+from shoestring.errors import Conflict, StudyError
 from shoestring.reports import facts
 from shoestring.stores.heartbeat import Heart
 from shoestring.stores.store import Heartbeat, Lease
@@ -34,9 +36,9 @@ from shoestring.study.decide import Thinking
 from shoestring.study.study import Study
 from shoestring.study.taken import TakenView, require_open, require_same
 
-E = TypeVar("E", bound=Entry)
 BEATS_PER_PATIENCE = 5  # so many may go astray before a client is given up
 MOST_CLIENT_CHARS = 100
+_TURNS_S = 0.05  # of deciding for those who ask, before the first of them is answered
 _AGAIN_S = 1.0  # after which a client that got nothing may ask again
 
 
@@ -49,15 +51,17 @@ class Sign:
 
 
 class Desk:
-    """To be used by one thread at a time, but for `beat_heart`."""
+    """To be used by one thread, but for `beat_heart`."""
 
     def __init__(self, study: Study, lease: Lease, patience_s: float) -> None:
         self.study, self.lease, self.patience_s = study, lease, patience_s
         self.beat_s = patience_s / BEATS_PER_PATIENCE
         self._thinking = Thinking()
         self._signs: dict[int, Sign] = {}
-        ledger, now = study.journal.refresh(), time.time()
-        for number in self._taken(ledger):  # by clients of a server before this one: they get all their time again
+        self.ledger = study.journal.refresh()  # with what is not stored yet
+        self._unstored: list[Entry] = []
+        now = time.time()
+        for number in self._taken():  # by clients of a server before this one: they get all their time again
             self._signs[number] = Sign(now, lease.cut_off.get(number, 0.0))
         self._heart = Heart(self.beat_heart)
 
@@ -66,93 +70,106 @@ class Desk:
         self.beat_heart()
         self.study.journal.settle()
 
+    def take_turns(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
+        """The answers of these calls of the methods below, stored; an exception where one is refused.
+
+        Those that do not get their turn soon have no answer yet: the others are not to wait for long thinking.
+        """
+        journal = self.study.journal
+        while True:
+            start = self.ledger = journal.refresh()
+            answers: list[Any] = []
+            self._unstored, until_s = [], time.monotonic() + _TURNS_S
+            for work in works:
+                if answers and time.monotonic() > until_s:
+                    break
+                answers.append(_answer(work))
+            try:
+                if self._unstored:
+                    journal.append(*self._unstored, after=start, beat=self._heartbeat(self._unstored))
+            except Conflict:  # somebody wrote without us: all of it again, on what they left
+                continue
+            self.ledger = journal.ledger
+            for number in [number for number in self._signs if number not in self.ledger.open_orders]:
+                del self._signs[number]
+            return answers
+
     # what clients do -------------------------------------------------------------------------------------------------
 
     def ask(self, client: str) -> dict[str, Any]:
         self._require_client(client)
-        self._append(self._give_up)
-        if self._order_of(client) is None:
-            self._append(lambda ledger: self._take(ledger, client))
-        ledger, order = self.study.ledger, self._order_of(client)
+        self._add(*self._give_up())
+        order = self._order_of(client)
+        for bought in [] if order else next_orders(self.ledger, self.study.policy, self._thinking):
+            self._add(bought, Note(topic="taken", facts={"order": bought.number, "client": client}))
+            order = bought
         if order is None:
-            is_over = not ledger.open_orders
-            return {"order": None, "over": is_over, "again_s": None if is_over else _AGAIN_S, **self._purse(ledger)}
+            is_over = not self.ledger.open_orders
+            return {"order": None, "over": is_over, "again_s": None if is_over else _AGAIN_S, **self._purse()}
         self._hear(order.number)
-        trial = ledger.trials[order.trial]
-        told = {"number": order.number, "trial": order.trial, "config": dict(order.config), "held": trial.held}
-        told |= {"until": order.until, "validate": order.validate}
-        return {"order": told, "over": False, "beat_s": self.beat_s, **self._purse(ledger)}
+        told = {"number": order.number, "trial": order.trial, "config": dict(order.config)}
+        told |= {"held": self._held(order.number), "until": order.until, "validate": order.validate}
+        return {"order": told, "over": False, "beat_s": self.beat_s, **self._purse()}
 
     def tell(self, number: int, step: int, told: Told) -> dict[str, Any]:
         """`step` of an order is done, or failed."""
-        number = self._require_order(number)
-        step = whole("step", step, 1)
+        number, step = self._require_order(number), whole("step", step, 1)
         if told.saved is not None and not 0 <= whole("saved", told.saved, 0) <= step:
             raise StudyError(f"saved={told.saved} must be a step up to {step}, the one that is told")
-        recorded = self._append(lambda ledger: self._receive(ledger, number, step, told))
-        ledger = self.study.ledger
-        if number in ledger.open_orders:
+        receipts = self._receive(number, step, told)
+        self._add(*receipts)
+        if number in self.ledger.open_orders:
             self._hear(number)
-        return {"new": bool(recorded), **self._present(ledger, number), **self._purse(ledger)}
+        return {"new": bool(receipts), **self._present(number), **self._purse()}
 
     def beat(self, number: int) -> dict[str, Any]:
         """The client of this order is at work."""
         number = self._require_open(number)
         self._hear(number, works=True)
-        return self._present(self.study.ledger, number)
+        return self._present(number)
 
     def lose(self, number: int, held: int) -> dict[str, Any]:
         """The trial of this order can go on only from step `held`; what came behind is trained again."""
-        number = self._require_open(number)
-        held = whole("held", held, 0)
-
-        def loss(ledger: Ledger) -> list[Lost]:
-            trial = ledger.trials[ledger.orders[number].trial]
-            if held > trial.held:
-                raise StudyError(
-                    f"held={held} must be at most {trial.held}: no later step of trial {trial.number} was told"
-                )
-            client = ledger.view(TakenView()).clients.get(number, "")
-            why = f"{client or 'a client'} cannot go on from step {trial.held}"
-            return [Lost(trial=trial.number, held=held, why=why, worker=client)] if held < trial.held else []
-
-        self._append(loss)
+        number, held = self._require_open(number), whole("held", held, 0)
+        trial, before = self.ledger.orders[number].trial, self._held(number)
+        if held > before:
+            raise StudyError(f"held={held} must be at most {before}: no later step of trial {trial} was told")
+        client = self._clients().get(number, "")
+        if held < before:
+            why = f"{client or 'a client'} cannot go on from step {before}"
+            self._add(Lost(trial=trial, held=held, why=why, worker=client))
         self._hear(number)
-        return self._present(self.study.ledger, number)
+        return self._present(number)
 
     def status(self) -> dict[str, Any]:
-        ledger, now = self.study.journal.refresh(), time.time()
+        now = time.time()
         clients = [
             {"client": client, "order": number, "silent_s": max(0.0, now - self._signs[number].heard_at)}
-            for number, client in self._taken(ledger).items()
+            for number, client in self._taken().items()
             if number in self._signs
         ]
-        return facts.summary(self.study.name, ledger, None) | {
-            "open_orders": [facts.order_facts(one.order) for one in ledger.open_orders.values()],
+        return facts.summary(self.study.name, self.ledger, None) | {
+            "open_orders": [facts.order_facts(one.order) for one in self.ledger.open_orders.values()],
             "clients": clients,
             "give_up_after_s": self.patience_s,
         }
 
     def best(self) -> dict[str, Any]:
-        ledger = self.study.journal.refresh()
-        return {
-            "best": None if ledger.best is None else facts.best_facts(ledger, ledger.best, None),
-            **self._purse(ledger),
-        }
+        best = self.ledger.best
+        return {"best": None if best is None else facts.best_facts(self.ledger, best, None), **self._purse()}
 
     # the ledger ------------------------------------------------------------------------------------------------------
 
-    def _take(self, ledger: Ledger, client: str) -> list[Order | Note]:
-        """The next order, and the note of who took it."""
-        orders = next_orders(ledger, self.study.policy, self._thinking)
-        return [*orders, *(Note(topic="taken", facts={"order": one.number, "client": client}) for one in orders)]
+    def _add(self, *entries: Entry) -> None:
+        for entry in entries:
+            self.ledger = self.ledger.propose(entry)
+            self._unstored.append(entry)
 
-    def _receive(self, ledger: Ledger, number: int, step: int, told: Told) -> list[Receipt]:
+    def _receive(self, number: int, step: int, told: Told) -> list[Receipt]:
         """The receipt of this step; nothing if the step was told before."""
-        order, taken = ledger.orders[number], ledger.view(TakenView())
-        last, held = taken.last.get(number), ledger.trials[order.trial].held
-        is_open = number in ledger.open_orders
-        if last is not None and step <= last.step and (step <= held or not is_open):
+        ledger, held = self.ledger, self._held(number)
+        last = ledger.view(TakenView()).last.get(number)
+        if last is not None and step <= last.step and (step <= held or number not in ledger.open_orders):
             require_same(last, step, told)
             return []
         require_open(ledger, number)
@@ -160,29 +177,23 @@ class Desk:
             raise StudyError(
                 f"step={step} of order {number} does not come next: steps are told one by one, now {held + 1}"
             )
-        return [next_receipt(ledger, order, replace(told, worker=taken.clients.get(number, "")))]
+        return [next_receipt(ledger, ledger.orders[number], replace(told, worker=self._clients().get(number, "")))]
 
-    def _give_up(self, ledger: Ledger) -> list[Lost | Note]:
+    def _give_up(self) -> list[Lost | Note]:
         """What is to be recorded about clients that were silent for too long."""
         entries: list[Lost | Note] = []
         now = time.time()
-        for number, client in self._taken(ledger).items():
-            sign = self._signs.setdefault(number, Sign(now))  # taken at another desk
+        for number, client in self._taken().items():
+            sign = self._signs.setdefault(number, Sign(now))
             silent_s = now - sign.heard_at
             if silent_s <= self.patience_s:
                 continue
-            trial = ledger.trials[ledger.orders[number].trial]
+            trial = self.ledger.trials[self.ledger.orders[number].trial]
             why = f"nothing was heard of {client} for {silent_s:.0f} s"
             seconds = sign.worked_s + min(silent_s, self.beat_s)
             held = min(trial.saved, trial.held)
             entries.append(Lost(trial=trial.number, held=held, seconds=seconds, why=why, death=True, worker=client))
             entries.append(Note(topic="released", facts={"order": number, "why": why}))
-        return entries
-
-    def _append(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
-        entries = self.study.journal.append_newest(entries_for, self._heartbeat)
-        for number in [number for number in self._signs if number not in self.study.ledger.open_orders]:
-            del self._signs[number]
         return entries
 
     def _heartbeat(self, entries: Sequence[Entry]) -> Heartbeat:
@@ -209,24 +220,31 @@ class Desk:
         sign, now = self._signs.setdefault(number, Sign(0.0)), time.time()
         sign.heard_at = now
         if works:
-            sign.worked_s = max(sign.worked_s, now - self.study.ledger.open_orders[number].since)
+            sign.worked_s = max(sign.worked_s, now - self.ledger.open_orders[number].since)
 
-    def _taken(self, ledger: Ledger) -> Mapping[int, str]:
+    def _clients(self) -> Mapping[int, str]:
+        """By order: who took it."""
+        return self.ledger.view(TakenView()).clients
+
+    def _taken(self) -> Mapping[int, str]:
         """Open orders that clients of a desk have, and who has them."""
-        clients = ledger.view(TakenView()).clients
-        return {number: clients[number] for number in ledger.open_orders if number in clients}
+        clients = self._clients()
+        return {number: clients[number] for number in self.ledger.open_orders if number in clients}
 
     def _order_of(self, client: str) -> Order | None:
-        ledger = self.study.ledger
-        return next((ledger.orders[n] for n, name in self._taken(ledger).items() if name == client), None)
+        return next((self.ledger.orders[number] for number, name in self._taken().items() if name == client), None)
 
-    def _present(self, ledger: Ledger, number: int) -> dict[str, Any]:
+    def _held(self, number: int) -> int:
+        """The step that the trial of this order can go on from."""
+        return self.ledger.trials[self.ledger.orders[number].trial].held
+
+    def _present(self, number: int) -> dict[str, Any]:
         """Where an order stands: the step to be told next, None if there is none."""
-        is_open = number in ledger.open_orders
-        held = ledger.trials[ledger.orders[number].trial].held
-        return {"number": number, "open": is_open, "next_step": held + 1 if is_open else None}
+        is_open = number in self.ledger.open_orders
+        return {"number": number, "open": is_open, "next_step": self._held(number) + 1 if is_open else None}
 
-    def _purse(self, ledger: Ledger) -> dict[str, Any]:
+    def _purse(self) -> dict[str, Any]:
+        ledger = self.ledger
         return {"unit": ledger.budget.unit, "spent": ledger.spent, "left": ledger.left}
 
     def _require_client(self, client: Any) -> None:
@@ -238,7 +256,7 @@ class Desk:
             )
 
     def _require_order(self, given: Any) -> int:
-        count, number = len(self.study.journal.refresh().orders), whole("order", given, 0)
+        count, number = len(self.ledger.orders), whole("order", given, 0)
         if number >= count:
             known = f"orders 0 to {count - 1}" if count else "no orders yet"
             raise StudyError(f"order={number} is unknown: there are {known}; tell the number that ask gave")
@@ -246,5 +264,12 @@ class Desk:
 
     def _require_open(self, given: Any) -> int:
         number = self._require_order(given)
-        require_open(self.study.ledger, number)
+        require_open(self.ledger, number)
         return number
+
+
+def _answer(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except Exception as error:  # of this one alone: the others go on
+        return error

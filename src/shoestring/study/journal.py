@@ -53,21 +53,14 @@ class Journal:
         self.ledger = self.store.refresh(self.name, self.ledger)
         return self.ledger
 
-    def append_newest(
-        self,
-        entries_for: Callable[[Ledger], Sequence[E]],
-        beat_for: Callable[[Sequence[E]], Heartbeat | None] = lambda entries: None,
-    ) -> Sequence[E]:
-        """Append what the newest ledger calls for; if somebody else was quicker, ask again what theirs calls for.
-
-        `beat_for` makes the heartbeat that is stored with these entries.
-        """
+    def append_newest(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
+        """Append what the newest ledger calls for; if somebody else was quicker, ask again what theirs calls for."""
         while True:
             newest = self.refresh()
             entries = entries_for(newest)
             try:
                 if entries:
-                    self.append(*entries, after=newest, beat=beat_for(entries))
+                    self.append(*entries, after=newest)
                 return entries
             except Conflict:
                 continue

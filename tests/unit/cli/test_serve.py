@@ -20,11 +20,12 @@ from shoestring import Study
 from shoestring.cli import serve
 from shoestring.cli.main import cli
 from shoestring.cli.report import WatchedStore
-from shoestring.cli.serve import Turns, find_token
+from shoestring.cli.serve import find_token, routes_of
 from shoestring.errors import PolicyError, StoreError, StudyError
 from shoestring.network.server import Refused, Routes
 from shoestring.stores.memory import Memory
 from shoestring.study.desk import Desk
+from shoestring.study.turns import Turns
 
 SPACE = {"x": {"float": [0.0, 1.0]}}
 PARAM = ("-p", "x={float=[0,1]}")
@@ -34,7 +35,7 @@ PARAM = ("-p", "x={float=[0,1]}")
 def routes() -> Iterator[Routes]:
     study = Study.begin(SPACE, "1000 epochs", max_steps=3, policy="random_search", store=Memory(), seed=1)
     with study.store.lease(study.name) as lease, Turns(Desk(study, lease, 60.0)) as turns:
-        yield turns.routes()
+        yield routes_of(turns)
 
 
 def post(routes: Routes, path: str, body: Any) -> Any:
@@ -136,7 +137,7 @@ def answer_of(routes: Routes, path: str, body: bytes) -> tuple[int, str]:
 def test_any_body_is_answered_or_refused_and_money_is_never_made(sent: list[tuple[str, bytes]]) -> None:
     study = Study.begin(SPACE, "9 epochs", max_steps=3, policy="random_search", store=Memory(), seed=1)
     with study.store.lease(study.name) as lease, Turns(Desk(study, lease, 60.0)) as turns:
-        made = turns.routes()
+        made = routes_of(turns)
         post(made, "/ask", {"client": "a"})
         for path, body in sent:
             before = len(study.ledger)
@@ -158,7 +159,7 @@ def test_whose_fault_it_is(monkeypatch: pytest.MonkeyPatch, error: Exception, co
 
     monkeypatch.setattr(Desk, "ask", fail)
     with study.store.lease(study.name) as lease, Turns(Desk(study, lease, 60.0)) as turns:
-        assert refusal(turns.routes(), "/ask", {"client": "a"}) == (code, str(error))
+        assert refusal(routes_of(turns), "/ask", {"client": "a"}) == (code, str(error))
 
 
 def test_who_waits_too_long_may_send_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,12 +174,12 @@ def test_who_waits_too_long_may_send_the_same_again(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Desk, "ask", ask_slowly)
     with study.store.lease(study.name) as lease, Turns(Desk(study, lease, 60.0)) as turns:
-        code, said = refusal(turns.routes(), "/ask", {"client": "a"})
+        code, said = refusal(routes_of(turns), "/ask", {"client": "a"})
         assert code == 503
         assert "nothing is done twice" in said
         may_go_on.set()
         monkeypatch.setattr(serve, "_TURN_S", 30.0)
-        assert post(turns.routes(), "/ask", {"client": "a"})["order"]["number"] == 0
+        assert post(routes_of(turns), "/ask", {"client": "a"})["order"]["number"] == 0
     assert len(study.ledger.orders) == 1
 
 

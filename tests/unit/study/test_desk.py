@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from shoestring.stores.opening import open_store
 from shoestring.stores.store import Lease
 from shoestring.study.ask import Told
 from shoestring.study.desk import BEATS_PER_PATIENCE, Desk
+from shoestring.study.journal import Journal
 from shoestring.study.taken import OrderGone
 
 SPACE = {"lr": {"float": [0.001, 1.0], "log": True}}
@@ -44,19 +46,39 @@ def where(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/desk.db"
 
 
+class OneByOne:
+    """A desk whose methods are called one at a time, each stored before the next."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._desk, name)
+        if name not in ("ask", "tell", "beat", "lose", "status", "best"):
+            return found
+
+        def call(*given: Any) -> Any:
+            (answer,) = self._desk.take_turns([partial(found, *given)])
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
 class Opened:
     """A desk that can be closed, or left as a process leaves it that is killed, and opened again."""
 
     def __init__(self, where: str) -> None:
         self.where = where
-        self.desk: Desk
+        self.desk: OneByOne
         self.lease: Any
         self.open()
 
-    def open(self) -> Desk:
+    def open(self) -> OneByOne:
         study = Study.open(store=open_store(self.where))
         self.lease = study.store.lease(study.name)
-        self.desk = Desk(study, self.lease, PATIENCE_S)
+        self.desk = OneByOne(Desk(study, self.lease, PATIENCE_S))
         return self.desk
 
     def close(self) -> None:
@@ -98,7 +120,7 @@ def test_clients_ask_and_tell_until_the_money_is_gone(opened: Opened) -> None:
             assert told["new"]
             assert told["next_step"] == (step + 1 if step < order["until"] else None)
     assert answer == {"order": None, "over": True, "again_s": None, "unit": "epochs", "spent": 12.0, "left": 0.0}
-    assert desk.best()["best"]["value"] == desk.study.best.value  # type: ignore[union-attr]
+    assert desk.best()["best"]["value"] == desk.study.best.value
     assert {receipt.worker for receipt in entries(opened, Receipt)} == {"a"}
 
 
@@ -161,7 +183,7 @@ def test_steps_come_one_by_one(opened: Opened) -> None:
         opened.desk.tell(0, 2, value(0.5))
     for wrong in (0, -1, 1.5, "1", True, None):
         with pytest.raises(StudyError, match=r"step=.* must be a whole number, 1 or more"):
-            opened.desk.tell(0, wrong, value(0.5))  # type: ignore[arg-type]
+            opened.desk.tell(0, wrong, value(0.5))
     for unknown in (1, 10**30):
         with pytest.raises(StudyError, match=f"order={unknown} is unknown: there are orders 0 to 0"):
             opened.desk.tell(unknown, 1, value(0.5))
@@ -200,6 +222,75 @@ def test_orders_of_a_loop_are_its_own(where: str) -> None:
     opened.close()
 
 
+# turns -----------------------------------------------------------------------------------------------------------------
+
+
+def test_those_who_wait_together_are_stored_together(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, stored = opened.desk, []
+    real = Journal.append
+
+    def append(journal: Journal, *added: Any, **how: Any) -> None:
+        stored.append(len(added))
+        real(journal, *added, **how)
+
+    monkeypatch.setattr(Journal, "append", append)
+    asked = [partial(desk._desk.ask, name) for name in "abac"]
+    answers = desk.take_turns(asked)
+    assert [answer["order"]["number"] for answer in answers] == [0, 1, 0, 2]
+    assert stored == [6], "three orders, and who took each"
+    told = [partial(desk._desk.tell, 0, step, value(0.5 / step)) for step in (1, 2, 2, 9)]
+    *good, bad = desk.take_turns([*told, partial(desk._desk.ask, "c")])
+    assert [answer["new"] for answer in good[:3]] == [True, True, False]
+    assert isinstance(good[3], StudyError)
+    assert bad["order"]["number"] == 2, "one that is refused does not harm the others"
+    assert stored == [6, 2]
+    again = Study.open(store=opened.where).ledger
+    assert (len(again.orders), again.spent) == (3, 2)
+
+
+def test_turns_give_the_same_orders_as_one_by_one(tmp_path: Path) -> None:
+    orders = []
+    for together in (True, False):
+        where = f"sqlite:///{tmp_path}/{together}.db"
+        Study.begin(SPACE, "30 epochs", max_steps=3, policy="asha", store=where, seed=1)
+        opened = Opened(where)
+        desk = opened.desk._desk
+        for _ in range(8):
+            asks = [partial(desk.ask, name) for name in "abcd"]
+            answers = desk.take_turns(asks) if together else [desk.take_turns([ask])[0] for ask in asks]
+            given = [answer["order"] for answer in answers if answer["order"]]
+            for order in given:
+                for step in range(order["held"] + 1, order["until"] + 1):
+                    desk.take_turns([partial(desk.tell, order["number"], step, value(order["config"]["lr"] / step))])
+        orders.append([(o.trial, o.until, o.config, o.why) for o in desk.ledger.orders])
+        opened.close()
+    assert orders[0] == orders[1]
+    assert len(orders[0]) > 12
+
+
+def test_long_thinking_keeps_nobody_waiting(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = opened.desk._desk
+    seconds = iter(range(100))
+    monkeypatch.setattr("shoestring.study.desk.time.monotonic", lambda: float(next(seconds)))
+    assert len(desk.take_turns([partial(desk.ask, name) for name in "abc"])) == 1
+
+
+def test_somebody_else_who_writes_meanwhile_is_no_harm(opened: Opened) -> None:
+    desk = opened.desk._desk
+    other = Study.open(store=opened.where)
+    taken: list[Any] = []
+
+    def ask_between() -> Any:
+        if not taken:
+            taken.append(other.ask())
+        return desk.ask("a")
+
+    (answer,) = desk.take_turns([ask_between])
+    assert taken[0].number == 0
+    assert answer["order"]["number"] == 1
+    assert len(Study.open(store=opened.where).ledger.orders) == 2
+
+
 # state -----------------------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +309,7 @@ def test_a_state_that_was_lost_is_trained_again_and_epochs_are_charged_once(open
     assert desk.study.trials[0].values == [0.5, 0.4, 0.9]
     for held in (4, -1, 1.5):
         with pytest.raises((StudyError, OrderGone)):
-            desk.lose(0, held)  # type: ignore[arg-type]
+            desk.lose(0, held)
 
 
 def test_no_more_can_be_saved_than_was_told(opened: Opened) -> None:
