@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,12 @@ from shoestring import Float, Space, Study
 
 TARGET_S = 1.0
 FAIR_SHARE = 0.5  # of the average
-LEAD_S = 8.0  # for all processes to start
 TOKEN = "for this benchmark alone"
 
 _LOOP = """
 waits, orders = [], 0
-time.sleep(max(0.0, begin - time.time()))
+print("ready", flush=True)
+end = time.time() + float(sys.stdin.readline())
 while time.time() < end:
     began = time.perf_counter()
     order = ask()
@@ -46,7 +45,7 @@ print(json.dumps({"orders": orders, "waits": waits}))
 CLIENT = f"""
 import json, sys, time
 from http.client import HTTPConnection
-port, name, begin, end = int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+port, name = int(sys.argv[1]), sys.argv[2]
 def post(path, **body):
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("POST", path, json.dumps(body), {{"Authorization": "Bearer {TOKEN}"}})
@@ -62,7 +61,7 @@ def tell(order):
 ASKER = f"""
 import json, sys, time
 from shoestring import Study
-study, begin, end = Study.open(store=sys.argv[1]), float(sys.argv[3]), float(sys.argv[4])
+study = Study.open(store=sys.argv[1])
 ask = study.ask
 def tell(order):
     study.tell(order, order.config["x"], cost_s=1.0)
@@ -75,15 +74,19 @@ def begin(where: str) -> None:
 
 def run_all(code: str, where: str, count: int, seconds: float) -> dict[str, Any]:
     """What so many processes saw."""
-    begins = time.time() + LEAD_S
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", code, where, f"client {i}", str(begins), str(begins + seconds)],
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", code, where, f"client {i}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for i in range(count)
     ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(f"{seconds}\n")
+        process.stdin.flush()
     told = [json.loads(process.communicate(timeout=seconds + 120)[0]) for process in processes]
     waits = sorted(wait for one in told for wait in one["waits"])
     orders = [one["orders"] for one in told]
