@@ -18,14 +18,15 @@ NAMES = {
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
     "overhead": "what the loop costs beside training, in memory and on disk",
     "import": "how long `import shoestring` takes",
+    "speed": "the last three, one after the other",
 }
-MODULES = {"import": "import_time"}  # where a module cannot have the name
+MODULES = {"decide": "speed.decide", "overhead": "speed.overhead", "import": "speed.imports"}  # parts of `speed`
 HERE = Path(__file__).parent
 
 
 def entry_points() -> list[str]:
     """FOLDER.MODULE of every experiment of the papers."""
-    files = sorted(HERE.glob("*/*.py"))
+    files = [file for file in sorted(HERE.glob("*/*.py")) if file.parent.name not in NAMES]
     return [f"{file.parent.name}.{file.stem}" for file in files if "\ndef main(" in file.read_text(encoding="utf-8")]
 
 

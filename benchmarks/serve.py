@@ -105,7 +105,8 @@ def through_server(folder: Path, clients: int, seconds: float) -> dict[str, Any]
     begin(f"sqlite:///{folder}/served.db")
     words = ["-m", "shoestring", "serve", "--store", f"sqlite:///{folder}/served.db", "--json"]
     environment = os.environ | {"SHOESTRING_TOKEN": TOKEN}
-    with subprocess.Popen([sys.executable, *words], env=environment, stdout=subprocess.PIPE, text=True) as server:
+    quiet: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen([sys.executable, *words], env=environment, **quiet) as server:
         try:
             assert server.stdout is not None
             port = json.loads(server.stdout.readline())["port"]
