@@ -36,9 +36,7 @@ test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, framewor
 
 # Every promise about speed, in three minutes; without --quick each measures longer and beside its peers.
 bench: $(VENV)/test ## the quick benchmarks: import, loop, start, decisions, clients that ask
-	$(BIN)/python -m benchmarks speed --quick
-	$(BIN)/python -m benchmarks start --quick
-	$(BIN)/python -m benchmarks serve --quick
+	@missed=0; for name in speed start serve; do $(BIN)/python -m benchmarks $$name --quick || missed=1; done; exit $$missed
 
 docs: .venvs/docs/ready ## the documentation as a site, in out/site
 	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict --quiet

@@ -81,8 +81,9 @@ def time_decisions(case: Case, decisions: int) -> tuple[np.ndarray[Any, Any], np
 
     On a machine that is busy with other things only the processor time says anything; the target is for the wall.
     """
-    ledger, times, busy = case.begin(), [], []
-    one_thread = OneThread()
+    one_thread, times, busy = OneThread(), list[float](), list[float]()
+    with one_thread:  # several would wait for each other on a busy machine, for minutes
+        ledger = case.begin()
     for _ in range(decisions + 1):
         began, at_work = time.perf_counter(), time.process_time()
         with one_thread:  # as the loop asks it
