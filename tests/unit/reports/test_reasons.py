@@ -40,7 +40,10 @@ def test_who_stays_in_a_race_and_how_close_it_was() -> None:
             compare("expected improvement", "highest", 161, 0.0912, '{"layers":4,"x":0.25}', 0.0871),
             "chosen from 161 for the highest expected improvement, 0.0912; the runner-up (layers=4, x=0.25) had 0.0871",
         ),
-        (compare("gain", "highest", 5, 0.0, 5, 0.0), "chosen from 5 for the highest gain, 0; the runner-up (trial 5) had the same"),
+        (
+            compare("gain", "highest", 5, 0.0, 5, 0.0),
+            "chosen from 5 for the highest gain, 0; the runner-up (trial 5) had the same",
+        ),
         (compare("gain", "highest", 1, 0.5), "there was no other candidate: gain 0.5"),
         (
             compare("probability", "drawn", 4, 0.025, '{"x":1.0}', 0.9),
