@@ -38,12 +38,12 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | None) -> dict[str, Any
         "orders": len(books.orders),
         "receipts": books.receipts,
         "seconds": {kind: seconds for kind, seconds in books.by_kind.items() if seconds},
-        "best": None if best is None else best_facts(ledger, best, checkpoint),
+        "best": None if best is None else _best_facts(ledger, best, checkpoint),
         "failures": failures(ledger),
     }
 
 
-def best_facts(ledger: Ledger, best: Trial, checkpoint: Path | None) -> dict[str, Any]:
+def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | None) -> dict[str, Any]:
     order = best.step_orders[best.best_step - 1]
     metrics = next((r.metrics for r in receipts_of(ledger, order) if r.step == best.best_step), {})
     return {

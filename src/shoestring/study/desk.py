@@ -155,8 +155,7 @@ class Desk:
         }
 
     def best(self) -> dict[str, Any]:
-        best = self.ledger.best
-        return {"best": None if best is None else facts.best_facts(self.ledger, best, None), **self._purse()}
+        return {"best": facts.summary(self.study.name, self.ledger, None)["best"], **self._purse()}
 
     # the ledger ------------------------------------------------------------------------------------------------------
 
