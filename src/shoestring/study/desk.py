@@ -14,7 +14,7 @@ at once: one wait for the disk, however many there are. Nobody is answered befor
 Who took an order is a note in the ledger, stored with the order, so that a new server knows it too. A client that is silent
 for `patience_s` is given up: its order is closed, its trial goes back to what was saved, and it is charged the seconds of
 its step up to the last word that was heard, and one `beat_s` more at most. The seconds heard of are part of the heartbeat
-of the lease, so they outlive a server that is killed.
+of the lease, so they outlive a server that is killed. Where training keeps failing nothing more is given out, as in a run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 from shoestring.core.arguments import whole
 from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.core.failures import FailurePatience, say_failure
 from shoestring.core.texts import printable
 from shoestring.errors import Conflict, StudyError
 from shoestring.reports import facts
@@ -60,6 +61,7 @@ class Desk:
         self._signs: dict[int, Sign] = {}
         self.ledger = study.journal.refresh()  # with what is not stored yet
         self._unstored: list[Entry] = []
+        self._patience = FailurePatience(self.ledger.books)
         now = time.time()
         for number in self._taken():  # by clients of a server before this one: they get all their time again
             self._signs[number] = Sign(now, lease.cut_off.get(number, 0.0))
@@ -99,13 +101,14 @@ class Desk:
     def ask(self, client: str) -> dict[str, Any]:
         self._require_client(client)
         self._add(*self._give_up())
-        order = self._order_of(client)
-        for bought in [] if order else next_orders(self.ledger, self.study.policy, self._thinking):
+        order, failing = self._order_of(client), self._patience.why_stop(self.ledger.books)
+        for bought in [] if order or failing else next_orders(self.ledger, self.study.policy, self._thinking):
             self._add(bought, Note(topic="taken", facts={"order": bought.number, "client": client}))
             order = bought
         if order is None:
             is_over = not self.ledger.open_orders
-            return {"order": None, "over": is_over, "again_s": None if is_over else _AGAIN_S, **self._purse()}
+            why = {"failing": say_failure(failing)} if failing else {}
+            return {"order": None, "over": is_over, "again_s": None if is_over else _AGAIN_S, **why, **self._purse()}
         self._hear(order.number)
         told = {"number": order.number, "trial": order.trial, "config": dict(order.config)}
         told |= {"held": self._held(order.number), "until": order.until, "validate": order.validate}

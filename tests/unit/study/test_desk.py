@@ -200,6 +200,17 @@ def test_a_failure_told_again_is_charged_once(opened: Opened) -> None:
         opened.desk.tell(0, 2, value(0.5))
 
 
+def test_code_that_always_fails_is_not_bought_on_and_a_new_server_tries_again(opened: Opened) -> None:
+    for number in range(3):
+        assert "failing" not in opened.desk.ask("a")
+        opened.desk.tell(number, 1, Told.read(None, 1.0, f"no module named 'torch' (seen {number} times)"))
+    answer = opened.desk.ask("a")
+    assert (answer["order"], answer["over"], answer["spent"]) == (None, True, 3.0)
+    assert answer["failing"] == "no module named 'torch' (seen 2 times)"
+    opened.close()
+    assert opened.open().ask("a")["order"]["number"] == 3
+
+
 def test_values_that_are_no_numbers_end_the_trial(opened: Opened) -> None:
     opened.desk.ask("a")
     assert not opened.desk.tell(0, 1, value(math.nan))["open"]
