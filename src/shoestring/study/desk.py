@@ -61,6 +61,7 @@ class Desk:
         self._signs: dict[int, Sign] = {}
         self.ledger = study.journal.refresh()  # with what is not stored yet
         self._unstored: list[Entry] = []
+        self._policy = study.policy
         self._patience = FailurePatience(self.ledger.books)
         now = time.time()
         for number in self._taken():  # by clients of a server before this one: they get all their time again
@@ -80,6 +81,9 @@ class Desk:
         journal = self.study.journal
         while True:
             start = self.ledger = journal.refresh()
+            self._policy = (
+                self.study.policy
+            )  # looked up here: once entries are proposed, what is stored must not be asked
             answers: list[Any] = []
             self._unstored, until_s = [], time.monotonic() + _TURNS_S
             for work in works:
@@ -102,7 +106,7 @@ class Desk:
         self._require_client(client)
         self._add(*self._give_up())
         order, failing = self._order_of(client), self._patience.why_stop(self.ledger.books)
-        for bought in [] if order or failing else next_orders(self.ledger, self.study.policy, self._thinking):
+        for bought in [] if order or failing else next_orders(self.ledger, self._policy, self._thinking):
             self._add(bought, Note(topic="taken", facts={"order": bought.number, "client": client}))
             order = bought
         if order is None:

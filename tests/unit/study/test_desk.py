@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shoestring import Study
+from shoestring.core.bookkeeping import BooksView
 from shoestring.core.entries import Lost, Receipt
 from shoestring.errors import Leased, StudyError
 from shoestring.stores.heartbeat import HEARTBEAT_S
@@ -257,6 +258,21 @@ def test_those_who_wait_together_are_stored_together(opened: Opened, monkeypatch
     assert stored == [6, 2]
     again = Study.open(store=opened.where).ledger
     assert (len(again.orders), again.spent) == (3, 2)
+
+
+def test_what_is_stored_is_not_folded_again_for_every_turn(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger that is stored gives its views to the one that is proposed: who asked it would count from the beginning."""
+    desk, absorbed = opened.desk._desk, []
+    real = BooksView.absorb
+
+    def absorb(view: BooksView, books: Any, entry: Any) -> Any:
+        absorbed.append(entry)
+        return real(view, books, entry)
+
+    monkeypatch.setattr(BooksView, "absorb", absorb)
+    before = len(desk.ledger)
+    desk.take_turns([partial(desk.ask, name) for name in "abcd"])
+    assert len(absorbed) == len(desk.ledger) - before == 8
 
 
 def test_turns_give_the_same_orders_as_one_by_one(tmp_path: Path) -> None:
