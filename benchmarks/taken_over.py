@@ -21,7 +21,7 @@ import time
 
 import numpy as np
 
-from benchmarks.decide import Iterative
+from benchmarks.speed.cases.boil import Iterative
 from shoestring import policies
 from shoestring.core.decision import Train
 from shoestring.core.entries import Opened, Order
