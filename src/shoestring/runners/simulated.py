@@ -16,7 +16,7 @@ from typing import Protocol
 from shoestring.core.entries import Cost, Note, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
-from shoestring.runners.runner import News, write_broken_receipt, write_receipt
+from shoestring.runners.runner import News, RunningSteps, clip_cost, write_broken_receipt, write_receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class Simulated:
         self.source, self.workers = source, workers
         self._clock = 0.0
         self._orders: dict[int, Order] = {}
-        self._since: dict[int, float] = {}
+        self._taken_up: dict[int, float] = {}  # when the present step of an order that was open at the start began
+        self._running = RunningSteps()
         self._due: list[tuple[float, int, int, StepOutcome | None]] = []  # (clock, order, step, outcome)
 
     def now(self) -> float:
@@ -56,14 +57,14 @@ class Simulated:
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         self._clock = ledger.books.clock
         # An open order goes on from its last receipt, which may lie behind the clock when others worked meanwhile.
-        self._since = {number: open_order.since for number, open_order in ledger.open_orders.items()}
+        self._taken_up = {number: open_order.since for number, open_order in ledger.open_orders.items()}
         return {trial.number: trial.held for trial in ledger.trials}
 
     def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         if order.number in self._orders:
             return
         self._orders[order.number] = order
-        self._schedule(order, held + 1, self._since.get(order.number, self._clock))
+        self._schedule(order, held + 1, self._taken_up.pop(order.number, self._clock))
 
     def wait(self, until: float) -> list[News]:
         if not self._due or self._due[0][0] > until:
@@ -87,12 +88,12 @@ class Simulated:
         return [paid]
 
     def running(self) -> Mapping[int, float]:
-        return {number: self._since[number] for number in self._orders}
+        return self._running
 
     def interrupt(self, why: str) -> list[News]:
         cut: list[News] = []
         for _, number, step, _ in sorted(self._due, key=lambda due: due[1]):
-            cost = Cost(train=self._clock - self._since[number])
+            cost = Cost(train=self._clock - self._running[number])
             cut.append(
                 write_broken_receipt(
                     self._orders[number], step, "interrupted", why, cost, at=self._clock, saved=step - 1
@@ -100,6 +101,7 @@ class Simulated:
             )
         self._due.clear()
         self._orders.clear()
+        self._running = RunningSteps()
         return cut
 
     def close(self, freeze: bool = True) -> None:
@@ -107,8 +109,10 @@ class Simulated:
 
     def _schedule(self, order: Order, step: int, since: float) -> None:
         outcome = self.source.step(order.config, step)
-        self._since[order.number] = since
-        heapq.heappush(self._due, (since + (outcome.cost.total if outcome else 0.0), order.number, step, outcome))
+        self._running.begin(order.number, since)
+        seconds = clip_cost(outcome.cost).total if outcome else 0.0
+        heapq.heappush(self._due, (since + seconds, order.number, step, outcome))
 
     def _forget(self, number: int) -> None:
-        del self._orders[number], self._since[number]
+        del self._orders[number]
+        self._running.end(number)
