@@ -65,16 +65,21 @@ def settle_first(ledger: Ledger) -> Train | None:
 
 
 def train_best_unfinished(
-    ledger: Ledger, stage: str, *, stops: tuple[int, ...] = (), memo: Memo = NO_MEMO
+    ledger: Ledger, stage: str, *, stops: tuple[int, ...] = (), memo: Memo = NO_MEMO, after: int = 0
 ) -> Train | None:
-    """Go on with the best trial, by its newest loss (the older of equals), to its next stop or to its end; None: none can."""
+    """Go on with the best trial, by its newest loss (the older of equals), to its next stop or to its end; None: none can.
+
+    `after`: so many of the best are left out.
+    """
     idle = ledger.books.idle
-    if not idle:
+    if len(idle) <= after:
         return None
-    best, sign = ledger.trials[idle[0][1]], ledger.opened.sign
-    runner_up = [(number, sign * loss) for loss, number in idle[1:2]]
+    best, sign = ledger.trials[idle[after][1]], ledger.opened.sign
+    runner_up = [(number, sign * loss) for loss, number in idle[after + 1 : after + 2]]
     best_is: BestIs = "lowest" if sign > 0.0 else "highest"
-    why = compare("newest value", best_is, len(idle), sign * best.last_loss, *(runner_up[0] if runner_up else ()))
+    why = compare(
+        "newest value", best_is, len(idle) - after, sign * best.last_loss, *(runner_up[0] if runner_up else ())
+    )
     until = next((stop for stop in stops if stop > best.steps), best.limit)
     return train_further(best, until, why={"stage": stage, **why}, memo=memo)
 

@@ -7,7 +7,8 @@ memo instead: a view holds exact sums, tables and factors only.
 
 from __future__ import annotations
 
-from bisect import insort
+import math
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -90,4 +91,37 @@ class UnderWay:
             if entry.topic == "ended":
                 state.arrive(entry.facts["trial"])
             state.close(entry.facts["order"])
+        return state
+
+
+@dataclass(slots=True)
+class Standing:
+    sign: float
+    waiting: list[tuple[float, int]] = field(default_factory=list)  # (loss, trial), best first
+    losses: dict[int, float] = field(default_factory=dict)  # of all trials that came by; inf: none was told
+    ordered: dict[int, int] = field(default_factory=dict)  # the furthest step asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Trials that reported a loss at `step` and were never ordered beyond it, best first."""
+
+    step: int
+
+    def start(self, opened: Opened) -> Standing:
+        return Standing(opened.sign)
+
+    def absorb(self, state: Standing, entry: Entry) -> Standing:
+        if isinstance(entry, Order):
+            was = state.ordered.get(entry.trial, 0)
+            state.ordered[entry.trial] = max(was, entry.until)
+            if was <= self.step < entry.until and math.isfinite(loss := state.losses.get(entry.trial, math.inf)):
+                del state.waiting[bisect_left(state.waiting, (loss, entry.trial))]
+        elif isinstance(entry, Receipt) and entry.step == self.step and entry.is_finished:
+            if entry.trial in state.losses:
+                return state  # a step that was run again keeps its first value
+            has_loss = entry.status == "ok" and entry.value is not None
+            state.losses[entry.trial] = state.sign * (entry.value or 0.0) if has_loss else math.inf
+            if has_loss and state.ordered[entry.trial] <= self.step:
+                insort(state.waiting, (state.losses[entry.trial], entry.trial))
         return state
