@@ -42,28 +42,40 @@ class Clock:
 
 
 class RunningSteps(dict[int, float]):
-    """{order: since when its present step has been running}, with the sum of these moments known at any time.
+    """{order: since when its present step has been running}, and the moment at which they will have used up what is left.
 
-    For runners with a thousand workers: the loop asks for the sum after every receipt. Change it by its two methods only.
+    For runners with a thousand workers, since the loop asks after every receipt, and for those whose workers have prices of
+    their own. Change it by `begin` and `end` only.
     """
 
-    __slots__ = ("_sum",)
+    __slots__ = ("_factors", "_pace", "_priced", "_sum")
 
     def __init__(self) -> None:
         super().__init__()
-        self._sum = 0
+        self._factors: dict[int, float] = {}  # price factors by order
+        self._sum = self._priced = self._pace = 0  # exact: of moments, of factors times moments, of factors
 
-    def begin(self, number: int, since: float) -> None:
-        self._sum += to_exact(since) - to_exact(self.get(number, 0.0))
-        self[number] = since
+    def begin(self, number: int, since: float, price_factor: float = 1.0) -> None:
+        if number in self:
+            self.end(number)
+        self[number], self._factors[number] = since, price_factor
+        self._add(since, price_factor, 1)
 
     def end(self, number: int) -> None:
-        self._sum -= to_exact(self.pop(number))
+        self._add(self.pop(number), self._factors.pop(number), -1)
 
-    @property
-    def sum(self) -> float:
-        """As `math.fsum` of the values."""
-        return to_float(self._sum)
+    def wall(self, left_s: float, *, priced: bool) -> float:
+        """n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t, which is left_s at t = (left_s + Σsᵢ) / n.
+
+        `priced`: seconds are paid for, a second of step i costs fᵢ, and t = (left_s + Σfᵢsᵢ) / Σfᵢ.
+        """
+        began, pace = (self._priced, to_float(self._pace)) if priced else (self._sum, float(len(self)))
+        return (left_s + to_float(began)) / pace if pace else math.inf
+
+    def _add(self, since: float, price_factor: float, sign: int) -> None:
+        self._sum += sign * to_exact(since)
+        self._priced += sign * to_exact(price_factor * since)
+        self._pace += sign * to_exact(price_factor)
 
 
 class Runner(Protocol):
@@ -96,7 +108,7 @@ class Runner(Protocol):
     def running(self) -> Mapping[int, float]:
         """{order: clock time since which its present step has been running}. May be called from another thread.
 
-        A runner of very many workers gives `RunningSteps`, which know their sum.
+        A runner of very many workers, or of workers at several prices, gives `RunningSteps`.
         """
         ...
 

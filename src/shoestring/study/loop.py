@@ -206,8 +206,9 @@ class Loop:
         if rate == 0.0 or not (running := self.runner.running()):
             return math.inf
         left_s = max(0.0, (ledger.budget.total - ledger.spent) / rate - self._thinking.pending_s)
-        began = running.sum if isinstance(running, RunningSteps) else math.fsum(running.values())
-        return (left_s + began) / len(running)
+        if isinstance(running, RunningSteps):
+            return running.wall(left_s, priced=ledger.budget.unit == "dollars")
+        return (left_s + math.fsum(running.values())) / len(running)
 
     def _wait(self, until: float) -> None:
         """Take in what the runner has to say; at `until`, the wall or the deadline, cut it off."""

@@ -25,13 +25,19 @@ def test_what_is_taken_away_again_leaves_no_trace(stays: list[float], goes: list
     assert to_float(total) == math.fsum(stays)
 
 
-def test_running_steps_know_their_sum() -> None:
-    chance, running = random.Random(0), RunningSteps()
+def test_running_steps_know_when_they_will_have_used_up_what_is_left() -> None:
+    chance, running, factors = random.Random(0), RunningSteps(), dict[int, float]()
     for turn in range(500):
         number = chance.randrange(20)
         if number in running and chance.random() < 0.5:
             running.end(number)
+            del factors[number]
         else:
-            running.begin(number, turn * 0.1)
-        assert running.sum == math.fsum(running.values())
+            factors[number] = chance.choice([0.3, 1.0, 2.5])
+            running.begin(number, turn * 0.1, factors[number])
+        if running:
+            assert running.wall(7.0, priced=False) == (7.0 + math.fsum(running.values())) / len(running)
+            t = running.wall(7.0, priced=True)
+            used = math.fsum(factors[number] * (t - since) for number, since in running.items())
+            assert math.isclose(used, 7.0, abs_tol=1e-6)
     assert len(running) > 3
