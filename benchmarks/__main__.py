@@ -13,6 +13,7 @@ from pathlib import Path
 NAMES = {
     "kill": "studies killed again and again: is anything lost, charged twice, or spent beyond the budget?",
     "race": "our policies and other tools on the same problems with the same money",
+    "scale": "a thousand simulated workers: are they busy, does the loop keep up, does a long study stay quick?",
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
     "overhead": "what the loop costs beside training, in memory and on disk",
