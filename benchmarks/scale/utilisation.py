@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import NamedTuple
 
@@ -36,8 +37,9 @@ class Run(NamedTuple):
     policy: str
     workers: int
     entries: int
+    receipts: int
     busy: float  # share of all workers' time until the last step was done
-    busy_outside_tail: float  # and until the last order was given
+    busy_outside_tail: float  # and until the last order was given; nan: it was stopped before any time had passed
     tail_begins: float  # when that was, as a share of the whole time
     loop_ms: float  # for an entry, thinking left out
     decide_ms: float  # for a decision
@@ -76,6 +78,7 @@ def measure(name: str, workers: int, limit_s: float) -> Run:
         policy=name,
         workers=workers,
         entries=len(ledger),
+        receipts=ledger.books.receipts,
         busy=_share_busy(ledger, end),
         busy_outside_tail=_share_busy(ledger, last_order if ending.reason != "stopped" else end),
         tail_begins=last_order / end if end else 1.0,
@@ -94,10 +97,8 @@ def measure(name: str, workers: int, limit_s: float) -> Run:
 
 
 def _share_busy(ledger: Ledger, until: float) -> float:
-    """Of all workers' time from the beginning to `until`: what finished steps and those under way took of it."""
-    if until <= 0:
-        return 1.0
+    """What steps took of all workers' time from the beginning to `until`; nan if no time has passed."""
     steps = [entry for entry in ledger.entries() if isinstance(entry, Receipt)]
     busy = sum(max(0.0, min(step.at, until) - (step.at - step.cost.total)) for step in steps)
     busy += sum(max(0.0, until - open_order.since) for open_order in ledger.open_orders.values())
-    return busy / (ledger.workers * until)
+    return busy / (ledger.workers * until) if until > 0 else math.nan

@@ -172,7 +172,9 @@ class Loop:
         check_start_s = runner.check_start_s if runner.can_save else None
         until_s = runner.now() + _FILLING_S
         is_declined = False
-        while not is_declined and self._may_decide(ledger) and (not orders or runner.now() < until_s):
+        while not is_declined and self._may_decide(ledger):
+            if orders and (runner.now() >= until_s or self._should_stop()):
+                break
             self._declined, order = None, None
             if ledger.can_pay(thinking.pending_s):
                 self._declined, order = decide(ledger, self.policy, thinking, runner.now, check_start_s=check_start_s)
