@@ -79,12 +79,12 @@ class BracketsView:
         return Brackets()
 
     def absorb(self, state: Brackets, entry: Entry) -> Brackets:
-        if isinstance(entry, Order):
-            state.enter(entry)
-        elif isinstance(entry, Receipt):
+        if isinstance(entry, Receipt):
             order = state.open_orders.get(entry.order)
             if order is not None and (entry.status != "ok" or entry.step == order.until):
                 state.close(entry.order)
+        elif isinstance(entry, Order):
+            state.enter(entry)
         elif isinstance(entry, Note) and entry.topic in ("ended", "released"):
             state.close(entry.facts["order"])
         elif isinstance(entry, Lost) and entry.death and entry.trial in state.bracket_of:
