@@ -66,7 +66,7 @@ def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -
     at_most = {run.policy: run for run in runs if run.workers == most}
     loop_ms = max(run.loop_ms for run in at_most.values() if run.is_whole)
     busy = {name: run.busy_outside_tail for name, run in at_most.items() if name in LEAST_BUSY}
-    busy = {name: share for name, share in busy.items() if not math.isnan(share)}
+    so_far = {name: busy.pop(name) for name in list(busy) if not at_most[name].is_whole}  # judged when it is through
     time_growth, memory_growth = (
         max(getattr(one, part) for one in growth) for part in ("time_growth", "memory_growth")
     )
@@ -83,6 +83,7 @@ def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -
             "workers": most,
             "loop_ms_an_entry": round(loop_ms, 4),
             "busy_outside_tail": {name: round(share, 3) for name, share in busy.items()},
+            "busy_until_stopped": {name: round(share, 3) for name, share in so_far.items() if not math.isnan(share)},
             "time_growth": round(time_growth, 2),
             "memory_growth": round(memory_growth, 2),
             "constants": {name: float(f"{value:.4g}") for name, value in constants.items()},

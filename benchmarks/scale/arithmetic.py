@@ -72,7 +72,7 @@ def _what_policies_allow(result: Mapping[str, Any]) -> str:
         cells = [
             f"`{name}`",
             f"{_number(run['decide_ms'])} ms",
-            f"{run['workers']} workers",
+            f"{run['workers']} workers" + ("" if run["is_whole"] else ", stopped early"),
             _number(1000 / run["decide_ms"]),
             f"{_number(shortest_s)} s",
         ]
@@ -81,9 +81,9 @@ def _what_policies_allow(result: Mapping[str, Any]) -> str:
 
 
 def _run(result: Mapping[str, Any], policy: str) -> Mapping[str, Any]:
-    """Its study with the most workers in which time has passed."""
-    own = [run for run in result["runs"] if run["policy"] == policy and run["receipts"]]
-    return max(own, key=lambda run: int(run["workers"]))
+    """Its study with the most workers that was decided on results and came to its end; else the longest that was stopped."""
+    own = [run for run in result["runs"] if run["policy"] == policy and run["busy_outside_tail"] is not None]
+    return max(own, key=lambda run: (run["is_whole"], run["workers"] if run["is_whole"] else run["receipts"]))
 
 
 def _number(number: float) -> str:
