@@ -14,6 +14,7 @@ NAMES = {
     "kill": "studies killed again and again: is anything lost, charged twice, or spent beyond the budget?",
     "race": "our policies and other tools on the same problems with the same money",
     "thrift": "the learned belief on sources that its weights have not seen, and whether it may be the default",
+    "scale": "a thousand simulated workers: are they busy, does the loop keep up, does a long study stay quick?",
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
     "serve": "how long clients wait for an order: through a server, and on the database",
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",

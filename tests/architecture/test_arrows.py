@@ -88,6 +88,17 @@ def test_what_decides_is_pure(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules("core"), ids=name_of)
 def test_the_core_needs_numpy_only(path: Path) -> None:
-    standard = {"__future__", "bisect", "collections", "dataclasses", "functools", "itertools", "json", "math", "re"}
+    standard = {
+        "__future__",
+        "bisect",
+        "collections",
+        "dataclasses",
+        "functools",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "re",
+    }
     standard |= {"sys", "types", "typing", "zlib"}
     assert {name.split(".")[0] for name in imported(path)} <= standard | {"numpy", "shoestring"}

@@ -97,8 +97,13 @@ def compare_race(
     """Of a race whose arms were ranked after `step`; `left`: loss and trial of the best that was not kept. Told as values."""
     best_is: BestIs = "lowest" if sign > 0.0 else "highest"
     runner_up = () if left is None else (left[1], sign * left[0])
-    why = compare(f"value after step {step}", best_is, compared, sign * loss, *runner_up)
+    why = compare(name_score(step), best_is, compared, sign * loss, *runner_up)
     return why | {"rank": rank, "last_kept_score": sign * last_kept}
+
+
+def name_score(step: int) -> str:
+    """What the arms of a race are ranked by."""
+    return f"value after step {step}"
 
 
 def are_apart(cube: Floats, chosen: int) -> Flags:

@@ -19,7 +19,7 @@ from shoestring.core.decision import Memo, Train
 from shoestring.core.entries import Entry, Opened, Order, from_stored
 from shoestring.core.late_list import LateList
 from shoestring.core.money import Budget
-from shoestring.core.pricing import price
+from shoestring.core.pricing import can_pay, price
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 from shoestring.core.views import LossesAt, View
@@ -195,6 +195,10 @@ class Ledger:
         after so many seconds. None: it cannot.
         """
         return price(self, decision, at=at, thinking_s=thinking_s, check_start_s=check_start_s)
+
+    def can_pay(self, thinking_s: float = 0.0) -> bool:
+        """Whether any further order could be paid, however small: if not, no policy need be asked."""
+        return can_pay(self, thinking_s)
 
     def step_price(self, trial: int | None = None) -> float:
         """Mean price of one more step in the budget's unit: of the trial's own if it has any, else of all; nan before the first.

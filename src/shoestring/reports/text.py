@@ -12,6 +12,7 @@ from shoestring.core.texts import printable
 from shoestring.reports import facts
 from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
 from shoestring.reports.reasons import label_numbers, say_reason
+from shoestring.reports.workers import slow_workers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,7 +42,21 @@ def status(name: str, ledger: Ledger, checkpoint: Path | None, rows: int = 10) -
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
         f", left {budget.show(ledger.left)}",
     )
-    return Group(head, best_line(ledger, checkpoint), *_failure_lines(ledger), trial_table(ledger, rows))
+    trouble = [*_failure_lines(ledger), *_slow_lines(ledger)]
+    return Group(head, best_line(ledger, checkpoint), *trouble, trial_table(ledger, rows))
+
+
+def _slow_lines(ledger: Ledger) -> list[RenderableType]:
+    from rich.text import Text
+
+    return [
+        Text(
+            f"slow: worker {printable(one['worker'])} takes {one['times_slower']:.1f} times as long as the others "
+            f"({one['steps']} steps)",
+            "yellow",
+        )
+        for one in slow_workers(ledger)
+    ]
 
 
 def _failure_lines(ledger: Ledger) -> list[RenderableType]:

@@ -38,10 +38,11 @@ import numpy as np
 
 from shoestring.core.arrays import Floats
 from shoestring.core.comparing import compare_losses, compare_scores
-from shoestring.core.decision import Why
+from shoestring.core.decision import Decision, Why
+from shoestring.core.ledger import Ledger
 from shoestring.core.settings import require_share, require_within
 from shoestring.models.freeze_thaw.action_value import ValuePlan, plan_values
-from shoestring.policies.freeze_thaw.arms import Reach
+from shoestring.policies.freeze_thaw.arms import ArmsView, Reach, buy_steps, measure_reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook
 
 
@@ -57,6 +58,16 @@ class BHPT(CurvePolicy):
         CurvePolicy.__post_init__(self)
         require_within(self, "eps", 0.0, 1.0, "it is a probability; None is plain BHPT", "Try 0.5.", optional=True)
         require_share(self, "tolerance", "it is a share of the progress to come", "Try 0.05.", may_be_one=False)
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if self.eps is None and ledger.open_orders and not ledger.books.receipts and not ledger.queue:
+            # Nothing is known, so all arms that are not under way promise the same: the next one, without a belief.
+            arms = ledger.view(ArmsView(self.arms))
+            room = measure_reach(ledger, arms).room
+            if room.any():
+                arm = int(np.argmax(room > 0))
+                return buy_steps(ledger, arms, arm, why={"arm": arm}, memo=ledger.memo)
+        return CurvePolicy.decide(self, ledger, rng)
 
     def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
         """Algorithm 1: the best arm once it needs all that is left, else the one whose future is most worth knowing."""

@@ -24,8 +24,8 @@ from statistics import fmean, median
 from shoestring.core.decision import NO_MEMO, Decision, Finish, Memo, Train, Wait, Why
 from shoestring.core.entries import Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
-from shoestring.core.pricing import upper_quantile
 from shoestring.core.space import Config
+from shoestring.core.step_times import upper_quantile
 
 RUN = 0  # the number of the one trial
 _RECENT = 10  # gains that the unit is taken from

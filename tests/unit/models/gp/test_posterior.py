@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from shoestring.models.gp import fit
 from shoestring.models.gp.fit import fit_gp, make_log_likelihood
-from shoestring.models.gp.kernels import Block, Kernel
+from shoestring.models.gp.kernels import Block, Kernel, Pairs
 from shoestring.models.gp.posterior import GP, Mean, condition, factorise
 
 Array = NDArray[np.float64]
@@ -305,6 +306,29 @@ def test_memo_is_where_the_next_fit_starts(monkeypatch: pytest.MonkeyPatch) -> N
     from_medians = fit_gp(KERNEL, x, y, n_starts=0)
     np.testing.assert_allclose(from_memo.theta, gp.theta, atol=0.02)
     assert np.abs(from_medians.theta - gp.theta).max() > 0.5  # one step does not get there from elsewhere
+
+
+def test_very_many_observations_are_scouted_with_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handful of evaluations with all of them, and still as probable as the long way finds."""
+    x, y = data(fit.MANY + 60)
+    sizes: list[int] = []
+
+    def counted(kernel: Kernel, pairs: Pairs, scaled: Array) -> Callable[[Array], tuple[float, Array]]:
+        evaluate = make_log_likelihood(kernel, pairs, scaled)
+
+        def count(theta: Array) -> tuple[float, Array]:
+            sizes.append(scaled.size)
+            return evaluate(theta)
+
+        return count
+
+    monkeypatch.setattr(fit, "make_log_likelihood", counted)
+    quick = fit_gp(KERNEL, x, y)
+    assert 1 < sizes.count(y.size) < 12
+    assert sizes.count(fit.MANY) > 20
+    monkeypatch.setattr(fit, "MANY", 10**9)
+    slow = fit_gp(KERNEL, x, y)
+    assert log_likelihood(quick)[0] == pytest.approx(log_likelihood(slow)[0], abs=0.5)
 
 
 def test_same_data_same_fit() -> None:
