@@ -41,6 +41,7 @@ class Simulated:
 
     simulated = True
     check_start_s = 0.0
+    freezing_s = 0.0
     can_save: bool | None = False  # nothing is ever lost, so there is nothing to try out
 
     def __init__(self, source: Source, workers: int = 1) -> None:
@@ -101,6 +102,9 @@ class Simulated:
         self._due.clear()
         self._orders.clear()
         return cut
+
+    def freeze(self) -> float:
+        return 0.0
 
     def close(self, freeze: bool = True) -> None:
         pass

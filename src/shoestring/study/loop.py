@@ -63,7 +63,7 @@ class Loop:
         observe: Observe = lambda ledger, entry: None,
     ) -> None:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
-        self._deadline = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
+        self._last_moment = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
         self._should_stop, self._observe = should_stop, observe
         self._saying = threading.Lock()  # heartbeats of two threads: what was looked at later is stored later
         self._thinking = Thinking(is_free=runner.simulated)
@@ -79,7 +79,7 @@ class Loop:
 
     def run(self) -> Ending:
         """Spend until the budget, the deadline, the policy or the user ends it; then freeze what can be frozen."""
-        heart = Heart(self._beat)
+        self._heart = Heart(self._beat)
         try:
             self._take_up()
             ending = self._spend()
@@ -87,7 +87,7 @@ class Loop:
             return ending
         finally:
             try:
-                heart.stop()
+                self._heart.stop()
                 self._beat()  # what is under way now is charged by whoever goes on
             finally:
                 self.runner.close(freeze=not self.lease.lost)  # the checkpoints are another's by then
@@ -117,6 +117,11 @@ class Loop:
             self._wait(min(wall, self._deadline))
         return ending
 
+    @property
+    def _deadline(self) -> float:
+        """The last moment at which something may be under way: what is alive has to be saved before it."""
+        return self._last_moment - self.runner.freezing_s
+
     # beginning and ending --------------------------------------------------------------------------------------------
 
     def _must_end(self) -> Ending | None:
@@ -130,6 +135,8 @@ class Loop:
             return self._end("stopped")
         if self.runner.now() >= self._deadline and not self.runner.running():
             return self._end("deadline")
+        if self.runner.freezing_s > 0 and self._left_s() == 0 and not self.runner.running():
+            return self._end("budget")  # the rest is needed to save what is alive
         return None
 
     def _explain_end(self, decision: Decision) -> tuple[Reason, str]:
@@ -149,8 +156,10 @@ class Loop:
 
     def _end(self, reason: Reason, text: str = "") -> Ending:
         pending_s = self._thinking.pending_s
-        if pending_s > _WORTH_NOTING_S and self.ledger.budget.unit != "epochs":
-            self._record(Note(topic="thinking", facts={"seconds": pending_s}))
+        frozen_s = 0.0 if self.lease.lost else self.runner.freeze()  # the checkpoints are another's by then
+        for seconds, kind in ((pending_s, {}), (frozen_s, {"kind": "setup"})):
+            if seconds > _WORTH_NOTING_S and self.ledger.budget.unit != "epochs":
+                self._record(Note(topic="thinking", facts={"seconds": seconds, **kind}))
         return Ending(reason, text, self.ledger)
 
     # deciding and buying ---------------------------------------------------------------------------------------------
@@ -186,12 +195,14 @@ class Loop:
 
         n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t; that equals what is left at t = (left + Σsᵢ) / n.
         """
-        ledger, running = self.ledger, self.runner.running()
-        rate = ledger.budget.per_second(ledger.workers)
-        if rate == 0.0 or not running:
-            return math.inf
-        left_s = max(0.0, (ledger.budget.total - ledger.spent) / rate - self._thinking.pending_s)
-        return (left_s + math.fsum(running.values())) / len(running)
+        running = self.runner.running()
+        return (self._left_s() + math.fsum(running.values())) / len(running) if running else math.inf
+
+    def _left_s(self) -> float:
+        """Seconds of workers that are neither spent nor needed to save what is alive."""
+        budget, rate = self.ledger.budget, self.ledger.budget.per_second(self.ledger.workers)
+        unspent_s = (budget.total - self.ledger.spent) / rate if rate else math.inf
+        return max(0.0, unspent_s - self._thinking.pending_s - self.runner.freezing_s)
 
     def _wait(self, until: float) -> None:
         """Take in what the runner has to say; at `until`, the wall or the deadline, cut it off."""
@@ -220,9 +231,9 @@ class Loop:
         while entries:
             try:
                 with self._saying:
-                    # What is simulated can be computed again, so it need not wait for the disk.
-                    durable, beat = not self.runner.simulated, self._heartbeat(entries)
-                    self.journal.append(*entries, after=after, beat=beat, durable=durable)
+                    self.journal.append(*entries, after=after, beat=self._heartbeat(entries), durable=False)
+                if not self.runner.simulated:  # what is simulated can be computed again
+                    self._heart.beat_soon()  # and is on the disk then
                 break
             except Conflict:
                 if after is not None:
