@@ -77,7 +77,7 @@ def cli() -> None:
 @click.option("--seed", type=int, help="Seed of all random choices.  [default: drawn, stored and printed]")
 @click.option("--initial", metavar="FILE", help="Configs to try first, as JSON lines.")
 @click.option("--deadline", metavar="DURATION", help=_DEADLINE)
-@click.option("--live", type=int, help="Most trials kept alive while frozen.")
+@click.option("--live", type=int, help="Most trials kept alive while frozen.  [default: as memory allows]")
 @click.option(
     "--hung-after", metavar="DURATION", help="Give a step up after this long.  [default: 10 x the longest + 60s]"
 )
