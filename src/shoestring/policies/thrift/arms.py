@@ -34,6 +34,7 @@ class Scene:
     arms: Arms
     trials: int
     reach: Steps  # (K,): real steps that the money left buys
+    affordable: Steps  # (K,): those that it would buy of an arm without an end
     cost: Floats  # (K,): of going that far, over the same at the mean price
     can_buy: Flags  # (K,)
     block: float  # real steps in one that the network sees
@@ -76,7 +77,8 @@ def look(ledger: Ledger, candidates: int) -> Scene:
         steps=curves.steps,
     )
     can_buy &= reach >= 1
-    return Scene(arms, len(ledger.trials), reach, price * reach / usual, can_buy, curves.block, table, pool)
+    buys = np.clip(affordable, 0, 2**31).astype(np.int64)
+    return Scene(arms, len(ledger.trials), reach, buys, price * reach / usual, can_buy, curves.block, table, pool)
 
 
 def _candidates(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
