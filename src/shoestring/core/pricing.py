@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from shoestring.core.ledger import Ledger
 
 _RESERVE_QUANTILE = 0.9  # one step in ten may cost more: the wall catches those
+_ROUNDING = (
+    1e-12  # of the budget: what sums of seconds leave over is no money; before a price is known it would buy for ever
+)
 _CHECK_SHARE = 0.01  # of the budget: a check must not be felt
 
 
@@ -142,7 +145,7 @@ def _fit_time(
     else:
         costs = sorted(trial.step_costs) if trial and trial.step_costs else books.step_costs
         per_step = upper_quantile(costs) * rate
-    if room <= 0:
+    if room <= _ROUNDING * books.budget.total:
         return 0, 0.0
     affordable = until - held if per_step * (until - held) <= room else int(room / per_step)
     return held + affordable, per_step * affordable

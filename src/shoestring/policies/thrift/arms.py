@@ -8,7 +8,7 @@ bought; its reserve is gone from what is left. A trial that diverged or failed h
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from shoestring.core.arrays import Flags, Floats
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
-from shoestring.models.thrift.features import Arms, rank_columns
+from shoestring.models.thrift.features import Arms, rank_columns, standing
 from shoestring.models.thrift.shapes import STEPS
 from shoestring.policies.config_table import ConfigsView, ConfigTable, Pool
 from shoestring.policies.thrift.curves import CURVES, SeenCurves
@@ -72,10 +72,14 @@ def look(ledger: Ledger, candidates: int) -> Scene:
         n=n,
         reach=np.asarray(seen_reach, dtype=np.int64),
         price=price,
-        x=rank_columns(_columns(ledger, table, pool), _newest(losses, n)),
+        x=np.empty((len(n), 0)),
         left=left / mean_price / curves.block,
         steps=curves.steps,
     )
+    badness = np.where(
+        arms.is_opened, 1.0 - standing(arms), math.nan
+    )  # newest losses of different steps do not compare
+    arms = replace(arms, x=rank_columns(_columns(ledger, table, pool), badness))
     can_buy &= reach >= 1
     buys = np.clip(affordable, 0, 2**31).astype(np.int64)
     return Scene(arms, len(ledger.trials), reach, buys, price * reach / usual, can_buy, curves.block, table, pool)
@@ -134,11 +138,6 @@ def _curves(curves: SeenCurves, steps: Steps) -> tuple[Floats, Steps]:
     worst = float(first.max()) if len(first) else 0.0
     losses = np.where(np.isinf(losses), worst, losses)
     return np.where(np.isnan(losses), 0.0, losses), n.astype(np.int64)
-
-
-def _newest(losses: Floats, n: Steps) -> Floats:
-    newest: Floats = losses[np.arange(len(n)), np.maximum(n, 1) - 1]
-    return np.where(n > 0, newest, math.nan)
 
 
 def _columns(ledger: Ledger, table: ConfigTable, pool: Pool) -> Floats:
