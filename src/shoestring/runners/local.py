@@ -10,6 +10,7 @@ along, which is trained again when it is wanted; its receipts are stored, and st
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import traceback
@@ -50,7 +51,7 @@ class Local:
         self.target, self.checkpoints = target, checkpoints
         self.can_save: bool | None = can_save(target)
         self._lives = LiveTrials(live)
-        self._max_steps = 0
+        self._max_steps = math.inf  # of a full training, once it is known
         self._order: Order | None = None
         self._former: Sequence[Config] = ()  # configs of steps that may have to be run again for that order
         self._waiting = WaitingOrders()
