@@ -33,7 +33,6 @@ from shoestring.models.thrift.shapes import COLUMNS, HIGH, LOW, SHARPNESS, SLOTS
 _FAR = 1e30
 _AT_SLOTS = np.array(SLOTS) - 1
 _STEP = np.arange(1, STEPS + 1)
-_WELL_KNOWN = 4  # hyperparameters in a row that the network uses alike, wherever they stand
 _REACH = slice(2 * len(SLOTS) + 12, 2 * len(SLOTS) + 15)  # where `_reach_columns` are
 
 
@@ -182,8 +181,8 @@ def _standing(
 def rank_columns(columns: Floats, badness: Floats) -> Floats:
     """(K, 16): hyperparameters (K, d), nan where inactive, by rank among the distinct values of the study; -1: none.
 
-    Of more than a few that vary, those whose order agrees or disagrees most with how badly arms do, (K,) and nan where that
-    is not known, come first: few studies in training had many, so the network hardly looks at the last of the 16.
+    Of more than 16 that vary, those are seen whose order agrees or disagrees most with how badly arms do, (K,) and nan where
+    that is not known. They come first: few studies in training had many, so the network hardly looks at the last of the 16.
     """
     ranked = []
     for column in columns.T:
@@ -193,7 +192,7 @@ def rank_columns(columns: Floats, badness: Floats) -> Floats:
             ranks = np.full(len(column), -1.0)
             ranks[there] = place / (len(known) - 1)
             ranked.append(ranks)
-    if len(ranked) > _WELL_KNOWN:
+    if len(ranked) > COLUMNS:
         told = np.flatnonzero(~np.isnan(badness))
         order = np.argsort(np.argsort(badness[told], kind="stable"), kind="stable").astype(float)
         weight = [-round(abs(_agreement(ranks[told], order)), 6) for ranks in ranked]

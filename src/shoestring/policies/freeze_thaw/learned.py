@@ -103,7 +103,7 @@ class LearnedRule:
         lowest = np.minimum.accumulate(asked.chances @ asked.losses)
         allowed = lowest[-1] + self.tolerance * (lowest[0] - lowest[-1]) + 10.0**-_DECIMALS * asked.scale.unit
         seen = int(np.argmax(lowest <= allowed)) + 1
-        return min(math.ceil(seen * scene.block), int(scene.reach[arm]))
+        return min(math.ceil(seen * scene.curves.block), int(scene.reach[arm]))
 
 
 def _settle(ledger: Ledger, scene: Scene) -> Decision:

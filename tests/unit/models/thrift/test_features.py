@@ -86,10 +86,10 @@ def test_of_too_many_hyperparameters_those_are_seen_that_go_with_the_losses() ->
     assert not any(np.allclose(without[:, j], ranks) for j in range(16))
 
 
-@pytest.mark.parametrize("telling", [0, 3, 9])
+@pytest.mark.parametrize("telling", [0, 3, 19])
 def test_the_most_telling_hyperparameter_comes_first(telling: int) -> None:
     """The network hardly looks at the later of its columns."""
-    columns = np.random.default_rng(1).random((30, 10))
+    columns = np.random.default_rng(1).random((30, 20))
     x = rank_columns(columns, -columns[:, telling])
     np.testing.assert_allclose(x[:, 0], np.argsort(np.argsort(columns[:, telling])) / 29)
     few = rank_columns(columns[:, :4], -columns[:, 3])
