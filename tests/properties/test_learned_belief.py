@@ -57,7 +57,8 @@ class Watching:
         self.name, self._policy = policy.name, policy
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        assert ledger.spent + ledger.reserved <= ledger.budget.total * (1 + 1e-9)
+        if ledger.budget.unit == "epochs":  # of seconds, steps may take more than was reserved for them
+            assert ledger.spent + ledger.reserved <= ledger.budget.total
         decision = self._policy.decide(ledger, rng)
         if isinstance(decision, Wait):
             assert ledger.open_orders, "nothing would ever change"
@@ -115,6 +116,7 @@ def test_wall_resume_and_end(policy: Policy, data: st.DataObject) -> None:
     source, told, queue = data.draw(any_study())
     whole = simulate(Watching(policy), source, opened(policy, **told), *queue)
     ledger = whole.ledger
+    assert ledger.spent <= ledger.budget.total * (1 + 1e-9)
     own = [note.facts["config"] for note in queue]
     assert [dict(trial.config) for trial in ledger.trials[: len(own)]] == own[: len(ledger.trials)]
     cuts = seams(ledger)
@@ -155,8 +157,8 @@ def test_what_open_orders_reserve_is_out_of_reach() -> None:
     assert not any(scene.can_buy[o.order.trial] for o in now.open_orders.values())
 
 
-def test_of_two_alike_the_cheaper_one_promises_more_for_its_money() -> None:
-    """Six pairs with the same curves; one of each pair costs six times as much. Most steps go to the cheap ones."""
+def test_of_two_alike_the_cheaper_one_is_bought() -> None:
+    """Six pairs with the same curves; one of each pair costs six times as much."""
 
     class Pairs:
         def step(self, config: Config, step: int) -> StepOutcome | None:
@@ -164,11 +166,25 @@ def test_of_two_alike_the_cheaper_one_promises_more_for_its_money() -> None:
             assert outcome is not None
             return replace(outcome, cost=replace(outcome.cost, train=1.0 if config["row"] < 6 else 6.0))
 
+    had_choice: list[bool] = []
+
+    class Comparing(Watching):
+        def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+            decision = super().decide(ledger, rng)
+            twins = {trial.config["row"]: trial for trial in ledger.trials}
+            if isinstance(decision, Train) and decision.trial < len(ledger.trials):
+                bought = ledger.trials[decision.trial]
+                twin = twins.get((bought.config["row"] + 6) % 12)
+                if twin is not None and twin.can_go_on and twin.steps == bought.steps:
+                    had_choice.append(bought.config["row"] < 6)
+            return decision
+
     policy = Thrift(opening=0.0)
     space = Space.listed([{"row": row} for row in range(12)])
-    ledger = simulate(policy, Pairs(), opened(policy, space=space, budget="200s", max_steps=20)).ledger
-    steps = [sum(t.steps for t in ledger.trials if (t.config["row"] < 6) == cheap) for cheap in (True, False)]
-    assert steps[0] > 3 * steps[1]
+    for seed in range(3):
+        simulate(Comparing(policy), Pairs(), opened(policy, space=space, budget="200s", max_steps=20, seed=seed))
+    assert had_choice
+    assert all(had_choice)
 
 
 def test_one_parameter_of_many_is_found() -> None:
@@ -178,12 +194,12 @@ def test_one_parameter_of_many_is_found() -> None:
         def step(self, config: Config, step: int) -> StepOutcome | None:
             return StepOutcome(config["p20"] + 1.0 / step, Decaying().step({}, 1).cost)  # type: ignore[union-attr]
 
-    policy = Thrift()
+    policy = Thrift(opening=0.2)
     ledger = simulate(policy, OnlyP20(), opened(policy, space=WIDE, budget="200 epochs", max_steps=20)).ledger
     first_orders = {order.trial: order for order in reversed(ledger.orders)}
     chosen = [o.config["p20"] for o in first_orders.values() if "expected_gain" in o.why]
     drawn = [o.config["p20"] for o in first_orders.values() if "expected_gain" not in o.why]
-    assert len(chosen) >= 5
+    assert len(chosen) >= 3
     assert np.mean(chosen) < 0.8 * np.mean(drawn)
 
 
@@ -196,7 +212,7 @@ def test_where_trials_fail_at_once_there_is_less_to_look_for() -> None:
             assert outcome is not None
             return replace(outcome, value=None, failure=f"no {config['x']}") if config["x"] > 0.5 else outcome
 
-    policy = Thrift()
+    policy = Thrift(opening=0.2)
     space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
     ledger = simulate(policy, HalfFails(), opened(policy, space=space, budget="200 epochs", max_steps=20)).ledger
     failed = [trial.number for trial in ledger.trials if trial.failure]
