@@ -2,7 +2,7 @@
 
 Reach is in real steps what the money left pays for, at the trial's own mean price (of a candidate: the mean price), and no
 further than its end; under a budget of time a state that was lost must first be trained again. Where trainings end by
-themselves before `max_steps`, others are expected to end there too, until one is seen to go further. A trial under way cannot
+themselves before `max_steps`, others are expected to end there too, until one gets as far and goes on. A trial under way cannot
 be bought; its reserve is gone from what is left. A trial that diverged or failed has no reach, and says where not to look.
 """
 
@@ -49,6 +49,8 @@ class Scene:
 
     def within(self, horizon: float) -> Scene:
         """The same with arms that reach no further than so many times what they have had, at least one step of the network."""
+        if math.isinf(horizon):
+            return self
         far = np.maximum(math.ceil(self.curves.block), np.ceil(horizon * self.steps))
         reach = np.minimum(self.reach, far).astype(np.int64)
         return replace(self, reach=reach, arms=replace(self.arms, reach=_seen(self.curves, self.steps, reach)))
@@ -96,7 +98,7 @@ def _seen(curves: SeenCurves, steps: Steps, reach: Steps) -> Steps:
 
 
 def expected_length(ledger: Ledger) -> int:
-    """Steps of a full training: those of the longest that ended by itself, as long as none was seen to go further."""
+    """Steps of a full training: those of the longest that ended by itself, unless another has come as far and goes on."""
     ended = [t.steps for t in ledger.trials if t.steps >= t.limit and t.limit < ledger.max_steps and not t.failure]
     going = [t.steps for t in ledger.trials if t.steps < t.limit]
     longest = max(ended, default=0)

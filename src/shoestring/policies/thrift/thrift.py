@@ -1,9 +1,10 @@
 """Thrift: buy of the arm that promises most, by a belief that was learned from many other studies.
 
 A small network (`models.thrift`) reads the whole study, candidates that were not opened included, and says for each arm how
-low it can still get with the money that is left. The index of an arm is its expected improvement on the best so far, times
-its standing: the share of arms that were no better at its step. The arm with the largest index is trained as far again as it
-was; a candidate with the largest index is opened. How many are opened, and which, follows from the belief.
+low it can still get within a few times what it has had, and with the money that is left. The index of an arm is its expected
+improvement on the best so far, times (a power of) its standing, the share of arms that were no better at its step, over (a
+power of) the steps it takes. The arm with the largest index is trained as far again as it was; a candidate with the largest
+index is opened. How many are opened, and which, follows from the belief.
 
     here                   meaning                                                                     unit
     opening                share of the budget that sequential halving spends first; None: see below   —
@@ -23,8 +24,8 @@ keeps arms that are far behind from being bought for a small chance of a miracle
 gain far ahead takes many steps: where all arms look alike it would give each a few steps and none enough, so only as many
 arms are kept going as halving would have money for.
 
-Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by what getting there
-costs over the same at the mean price. Trials of one step are left to halving, which is quasi-random search then.
+Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by its price over the mean.
+Trials of one step are left to halving, which is quasi-random search then.
 """
 
 from __future__ import annotations
