@@ -1,4 +1,6 @@
-"""Arrows point one way: core ← models ← policies; core ← runners, stores, reports; all of these ← study ← the command line.
+"""Arrows point one way: core ← models ← policies; core ← runners, stores, reports; all these ← study ← command line.
+
+`network` knows only core, and only the command line knows it.
 
 And what decides is pure: no clock, no disk, no chance of its own, no logging in core, models and policies.
 """
@@ -15,7 +17,7 @@ import shoestring
 
 ROOT = Path(shoestring.__file__).parent
 BELOW_STUDY = {"core", "models", "policies", "runners", "stores", "reports"}
-EVERYTHING = {*BELOW_STUDY, "study", "cli", "testing", "integrations", "__version__"}
+EVERYTHING = {*BELOW_STUDY, "study", "network", "cli", "testing", "integrations", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {  # of our own; a folder may always import itself, and everybody `errors`
     "core": set(),
     "models": {"core"},
@@ -23,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # of our own; a folder may always import it
     "runners": {"core"},
     "stores": {"core"},
     "reports": {"core"},
+    "network": {"core"},
     "study": BELOW_STUDY,
     "testing": {*BELOW_STUDY, "study"},
     "integrations": {*BELOW_STUDY, "study"},

@@ -38,7 +38,9 @@ def compare(
 ) -> dict[str, Scalar]:
     """The words of one comparison."""
     why: dict[str, Scalar] = {"compared": compared, "score_name": score_name, "best_is": best_is, "score": score}
-    return why if runner_up is None else why | {"runner_up": runner_up, "runner_up_score": runner_up_score}
+    if runner_up is not None:
+        why["runner_up"], why["runner_up_score"] = runner_up, runner_up_score
+    return why
 
 
 def compare_scores(
@@ -60,7 +62,7 @@ def compare_scores(
     heights[chosen] = -np.inf
     if rivals is not None:
         heights[~rivals] = -np.inf
-    second = int(np.argmax(heights))
+    second = int(heights.argmax())  # not np.argmax: the way there takes as long as the search
     score = float(in_unit(float(scores[chosen])))
     if heights[second] == -np.inf:
         return compare(score_name, best_is, compared, score)

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from shoestring.core.books import OpenOrder
 from shoestring.core.decision import Decision, Finish, Wait
 from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.core.failures import FailurePatience
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.errors import Conflict, DecisionError, Leased
@@ -32,9 +33,6 @@ from shoestring.study.journal import Journal
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
 Observe = Callable[[Ledger, Entry | None], None]
 _LOOK_UP_S = 0.2  # how often to look for a request to stop while nothing happens
-_MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
-_MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
-_MOST_DIVERGED_AT_FIRST = 10  # so many trials with no number before anything has worked: bad luck is not that long
 _WORTH_SAYING = 0.01  # of the budget, left when it buys nothing more: less is what any run leaves
 _WORTH_NOTING_S = 0.001  # less thinking than this at the end of a run gets no entry of its own
 
@@ -68,10 +66,7 @@ class Loop:
         self._saying = threading.Lock()  # heartbeats of two threads: what was looked at later is stored later
         self._thinking = Thinking(is_free=runner.simulated)
         self._declined_at = 0  # entries in the ledger when the policy last had nothing to buy
-        books = self.ledger.books  # what the last run had of failures is forgiven: the code may have been repaired
-        self._forgiven = books.failures_in_a_row
-        whole_tens = books.diverged_in_a_row // _MOST_DIVERGED_AT_FIRST
-        self._most_diverged = (whole_tens + 1) * _MOST_DIVERGED_AT_FIRST
+        self._patience = FailurePatience(self.ledger.books)
 
     @property
     def ledger(self) -> Ledger:
@@ -125,12 +120,8 @@ class Loop:
     # beginning and ending --------------------------------------------------------------------------------------------
 
     def _must_end(self) -> Ending | None:
-        books = self.ledger.books
-        most = _MOST_FAILURES if books.ok_receipts else _MOST_FAILURES_AT_FIRST
-        if books.failures_in_a_row > self._forgiven and books.failures_in_a_row >= most:
-            return self._end("failing", books.last_failure)  # a hundred more of it would only cost money
-        if not books.ok_receipts and (diverged := books.diverged_in_a_row) >= self._most_diverged:
-            return self._end("failing", f"no step has ever worked: {diverged} trials diverged, none gave a number")
+        if (failure := self._patience.why_stop(self.ledger.books)) is not None:
+            return self._end("failing", failure)
         if self.lease.lost or self._should_stop():
             return self._end("stopped")
         if self.runner.now() >= self._deadline and not self.runner.running():

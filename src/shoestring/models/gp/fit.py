@@ -18,7 +18,7 @@ the gradient in theta needs no term for it. Starts are a low-discrepancy sequenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,9 +63,16 @@ def priors(kernel: Kernel) -> list[Prior]:
 
 
 def fit_gp(
-    kernel: Kernel, x: Floats, y: Floats, *, memo: Memo | None = None, n_starts: int = 2, standardise: bool = True
+    kernel: Kernel,
+    x: Floats,
+    y: Floats,
+    *,
+    memo: Memo | None = None,
+    n_starts: int = 2,
+    standardise: bool = True,
+    with_priors: bool = True,
 ) -> GP:
-    """The posterior of x, (n, d), and y, (n,), at its most probable parameters.
+    """The posterior of x, (n, d), and y, (n,), at its most probable parameters, or without priors its most likely ones.
 
     The search starts from `memo` (what `GP.memo()` gave earlier; without one, the priors' medians) and from the best
     `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is the quick way.
@@ -79,6 +86,8 @@ def fit_gp(
 
     def negative_log_posterior(theta: Floats) -> tuple[float, Floats]:
         value, gradient = log_likelihood(theta)
+        if not with_priors:
+            return -value, -gradient
         away = (theta - medians) / log_stds
         return 0.5 * float(away @ away) - value, away / log_stds - gradient
 
@@ -95,17 +104,26 @@ def fit_gp(
 
 
 def carry_gp(
-    kernel: Kernel, x: Floats, y: Floats, memo: Memo, fit: Fit, *, n_starts: int = 0, prefix: str = ""
+    kernel: Kernel,
+    x: Floats,
+    y: Floats,
+    memo: Memo,
+    fit: Fit,
+    *,
+    n_starts: int = 0,
+    prefix: str = "",
+    with_priors: bool = True,
 ) -> tuple[GP, Lists]:
     """The posterior at the parameters that the memo carries, fitted again if that is due; and the next memo.
 
     Between two fits the posterior is conditioned on all observations at the parameters it has, which is exact. A fit goes
-    from the last optimum and `n_starts` other places, one afresh from two. `prefix` begins the names in the memo, for a
+    from the last optimum and `n_starts` other places, one afresh from two at least. `prefix` begins the names in the memo, for a
     policy that has two processes.
     """
     past = {name: memo[prefix + name] for name in GP_MEMO if prefix + name in memo}
     if fit.is_due or not past:
-        gp = fit_gp(kernel, x, y, memo=past or None, n_starts=2 if fit.is_afresh or not past else n_starts)
+        starts = max(2, n_starts) if fit.is_afresh or not past else n_starts
+        gp = fit_gp(kernel, x, y, memo=past or None, n_starts=starts, with_priors=with_priors)
     else:
         gp = condition(kernel, _from_memo(past, kernel), x, y)
     return gp, {prefix + name: numbers for name, numbers in gp.memo().items()} | fit.marks
@@ -171,3 +189,32 @@ def _spread_points(n: int, dims: int) -> Floats:
         g = (1.0 + g) ** (1.0 / (dims + 1))
     steps = g ** -np.arange(1.0, dims + 1)
     return (0.5 + np.arange(1.0, n + 1)[:, None] * steps) % 1.0
+
+
+def pick_rows_to_fit(owners: Sequence[int], at_most: int) -> list[int]:
+    """Places of all rows or, if there are more than `at_most`, of those of trials spread evenly over the study.
+
+    A fit of n costs n^3 dozens of times, and a handful of parameters is known well from a few hundred observations.
+    `owners[i]` is the trial that row i belongs to. A trial comes with all of its rows, since these tell how it changed.
+    """
+    if len(owners) <= at_most:
+        return list(range(len(owners)))
+    rows: dict[int, list[int]] = {}
+    for at, owner in enumerate(owners):
+        rows.setdefault(owner, []).append(at)
+    each = sorted(rows)
+    largest = max(len(of_one) for of_one in rows.values())
+    count = min(len(each), max(1, at_most // largest))
+    while count < len(each) and _size(rows, _spread(each, count + 1)) <= at_most:
+        count += 1
+    return sorted(at for owner in _spread(each, count) for at in rows[owner])
+
+
+def _spread(owners: Sequence[int], count: int) -> list[int]:
+    """`count` of them at even distances, the last always, since it is the newest."""
+    places = np.linspace(len(owners) - 1, 0, count).round().astype(int)
+    return [owners[place] for place in places]
+
+
+def _size(rows: dict[int, list[int]], owners: Sequence[int]) -> int:
+    return sum(len(rows[owner]) for owner in owners)

@@ -67,6 +67,13 @@ def test_predictions_are_the_textbook_formulas(mean: Mean, standardise: bool) ->
     np.testing.assert_allclose(gp.fitted(), gp.predict(x)[0], rtol=1e-11)
 
 
+def test_the_mean_alone_is_the_mean() -> None:
+    rng = np.random.default_rng(2)
+    gp = condition(Kernel.ard("matern52", 2), np.log([1.3, 0.4, 0.6, 1e-3]), rng.random((9, 2)), 5.0 + rng.random(9))
+    at = rng.random((6, 2))
+    np.testing.assert_allclose(gp.predict_mean(at), gp.predict(at)[0], rtol=1e-12)
+
+
 def test_noisy_predictions_add_the_noise_once() -> None:
     x, y = data()
     gp = condition(KERNEL, THETA, x, y)
@@ -168,6 +175,19 @@ def test_appending_equals_conditioning_on_all(n: int, extra: int, seed: int, uni
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * unit)
 
 
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 10**6))
+@settings(deadline=None, max_examples=30)
+def test_extending_by_several_rows_equals_conditioning_on_all(n: int, extra: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y, at = rng.random((n + extra, 3)), rng.standard_normal(n + extra), rng.random((7, 3))
+    theta = np.log([1.3, 0.4, 0.6, 0.5, 1e-3])
+    whole = condition(Kernel.ard("matern52", 3), theta, x, y)
+    grown = condition(Kernel.ard("matern52", 3), theta, x[:n], y[:n]).extend(x[n:], y[n:])
+    np.testing.assert_allclose(grown.factor, whole.factor, rtol=1e-9, atol=1e-11)
+    for ours, theirs in zip(grown.predict(at), whole.predict(at), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
 def test_appending_a_repeated_point_without_noise_adds_jitter() -> None:
     x, y = data(5)
     theta = np.append(THETA[:-1], -200.0)
@@ -256,6 +276,21 @@ def test_fit_finds_the_mode_and_which_inputs_matter() -> None:
     assert all(log_posterior(gp.theta + rng.standard_normal(5)) <= here for _ in range(100))
     assert gp.theta[1] < gp.theta[2] < gp.theta[3]  # a sine, a parabola, nothing
     np.testing.assert_allclose(math.sqrt(gp.noise_variance), 0.3, rtol=0.35)
+
+
+def test_without_priors_the_likelihood_alone_is_largest() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.random((12, 2))
+    y = np.sin(5.0 * x[:, 0]) + 0.05 * rng.standard_normal(12)
+    kernel = Kernel.ard("matern52", 2)
+    shift, scale = y.mean(), y.std()
+    likelihood = make_log_likelihood(kernel, kernel.pairs(x), (y - shift) / scale)
+    alone, weighed = fit_gp(kernel, x, y, with_priors=False), fit_gp(kernel, x, y)
+    assert likelihood(alone.theta)[0] > likelihood(weighed.theta)[0] + 1e-3
+    inside = (
+        np.abs(alone.theta - np.log(200.0)) > 1e-6
+    )  # the second column says nothing: its length-scale is at the bound
+    np.testing.assert_allclose(likelihood(alone.theta)[1][inside], 0.0, atol=0.02)
 
 
 def test_memo_is_where_the_next_fit_starts(monkeypatch: pytest.MonkeyPatch) -> None:
