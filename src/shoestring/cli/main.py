@@ -64,7 +64,7 @@ def cli() -> None:
 @options.seed_option
 @click.option("--initial", metavar="FILE", help="Configs to try first, as JSON lines.")
 @options.deadline_option
-@click.option("--live", type=int, help="Most trials kept alive while frozen.")
+@click.option("--live", type=int, help="Most trials kept alive while frozen.  [default: as memory allows]")
 @click.option(
     "--hung-after", metavar="DURATION", help="Give a step up after this long.  [default: 10 x the longest + 60s]"
 )

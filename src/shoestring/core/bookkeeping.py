@@ -239,7 +239,7 @@ def _enter_note(books: Books, note: Note) -> None:
     if note.topic == "enqueue":
         books.queue = [*books.queue, facts["config"]]
     elif note.topic == "thinking":
-        charge_time(books, "thinking", facts["seconds"])
+        charge_time(books, facts.get("kind", "thinking"), facts["seconds"])
     elif note.topic == "released" and facts["order"] in books.open_orders:
         _close_order(books, facts["order"])
     elif note.topic == "ended":

@@ -142,6 +142,11 @@ class Books:
         return self.steps + self.validations * self.validate_epochs if self.budget.unit == "epochs" else self.charged
 
     @property
+    def training_share(self) -> float | None:
+        """Of all seconds charged: those of training and validating steps that were wanted. None before the first."""
+        return (self.by_kind["train"] + self.by_kind["validate"]) / self.seconds if self.seconds else None
+
+    @property
     def reserved(self) -> float:
         """What open orders may still cost."""
         if self.budget.unit == "epochs":

@@ -217,7 +217,7 @@ class Note:
     released  {"order"}: an order that nobody reported on is given up; it is closed, nothing is charged
     taken     {"order", "client"}: who took the order from a server; it changes nothing in the books
     check     {"order", "trial", "step", "seconds", …}: resuming was tried out; charged as one step or its seconds
-    thinking  {"seconds"}: thinking and bookkeeping that led to no order
+    thinking  {"seconds"}: thinking and bookkeeping that led to no order; with {"kind": "setup"}, saving at the end of a run
     """
 
     topic: str

@@ -22,6 +22,7 @@ from shoestring.errors import DecisionError
 if TYPE_CHECKING:
     from shoestring.core.ledger import Ledger
 
+_ROUNDING = 1e-12  # of the budget: what sums of seconds leave over is no money; without a price it would buy for ever
 _CHECK_SHARE = 0.01  # of the budget: a check must not be felt
 
 
@@ -156,7 +157,7 @@ def _fit_time(
     else:
         own = trial.step_costs if trial else []
         per_step = (upper_quantile(sorted(own)) if own else books.step_costs.most) * rate
-    if room <= 0:
+    if room <= _ROUNDING * books.budget.total:
         return 0, 0.0
     affordable = until - held if per_step * (until - held) <= room else int(room / per_step)
     return held + affordable, per_step * affordable

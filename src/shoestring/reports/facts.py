@@ -39,6 +39,7 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | None) -> dict[str, Any
         "orders": len(books.orders),
         "receipts": books.receipts,
         "seconds": {kind: seconds for kind, seconds in books.by_kind.items() if seconds},
+        "training_share": books.training_share,
         "best": None if best is None else _best_facts(ledger, best, checkpoint),
         "failures": failures(ledger),
         "slow_workers": slow_workers(ledger),

@@ -25,7 +25,7 @@ from shoestring.core.texts import bounded
 
 News = Receipt | Lost | Note
 NO_METRICS: Mapping[str, float] = {}
-LIVE_WITHOUT_SAVING = 8  # frozen trials kept in memory when none can be saved: their size is not known
+LIVE_UNMEASURED = 8  # frozen trials kept alive when their size is not known, and they cannot simply be saved
 
 
 class Clock:
@@ -85,6 +85,11 @@ class Runner(Protocol):
     can_save: bool | None  # whether the training code can freeze to disk; None: not known before its first step
     check_start_s: float  # how long it takes until a copy of a trial can begin a step; 0 in this process
 
+    @property
+    def freezing_s(self) -> float:
+        """How long `freeze` would take."""
+        ...
+
     def now(self) -> float:
         """Seconds on the runner's clock; never runs backwards."""
         ...
@@ -115,6 +120,10 @@ class Runner(Protocol):
     def interrupt(self, why: str) -> list[News]:
         """Cut all running steps off, at the wall: their receipts, with status `interrupted`; a note `released` for an
         order of which no step was under way."""
+        ...
+
+    def freeze(self) -> float:
+        """Save what would otherwise be saved by `close`, at the study's expense: the seconds that it took."""
         ...
 
     def close(self, freeze: bool = True) -> None:

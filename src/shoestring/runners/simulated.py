@@ -56,6 +56,7 @@ class Simulated:
 
     simulated = True
     check_start_s = 0.0
+    freezing_s = 0.0
     can_save: bool | None = False  # nothing is ever lost, so there is nothing to try out
 
     def __init__(self, source: Source, workers: int | Sequence[SimulatedWorker] = 1) -> None:
@@ -124,6 +125,9 @@ class Simulated:
             self._forget(number)
         self._due.clear()
         return cut
+
+    def freeze(self) -> float:
+        return 0.0
 
     def close(self, freeze: bool = True) -> None:
         pass

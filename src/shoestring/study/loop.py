@@ -63,7 +63,7 @@ class Loop:
         observe: Observe = lambda ledger, entry: None,
     ) -> None:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
-        self._deadline = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
+        self._last_moment = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
         self._should_stop, self._observe = should_stop, observe
         self._saying = threading.Lock()  # heartbeats of two threads: what was looked at later is stored later
         self._thinking = Thinking(is_free=runner.simulated)
@@ -77,7 +77,7 @@ class Loop:
 
     def run(self) -> Ending:
         """Spend until the budget, the deadline, the policy or the user ends it; then freeze what can be frozen."""
-        heart = Heart(self._beat)
+        self._heart = Heart(self._beat)
         try:
             self._take_up()
             ending = self._spend()
@@ -85,7 +85,7 @@ class Loop:
             return ending
         finally:
             try:
-                heart.stop()
+                self._heart.stop()
                 self._beat()  # what is under way now is charged by whoever goes on
             finally:
                 self.runner.close(freeze=not self.lease.lost)  # the checkpoints are another's by then
@@ -111,6 +111,11 @@ class Loop:
             self._wait(min(self._wall(self.ledger), self._deadline))
         return ending
 
+    @property
+    def _deadline(self) -> float:
+        """The last moment at which something may be under way: what is alive has to be saved before it."""
+        return self._last_moment - self.runner.freezing_s
+
     # beginning and ending --------------------------------------------------------------------------------------------
 
     def _must_end(self) -> Ending | None:
@@ -120,6 +125,8 @@ class Loop:
             return self._end("stopped")
         if self.runner.now() >= self._deadline and not self.runner.running():
             return self._end("deadline")
+        if self.runner.freezing_s > 0 and self._left_s() == 0 and not self.runner.running():
+            return self._end("budget")  # the rest is needed to save what is alive
         return None
 
     def _explain_end(self) -> tuple[Reason, str]:
@@ -139,8 +146,10 @@ class Loop:
 
     def _end(self, reason: Reason, text: str = "") -> Ending:
         pending_s = self._thinking.pending_s
-        if pending_s > _WORTH_NOTING_S and self.ledger.budget.unit != "epochs":
-            self._record(Note(topic="thinking", facts={"seconds": pending_s}))
+        frozen_s = 0.0 if self.lease.lost else self.runner.freeze()  # the checkpoints are another's by then
+        for seconds, kind in ((pending_s, {}), (frozen_s, {"kind": "setup"})):
+            if seconds > _WORTH_NOTING_S and self.ledger.budget.unit != "epochs":
+                self._record(Note(topic="thinking", facts={"seconds": seconds, **kind}))
         return Ending(reason, text, self.ledger)
 
     # deciding and buying ---------------------------------------------------------------------------------------------
@@ -198,10 +207,15 @@ class Loop:
         rate = ledger.budget.per_second(ledger.workers)
         if rate == 0.0 or not (running := self.runner.running()):
             return math.inf
-        left_s = max(0.0, (ledger.budget.total - ledger.spent) / rate - self._thinking.pending_s)
         if isinstance(running, RunningSteps):
-            return running.wall(left_s, priced=ledger.budget.unit == "dollars")
-        return (left_s + math.fsum(running.values())) / len(running)
+            return running.wall(self._left_s(), priced=ledger.budget.unit == "dollars")
+        return (self._left_s() + math.fsum(running.values())) / len(running)
+
+    def _left_s(self) -> float:
+        """Seconds of workers that are neither spent nor needed to save what is alive."""
+        budget, rate = self.ledger.budget, self.ledger.budget.per_second(self.ledger.workers)
+        unspent_s = (budget.total - self.ledger.spent) / rate if rate else math.inf
+        return max(0.0, unspent_s - self._thinking.pending_s - self.runner.freezing_s)
 
     def _wait(self, until: float) -> None:
         """Take in what the runner has to say; at `until`, the wall or the deadline, cut it off."""
@@ -231,7 +245,7 @@ class Loop:
             try:
                 with self._saying:
                     # What is simulated can be computed again, so it need not wait for the disk.
-                    durable, beat = not self.runner.simulated, self._heartbeat(entries)
+                    durable, beat = not self.runner.simulated and self._heart.wait_for_disk(), self._heartbeat(entries)
                     self.journal.append(*entries, after=after, beat=beat, durable=durable)
                 break
             except Conflict:

@@ -65,7 +65,8 @@ def tune(
                          else the study's own, and for a new one 1
     runner               "local" (this process), "process" (others), or a runner; None: by the number of workers
     devices              of the workers, as "0,1,2,3": each gets its own; a number given twice is shared
-    live                 most trials kept alive while frozen; None: what the runner thinks fit
+    live                 most trials kept alive while frozen; None: as many as leave a quarter of the memory free, of a GPU
+                         too if PyTorch uses it; one for each worker in processes of their own
     checkpoints_at_most  most disk space for checkpoints, as "2GB"
     deadline             stop after this much clock time: "2h", or seconds
     name                 of the study in its store

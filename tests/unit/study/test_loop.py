@@ -27,6 +27,7 @@ from shoestring.stores.memory import Memory, MemoryLease
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop, run_in_memory
 from shoestring.study.study import Study
+from shoestring.testing.curves import Decaying
 
 
 def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
@@ -348,6 +349,16 @@ def test_bad_luck_at_the_start_is_no_failure() -> None:
 
     outcome = run_in_memory(begun("60 epochs"), RandomSearch(), Simulated(Curves(nine_diverge)))
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 60)
+
+
+def test_what_rounding_leaves_over_is_no_money() -> None:
+    """Six workers are cut off at the wall before any step has a price: 1e-16 s are left, and nothing costs anything yet."""
+    outcome = run_in_memory(
+        begun("1s", max_steps=1, workers=6), RandomSearch(), Simulated(Decaying(cost_s=3.0, spread=1.0), 6)
+    )
+    assert outcome.reason == "budget"
+    assert len(outcome.ledger.orders) == 6
+    assert outcome.ledger.spent == pytest.approx(1.0)
 
 
 class Deadly(Simulated):
