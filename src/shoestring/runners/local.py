@@ -50,6 +50,7 @@ class Local:
         self._waiting = WaitingOrders()
         self._since = 0.0
         self._checked_order: int | None = None
+        self.max_steps = 1  # of a full training; `start` knows it
         self._clock = Clock()
 
     def now(self) -> float:
@@ -57,6 +58,7 @@ class Local:
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
+        self.max_steps = ledger.max_steps
         self._clock.start(ledger)
         return survivors
 
@@ -132,7 +134,7 @@ class Local:
 
     def _thaw(self, order: Order, held: int) -> Live:
         config = config_at(held + 1, order, self._former)
-        return Live(self.target, config, held, self.checkpoints.path_to_thaw(order.trial, held))
+        return Live(self.target, config, held, self.checkpoints.path_to_thaw(order.trial, held), self.max_steps)
 
     def _config(self, live: Live) -> Config:
         """Of its next step."""
