@@ -29,6 +29,14 @@ def test_the_check_catches_the_wrong_recipe(wrong: str, tmp_path: Path) -> None:
     assert not check_resuming(f"{HERE}:{wrong}", {}, tmp_path).facts["same"]
 
 
+def test_what_else_fit_logs_is_kept_beside_the_value() -> None:
+    live = Live(code.train, {})
+    result = live.advance({}, 6, True)
+    live.close()
+    assert set(result.metrics) == {"loss"}
+    assert result.metrics["loss"] != result.value
+
+
 def test_a_thawed_trial_that_would_start_anew_says_so(tmp_path: Path) -> None:
     live = Live(code.train, {})
     live.advance({}, 6, True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import lightning_code as code
 import pytest
+import torch
 
 from shoestring.errors import RunnerError
 from shoestring.runners.training import Live
@@ -20,6 +21,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "weights made late": {"late": True},
     "two loading processes": {"workers": 2},
 }
+if torch.cuda.is_available():
+    CONFIGS |= {"on a GPU": {"accelerator": "gpu"}, "on a GPU, plateau": {"accelerator": "gpu", "interval": "plateau"}}
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
@@ -32,6 +35,13 @@ def test_freezing_and_thawing_changes_nothing(config: dict[str, Any], tmp_path: 
 
 def test_the_check_accepts_the_right_recipe(tmp_path: Path) -> None:
     assert check_resuming(f"{HERE}:train", {}, tmp_path).facts["same"]
+
+
+def test_it_goes_by_its_older_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`import pytorch_lightning` has classes of its own, which `lightning` does not know."""
+    whole = train_in_one_piece(f"{HERE}:train", {}, 4)
+    monkeypatch.setenv("LIGHTNING", "pytorch_lightning")  # for the processes that the pieces are trained in
+    assert train_in_pieces(f"{HERE}:train", {}, 4, 2, tmp_path) == whole
 
 
 @pytest.mark.parametrize("wrong", ["train_without_random", "train_from_weights_alone"])
@@ -59,9 +69,10 @@ def test_an_unknown_metric_is_told_with_the_known_ones() -> None:
 def test_an_epoch_is_validated_only_where_that_was_bought() -> None:
     code.NETS.clear()
     live = Live(code.train, {"lr": 0.01})
-    values = [live.advance({"lr": 0.01}, 4, validate).value for validate in (True, False, False, True)]
+    results = [live.advance({"lr": 0.01}, 4, validate) for validate in (True, False, False, True)]
     live.close()
-    assert [value is None for value in values] == [False, True, True, False]
+    assert [result.value is None for result in results] == [False, True, True, False]
+    assert [result.metrics for result in results] == [{"val_rows": 200.0}, {}, {}, {"val_rows": 200.0}]
     assert code.NETS[0].validated == 2 + 1  # and one batch of the check before training
 
 
