@@ -48,7 +48,7 @@ class Report:
 class Context:
     """What training code may want to know. It is kept up to date while the trial goes on."""
 
-    config: Config
+    config: Config  # of the coming step; the same dict as the first argument, changed where a run is tuned as it goes
     step: int = 0  # steps done so far; above 0 at the start when the trial is thawed from `checkpoint`
     until: int = 1  # the last step that is paid for by now
     max_steps: int = 1  # of a full training: what a schedule is made for, whatever is paid for by now
