@@ -20,6 +20,12 @@ def test_freezing_and_thawing_changes_nothing(tmp_path: Path) -> None:
     assert train_in_pieces(f"{HERE}:train", {}, code.EPOCHS, 2, tmp_path) == whole
 
 
+def test_nor_with_two_loading_processes(tmp_path: Path) -> None:
+    whole = train_in_one_piece(f"{HERE}:train_from_a_loader", {}, 4)
+    assert len(set(whole)) == 4
+    assert train_in_pieces(f"{HERE}:train_from_a_loader", {}, 4, 2, tmp_path) == whole
+
+
 def test_the_check_accepts_the_right_recipe(tmp_path: Path) -> None:
     assert check_resuming(f"{HERE}:train", {}, tmp_path).facts["same"]
 

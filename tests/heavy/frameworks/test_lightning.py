@@ -9,6 +9,7 @@ import lightning_code as code
 import pytest
 import torch
 
+from shoestring import Float, tune
 from shoestring.errors import RunnerError
 from shoestring.runners.training import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
@@ -74,6 +75,21 @@ def test_an_epoch_is_validated_only_where_that_was_bought() -> None:
     assert [result.value is None for result in results] == [False, True, True, False]
     assert [result.metrics for result in results] == [{"val_rows": 200.0}, {}, {}, {"val_rows": 200.0}]
     assert code.NETS[0].validated == 2 + 1  # and one batch of the check before training
+
+
+def test_a_study_tunes_one_run_while_it_trains_and_validates_only_when_unsure() -> None:
+    code.NETS.clear()
+    space = {"lr": Float(1e-3, 1e-1, log=True)}
+    told: dict[str, Any] = {"policy": "ce_gp_ucb", "settings": {"n_starts": 2, "kappa": 0.3}, "seed": 1}
+    study = tune(code.train_online, space, f"{code.EPOCHS} epochs", max_steps=code.EPOCHS, **told)
+    (trial,) = study.trials
+    bought = [value for value in trial.values if value is not None]
+    assert trial.steps == code.EPOCHS
+    assert 2 <= len(bought) < code.EPOCHS
+    assert code.NETS[0].validated == len(bought) + 1  # and one batch of the check before training
+    configs = [order.config["lr"] for order in study.ledger.orders for _ in range(order.until)]
+    assert set(code.NETS[0].applied) == set(configs) - {configs[0]}
+    assert len(set(configs)) > 1
 
 
 def test_a_new_config_is_applied_before_its_first_epoch(tmp_path: Path) -> None:
