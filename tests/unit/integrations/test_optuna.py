@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import warnings
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -38,6 +40,9 @@ def _quiet() -> Iterator[None]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     yield
     optuna.logging.set_verbosity(before)
+    with warnings.catch_warnings():  # Optuna leaves its connections to be collected; from Python 3.13 on they complain
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def train(config: dict[str, Any]) -> Iterator[float]:

@@ -181,6 +181,15 @@ def test_code_that_swallows_every_error_ends_all_the_same() -> None:
     assert threads() == []
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a shell starts what it puts into the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_step_that_is_interrupted_from_outside_is_cut_off() -> None:
     begun = threading.Event()
 
