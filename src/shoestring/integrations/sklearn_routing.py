@@ -63,7 +63,10 @@ def _is_routed() -> bool:
 
 def _takes_weights(scorer: Any) -> bool:
     asked = getattr(scorer, "_accept_sample_weight", None)  # scikit-learn's own scorers know it, from 1.7 on
-    takes = asked() if asked is not None else "sample_weight" in inspect.signature(scorer).parameters
+    told = {} if asked is not None else inspect.signature(scorer).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in told.values()):
+        return False  # nobody knows: before 1.7 weights were not passed
+    takes = asked() if asked is not None else "sample_weight" in told
     if not takes:
         warnings.warn(f"the scoring {scorer} takes no sample_weight: all rows count alike in the scores", stacklevel=4)
     return bool(takes)
