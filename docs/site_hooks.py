@@ -6,8 +6,10 @@ MkDocs calls these functions by their names. Nothing here is needed to read the 
 from __future__ import annotations
 
 import inspect
+import json
 import posixpath
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,27 @@ from shoestring import policies
 ROOT = Path(__file__).parent.parent
 API = "reference/api"
 LIST = "reference/policies/index.md"
+INTEGRATIONS = f"{API}/integrations.md"
 ORDER = (  # in which somebody meets the names; others follow
     *("tune", "Space", "Float", "Int", "Choice", "Constant", "Budget", "Prices", "Report", "Context"),
     *("Study", "Best", "OnlineTuner", "Schedule", "ShoestringError"),
 )
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
+INTEGRATED = {
+    "integrations.stepping": ("stepwise", "Steps"),
+    "integrations.lightning": ("LightningSteps",),
+    "integrations.transformers": ("TransformersSteps",),
+    "integrations.keras": ("KerasSteps", "load_model"),
+    "integrations.lightgbm": ("lightgbm_steps",),
+    "integrations.xgboost": ("xgboost_steps",),
+    "integrations.catboost": ("catboost_steps",),
+    "integrations.sklearn": ("partial_fit_steps", "warm_start_steps"),
+    "integrations.sklearn_search": ("BudgetSearchCV",),
+    "integrations.optuna": ("to_optuna", "from_optuna"),
+    "integrations.optuna_sampler": ("CostAwareSampler",),
+    "integrations.loggers": ("Follow", "log_study", "TensorBoard", "Mlflow", "Wandb"),
+    "testing.resuming": ("train_in_one_piece", "train_in_pieces", "check_resuming"),
+}
 PARAMETERS = ("Float", "Int", "Choice", "Constant")
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
 
@@ -35,7 +54,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     names = [*(n for n in ORDER if n in shoestring.__all__), *(n for n in shoestring.__all__ if n not in ORDER)]
     titles = {group: [f"reference/policies/{name}.md" for name in found] for group, found in _groups().items()}
     lists: dict[str, list[Any]] = {
-        "Python": [f"{API}/index.md", *({name: f"{API}/{name}.md"} for name in names)],
+        "Python": [f"{API}/index.md", *({name: f"{API}/{name}.md"} for name in names), INTEGRATIONS],
         "Policies": [LIST, *({title.capitalize(): pages} for title, pages in titles.items())],
     }
     sections = {title: pages for part in config.nav or [] for title, pages in part.items() if isinstance(pages, list)}
@@ -43,16 +62,28 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         for title in lists.keys() & (part if isinstance(part, dict) else {}):
             part[title] = lists[title]
     for pages in sections.values():  # what mkdocs.yml does not put into an order comes last
-        folder = posixpath.dirname(next(page for page in pages if isinstance(page, str)))
+        named = list(_pages_in(pages))
+        folder = posixpath.dirname(named[0])
         found = sorted(f"{folder}/{page.name}" for page in (ROOT / "docs" / folder).glob("*.md"))
-        pages += [page for page in found if page not in pages]
+        pages += [page for page in found if page not in named]
     return config
+
+
+def _pages_in(part: Any) -> Iterator[str]:
+    """The pages of a part of the navigation, whatever groups they are in."""
+    if isinstance(part, str):
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _pages_in(inner)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code."""
     made = {f"{API}/{name}.md": _name_page(name) for name in shoestring.__all__}
-    made |= {f"{API}/index.md": _names_page(), LIST: _policies_page()}
+    made |= {f"{API}/index.md": _names_page(), INTEGRATIONS: _integrations_page(), LIST: _policies_page()}
+    made |= {
+        _page_of(notebook.relative_to(ROOT / "docs").as_posix()): _notebook_page(notebook) for notebook in NOTEBOOKS
+    }
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -78,7 +109,8 @@ def _lead_links(markdown: str, folder: str, here: str, repository: str | None) -
         text, (path, _, anchor) = link[1], link[2].partition("#")
         target = posixpath.normpath(posixpath.join(folder, path))
         if target.startswith("docs/"):
-            inside = posixpath.relpath(LIST if target == "docs/reference/policies" else target[5:], here or ".")
+            page = LIST if target == "docs/reference/policies" else _page_of(target[5:])
+            inside = posixpath.relpath(page, here or ".")
             return f"[{text}]({inside}#{anchor})" if anchor else f"[{text}]({inside})"
         if repository:
             return f"[{text}]({repository.rstrip('/')}/blob/main/{target})"
@@ -105,10 +137,39 @@ def _name_page(name: str) -> str:
     return f"::: {module}.{name}\n{options}\n{about}"
 
 
+def _notebook_page(notebook: Path) -> str:
+    """The cells, one after the other, and the notebook itself to take away."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    frames = {"markdown": "{}", "code": "```python\n{}\n```"}
+    parts = [frames[cell["cell_type"]].format("".join(cell["source"])) for cell in cells]
+    parts.insert(1, f'<a href="../{notebook.name}" download>Take the notebook along</a> and run it cell by cell.')
+    return "\n\n".join(parts)
+
+
+def _page_of(path: str) -> str:
+    """Where the site shows a file of this folder."""
+    return path.removesuffix(".ipynb") + ".md" if path.endswith(".ipynb") else path
+
+
+def _integrations_page() -> str:
+    """The names that the how-to pages use, from modules that need packages of their own: read, not imported."""
+    head = "# Inside other tools\n\nEach is imported from its own module; the how-to pages show them at work.\n"
+    parts = [head]
+    for module, names in INTEGRATED.items():
+        parts.append(
+            f"## {module.rpartition('.')[2]}\n\n```python\nfrom shoestring.{module} import {', '.join(names)}\n```\n"
+        )
+        parts += [f"::: shoestring.{module}.{name}\n    options:\n      heading_level: 3\n" for name in names]
+    return "\n".join(parts)
+
+
 def _names_page() -> str:
     rows = [f"| [`{name}`]({name}.md) | {_first_line(getattr(shoestring, name))} |" for name in shoestring.__all__]
     return "\n".join(
-        ["# Python", "", "All that `from shoestring import …` offers.", "", "| | |", "|---|---|", *rows, ""]
+        [
+            *("# Python", "", "All that `from shoestring import …` offers.", "", "| | |", "|---|---|", *rows, ""),
+            "[Inside other tools](integrations.md): callbacks for frameworks, `BudgetSearchCV`, loggers, Optuna.",
+        ]
     )
 
 

@@ -14,7 +14,6 @@ from shoestring import Float, tune
 from shoestring.integrations.lightning import LightningSteps, checkpoint_of
 from shoestring.integrations.stepping import stepwise
 
-EPOCHS = 9  # of a full training
 IMAGES, LABELS = load_digits(return_X_y=True)
 X, Y = torch.tensor(IMAGES / 16, dtype=torch.float32), torch.tensor(LABELS)
 TRAIN, VALID = TensorDataset(X[:1000], Y[:1000]), TensorDataset(X[1000:], Y[1000:])
@@ -45,7 +44,8 @@ class Net(L.LightningModule):
 def train(config: dict[str, Any], context: Any) -> Any:
     def fit(steps: Any) -> None:
         L.seed_everything(0, verbose=False)
-        trainer = L.Trainer(max_epochs=EPOCHS, callbacks=[LightningSteps(steps, monitor="val_loss")], **QUIET)
+        callback = LightningSteps(steps, monitor="val_loss")
+        trainer = L.Trainer(max_epochs=steps.max_steps, callbacks=[callback], **QUIET)  # of a full training
         loaders = DataLoader(TRAIN, batch_size=50, shuffle=True), DataLoader(VALID, batch_size=800)
         trainer.fit(Net(**config), *loaders, ckpt_path=checkpoint_of(steps))
 
@@ -54,5 +54,5 @@ def train(config: dict[str, Any], context: Any) -> Any:
 
 if __name__ == "__main__":
     space = {"lr": Float(1e-4, 0.1, log=True), "dropout": Float(0.0, 0.5)}
-    study = tune(train, space, budget="36 epochs", max_steps=EPOCHS, seed=1, store="lightning.db")
+    study = tune(train, space, budget="36 epochs", max_steps=9, seed=1, store="lightning.db")
     print(f"loss {study.best.value:.4f} with {study.best.config}")

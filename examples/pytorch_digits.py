@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from shoestring import Choice, Float, tune
 from shoestring.integrations.stepping import stepwise
 
-EPOCHS = 9  # of a full training
 IMAGES, LABELS = load_digits(return_X_y=True)
 X, Y = torch.tensor(IMAGES / 16, dtype=torch.float32), torch.tensor(LABELS)
 TRAIN, VALID_X, VALID_Y = TensorDataset(X[:1000], Y[:1000]), X[1000:], Y[1000:]
@@ -27,7 +26,7 @@ def train(config: dict[str, Any], context: Any) -> Any:
             torch.nn.Linear(config["units"], 10),
         )
         optimizer = torch.optim.Adam(model.parameters(), lr=config["lr"])
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)  # the full length, not the order's
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps.max_steps)  # of a full training
         loader = DataLoader(TRAIN, batch_size=50, shuffle=True)
         parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
         if steps.checkpoint is not None:
@@ -39,7 +38,7 @@ def train(config: dict[str, Any], context: Any) -> Any:
         def save(folder: Any) -> None:
             torch.save({name: part.state_dict() for name, part in parts.items()}, folder / "parts.pt")
 
-        for _ in range(steps.done, EPOCHS):
+        for _ in range(steps.done, steps.max_steps):
             model.train()
             for images, labels in loader:
                 optimizer.zero_grad()
@@ -56,5 +55,5 @@ def train(config: dict[str, Any], context: Any) -> Any:
 
 if __name__ == "__main__":
     space = {"lr": Float(1e-4, 0.1, log=True), "units": Choice([16, 64])}
-    study = tune(train, space, budget="36 epochs", max_steps=EPOCHS, seed=1, store="pytorch.db")
+    study = tune(train, space, budget="36 epochs", max_steps=9, seed=1, store="pytorch.db")
     print(f"loss {study.best.value:.4f} with {study.best.config}")

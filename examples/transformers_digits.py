@@ -13,7 +13,6 @@ from shoestring import Float, tune
 from shoestring.integrations.stepping import stepwise
 from shoestring.integrations.transformers import TransformersSteps, checkpoint_of
 
-EPOCHS = 4  # of a full training
 IMAGES, LABELS = load_digits(n_class=4, return_X_y=True)
 WORDS = torch.tensor(IMAGES.reshape(-1, 8, 8).mean(axis=2).round(), dtype=torch.long)  # brightness of each row, 0 to 16
 ROWS = [{"input_ids": words, "labels": int(label)} for words, label in zip(WORDS, LABELS, strict=True)]
@@ -29,7 +28,7 @@ def train(config: dict[str, Any], context: Any) -> Any:
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(
                 output_dir=folder,
-                num_train_epochs=EPOCHS,  # the full length: the schedule goes by it
+                num_train_epochs=steps.max_steps,  # the full length: the schedule goes by it
                 learning_rate=config["lr"],
                 lr_scheduler_type="cosine",
                 per_device_train_batch_size=32,
@@ -53,5 +52,5 @@ def train(config: dict[str, Any], context: Any) -> Any:
 
 if __name__ == "__main__":
     space = {"lr": Float(1e-4, 0.1, log=True), "dropout": Float(0.0, 0.5)}
-    study = tune(train, space, budget="12 epochs", max_steps=EPOCHS, seed=1, store="transformers.db")
+    study = tune(train, space, budget="12 epochs", max_steps=4, seed=1, store="transformers.db")
     print(f"loss {study.best.value:.4f} with {study.best.config}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -16,9 +17,16 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json-line.md").read_
 
 def test_every_variable_is_named() -> None:
     code = "".join(Path(module.__file__ or "").read_text(encoding="utf-8") for module in (command_line, command_state))
-    known = set(re.findall(r"SHOESTRING_[A-Z]+", code))
-    assert {"SHOESTRING_CONFIG", "SHOESTRING_UNTIL"} <= known
-    assert known == set(re.findall(r"`(SHOESTRING_[A-Z]+)`", PAGE))
+    known = set(re.findall(r"SHOESTRING_[A-Z_]+", code))
+    assert {"SHOESTRING_CONFIG", "SHOESTRING_MAX_STEPS"} <= known
+    assert known == set(re.findall(r"`(SHOESTRING_[A-Z_]+)`", PAGE))
+
+
+def test_every_key_of_a_report_is_named() -> None:
+    reader = inspect.getsource(command_line)
+    keys = set(re.findall(r"body(?:\.get\(|\[|\.pop\()\"(\w+)\"", reader))
+    assert "value" in keys
+    assert keys == set(re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE))
 
 
 def test_its_program_can_be_frozen_and_loses_nothing(tmp_path: Path) -> None:

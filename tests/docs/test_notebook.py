@@ -1,7 +1,10 @@
-"""The example notebook runs as it is, with a progress bar while it does and a study that prints as a table."""
+"""The tutorial for notebooks runs as it is, with a progress bar while it does and a study that prints as a table."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,44 +13,61 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "tutorials" / "notebook.ipynb"
 
 
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Its cells, executed in a kernel of their own."""
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Its code cells by how they begin, executed in a kernel of their own, with this environment's programs at hand."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     folder = {"metadata": {"path": str(tmp_path_factory.mktemp("notebook"))}}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Jupyter's own packages say about each other
-        NotebookClient(notebook, timeout=120, kernel_name="python3", resources=folder).execute()
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+        client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources=folder)
+        client.execute(env=os.environ | {"PATH": path})
+    return {cell.source.splitlines()[0]: cell for cell in notebook.cells if cell.cell_type == "code"}
+
+
+def find(cells: dict[str, Any], start: str) -> Any:
+    return cells.get(start) or next(cell for first, cell in cells.items() if first.startswith(f"{start} "))
 
 
 def html_of(cell: Any, kind: str) -> list[str]:
     return [out.data["text/html"] for out in cell.outputs if out.output_type == kind and "text/html" in out.data]
 
 
-def test_the_bar_is_one_output_that_ends_full(cells: list[Any]) -> None:
-    (shown,) = html_of(cells[1], "display_data")
+def printed(cell: Any) -> str:
+    return re.sub(r"\x1b\[[\d;]*m", "", "".join(out.text for out in cell.outputs if out.output_type == "stream"))
+
+
+def test_the_bar_is_one_output_that_ends_full(cells: dict[str, Any]) -> None:
+    cell = find(cells, "study = tune(Digits,")
+    (shown,) = html_of(cell, "display_data")
     assert '<progress value="1.0000" max="1"' in shown
-    assert "spent 200 epochs of 200 epochs" in shown
+    assert "spent 120 epochs of 120 epochs" in shown
     assert "best <b>" in shown
-    assert [out.output_type for out in cells[1].outputs] == ["display_data"]  # no warning, nothing printed
+    assert [out.output_type for out in cell.outputs] == ["display_data"]  # no warning, nothing printed
 
 
-def test_the_study_is_a_table(cells: list[Any]) -> None:
-    (shown,) = html_of(cells[2], "execute_result")
+def test_the_study_is_a_table(cells: dict[str, Any]) -> None:
+    cell = find(cells, "study")
+    (shown,) = html_of(cell, "execute_result")
     assert "<table" in shown
     assert "sequential_halving, seed 1" in shown
     assert "lr=" in shown
-    (plain,) = [out.data["text/plain"] for out in cells[2].outputs]
-    assert plain.startswith("<Study 'study': sequential_halving, 200 epochs of 200 epochs spent")
+    (plain,) = [out.data["text/plain"] for out in cell.outputs]
+    assert plain.startswith("<Study 'study': sequential_halving, 120 epochs of 120 epochs spent")
 
 
-def test_the_model_is_handed_back(cells: list[Any]) -> None:
-    (result,) = [out for out in cells[3].outputs if out.output_type == "execute_result"]
-    assert result.data["text/plain"].startswith("(True, [")
+def test_the_commands_in_it_answer(cells: dict[str, Any]) -> None:
+    assert "would start 60 trials with 120 epochs" in printed(find(cells, "!shoestring plan"))
+    assert "because" in printed(find(cells, "!shoestring explain"))
+
+
+def test_more_money_goes_on_and_the_model_is_handed_back(cells: dict[str, Any]) -> None:
+    assert "160 epochs in all" in printed(find(cells, "before = study.best.value"))
+    assert re.search(r"0\.\d{3} wrong after \d+ epochs", printed(find(cells, "best = study.best.load(Digits)")))
 
 
 def test_no_output_is_kept_in_the_file() -> None:

@@ -6,9 +6,8 @@
     def train(config, context):
         def fit(steps):
             model = load_model(steps) or build(config)
-            model.fit(
-                x, y, validation_data=(vx, vy), epochs=20, initial_epoch=steps.done, callbacks=[KerasSteps(steps)]
-            )
+            span = {"initial_epoch": steps.done, "epochs": steps.max_steps}
+            model.fit(x, y, validation_data=(vx, vy), callbacks=[KerasSteps(steps)], **span)
 
         yield from stepwise(fit, context)
 
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.errors import RunnerError
-from shoestring.integrations.needs import metric, need
+from shoestring.integrations.needs import metric, need, others
 from shoestring.integrations.stepping import Steps
 
 _keras = need("KerasSteps", "keras", "keras")
@@ -56,4 +55,5 @@ class KerasSteps(_keras.callbacks.Callback):  # type: ignore[misc, name-defined]
         def save(folder: Path) -> None:
             self.model.save(folder / _CHECKPOINT)
 
-        self.steps.report(metric(self.monitor, logs or {}, "fit logs"), save)
+        told = logs or {}
+        self.steps.report(metric(self.monitor, told, "fit logs"), save, metrics=others(self.monitor, told))

@@ -6,7 +6,7 @@
     def train(config, context):
         def fit(steps):
             L.seed_everything(1)
-            trainer = L.Trainer(max_epochs=20, callbacks=[LightningSteps(steps, monitor="val_loss")])
+            trainer = L.Trainer(max_epochs=steps.max_steps, callbacks=[LightningSteps(steps, monitor="val_loss")])
             trainer.fit(Net(**config), train_loader, valid_loader, ckpt_path=checkpoint_of(steps))
 
         yield from stepwise(fit, context)
@@ -20,16 +20,26 @@ iterator is made again.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from shoestring.core.strict_json import dumps, loads
 from shoestring.errors import RunnerError
-from shoestring.integrations.needs import metric, need
+from shoestring.integrations.needs import metric, need, others
 from shoestring.integrations.stepping import Steps
 
-_callbacks = need("LightningSteps", "lightning.pytorch.callbacks", "lightning")
+
+def _name() -> str:
+    """Lightning is sold under two names, and the classes of one are strangers to the other: that of the user's own import."""
+    is_older = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
+    is_only = find_spec("lightning") is None and find_spec("pytorch_lightning") is not None
+    return "pytorch_lightning" if is_older or is_only else "lightning.pytorch"
+
+
+_callbacks = need("LightningSteps", f"{_name()}.callbacks", "lightning")
 _CHECKPOINT, _FACTS = "lightning.ckpt", "facts.json"
 Apply = Callable[[Any, Any, Mapping[str, Any]], Any]
 
@@ -93,5 +103,8 @@ class LightningSteps(_callbacks.Checkpoint):  # type: ignore[misc, name-defined]
             trainer.save_checkpoint(folder / _CHECKPOINT)
             (folder / _FACTS).write_text(dumps({"metrics": metrics, "config": self._applied}))
 
-        value = metric(self.monitor, metrics, "was logged") if self.steps.should_validate else None
-        self.steps.report(value, save)
+        if self.steps.should_validate:
+            value = metric(self.monitor, metrics, "was logged")
+            self.steps.report(value, save, metrics=others(self.monitor, metrics))
+        else:  # what was logged may be an earlier epoch's
+            self.steps.report(None, save)

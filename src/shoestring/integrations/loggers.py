@@ -3,13 +3,15 @@
     tune(train, space, "2h", observe=Follow(TensorBoard("runs/digits")))     # while it runs
     log_study(Study.open("digits", "mine.db").ledger, Mlflow("digits"))       # afterwards
 
-Every trial is a run with its config and its curve; one more run is the study: the best value so far against what was spent. The
-ledger is the truth: whatever these tools lose can be written again.
+Every trial is a run with its config, its curve, its seconds and its metrics; one more run is the study: the best value so far
+against what was spent. The ledger is the truth: whatever these tools lose can be written again.
 """
 
 from __future__ import annotations
 
 import math
+import posixpath
+import re
 import time
 import warnings
 from collections.abc import Mapping
@@ -24,6 +26,7 @@ from shoestring.integrations.needs import need
 from shoestring.reports.text import warning_of
 
 STUDY = "study"  # the name of the run that shows the study as a whole
+_MOST_WRITERS = 16  # of TensorBoard, open at the same time
 
 
 class Logger(Protocol):
@@ -76,7 +79,7 @@ class Follow:
     def _log(self, ledger: Ledger, receipt: Receipt) -> None:
         run = f"trial-{receipt.trial:04d}"
         self._start(run, ledger.orders[receipt.order].config)
-        values = {"value": receipt.value, "seconds": receipt.cost.total, **receipt.metrics}
+        values = {**receipt.metrics, "value": receipt.value, "seconds": receipt.cost.total}  # ours are what they say
         self._write(run, receipt.step, values)
         if receipt.value is not None and ledger.books.sign * receipt.value < self._best:
             self._best = ledger.books.sign * receipt.value
@@ -110,25 +113,31 @@ class TensorBoard:
         self._protos = need("TensorBoard", "tensorboard.compat.proto.event_pb2", "tensorboard")
         self._summaries = need("TensorBoard", "tensorboard.compat.proto.summary_pb2", "tensorboard")
         self._folder = Path(folder)
-        self._writers: dict[str, Any] = {}
+        self._writers: dict[str, Any] = {}  # the least recently used first
 
     def start(self, run: str, config: Config) -> None:
-        writer = self._writers[run] = self._events.EventFileWriter(str(self._folder / run))
         known = {
             name: value if isinstance(value, str | int | float) else dumps(value) for name, value in config.items()
         }
-        writer.add_event(
-            self._protos.Event(wall_time=time.time(), summary=self._hparams.hparams_pb(known, trial_id=run))
-        )
+        summary = self._hparams.hparams_pb(known, trial_id=run)
+        self._writer(run).add_event(self._protos.Event(wall_time=time.time(), summary=summary))
 
     def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
         of = self._summaries.Summary
         summary = of(value=[of.Value(tag=name, simple_value=value) for name, value in values.items()])
-        self._writers[run].add_event(self._protos.Event(wall_time=time.time(), step=step, summary=summary))
+        self._writer(run).add_event(self._protos.Event(wall_time=time.time(), step=step, summary=summary))
 
     def close(self) -> None:
         for writer in self._writers.values():
             writer.close()
+
+    def _writer(self, run: str) -> Any:
+        """Each has a thread and a file of its own; a run that goes on after its writer was closed gets one more file."""
+        writer = self._writers.pop(run, None) or self._events.EventFileWriter(str(self._folder / run))
+        self._writers[run] = writer
+        if len(self._writers) > _MOST_WRITERS:
+            self._writers.pop(next(iter(self._writers))).close()
+        return writer
 
 
 class Mlflow:
@@ -146,19 +155,26 @@ class Mlflow:
         made = self._client.create_run(self._experiment, run_name=run)
         self._runs[run] = made.info.run_id
         words = [
-            self._entities.Param(name, value if isinstance(value, str) else dumps(value))
+            self._entities.Param(_mlflow_name(name), value if isinstance(value, str) else dumps(value))
             for name, value in config.items()
         ]
         self._client.log_batch(made.info.run_id, params=words)
 
     def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
         now_ms = int(time.time() * 1000)
-        metrics = [self._entities.Metric(name, value, now_ms, step) for name, value in values.items()]
+        metrics = [self._entities.Metric(_mlflow_name(name), value, now_ms, step) for name, value in values.items()]
         self._client.log_batch(self._runs[run], metrics=metrics)
 
     def close(self) -> None:
         for identity in self._runs.values():
             self._client.set_terminated(identity)
+
+
+def _mlflow_name(name: str) -> str:
+    """MLflow takes letters, digits and -_. /, and no name that is no plain path."""
+    allowed = re.sub(r"[^\w\-. /]", "_", name)
+    is_path = posixpath.normpath(allowed) == allowed and not allowed.startswith(("/", "."))
+    return allowed if is_path else re.sub(r"\W", "_", name)
 
 
 class Wandb:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from shoestring.errors import MissingExtra
@@ -18,10 +19,28 @@ def need(what: str, package: str, extra: str) -> Any:
         raise MissingExtra(what, package.split(".")[0], extra) from None
 
 
-def metric(name: str, known: dict[str, Any], where: str) -> float:
+def metric(name: str, known: Mapping[str, Any], where: str) -> float:
     """The metric of that name; one line with the known names if there is none."""
     from shoestring.errors import RunnerError, did_you_mean
 
     if name not in known:
         raise RunnerError(f"there is no {name!r} among what {where}. {did_you_mean(name, known)}")
     return float(known[name])
+
+
+def others(name: str, known: Mapping[str, Any]) -> dict[str, float]:
+    """All other numbers that a framework has logged, to be kept beside the value; no more than a step may have."""
+    from shoestring.runners.training import LONGEST_NAME, MOST_METRICS
+
+    numbers = [
+        word for word, value in known.items() if word != name and _is_number(value) and len(word) <= LONGEST_NAME
+    ]
+    return {word: float(known[word]) for word in numbers[:MOST_METRICS]}
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return not isinstance(value, str | bytes)

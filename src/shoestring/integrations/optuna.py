@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from shoestring import policies
@@ -23,6 +24,7 @@ from shoestring.core.space import Space
 from shoestring.errors import SpaceError, StudyError
 from shoestring.integrations.needs import need
 from shoestring.integrations.optuna_spaces import to_distributions, to_parameter, to_params
+from shoestring.reports.reasons import say_reason
 from shoestring.stores.store import Store
 from shoestring.study.study import Study
 
@@ -52,7 +54,7 @@ def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
 def _frozen_trials(ledger: Ledger) -> Iterator[Any]:
     distributions = to_distributions(ledger.space)
     zero = datetime.datetime.now() - datetime.timedelta(seconds=ledger.books.clock)  # the ledger counts from its start
-    began, ended = _times(ledger)
+    pasts = _pasts(ledger)
     for trial in ledger.trials:
         state, word = _state(trial)
         shown = _optuna.trial.create_trial(
@@ -61,12 +63,11 @@ def _frozen_trials(ledger: Ledger) -> Iterator[Any]:
             params=to_params(trial.config, distributions),
             distributions={param: distributions[param] for param in trial.config},
             intermediate_values={step: value for step, value in enumerate(trial.values, 1) if value is not None},
-            user_attrs=_attributes(ledger, trial, word),
+            user_attrs=_attributes(ledger, trial, word, pasts[trial.number]),
         )
-        shown.datetime_start = zero + datetime.timedelta(seconds=began[trial.number])
+        shown.datetime_start = zero + datetime.timedelta(seconds=pasts[trial.number].orders[0].at)
         if state.is_finished():
-            at = ended.get(trial.number, began[trial.number])
-            shown.datetime_complete = zero + datetime.timedelta(seconds=at)
+            shown.datetime_complete = zero + datetime.timedelta(seconds=pasts[trial.number].ended_at)
         yield shown
 
 
@@ -81,24 +82,34 @@ def _state(trial: Trial) -> tuple[Any, str]:
     return (_State.COMPLETE, "complete") if trial.steps >= trial.limit else (_State.PRUNED, "frozen")
 
 
-def _attributes(ledger: Ledger, trial: Trial, word: str) -> dict[str, Any]:
-    orders = [order for order in ledger.orders if order.trial == trial.number][-_MOST_WHYS:]
-    whys = [f"to step {o.until}: " + ", ".join(f"{key} {value}" for key, value in o.why.items()) for o in orders]
+def _attributes(ledger: Ledger, trial: Trial, word: str, past: _Past) -> dict[str, Any]:
+    whys = [f"to step {order.until}: {say_reason(order, ledger)}" for order in past.orders[-_MOST_WHYS:]]
     failure = {"failure": trial.failure[-2000:]} if trial.failure else {}
+    numbers = past.metrics.get(trial.best_step)
+    metrics = {"metrics": {name: value for name, value in numbers.items() if math.isfinite(value)}} if numbers else {}
     facts = {"state": word, "step": trial.steps, "best_step": trial.best_step, "seconds": trial.seconds}
-    return {**facts, "why": whys, **failure}
+    return {**facts, **metrics, "why": whys, **failure}
 
 
-def _times(ledger: Ledger) -> tuple[dict[int, float], dict[int, float]]:
-    """By trial: when its first order was given, and when its newest receipt came."""
-    began: dict[int, float] = {}
-    ended: dict[int, float] = {}
+@dataclass
+class _Past:
+    """What the entries tell about a trial."""
+
+    orders: list[Order]
+    ended_at: float  # when the newest receipt came
+    metrics: dict[int, Mapping[str, float]] = field(default_factory=dict)  # by step, the first that was recorded
+
+
+def _pasts(ledger: Ledger) -> dict[int, _Past]:
+    """By trial, in one pass over the entries."""
+    pasts: dict[int, _Past] = {}
     for entry in ledger.entries():
         if isinstance(entry, Order):
-            began.setdefault(entry.trial, entry.at)
+            pasts.setdefault(entry.trial, _Past([], entry.at)).orders.append(entry)
         elif isinstance(entry, Receipt):
-            ended[entry.trial] = entry.at
-    return began, ended
+            pasts[entry.trial].ended_at = entry.at
+            pasts[entry.trial].metrics.setdefault(entry.step, entry.metrics)
+    return pasts
 
 
 # the other way -------------------------------------------------------------------------------------------------------

@@ -11,11 +11,13 @@ one that nobody advances.
 from __future__ import annotations
 
 import math
+import pickle
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +28,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
 from shoestring.core.space import Config
+from shoestring.runners.training import Context, Report
 
 Kind = Literal["passes", "trees", "folds"]
 Scores = Mapping[str, float]  # by name of the metric; a single one is "score"
@@ -33,12 +36,15 @@ Scores = Mapping[str, float]  # by name of the metric; a single one is "score"
 
 @dataclass(frozen=True)
 class FoldResult:
-    """What a fold gave so far; None where it was not seen."""
+    """What a fold gave so far."""
 
     scores: Scores
     train_scores: Scores
     fit_s: float
     score_s: float
+
+
+FoldResults = list[FoldResult | None]  # None: a fold that was not seen
 
 
 @dataclass
@@ -53,23 +59,27 @@ class Folds:
     kind: Kind
     steps: int
     metric: str = "score"  # of several, the one that is searched for
+    metrics: Sequence[str] = ("score",)
     fit_params: Mapping[str, Any] = field(default_factory=dict)
     score_params: Mapping[str, Any] = field(default_factory=dict)
     jobs: int = 1
     error_score: float | str = math.nan
     with_train_score: bool = False
-    newest: list[FoldResult | None] = field(default_factory=list)
+    newest: FoldResults = field(default_factory=list)
     error: Exception | None = None  # the first one of an estimator
+    is_stored: bool = False  # what a step leaves behind goes into the ledger and into checkpoints
 
     def __repr__(self) -> str:
         return f"Folds({self.estimator!r}, {len(self.splits)} splits, {self.kind})"
 
-    def train(self, config: Config) -> Iterator[float]:
+    def train(self, config: Config, context: Context) -> Iterator[Report]:
         """The steps of one trial; what the newest gave, fold by fold, is in `newest`."""
         models = [self.make(config) for _ in self.splits]
-        results: list[FoldResult | None] = [None] * len(self.splits)
+        results: FoldResults = [None] * len(self.splits)
         trees = _tree_count(models[0])
-        for step in range(1, self.steps + 1):
+        if context.checkpoint is not None:
+            models, results = pickle.loads(context.checkpoint.read_bytes())  # our own
+        for step in range(context.step + 1, self.steps + 1):
             folds = self._folds_of(step)
             fits = [self._fit_of(models[fold], trees, step) for fold in folds]
             try:
@@ -83,7 +93,18 @@ class Folds:
                 results[fold] = _add_times(results[fold], result)
                 self.error = self.error or failure
             self.newest = list(results)
-            yield float(np.mean([result.scores[self.metric] for result in results if result is not None]))
+            value = float(np.mean([result.scores[self.metric] for result in results if result is not None]))
+            yield self._keep(value, models, list(results)) if self.is_stored else Report(value)
+
+    def _keep(self, value: float, models: list[Any], results: FoldResults) -> Report:
+        """The models lie in a checkpoint, the scores of every fold in the metrics of the receipt."""
+
+        def save(path: Path) -> None:
+            path.write_bytes(pickle.dumps((models, results)))
+
+        if _draws_freely(self.estimator):
+            save.resume = "inexact"  # type: ignore[attr-defined]
+        return Report(value, save=save, metrics=to_metrics(results))
 
     def make(self, config: Config) -> Any:
         return clone(self.estimator).set_params(**clone(dict(config), safe=False))
@@ -153,6 +174,17 @@ class Folds:
         return {name: _safe_indexing(value, rows) if has_rows[name] else value for name, value in params.items()}
 
 
+def to_metrics(results: FoldResults) -> dict[str, float]:
+    """The results of a step, as its receipt keeps them."""
+    told: dict[str, float] = {}
+    for fold, result in enumerate(results):
+        if result is not None:
+            told |= {f"split{fold}_test_{name}": score for name, score in result.scores.items()}
+            told |= {f"split{fold}_train_{name}": score for name, score in result.train_scores.items()}
+            told |= {f"split{fold}_fit_s": result.fit_s, f"split{fold}_score_s": result.score_s}
+    return told
+
+
 def kind_of(estimator: Any, names: Any) -> Kind:
     """How this estimator can be trained in steps when these parameters are searched."""
     known = estimator.get_params(deep=False)
@@ -171,6 +203,12 @@ def tree_parameter(estimator: Any) -> str | None:
     if "n_estimators" in known:
         return "n_estimators"
     return "max_iter" if {"max_iter", "max_leaf_nodes"} <= set(known) else None
+
+
+def _draws_freely(estimator: Any) -> bool:
+    """Whether it draws from NumPy's global generator, which all trials of a search share: then no thaw is exact."""
+    known = estimator.get_params(deep=True)
+    return any(value is None for name, value in known.items() if name.split("__")[-1] == "random_state")
 
 
 def _tree_count(estimator: Any) -> int:

@@ -13,17 +13,19 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from shoestring import policies
-from shoestring.core.entries import Entry, Receipt
+from shoestring.core.entries import Entry, Note, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice
 from shoestring.core.space import Space
 from shoestring.errors import BudgetError, MissingExtra
+from shoestring.reports.text import warning_of
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import Local
 from shoestring.study.study import Study
@@ -38,8 +40,10 @@ try:
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.validation import check_is_fitted, indexable
 
-    from shoestring.integrations.sklearn_folds import FoldResult, Folds, Kind, kind_of
+    from shoestring.integrations.sklearn_folds import Folds, Kind, kind_of
     from shoestring.integrations.sklearn_results import ConfigScores, best_row, table_of
+    from shoestring.integrations.sklearn_routing import make_router, route_fit, route_score
+    from shoestring.integrations.sklearn_stored import read_results, recognise
 except ModuleNotFoundError:
     raise MissingExtra("BudgetSearchCV", "sklearn", "sklearn") from None
 
@@ -66,6 +70,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     `space`: a Space, or a dict of parameters; a list is a choice. `steps`: how a training is cut, "passes", "trees" or "folds";
     "auto" takes the first that the estimator can. `max_steps`: how many passes, or shares of the trees, a full training has.
+    `store`, `name`: where the search is kept ("search.db") and under which name; the same `fit` again goes on with it.
     `n_jobs`: folds fitted at the same time. `error_score`: "raise", or a score for folds that fail; nan: the config fails. The
     others are those of `GridSearchCV`.
 
@@ -89,19 +94,24 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         max_steps: int | None = None,
         policy: Any = policies.DEFAULT,
         random_state: Any = None,
+        store: str | None = None,
+        name: str = "search",
     ) -> None:
         self.estimator, self.space, self.budget = estimator, space, budget
         self.scoring, self.n_jobs, self.refit, self.cv = scoring, n_jobs, refit, cv
         self.error_score, self.return_train_score = error_score, return_train_score
         self.steps, self.max_steps, self.policy, self.random_state = steps, max_steps, policy, random_state
+        self.store, self.name = store, name
 
     # searching -------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None, **fit_params: Any) -> BudgetSearchCV:
-        """Search, then fit the best on all rows; `fit_params` go to the estimator, rows with the rows of X."""
+    def fit(self, X: Any, y: Any = None, **params: Any) -> BudgetSearchCV:
+        """Search, then fit the best on all rows. `params`, as `groups` and `sample_weight`, go with their rows to those who
+        take them: splitter, estimator, scorer (scikit-learn's metadata routing, where it is enabled).
+        """
         X, y = indexable(X, y)
         space = to_space(self.space)
-        folds = self._folds(X, y, groups, fit_params, space)
+        folds = self._folds(X, y, params, space)
         rows = self._search(folds, space)
         self.scorer_ = folds.scorer
         self.n_splits_ = len(folds.splits)
@@ -114,8 +124,11 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             self._refit(folds)
         return self
 
-    def _folds(self, X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any], space: Space) -> Folds:
-        scorer: Any = self.scoring if callable(self.scoring) else check_scoring(self.estimator, scoring=self.scoring)
+    def _scorer(self) -> Any:
+        return self.scoring if callable(self.scoring) else check_scoring(self.estimator, scoring=self.scoring)
+
+    def _folds(self, X: Any, y: Any, params: Mapping[str, Any], space: Space) -> Folds:
+        scorer = self._scorer()
         several = isinstance(self.scoring, list | tuple | set | dict)
         if (
             several
@@ -123,7 +136,8 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             and self.refit is not False
         ):
             raise ValueError(f"refit={self.refit!r} must name one of the metrics {list(self.scoring)}, or be False")
-        splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, groups))
+        routed = route_fit(self, scorer, params)
+        splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, **routed.split))
         kind: Any = kind_of(self.estimator, space.parameters) if self.steps == "auto" else self.steps
         if kind not in ("passes", "trees", "folds"):
             raise ValueError(f"steps={self.steps!r} must be 'auto', 'passes', 'trees' or 'folds'")
@@ -137,26 +151,44 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             kind,
             _step_count(kind, self.max_steps, len(splits), jobs),
             metric=(self.refit or next(iter(self.scoring))) if several else "score",
-            fit_params={name: value for name, value in fit_params.items() if value is not None},
+            metrics=list(self.scoring) if several else ["score"],
+            fit_params=routed.fit,
+            score_params=routed.score,
             jobs=min(jobs, len(splits)),
             error_score=self.error_score,
             with_train_score=self.return_train_score,
+            is_stored=self.store is not None,
+        )
+
+    def _begin(self, folds: Folds, space: Space) -> Study:
+        """The study of this search; one that is in the store already goes on."""
+        is_drawn = self.store is None or self.random_state is not None  # else a study that is there keeps its own seed
+        return Study.begin(
+            space,
+            self.budget,
+            name=self.name,
+            store=self.store,
+            max_steps=folds.steps,
+            direction="max",
+            policy=self.policy,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)) if is_drawn else None,
+            target=None if self.store is None else recognise(folds, self.store, self.name),
         )
 
     def _search(self, folds: Folds, space: Space) -> list[ConfigScores]:
         """Spend the budget; one row for each config with a score, as it was bought."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.study_ = Study.begin(
-            space, self.budget, name="search", max_steps=folds.steps, direction="max", policy=self.policy, seed=seed
-        )
-        seen: dict[int, dict[int, list[FoldResult | None]]] = {}
+        self.study_ = self._begin(folds, space)
+        seen = read_results(self.study_.ledger, len(folds.splits))
 
         def observe(ledger: Ledger, entry: Entry | None) -> None:
             if isinstance(entry, Receipt) and entry.is_finished:
-                seen.setdefault(entry.trial, {})[entry.step] = folds.newest
+                seen.setdefault(entry.trial, {}).setdefault(entry.step, folds.newest)
+            elif isinstance(entry, Note) and (text := warning_of(entry)):
+                warnings.warn(text, stacklevel=2)
 
-        with tempfile.TemporaryDirectory() as folder:  # nothing is saved: what is frozen stays in memory
-            runner = Local(folds.train, Checkpoints(Path(folder)), live=_MOST_LIVE)
+        with tempfile.TemporaryDirectory() as folder:  # without a store, what is frozen stays in memory
+            kept = Path(folder) if self.store is None else self.study_.checkpoints
+            runner = Local(folds.train, Checkpoints(kept), live=_MOST_LIVE)
             raises = self.error_score == "raise"
             ending = self.study_.run(runner, should_stop=lambda: raises and folds.error is not None, observe=observe)
         if folds.error is not None and (raises or self.study_.best is None):
@@ -197,10 +229,10 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         except NotFittedError as error:
             raise AttributeError(f"{type(self).__name__} has no n_features_in_ before it is fitted") from error
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """By the metric that was searched for."""
+    def score(self, X: Any, y: Any = None, **params: Any) -> float:
+        """By the metric that was searched for; `params` are the scorer's, where metadata routing is enabled."""
         given = (X,) if y is None else (X, y)
-        score = self.scorer_(self._best(), *given)
+        score = self.scorer_(self._best(), *given, **route_score(self, params))
         return float(score[self.refit] if isinstance(score, Mapping) else score)
 
     predict = _delegate("predict")
@@ -218,6 +250,10 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 "there is no best_estimator_ with refit=False: fit one with best_params_, or set refit"
             )
         return self.best_estimator_
+
+    def get_metadata_routing(self) -> Any:
+        """For scikit-learn's metadata routing: who is behind this search."""
+        return make_router(self, self.estimator, self._scorer(), self.cv)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "cv_results_")

@@ -6,7 +6,8 @@ runs in a thread that rests inside its own callback until the next step is bough
     def train(config, context):
         def fit(steps):
             model = build(config, weights=steps.checkpoint / "weights" if steps.checkpoint else None)
-            model.fit(epochs=20, first_epoch=steps.done, callback=lambda loss: steps.report(loss, save=write))
+            told = {"epochs": steps.max_steps, "first_epoch": steps.done}
+            model.fit(**told, callback=lambda loss: steps.report(loss, save=write))
 
         yield from stepwise(fit, context)
 
@@ -21,7 +22,7 @@ import contextvars
 import ctypes
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Steps:
         self.context = context
         self.checkpoint = None if context is None else context.checkpoint  # a folder, None: start from nothing
         self.done = 0 if context is None else context.step  # steps that the checkpoint holds
+        self.max_steps = 1 if context is None else context.max_steps  # of a full training: what schedules go by
         # What `fit` says: a step is done, it failed, or (None) it came to its end.
         self._news: queue.SimpleQueue[Report | BaseException | None] = queue.SimpleQueue()
         self._may_go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -54,13 +56,18 @@ class Steps:
         """Whether the value of the coming step was bought; if not, None may be reported."""
         return self.context is None or self.context.should_validate
 
-    def report(self, value: Any, save: Save | None = None, cost: Any = None) -> None:
-        """A step is done. Comes back when the next one is wanted; called from the thread that `fit` runs in."""
+    def report(
+        self, value: Any, save: Save | None = None, cost: Any = None, metrics: Mapping[str, Any] | None = None
+    ) -> None:
+        """A step is done. Comes back when the next one is wanted; called from the thread that `fit` runs in.
+
+        `cost` and `metrics` are those of a `Report`.
+        """
         if self._is_over:
             raise _EndOfTraining
         random_state = RandomState.take()
         number = None if value is None else float(value)
-        self._news.put(Report(number, cost, None if save is None else _save_with(save, random_state)))
+        self._news.put(Report(number, cost, None if save is None else _save_with(save, random_state), metrics))
         if not self._may_go_on.get():
             self._is_over = True
             raise _EndOfTraining

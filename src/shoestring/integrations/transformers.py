@@ -6,7 +6,7 @@
     def train(config, context):
         def fit(steps):
             arguments = TrainingArguments(
-                num_train_epochs=8, eval_strategy="epoch", save_strategy="epoch", save_total_limit=1, seed=1, …
+                num_train_epochs=steps.max_steps, eval_strategy="epoch", save_strategy="epoch", seed=1, …
             )
             set_seed(1)
             trainer = Trainer(model, arguments, …, callbacks=[TransformersSteps(steps)])
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.errors import RunnerError
-from shoestring.integrations.needs import metric, need
+from shoestring.integrations.needs import metric, need, others
 from shoestring.integrations.stepping import Steps
 
 _transformers = need("TransformersSteps", "transformers", "transformers")
@@ -44,6 +44,7 @@ class TransformersSteps(_transformers.TrainerCallback):  # type: ignore[misc, na
     def __init__(self, steps: Steps, monitor: str = "eval_loss") -> None:
         self.steps, self.monitor = steps, monitor
         self._value: float | None = None
+        self._metrics: dict[str, float] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         if self.steps.checkpoint is not None and state.global_step == 0:
@@ -53,6 +54,7 @@ class TransformersSteps(_transformers.TrainerCallback):  # type: ignore[misc, na
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any], **rest: Any) -> None:
         self._value = metric(self.monitor, metrics, "the evaluation gave")
+        self._metrics = others(self.monitor, metrics)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         control.should_evaluate &= self.steps.should_validate
@@ -66,5 +68,6 @@ class TransformersSteps(_transformers.TrainerCallback):  # type: ignore[misc, na
         def save(folder: Path) -> None:
             shutil.copytree(written, folder / _CHECKPOINT)
 
-        value, self._value = self._value, None
-        self.steps.report(value, save)
+        value, metrics = self._value, self._metrics
+        self._value, self._metrics = None, {}
+        self.steps.report(value, save, metrics=metrics)

@@ -147,7 +147,7 @@ class Commands:
         former = () if order.number in self._in_one_run else former
         folder, device = self._folders.folder(order.trial), self._slots.devices[slot]
         try:
-            run = CommandRun.launch(self.argv, self.space, order, former, folder, step, slot, device)
+            run = CommandRun.launch(self.argv, self.space, order, former, folder, step, slot, device, self._max_steps)
         except OSError as error:
             self._slots.give_back(slot)
             text = f"the command {self.argv[0]!r} cannot be started: {error.strerror or error}"

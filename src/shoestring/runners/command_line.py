@@ -1,14 +1,15 @@
 """What goes into a command and what comes out of it.
 
-Into it: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}` and
-`{until}` by what the variables below hold. An argument with the placeholder of a parameter that is not active is left out,
-so write `--momentum={momentum}` as one word. Any other `{word}` is a mistake, and said before anything is bought; write
+Into it: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}`, `{until}`,
+`{max_steps}` by what the variables below hold. An argument with the placeholder of a parameter that is not active is left
+out, so write `--momentum={momentum}` as one word. Any other `{word}` is a mistake, and said before anything is bought; write
 `{{word}}` to have `{word}` in the command. Braces around more than one word, as in awk's `{print $1}`, are left alone.
 
     SHOESTRING_CONFIG       file with all parameters as one JSON object
     SHOESTRING_CHECKPOINT   directory that lives as long as the trial; empty when the trial starts from nothing
     SHOESTRING_STEP         the step to go on from, 0 at the start
     SHOESTRING_UNTIL        the last step that is paid for: stop after it
+    SHOESTRING_MAX_STEPS    steps of a full training: what a schedule is made for
     SHOESTRING_VALIDATE     each, last or none: which steps' values were bought
     SHOESTRING_REPORT       file to which reports may be appended, instead of printing them
     SHOESTRING_DEVICE       the device that is this worker's, where devices were named; CUDA_VISIBLE_DEVICES says the same
@@ -41,7 +42,7 @@ from shoestring.runners.training import read_cost, read_metrics
 
 _WORD = r"([A-Za-z_][\w.-]*)"
 _PLACE = re.compile(rf"\{{\{{\{{{_WORD}\}}\}}\}}|\{{\{{{_WORD}\}}\}}|\{{{_WORD}\}}")  # {{{a}}}, {{a}} or {a}
-_PLACES = ("config", "checkpoint", "step", "until")
+_PLACES = ("config", "checkpoint", "step", "until", "max_steps")
 _CONFIG_VARIABLE = "SHOESTRING_CONFIG"
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
 
@@ -102,17 +103,10 @@ def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[s
     return [_PLACE.sub(fill, argument) for argument in wanted]
 
 
-def make_environment(
-    config: Path, checkpoint: Path, reports: Path, step: int, until: int, validate: str, device: str = ""
-) -> dict[str, str]:
-    variables = {
-        _CONFIG_VARIABLE: str(config),
-        "SHOESTRING_CHECKPOINT": str(checkpoint),
-        "SHOESTRING_STEP": str(step),
-        "SHOESTRING_UNTIL": str(until),
-        "SHOESTRING_VALIDATE": validate,
-        "SHOESTRING_REPORT": str(reports),
-    }
+def make_environment(places: Mapping[str, str], reports: Path, validate: str, device: str = "") -> dict[str, str]:
+    """What the command finds in its variables; `places` is what it may have in its arguments too."""
+    variables = {f"SHOESTRING_{name.upper()}": places[name] for name in _PLACES}
+    variables |= {"SHOESTRING_VALIDATE": validate, "SHOESTRING_REPORT": str(reports)}
     # Python holds lines back when it writes into a pipe; a report must come when its step is done.
     return {**os.environ, "PYTHONUNBUFFERED": "1", **device_variables(device), **variables}
 

@@ -72,6 +72,7 @@ class CommandRun:
         step: int,
         slot: int,
         device: str = "",
+        max_steps: int = 1,
     ) -> CommandRun:
         """Start the command where its directory holds `step`; with 0 the directory is emptied first."""
         checkpoint, config, reports = folder / "checkpoint", folder / "config.json", folder / "reports.jsonl"
@@ -83,7 +84,8 @@ class CommandRun:
         checkpoint.mkdir(parents=True, exist_ok=True)
         config.write_text(json.dumps(dict(values)) + "\n", encoding="utf-8")
         reports.write_bytes(b"")
-        places = {"config": str(config), "checkpoint": str(checkpoint), "step": str(step), "until": str(until)}
+        places = {"config": str(config), "checkpoint": str(checkpoint)}
+        places |= {"step": str(step), "until": str(until), "max_steps": str(max_steps)}
         # From now on the directory may change at any time; only a command that says what it saved is still believed.
         state = replace(state, saved=step if state.tells else 0)
         state.write(folder)
@@ -94,7 +96,7 @@ class CommandRun:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=make_environment(config, checkpoint, reports, step, until, validate, device),
+                env=make_environment(places, reports, validate, device),
                 start_new_session=True,  # Ctrl-C does not reach it, and its own children can be ended with it
             )
         state = replace(state, pid=process.pid, started=started_at(process.pid))

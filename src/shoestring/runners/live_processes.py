@@ -25,6 +25,7 @@ class LiveProcesses:
     def __init__(self, crew: Crew, checkpoints: Checkpoints, now: Callable[[], float], slots: Slots) -> None:
         self._crew, self._checkpoints, self._now, self._slots = crew, checkpoints, now, slots
         self._by_trial: dict[int, LiveProcess] = {}
+        self.max_steps = 1  # of a full training; the runner's start knows it
 
     def __iter__(self) -> Iterator[LiveProcess]:
         return iter(list(self._by_trial.values()))
@@ -80,6 +81,7 @@ class LiveProcesses:
             device,
             config=config,
             step=step,
+            max_steps=self.max_steps,
             checkpoint=str(checkpoint) if checkpoint else None,
             logs=[str(folder / log) for log in logs],
         )

@@ -51,12 +51,13 @@ class Local:
         self.target, self.checkpoints = target, checkpoints
         self.can_save: bool | None = can_save(target)
         self._lives = LiveTrials(live)
-        self._max_steps = math.inf  # of a full training, once it is known
+        self.max_steps = math.inf  # of a full training, once it is known
         self._order: Order | None = None
         self._former: Sequence[Config] = ()  # configs of steps that may have to be run again for that order
         self._waiting = WaitingOrders()
         self._since = 0.0
         self._checked_order: int | None = None
+        self.max_steps = 1  # of a full training; `start` knows it
         self._clock = Clock()
 
     def now(self) -> float:
@@ -64,7 +65,7 @@ class Local:
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
-        self._max_steps = ledger.max_steps
+        self.max_steps = ledger.max_steps
         self._lives.start()
         self._clock.start(ledger)
         return survivors
@@ -100,7 +101,7 @@ class Local:
         # The check comes before the receipt that may close the order that pays for it.
         news = [paid] if resumed is None else [note_check(order, step, value, *resumed, exact=live.is_exact), paid]
         self._since = self.now()
-        if step >= self._max_steps:  # nothing more of it can be bought
+        if step >= self.max_steps:  # nothing more of it can be bought
             self._lives.drop(order.trial)
         if paid.status == "diverged" or step == order.until:
             self._next_order()
@@ -156,7 +157,7 @@ class Local:
 
     def _thaw(self, order: Order, held: int) -> Live:
         config = config_at(held + 1, order, self._former)
-        return Live(self.target, config, held, self.checkpoints.path_to_thaw(order.trial, held))
+        return Live(self.target, config, held, self.checkpoints.path_to_thaw(order.trial, held), self.max_steps)
 
     def _config(self, live: Live) -> Config:
         """Of its next step."""
@@ -192,7 +193,7 @@ class Local:
 
     def _save_if_due(self, live: Live, trial: int, value: float | None) -> float:
         """The seconds that it took."""
-        is_complete = live.step >= self._max_steps
+        is_complete = live.step >= self.max_steps
         due = self.checkpoints.is_due(trial, live.step, value, last=is_complete, unsaved_s=live.unsaved_s)
         return self._save(trial, live) if due else 0.0
 

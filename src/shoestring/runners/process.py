@@ -75,6 +75,7 @@ class Processes:
         """
         self.can_save, self.check_start_s = self._crew.first(self._slots.devices)
         survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
+        self._lives.max_steps = ledger.max_steps
         self._clock.start(ledger)
         return survivors
 

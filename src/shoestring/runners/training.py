@@ -29,7 +29,7 @@ from shoestring.errors import RunnerError
 
 Shape = Literal["function", "generator", "class"]
 RAISED = (Exception, SystemExit, GeneratorExit)  # what training code may end with by itself; Ctrl-C is the user's
-_MOST_METRICS, _LONGEST_NAME = 100, 100  # they are stored with every step
+MOST_METRICS, LONGEST_NAME = 100, 100  # they are stored with every step
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,10 @@ class Report:
 class Context:
     """What training code may want to know. It is kept up to date while the trial goes on."""
 
-    config: Config
+    config: Config  # of the coming step; the same dict as the first argument, changed where a run is tuned as it goes
     step: int = 0  # steps done so far; above 0 at the start when the trial is thawed from `checkpoint`
-    until: int = 1  # the last step that is paid for
+    until: int = 1  # the last step that is paid for by now
+    max_steps: int = 1  # of a full training: what a schedule is made for, whatever is paid for by now
     should_validate: bool = True  # whether the value of the coming step was bought; if not, None may be reported
     checkpoint: Path | None = None  # load from here first, when not None
 
@@ -98,13 +99,15 @@ def resumes_exactly(*declared: Any) -> bool:
 class Live:
     """One trial that is alive in this process, at `step`."""
 
-    def __init__(self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None) -> None:
+    def __init__(
+        self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None, max_steps: int = 1
+    ) -> None:
         self.step = self.thawed_at = step
         self.is_between_steps = True  # not so after an exception: what is in memory is then the state of no step
         self.unsaved_s = 0.0  # spent on what would go with this process
         self.can_save: bool | None = can_save(target)
         self.is_exact = resumes_exactly(target)
-        self._context = Context(config=dict(config), step=step, checkpoint=checkpoint)
+        self._context = Context(config=dict(config), step=step, max_steps=max_steps, checkpoint=checkpoint)
         self._shape = shape_of(target)
         self._arguments = (self._context.config, self._context)[: _arity(target)]
         self._target = target
@@ -217,14 +220,14 @@ def read_metrics(metrics: Any) -> dict[str, float]:
         return {}
     if not isinstance(metrics, Mapping):
         raise TypeError(f"the reported metrics {_short(metrics)} must be numbers by name, as in {{'accuracy': 0.9}}")
-    if len(metrics) > _MOST_METRICS:
-        raise ValueError(f"{len(metrics)} metrics were reported: at most {_MOST_METRICS} are kept with a step")
+    if len(metrics) > MOST_METRICS:
+        raise ValueError(f"{len(metrics)} metrics were reported: at most {MOST_METRICS} are kept with a step")
     return {_metric_name(name): _metric(name, value) for name, value in metrics.items()}
 
 
 def _metric_name(name: Any) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
-        raise TypeError(f"the metric {_short(name)} must have a text of 1 to {_LONGEST_NAME} characters for its name")
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+        raise TypeError(f"the metric {_short(name)} must have a text of 1 to {LONGEST_NAME} characters for its name")
     return name
 
 
@@ -240,9 +243,9 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def load_trainer(kind: Any, config: Config, step: int, checkpoint: Path) -> Any:
+def load_trainer(kind: Any, config: Config, step: int, checkpoint: Path, max_steps: int) -> Any:
     """An instance of a training class as it was after `step`."""
-    context = Context(config=dict(config), step=step, until=step, checkpoint=checkpoint)
+    context = Context(config=dict(config), step=step, until=step, max_steps=max_steps, checkpoint=checkpoint)
     trainer = kind(*(context.config, context)[: _arity(kind)])
     trainer.load(checkpoint)
     return trainer

@@ -42,7 +42,7 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
                     live.close()
                 _print_to(message["logs"], first_stderr)
                 checkpoint = Path(message["checkpoint"]) if message["checkpoint"] else None
-                live = Live(target, message["config"], message["step"], checkpoint)
+                live = Live(target, message["config"], message["step"], checkpoint, message["max_steps"])
             else:
                 assert live is not None
                 answer = dumps(_answer(live, message)).encode()

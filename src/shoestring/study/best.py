@@ -19,6 +19,7 @@ class Best:
     trial: int
     step: int
     checkpoint: Path | None  # of exactly this step, when the training code can save
+    max_steps: int = 1  # of a full training
 
     def load(self, train: Any = None) -> Any:
         """The model of the best step, for code that can save.
@@ -37,4 +38,4 @@ class Best:
             return self.checkpoint
         if not hasattr(train, "load"):
             raise RunnerError(f"the class {train.__name__} has no load(path): give the class that saved the checkpoint")
-        return load_trainer(train, self.config, self.step, self.checkpoint)
+        return load_trainer(train, self.config, self.step, self.checkpoint, self.max_steps)

@@ -152,7 +152,9 @@ class Study:
         value = trial.best_value
         assert value is not None
         assert trial.best_config is not None
-        return Best(trial.best_config, value, trial.number, trial.best_step, self.best_checkpoint)
+        return Best(
+            trial.best_config, value, trial.number, trial.best_step, self.best_checkpoint, self.ledger.max_steps
+        )
 
     @property
     def best_checkpoint(self) -> Path | None:

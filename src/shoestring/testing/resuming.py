@@ -26,7 +26,7 @@ _GRACE_S = 5.0
 
 def train_in_one_piece(target: str, config: Config, steps: int) -> Values:
     """The values of `file.py:train` without a freeze, in this process."""
-    live = Live(Target.find(target).load(), config)
+    live = Live(Target.find(target).load(), config, max_steps=steps)
     try:
         return [live.advance(config, steps, True).value for _ in range(steps)]
     finally:
@@ -44,7 +44,7 @@ def train_in_pieces(target: str, config: Config, steps: int, every: int, folder:
         try:
             _ask(worker)
             from_here = str(checkpoint) if checkpoint else None
-            worker.send("begin", config=config, step=step, checkpoint=from_here, logs=logs)
+            worker.send("begin", config=config, step=step, max_steps=steps, checkpoint=from_here, logs=logs)
             for _ in range(min(every, steps - step)):
                 worker.send("step", config=config, until=steps, validate=True)
                 values.append(_ask(worker)["value"])
@@ -57,9 +57,10 @@ def train_in_pieces(target: str, config: Config, steps: int, every: int, folder:
     return values
 
 
-def check_resuming(target: str, config: Config, folder: Path) -> Note:
+def check_resuming(target: str, config: Config, folder: Path, max_steps: int = 2) -> Note:
     """The resume check that a study makes: the second step from a checkpoint, against going on."""
     runner = Local(Target.find(target).load(), Checkpoints(folder / "checkpoints"))
+    runner.max_steps = max_steps
     runner.submit(Order(number=0, trial=0, config=config, until=2, check=True), held=0)
     news = [*runner.wait(float("inf")), *runner.wait(float("inf"))]
     runner.close(freeze=False)

@@ -25,6 +25,7 @@ from shoestring.core.money import Budget
 from shoestring.core.space import Config, Space
 from shoestring.runners.runner import Runner
 from shoestring.runners.simulated import Simulated, StepOutcome
+from shoestring.runners.training import Context
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop
 
@@ -47,9 +48,10 @@ def next_state(config: Config, state: float) -> float:
 
 
 class Curve:
-    """The curve as training code that can be frozen and thawed."""
+    """The curve as training code that can be frozen and thawed, and that is told how long a full training is."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, context: Context) -> None:
+        assert context.max_steps == MAX_STEPS
         self.config, self.state, self.done = config, 1.0, 0
 
     def step(self) -> float:
@@ -85,6 +87,7 @@ COMMAND = [
     f"""
 import json, math, os, sys
 environment = os.environ
+assert environment["SHOESTRING_MAX_STEPS"] == "{MAX_STEPS}"
 config = json.load(open(environment["SHOESTRING_CONFIG"]))
 place = os.path.join(environment["SHOESTRING_CHECKPOINT"], "state.json")
 done, state = json.load(open(place)) if os.path.exists(place) else (0, 1.0)

@@ -19,6 +19,7 @@ from shoestring.integrations.xgboost import xgboost_steps
 
 STEPS = 6
 X, Y = load_breast_cancer(return_X_y=True)
+WORDS = [[f"{a:.0f}", f"{b:.0f}", c] for a, b, c in X[:, :3]]
 TRAIN_X, TRAIN_Y, VALID_X, VALID_Y = X[:300], Y[:300], X[300:], Y[300:]
 LIGHT = {"objective": "binary", "num_leaves": 15, "num_threads": 1, "bagging_fraction": 0.7, "bagging_freq": 1}
 LIGHT |= {"feature_fraction": 0.7, "feature_fraction_bynode": 0.7}
@@ -83,6 +84,16 @@ def _extreme_loss(booster: Any) -> float:
 
 def cat(config: dict[str, Any], context: Context) -> Iterator[Report]:
     yield from catboost_steps({**CAT, **config}, catboost.Pool(TRAIN_X, TRAIN_Y), _cat_loss, context, rounds=5)
+
+
+def cat_words(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """With columns of words, which CatBoost counts by itself."""
+    pool = catboost.Pool(WORDS[:300], TRAIN_Y, cat_features=[0, 1])
+
+    def loss(model: Any) -> float:
+        return float(log_loss(VALID_Y, model.predict(WORDS[300:], prediction_type="Probability")))
+
+    yield from catboost_steps({**CAT, **config}, pool, loss, context, rounds=5)
 
 
 def cat_continued(config: dict[str, Any], context: Context) -> Iterator[Report]:

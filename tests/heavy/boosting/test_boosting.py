@@ -19,6 +19,7 @@ CASES = [
     ("extreme", {"booster": "dart", "rate_drop": 0.3}),
     ("cat", {}),
     ("cat", {"boosting_type": "Ordered"}),
+    ("cat_words", {}),
 ]
 
 

@@ -43,6 +43,26 @@ def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
     yield from stepwise(fit, context)
 
 
+class Noisy(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    """Images with noise that is drawn where they are loaded, in a loading process if there is one."""
+
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, i: int) -> Any:
+        return torch.tensor(IMAGES[i]) + 0.1 * torch.randn(64), int(LABELS[i])
+
+
+def train_from_a_loader(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    def fit(steps: Steps) -> None:
+        model = load_model(steps) or build()
+        loader = torch.utils.data.DataLoader(Noisy(), 50, shuffle=True, num_workers=2)
+        options = {"epochs": EPOCHS, "initial_epoch": steps.done, "verbose": 0}
+        model.fit(loader, validation_data=DATA["validation_data"], **options, callbacks=[KerasSteps(steps)])
+
+    yield from stepwise(fit, context)
+
+
 class ForgetsRandom(KerasSteps):
     def on_train_begin(self, logs: Any = None) -> None:
         pass

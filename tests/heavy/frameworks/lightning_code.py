@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import os
 import tempfile
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import lightning as L
 import torch
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
 
 from shoestring import Context, Report
-from shoestring.integrations.lightning import LightningSteps, checkpoint_of
 from shoestring.integrations.stepping import Steps, stepwise
 
+L: Any = importlib.import_module(os.environ.get("LIGHTNING", "lightning"))  # or its older name, pytorch_lightning
+from shoestring.integrations.lightning import LightningSteps, checkpoint_of  # noqa: E402
+
 torch.set_num_threads(1)
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-warnings.filterwarnings("ignore", module="lightning")
+logging.getLogger(L.Trainer.__module__.rpartition(".trainer.")[0]).setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", module=L.__name__)
 EPOCHS = 6
 IMAGES, LABELS = (torch.tensor(array) for array in load_digits(return_X_y=True))
 IMAGES = IMAGES.float() / 16
@@ -48,6 +51,7 @@ class Net(L.LightningModule):
     def validation_step(self, batch: Any, index: int) -> None:
         self.validated += 1
         self.log("val_loss", self._loss(batch))
+        self.log("val_rows", float(len(batch[0])))
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.Adam(self.parameters(), lr=self.lr)
@@ -79,16 +83,17 @@ def loaders(workers: int = 0) -> tuple[DataLoader[Any], DataLoader[Any]]:
     return DataLoader(TRAIN, 50, shuffle=True, num_workers=workers), DataLoader(VALID, 200)
 
 
-def make_trainer(*callbacks: Any, **options: Any) -> L.Trainer:
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    folder = tempfile.mkdtemp()
-    return L.Trainer(**quiet, max_epochs=EPOCHS, default_root_dir=folder, callbacks=list(callbacks), **options)
+def make_trainer(*callbacks: Any, accelerator: str = "cpu", **options: Any) -> Any:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": accelerator}
+    place = {"default_root_dir": tempfile.mkdtemp(), "devices": 1}
+    return L.Trainer(**quiet, **place, max_epochs=EPOCHS, callbacks=list(callbacks), **options)
 
 
 def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
     def fit(steps: Steps) -> None:
         L.seed_everything(1, verbose=False)
-        trainer = make_trainer(LightningSteps(steps, config.get("monitor", "val_loss")))
+        callback = LightningSteps(steps, config.get("monitor", "val_loss"))
+        trainer = make_trainer(callback, accelerator=config.get("accelerator", "cpu"))
         trainer.fit(make_net(config), *loaders(config.get("workers", 0)), ckpt_path=checkpoint_of(steps))
 
     yield from stepwise(fit, context)
@@ -156,6 +161,6 @@ def whole_run(config: dict[str, Any]) -> list[float]:
             values.append(float(trainer.callback_metrics["val_loss"]))
 
     L.seed_everything(1, verbose=False)
-    trainer = make_trainer(Record(), enable_checkpointing=False)
+    trainer = make_trainer(Record(), accelerator=config.get("accelerator", "cpu"), enable_checkpointing=False)
     trainer.fit(make_net(config), *loaders(config.get("workers", 0)))
     return values

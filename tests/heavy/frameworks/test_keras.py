@@ -20,6 +20,12 @@ def test_freezing_and_thawing_changes_nothing(tmp_path: Path) -> None:
     assert train_in_pieces(f"{HERE}:train", {}, code.EPOCHS, 2, tmp_path) == whole
 
 
+def test_nor_with_two_loading_processes(tmp_path: Path) -> None:
+    whole = train_in_one_piece(f"{HERE}:train_from_a_loader", {}, 4)
+    assert len(set(whole)) == 4
+    assert train_in_pieces(f"{HERE}:train_from_a_loader", {}, 4, 2, tmp_path) == whole
+
+
 def test_the_check_accepts_the_right_recipe(tmp_path: Path) -> None:
     assert check_resuming(f"{HERE}:train", {}, tmp_path).facts["same"]
 
@@ -27,6 +33,14 @@ def test_the_check_accepts_the_right_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", ["train_without_random", "train_from_weights_alone"])
 def test_the_check_catches_the_wrong_recipe(wrong: str, tmp_path: Path) -> None:
     assert not check_resuming(f"{HERE}:{wrong}", {}, tmp_path).facts["same"]
+
+
+def test_what_else_fit_logs_is_kept_beside_the_value() -> None:
+    live = Live(code.train, {})
+    result = live.advance({}, 6, True)
+    live.close()
+    assert set(result.metrics) == {"loss"}
+    assert result.metrics["loss"] != result.value
 
 
 def test_a_thawed_trial_that_would_start_anew_says_so(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import lightning_code as code
 import pytest
+import torch
 
+from shoestring import Float, tune
 from shoestring.errors import RunnerError
 from shoestring.runners.training import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
@@ -20,6 +22,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "weights made late": {"late": True},
     "two loading processes": {"workers": 2},
 }
+if torch.cuda.is_available():
+    CONFIGS |= {"on a GPU": {"accelerator": "gpu"}, "on a GPU, plateau": {"accelerator": "gpu", "interval": "plateau"}}
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
@@ -32,6 +36,13 @@ def test_freezing_and_thawing_changes_nothing(config: dict[str, Any], tmp_path: 
 
 def test_the_check_accepts_the_right_recipe(tmp_path: Path) -> None:
     assert check_resuming(f"{HERE}:train", {}, tmp_path).facts["same"]
+
+
+def test_it_goes_by_its_older_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`import pytorch_lightning` has classes of its own, which `lightning` does not know."""
+    whole = train_in_one_piece(f"{HERE}:train", {}, 4)
+    monkeypatch.setenv("LIGHTNING", "pytorch_lightning")  # for the processes that the pieces are trained in
+    assert train_in_pieces(f"{HERE}:train", {}, 4, 2, tmp_path) == whole
 
 
 @pytest.mark.parametrize("wrong", ["train_without_random", "train_from_weights_alone"])
@@ -59,10 +70,26 @@ def test_an_unknown_metric_is_told_with_the_known_ones() -> None:
 def test_an_epoch_is_validated_only_where_that_was_bought() -> None:
     code.NETS.clear()
     live = Live(code.train, {"lr": 0.01})
-    values = [live.advance({"lr": 0.01}, 4, validate).value for validate in (True, False, False, True)]
+    results = [live.advance({"lr": 0.01}, 4, validate) for validate in (True, False, False, True)]
     live.close()
-    assert [value is None for value in values] == [False, True, True, False]
+    assert [result.value is None for result in results] == [False, True, True, False]
+    assert [result.metrics for result in results] == [{"val_rows": 200.0}, {}, {}, {"val_rows": 200.0}]
     assert code.NETS[0].validated == 2 + 1  # and one batch of the check before training
+
+
+def test_a_study_tunes_one_run_while_it_trains_and_validates_only_when_unsure() -> None:
+    code.NETS.clear()
+    space = {"lr": Float(1e-3, 1e-1, log=True)}
+    told: dict[str, Any] = {"policy": "ce_gp_ucb", "settings": {"n_starts": 2, "kappa": 0.3}, "seed": 1}
+    study = tune(code.train_online, space, f"{code.EPOCHS} epochs", max_steps=code.EPOCHS, **told)
+    (trial,) = study.trials
+    bought = [value for value in trial.values if value is not None]
+    assert trial.steps == code.EPOCHS
+    assert 2 <= len(bought) < code.EPOCHS
+    assert code.NETS[0].validated == len(bought) + 1  # and one batch of the check before training
+    configs = [order.config["lr"] for order in study.ledger.orders for _ in range(order.until)]
+    assert set(code.NETS[0].applied) == set(configs) - {configs[0]}
+    assert len(set(configs)) > 1
 
 
 def test_a_new_config_is_applied_before_its_first_epoch(tmp_path: Path) -> None:

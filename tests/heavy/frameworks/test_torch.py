@@ -19,6 +19,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "two loading processes": (f"{HERE}:train", {"workers": 2}),
     "within an epoch": (f"{HERE}:train_by_batches", {}),
 }
+if torch.cuda.is_available():
+    CASES |= {
+        "an epoch a step, on a GPU": (f"{HERE}:train", {"device": "cuda"}),
+        "within an epoch, on a GPU": (f"{HERE}:train_by_batches", {"device": "cuda"}),
+    }
 
 
 @pytest.mark.parametrize("name", CASES)

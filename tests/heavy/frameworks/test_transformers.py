@@ -44,6 +44,8 @@ def test_a_thawed_trial_that_would_start_anew_says_so(tmp_path: Path) -> None:
 
 def test_an_epoch_is_evaluated_only_where_that_was_bought() -> None:
     live = Live(code.train, {})
-    values = [live.advance({}, 6, validate).value for validate in (True, False, True)]
+    results = [live.advance({}, 6, validate) for validate in (True, False, True)]
     live.close()
-    assert [value is None for value in values] == [False, True, False]
+    assert [result.value is None for result in results] == [False, True, False]
+    assert ["eval_samples_per_second" in result.metrics for result in results] == [True, False, True]
+    assert "eval_loss" not in results[0].metrics

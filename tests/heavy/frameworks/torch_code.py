@@ -1,8 +1,9 @@
-"""A plain PyTorch loop whose steps end within an epoch, with the data's position kept or forgotten."""
+"""Plain PyTorch loops, by epochs and by batches, on a CPU or (`device`) a GPU; with what a checkpoint needs, and without."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, Dataset
 
 from shoestring import Context, Report
+from shoestring.integrations.random_state import RandomState
 from shoestring.integrations.stepping import Steps, stepwise
 
 torch.set_num_threads(1)
@@ -30,13 +32,14 @@ class Noisy(Dataset[Any]):
 
 
 class Model:
-    """What both loops train; `parts` is what a checkpoint must hold."""
+    """What all loops train; `parts` is what a checkpoint must hold."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, device: str = "cpu") -> None:
         torch.manual_seed(1)
+        self.device = device
         self.net = torch.nn.Sequential(
             torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(32, 10)
-        )
+        ).to(device)
         optimizer = torch.optim.Adam(self.net.parameters(), lr=0.01)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)
         self.parts: dict[str, Any] = {"net": self.net, "optimizer": optimizer, "schedule": schedule}
@@ -51,21 +54,22 @@ class Model:
     def learn(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         self.net.train()
         self.parts["optimizer"].zero_grad()
-        torch.nn.functional.cross_entropy(self.net(images), labels).backward()
+        torch.nn.functional.cross_entropy(self.net(images.to(self.device)), labels.to(self.device)).backward()
         self.parts["optimizer"].step()
         self.parts["schedule"].step()
 
     def loss(self) -> float:
         self.net.eval()
         with torch.no_grad():
-            return float(torch.nn.functional.cross_entropy(self.net(X[400:600]), Y[400:600]))
+            logits = self.net(X[400:600].to(self.device)).cpu()
+            return float(torch.nn.functional.cross_entropy(logits, Y[400:600]))
 
 
 def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
     """An epoch a step, with loading processes that draw noise."""
 
     def fit(steps: Steps) -> None:
-        model = Model(steps)
+        model = Model(steps, config.get("device", "cpu"))
         loader = DataLoader(Noisy(), 50, shuffle=True, num_workers=config.get("workers", 0))
         steps.restore_random()
         while True:
@@ -80,7 +84,7 @@ def train_by_batches(config: dict[str, Any], context: Context) -> Iterator[Repor
     """Five batches a step. The order of an epoch follows from its number, so the position is a number of batches."""
 
     def fit(steps: Steps) -> None:
-        model = Model(steps)
+        model = Model(steps, config.get("device", "cpu"))
         batch = steps.done * A_STEP
         steps.restore_random()
         while True:
@@ -99,7 +103,7 @@ def train_without_position(config: dict[str, Any], context: Context) -> Iterator
     """The same with a shuffling loader: thawed within an epoch, it begins a new one."""
 
     def fit(steps: Steps) -> None:
-        model = Model(steps)
+        model = Model(steps, config.get("device", "cpu"))
         loader = DataLoader(Noisy(), 50, shuffle=True)
         steps.restore_random()
         batch = steps.done * A_STEP
@@ -109,5 +113,21 @@ def train_without_position(config: dict[str, Any], context: Context) -> Iterator
                 batch += 1
                 if batch % A_STEP == 0:
                     steps.report(model.loss(), model.save)
+
+    yield from stepwise(fit, context)
+
+
+def train_without_the_gpus_generator(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """As `train`, but a thaw puts back the generators of the CPU alone: dropout on the GPU begins anew."""
+
+    def fit(steps: Steps) -> None:
+        model = Model(steps, config["device"])
+        loader = DataLoader(Noisy(), 50, shuffle=True)
+        if steps.checkpoint is not None:
+            replace(RandomState.load(steps.checkpoint / "random.npz"), cuda=()).put_back()
+        while True:
+            for images, labels in loader:
+                model.learn(images, labels)
+            steps.report(model.loss(), model.save)
 
     yield from stepwise(fit, context)

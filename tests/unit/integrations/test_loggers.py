@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoestring import Float, Study, tune
+from shoestring import Float, Report, Study, tune
 from shoestring.integrations.loggers import Follow, log_study
 
 
@@ -33,9 +33,10 @@ class Recorder:
         return {step: values["value"] for name, step, values in self.values if name == run and "value" in values}
 
 
-def train(config: dict[str, Any]) -> Iterator[float]:
+def train(config: dict[str, Any]) -> Iterator[Report]:
     for step in range(1, 6):
-        yield math.inf if config["x"] > 0.9 else config["x"] + 1 / step
+        value = math.inf if config["x"] > 0.9 else config["x"] + 1 / step
+        yield Report(value, metrics={"accuracy": 0.1 * step, "value": -1.0, "gap": math.nan})
 
 
 def run(recorder: Recorder, **options: Any) -> Study:
@@ -54,6 +55,14 @@ def test_every_trial_is_a_run_with_its_config_and_its_curve() -> None:
         expected = {step: v for step, v in enumerate(trial.values, 1) if v is not None and math.isfinite(v)}
         assert recorder.curve(name) == expected
     assert any(trial.diverged for trial in study.trials), "one without a number was among them"
+
+
+def test_metrics_go_along_and_never_replace_the_value() -> None:
+    recorder = Recorder()
+    run(recorder)
+    told = [(step, values) for name, step, values in recorder.values if name == "trial-0000"]
+    assert [values["accuracy"] for _, values in told] == [0.1 * step for step, _ in told]
+    assert all(values["value"] > 0 and "gap" not in values for _, values in told)
 
 
 def test_the_run_of_the_study_shows_the_best_against_the_money() -> None:

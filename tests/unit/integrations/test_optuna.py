@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import warnings
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,11 +15,12 @@ import pytest
 optuna = pytest.importorskip("optuna")
 from click.testing import CliRunner  # noqa: E402
 
-from shoestring import Choice, Constant, Float, Int, Space, Study, tune  # noqa: E402
+from shoestring import Choice, Constant, Float, Int, Report, Space, Study, tune  # noqa: E402
 from shoestring.cli.main import cli  # noqa: E402
 from shoestring.errors import StudyError  # noqa: E402
 from shoestring.integrations.optuna import from_optuna, to_optuna  # noqa: E402
 from shoestring.integrations.optuna_spaces import to_parameter  # noqa: E402
+from shoestring.reports.reasons import say_reason  # noqa: E402
 
 State = optuna.trial.TrialState
 SPACE = Space(
@@ -38,6 +41,9 @@ def _quiet() -> Iterator[None]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     yield
     optuna.logging.set_verbosity(before)
+    with warnings.catch_warnings():  # Optuna leaves its connections to be collected; from Python 3.13 on they complain
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def train(config: dict[str, Any]) -> Iterator[float]:
@@ -67,7 +73,8 @@ def test_trials_are_there_with_their_curves_states_and_reasons(study: Study, tmp
         assert trial.params["lr"] == ours.config["lr"]
         assert trial.params["layers"] in ("[8]", "[8,8]")
         assert ("momentum" in trial.params) == (ours.config["kind"] == "good")
-        assert trial.user_attrs["why"]
+        newest = [order for order in study.ledger.orders if order.trial == ours.number][-1]
+        assert trial.user_attrs["why"][-1] == f"to step {newest.until}: {say_reason(newest, study.ledger)}"
     assert theirs.best_value == study.best.value  # type: ignore[union-attr]
     assert theirs.user_attrs["policy"] == "sequential_halving"
 
@@ -83,6 +90,16 @@ def test_it_can_be_read_back_from_the_file(study: Study, tmp_path: Path) -> None
         assert all(trial.datetime_start <= trial.datetime_complete for trial in back.trials)
     with pytest.raises(StudyError, match="holds a study 'demo' already"):
         to_optuna(study.ledger, str(tmp_path / "journal"), "demo")
+
+
+def test_what_was_reported_beside_the_best_value_goes_along() -> None:
+    def train(config: dict[str, Any]) -> Iterator[Report]:
+        for step in (1, 2, 3):
+            yield Report(abs(step - 2) + config["x"], metrics={"accuracy": step / 10, "gap": math.nan})
+
+    study = tune(train, {"x": Float(0, 1)}, "3 epochs", max_steps=3, seed=1, policy="random_search")
+    (trial,) = to_optuna(study.ledger, "sqlite://", "metrics").trials
+    assert (trial.user_attrs["best_step"], trial.user_attrs["metrics"]) == (2, {"accuracy": 0.2})
 
 
 def test_a_trial_under_way_is_running() -> None:

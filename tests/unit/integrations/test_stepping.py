@@ -181,6 +181,15 @@ def test_code_that_swallows_every_error_ends_all_the_same() -> None:
     assert threads() == []
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a shell starts what it puts into the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_step_that_is_interrupted_from_outside_is_cut_off() -> None:
     begun = threading.Event()
 
@@ -258,6 +267,20 @@ def test_a_value_that_was_not_bought_may_be_none_and_the_config_is_the_present_o
     assert (result.value, result.cost.train, result.cost_reported) == (None, 2.5, True)
     live.close()
     assert seen == [(1, True), (2, False)]
+
+
+def test_metrics_and_the_length_of_a_full_training_are_passed_on() -> None:
+    def train(config: Any, context: Context) -> Iterator[Report]:
+        def fit(steps: Steps) -> None:
+            for step in range(steps.done, steps.max_steps):
+                steps.report(1.0, metrics={"step": step})
+
+        yield from stepwise(fit, context)
+
+    live = Live(train, {}, max_steps=2)
+    assert [live.advance({}, 1, True).metrics for _ in range(2)] == [{"step": 0.0}, {"step": 1.0}]
+    with pytest.raises(Ended):
+        live.advance({}, 3, True)
 
 
 def test_context_variables_reach_the_thread() -> None:

@@ -80,6 +80,7 @@ def test_arguments_and_environment_say_everything(bench: Callable[..., Bench], t
         "{{print}}",
         "{config}",
         "{checkpoint}",
+        "{max_steps}",
     ]
     it = bench(sys.executable, "-S", "-c", script, *arguments)
     it.buy(3, validate="last")
@@ -93,7 +94,9 @@ def test_arguments_and_environment_say_everything(bench: Callable[..., Bench], t
         "{print}",
         str(folder / "config.json"),
         str(folder / "checkpoint"),
+        "10",
     ]
+    assert told["SHOESTRING_MAX_STEPS"] == "10"
     assert told["SHOESTRING_UNTIL"] == "3"
     assert told["SHOESTRING_STEP"] == "0"
     assert told["SHOESTRING_VALIDATE"] == "last"

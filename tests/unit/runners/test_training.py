@@ -129,9 +129,10 @@ def test_the_context_is_kept_up_to_date() -> None:
     def watching(config: Any, context: Context) -> Iterator[float]:
         while True:
             seen.append((dict(config), context.step, context.until, context.should_validate, context.checkpoint))
+            assert context.max_steps == 9
             yield 0.0
 
-    live = Live(watching, {"x": 1})
+    live = Live(watching, {"x": 1}, max_steps=9)
     live.advance({"x": 1}, 2, False)
     live.advance({"x": 2}, 5, True)  # tuned as it goes: the same dict, changed
     assert seen == [({"x": 1}, 0, 2, False, None), ({"x": 2}, 1, 5, True, None)]
