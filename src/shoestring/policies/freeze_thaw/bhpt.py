@@ -17,10 +17,11 @@ that is, in the unit of the values) and tau (steps until then); and of the momen
 Ablations are settings: `commit=False` is Q alone, with `eps=0.5` Q-eps alone; `eps=1` is greedy.
 
 **The default is not the method as printed; `printed=True` is.** Three things differ, each a setting of its own:
-- `falling`: curves have a prior mean that falls, where the paper's stays (see `models.freeze_thaw.curves`). Then tau* is
-  nearly always r, the rule of commitment fires at once, and every order goes to the arm expected to be best.
-- `samples=1`: what is expected comes from one draw of the parameters, a fresh one for each receipt, so those orders explore as
-  Thompson sampling does. Averaged over ten draws, as in the printed method, the first good arm would keep the money.
+- `falling`: curves have a prior mean that falls, where the paper's stays (see `models.freeze_thaw.curves`). A curve is then
+  best at its end, so the rule of commitment fires as soon as what is left is no longer than the best arm's rest: at once,
+  and to the last order, where the whole budget is one full training or less.
+- `samples=1`: what is expected comes from one draw of the parameters, a fresh one for each receipt, so that committed orders
+  still explore, as Thompson sampling does. Averaged over ten draws the first good arm would keep the money.
 - `steps_per_arm`: no new arm is begun once the budget buys fewer than four steps for each. Where first steps tell nothing,
   every arm not yet seen looks as good as those seen, and looks alone would use up the money.
 
