@@ -286,7 +286,7 @@ class Priced:
     """Hartmann's six-dimensional function, at prices that differ by a factor of 150."""
 
     def step(self, config: Config, step: int) -> StepOutcome:
-        from cost_aware.functions import hartmann6
+        from benchmarks.cost_aware.functions import hartmann6
 
         u = np.array([config[f"x{j}"] for j in range(6)])
         return StepOutcome(hartmann6(u), Cost(train=float(np.exp(3 * u[0] + 2 * u[5]))))
@@ -297,8 +297,8 @@ def cost_aware_ei() -> list[Case]:
 
     `benchmarks cost_aware.speed` races them on the trials of the study itself, 20 decisions each.
     """
-    from cost_aware.functions import HARTMANN6
-    from cost_aware.peers import Grid, botorch_gp, optuna_gp, sklearn_gp
+    from benchmarks.cost_aware.functions import HARTMANN6
+    from benchmarks.cost_aware.peers import Grid, botorch_gp, optuna_gp, sklearn_gp
 
     space, source, policy = HARTMANN6.space, Priced(), policies.make("cost_aware_ei")
     known = {"scikit-learn GP, EI": (sklearn_gp, "sklearn"), "Optuna GPSampler": (optuna_gp, "torch")}
