@@ -85,7 +85,8 @@ def regressors() -> dict[str, Callable[[], Any]]:
     return {
         "boosted trees": lambda: xgboost.XGBRegressor(n_estimators=200, max_depth=6, learning_rate=0.1, n_jobs=1),
         "MLP": lambda: make_pipeline(
-            StandardScaler(), MLPRegressor(hidden_layer_sizes=(64, 64), tol=1e-3, max_iter=5000, random_state=0)
+            StandardScaler(),
+            MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True, max_iter=2000, random_state=0),
         ),
         "nearest neighbours": lambda: make_pipeline(StandardScaler(), KNeighborsRegressor(10)),
         "decision tree": lambda: DecisionTreeRegressor(min_samples_leaf=5, random_state=0),

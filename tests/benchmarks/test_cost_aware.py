@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -242,11 +243,11 @@ def test_fellows_tell_a_model_what_cost_depends_on(
 
 def test_by_likelihood_alone_other_parameters_are_found(scripts: Any, tables: Path) -> None:
     problem = scripts.problems.load([tables], 60, [1])[0]
-    traces, ends = scripts.traces, {}
+    traces, ends = scripts.traces, defaultdict(list)
     for by_likelihood in (False, True, False):
         ledger = traces.go_on(problem, traces.opened(problem, "alpha=0", 0), 9, by_likelihood=by_likelihood)
         memo = ledger.orders[-1].memo
-        ends.setdefault(by_likelihood, []).append(memo["log_lengthscales"])
+        ends[by_likelihood].append(memo["log_lengthscales"])
     assert ends[False][0] == ends[False][1] != ends[True][0]  # and the priors are back afterwards
 
 
