@@ -158,3 +158,18 @@ def test_a_length_scale_is_found_by_likelihood(scripts: Any) -> None:
     assert 30.0 < lengthscale < 120.0
     assert 0.1 <= variance <= 1.0
     assert a1.fit_arms(seen, (25.0, 0.5))[0] <= 25.0
+
+
+def test_table_a2_in_small(scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    a2: ModuleType = scripts.table_a2
+    monkeypatch.setattr(a2, "ROUNDS", 20)
+    monkeypatch.setattr(a2, "POINTS", 40)
+    found = a2.simulate(2, "TV-GP-UCB;CE@0.90;CE@*;readings", (0.03,))
+    assert len(found) == 3 + len(a2.readings(0.03))
+    assert found["TV-GP-UCB"]["0.03"]["C"] == [20, 20]
+    a2.show(found)
+    told = capsys.readouterr().out
+    assert "CE@0.90, competitors merged" in told
+    assert told.count("(0.322 / 233)") == 2  # the paper's row stands beside both readings of it
+    assert set(a2.fits_better(found)) == {"CE@0.90", "CE@*"}
+    assert a2.judge(found)["measured"].keys() == a2.judge(found)["target"].keys()
