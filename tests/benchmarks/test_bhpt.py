@@ -146,8 +146,8 @@ def test_growth_is_judged_by_seed_and_interval(scripts: Any) -> None:
 
 
 def test_the_default_is_held_to_what_it_reached(scripts: Any) -> None:
-    def judge(own: bool = True, **regrets: float) -> list[str]:
-        rows = [share_row(0, 1.0, 0.5) | {"method": name, "regret": value} for name, value in regrets.items()]
+    def judge(own: bool = True, curves: float = 1.0, **regrets: float) -> list[str]:
+        rows = [share_row(0, curves, 0.5) | {"method": name, "regret": value} for name, value in regrets.items()]
         told = scripts.real.judge(rows, own=own)
         assert told["ok"] == (not told["missed"])
         return list(told["missed"])
@@ -156,6 +156,7 @@ def test_the_default_is_held_to_what_it_reached(scripts: Any) -> None:
     assert judge(bhpt=limit, hyperband=limit + 0.1) == []
     assert judge(bhpt=limit + 0.1, hyperband=1.0) == [f"1: above {limit}"]
     assert judge(own=False, bhpt=limit + 0.1, hyperband=1.0) == []
+    assert judge(curves=2.0, bhpt=0.05, hyperband=0.05) == []  # there it may be level
     assert judge(bhpt=0.05, hyperband=0.05, bhpt_ten=0.04) == ["1: not below hyperband", "1: not below bhpt_ten"]
 
 
