@@ -15,11 +15,13 @@ from matplotlib.axes import Axes
 
 Rows = list[dict[str, Any]]
 LOOKS = {  # label, colour, line
-    "bhpt": ("BHPT", "tab:blue", "-"),
+    "bhpt": ("BHPT, our default", "tab:green", "-"),
+    "bhpt_start": ("BHPT, our default, told the loss of a guess", "tab:green", "--"),
+    "bhpt_ten": ("BHPT, our default, ten draws", "tab:cyan", "-"),
+    "bhpt_unlimited": ("BHPT, our default, any number of arms", "tab:cyan", "--"),
+    "bhpt_printed": ("BHPT", "tab:blue", "-"),
+    "bhpt_printed_start": ("BHPT, told the loss of a guess", "tab:blue", "--"),
     "bhpt_eps": ("BHPT-ε", "tab:red", "-"),
-    "bhpt_falling": ("BHPT, falling", "tab:blue", "--"),
-    "bhpt_falling_tol": ("BHPT, falling, tolerance 0.3 %", "tab:cyan", "-"),
-    "bhpt_eps_falling": ("BHPT-ε, falling", "tab:red", "--"),
     "bhpt_tol": ("BHPT, tolerance 5 %", "tab:cyan", "--"),
     "bhpt_past": ("BHPT, against the best so far", "tab:green", "--"),
     "bhpt_eps_past": ("BHPT-ε, against the best so far", "tab:orange", "--"),
@@ -35,17 +37,18 @@ LOOKS = {  # label, colour, line
     "freeze_thaw_bo": ("freeze-thaw BO", "tab:brown", "-."),
     "fabolas_epochs": ("Fabolas on epochs", "tab:pink", "-."),
     "asha": ("ASHA", "tab:olive", "--"),
+    "smac": ("SMAC", "tab:gray", "-."),
     "successive_halving": ("successive halving", "tab:gray", "--"),
     "sequential_halving": ("sequential halving", "tab:cyan", "--"),
 }
 ORDER = list(LOOKS)
-ABLATIONS = ("bhpt", "bhpt_eps", "bhpt_tol", "bhpt_past", "bhpt_eps_past", "q_alone", "q_eps_alone", "greedy")
-PARAMETERS = ("bhpt", "bhpt_sampled", "bhpt_eps", "bhpt_eps_sampled")
+ABLATIONS = ("bhpt_printed", "bhpt_eps", "bhpt_tol", "bhpt_past", "bhpt_eps_past", "q_alone", "q_eps_alone", "greedy")
+PARAMETERS = ("bhpt_printed", "bhpt_sampled", "bhpt_eps", "bhpt_eps_sampled")
 
 
 def _style(name: str) -> dict[str, Any]:
     label, colour, line = LOOKS.get(name, (name, "black", "-"))
-    width = 2.5 if name in ("bhpt", "bhpt_eps") else 1.4
+    width = 2.5 if name in ("bhpt", "bhpt_printed", "bhpt_eps") else 1.4
     return {"label": label, "color": colour, "linestyle": line, "linewidth": width}
 
 
@@ -152,7 +155,7 @@ def real_figures(rows: Rows, out: Path, data: str) -> None:
         _lines(
             ax,
             shared,
-            [n for n in ("bhpt", "bhpt_falling", "bhpt_eps", "hyperband", "sequential_halving") if n in names],
+            [n for n in ("bhpt", "bhpt_printed", "bhpt_eps", "hyperband", "sequential_halving") if n in names],
             "curves",
             "resnet_share",
             spread="deviation",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from benchmarks.bhpt.problems import Table
+from benchmarks.race.peers import environments
+from benchmarks.race.peers.policy import Driver, PeerPolicy
 from shoestring import policies
 from shoestring.core.decision import Decision, Finish, Train
 from shoestring.core.entries import Opened
@@ -23,6 +27,9 @@ from shoestring.models.gp.kernels import Kernel
 from shoestring.models.gp.posterior import condition
 from shoestring.runners.simulated import Simulated
 from shoestring.study.loop import run_in_memory
+
+SMAC = "smac"  # its random forest on whole trainings, as the paper's baseline
+_PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -56,33 +63,56 @@ class TrueGpEi:
 
 
 def method(name: str, table: Table) -> Policy:
-    """A policy by a short name; those with a curve belief are told what the table says about itself."""
+    """A policy by a short name; those with a curve belief are told what the table says about itself.
+
+    "bhpt" is our default, "bhpt_printed" and all its variants are the paper's.
+    """
     known: dict[str, Any] = table.settings
+    paper = known | {"printed": True}
+    sampled = {"parameters": "sampled", "scale": "standard"}
+    start = {"start": table.chance}
     told = {
         "bhpt": ("bhpt", known),
-        "bhpt_eps": ("bhpt", known | {"eps": 0.5}),
-        "bhpt_tol": ("bhpt", known | {"tolerance": 0.05}),
-        "bhpt_past": ("bhpt", known | {"past_best": True}),
-        "bhpt_eps_past": ("bhpt", known | {"past_best": True, "eps": 0.5}),
-        "q_alone": ("bhpt", known | {"commit": False}),
-        "q_eps_alone": ("bhpt", known | {"commit": False, "eps": 0.5}),
-        "greedy": ("bhpt", known | {"eps": 1.0}),
-        "bhpt_sampled": ("bhpt", known | {"parameters": "sampled", "scale": "standard"}),
-        "bhpt_eps_sampled": ("bhpt", known | {"parameters": "sampled", "scale": "standard", "eps": 0.5}),
-        "bhpt_log": ("bhpt", known | {"scale": "log"}),
-        "bhpt_eps_log": ("bhpt", known | {"scale": "log", "eps": 0.5}),
-        "bhpt_falling": ("bhpt", known | {"falling": True}),
-        "bhpt_falling_tol": ("bhpt", known | {"falling": True, "tolerance": 0.003}),
-        "bhpt_eps_falling": ("bhpt", known | {"falling": True, "eps": 0.5}),
+        "bhpt_start": ("bhpt", known | start),
+        "bhpt_ten": ("bhpt", known | {"samples": 10}),
+        "bhpt_unlimited": ("bhpt", known | {"steps_per_arm": 0.0}),
+        "bhpt_printed": ("bhpt", paper),
+        "bhpt_printed_start": ("bhpt", paper | start),
+        "bhpt_eps": ("bhpt", paper | {"eps": 0.5}),
+        "bhpt_tol": ("bhpt", paper | {"tolerance": 0.05}),
+        "bhpt_past": ("bhpt", paper | {"past_best": True}),
+        "bhpt_eps_past": ("bhpt", paper | {"past_best": True, "eps": 0.5}),
+        "q_alone": ("bhpt", paper | {"commit": False}),
+        "q_eps_alone": ("bhpt", paper | {"commit": False, "eps": 0.5}),
+        "greedy": ("bhpt", paper | {"eps": 1.0}),
+        "bhpt_sampled": ("bhpt", paper | sampled),
+        "bhpt_eps_sampled": ("bhpt", paper | sampled | {"eps": 0.5}),
         "rollout": ("rollout", {"parameters": "most_probable"} | known),
         "freeze_thaw_bo": ("freeze_thaw_bo", {"parameters": "most_probable"} | known),
     }
+    if name == SMAC:
+        return PeerPolicy(name, "forest", _smac(), _PATIENCE_S)
     if name == "gp_ei" and known:
         return TrueGpEi(known["lengthscale"])
     if name == "gp_ei":
         return policies.make("cost_aware_ei", {"acquisition": "ei"})
     policy, settings = told.get(name, (name, {}))
     return policies.make(policy, settings)
+
+
+def is_there(name: str) -> bool:
+    """Whether a method can run here: SMAC has an environment of its own (`python -m benchmarks race peers smac`)."""
+    return name != SMAC or environments.find_python("smac") is not None
+
+
+@cache
+def _smac() -> Driver:
+    python = environments.find_python("smac")
+    if python is None:
+        raise SystemExit(f"{SMAC}: SMAC is not installed; python -m benchmarks race peers smac")
+    driver = Driver(python, "smac")
+    atexit.register(driver.close)
+    return driver
 
 
 def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs") -> dict[str, Any]:
@@ -104,6 +134,8 @@ def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs"
     began = time.perf_counter()
     ledger = run_in_memory(Ledger([opened]), policy, Simulated(table)).ledger
     wall_s = time.perf_counter() - began
+    if isinstance(policy, PeerPolicy):
+        policy.close()
     winner = ledger.best
     assert winner is not None
     row = table.space.row_number(winner.config)

@@ -2,7 +2,7 @@
 
     python -m benchmarks bhpt.synthetic -o out/bhpt --sets 100
     python -m benchmarks bhpt.synthetic -o out/bhpt --generator raw --sets 30           or slow
-    python -m benchmarks bhpt.synthetic -o out/bhpt --methods bhpt,bhpt_sampled --sets 20
+    python -m benchmarks bhpt.synthetic -o out/bhpt --methods bhpt_printed,bhpt_sampled --sets 20
     python -m benchmarks bhpt.synthetic -o out/quick --quick                            a minute: does it run?
 
 Runs that the folder already holds are not run again, so a long race can be done in parts. Sets are paired: every method
@@ -26,9 +26,10 @@ from benchmarks.bhpt.racing import race, read, write
 
 BUDGETS = (24, 48, 96, 192)
 METHODS = (
-    "bhpt,bhpt_eps,random_search,hyperband,gp_ei,rollout,"
+    "bhpt_printed,bhpt_eps,random_search,hyperband,gp_ei,rollout,"
     "freeze_thaw_bo,fabolas_epochs,q_alone,q_eps_alone,greedy,bhpt_tol"
 )
+OURS = ("bhpt_printed", "bhpt_eps")
 MUST_LOSE = ("random_search", "hyperband", "gp_ei", "rollout")
 REGRET_AT_192 = 0.01
 
@@ -114,7 +115,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 def judge(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Whether BHPT and BHPT-eps lie below each baseline by two standard errors of the paired difference."""
     exceptions, measured = [], {}
-    for ours in ("bhpt", "bhpt_eps"):
+    for ours in OURS:
         for budget in sorted({r["budget"] for r in rows}):
             mine = by_set(rows, ours, budget)
             if mine:
@@ -128,7 +129,7 @@ def judge(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 error = float(ahead.std(ddof=1) / np.sqrt(len(both)))
                 if not ahead.mean() > 2.0 * error:
                     exceptions.append(f"{ours} against {theirs} at {budget}: ahead by {ahead.mean():.3f} ± {error:.3f}")
-    last = {name: measured.get(f"{name}@192") for name in ("bhpt", "bhpt_eps")}
+    last = {name: measured.get(f"{name}@192") for name in OURS}
     ok = not exceptions and all(v is None or v <= REGRET_AT_192 for v in last.values())
     peers = {
         f"{name}@{b}": round(float(np.mean(list(found.values()))), 4)

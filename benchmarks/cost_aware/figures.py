@@ -16,23 +16,44 @@ RANKED = ("alpha=0", "alpha=0.1", "alpha=0.2", "alpha=1", "cei=0.2", "cei=0.3", 
 MARKS = "osD^vPX*<>"
 
 
+SHOWN = ("lv1*", "lv3*", "lv3* at once", "auto*", "gp", "lv3", "transfer")
+
+
 def cost_model_error(lines: Lines, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     curves = [line for line in lines if "rmse_log_cost" in line]
-    for mark, name in zip(MARKS, dict.fromkeys(line["model"] for line in curves), strict=False):
-        part = sorted((line for line in curves if line["model"] == name), key=lambda line: int(line["observations"]))
-        x = [line["observations"] for line in part]
-        axes.plot(x, [line["rmse_log_cost"] for line in part], mark + "-", ms=4, lw=1, label=name)
-        axes.fill_between(
-            x, [line["rmse_log_cost_low"] for line in part], [line["rmse_log_cost_high"] for line in part], alpha=0.1
+    folders = list(dict.fromkeys(line["folder"] for line in curves))
+    figure, panels = plt.subplots(
+        1, len(folders), figsize=(1 + 4 * len(folders), 4.5), layout="constrained", squeeze=False
+    )
+    for axes, folder in zip(panels[0], folders, strict=True):
+        inside = [line for line in curves if line["folder"] == folder]
+        for mark, name in zip(MARKS, SHOWN, strict=False):
+            part = sorted((line for line in inside if line["model"] == name), key=lambda one: int(one["observations"]))
+            x = [line["observations"] for line in part]
+            axes.plot(x, [line["rmse_log_cost"] for line in part], mark + "-", ms=4, lw=1, label=name)
+            low, high = ([line[f"rmse_log_cost_{end}"] for line in part] for end in ("low", "high"))
+            axes.fill_between(x, low, high, alpha=0.1)
+        ticks = sorted({line["observations"] for line in inside})
+        axes.set(xscale="log", yscale="log", xlabel="observed trials", ylabel="RMSE of log cost", title=folder)
+        axes.set_xticks(ticks, [str(n) for n in ticks])
+        axes.minorticks_off()
+        axes.set_yticks([0.3, 0.5, 1.0, 1.5], ["0.3", "0.5", "1", "1.5"])
+    panels[0][0].legend(fontsize=8, ncols=2, title="cost model; *: features named")
+    _save(figure, list(panels[0]), path)
+
+
+def transfer_models(lines: Lines, path: Path) -> None:
+    kinds = list(dict.fromkeys(line["task"] for line in lines))
+    figure, panels = plt.subplots(1, len(kinds), figsize=(6 * len(kinds), 4), layout="constrained", squeeze=False)
+    for axes, kind in zip(panels[0], kinds, strict=True):
+        part = [line for line in lines if line["task"] == kind]
+        names = [line["model"] for line in part]
+        axes.errorbar(
+            range(len(part)), [line["rmse_log_cost"] for line in part], yerr=_bars(part, "rmse_log_cost"), fmt="o", ms=4
         )
-    ticks = sorted({line["observations"] for line in curves})
-    axes.set(xscale="log", yscale="log", xlabel="observed trials", ylabel="RMSE of log cost")
-    axes.set_xticks(ticks, [str(n) for n in ticks])
-    axes.minorticks_off()
-    axes.set_yticks([0.3, 0.5, 1.0, 1.5], ["0.3", "0.5", "1", "1.5"])
-    axes.legend(fontsize=8, ncols=2, title="cost model")
-    _save(figure, [axes], path)
+        axes.set_xticks(range(len(part)), names, rotation=40, ha="right", fontsize=7)
+        axes.set(ylabel="RMSE of log cost", title=kind, ylim=(0, None))
+    _save(figure, list(panels[0]), path)
 
 
 def tradeoff(lines: Lines, path: Path) -> None:
@@ -123,7 +144,9 @@ def front(lines: Lines, path: Path) -> None:
 
 def cost_model_effect(lines: Lines, path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for shift, rule in zip((-0.1, 0.1), dict.fromkeys(line["rule"] for line in lines), strict=True):
+    rules = list(dict.fromkeys(line["rule"] for line in lines))
+    for number, rule in enumerate(rules):
+        shift = 0.2 * (number - 0.5 * (len(rules) - 1)) / max(1, len(rules) - 1)
         part = [line for line in lines if line["rule"] == rule]
         x = [place + shift for place in range(len(part))]
         for one, key in zip(axes, ("time_relative_to_lv3", "loss_above_lv3"), strict=True):

@@ -1,9 +1,9 @@
 """Experiments in which methods search: what they save and lose (b), how they rank under a budget (c), cost models inside (e).
 
 (b) and (c) read the same runs. The unit budget of a problem and seed is the least time that any alpha needed for its N trials; a
-method's rank at a multiple of it is that of its best loss by then. Runs end at twice N trials: past that a method that buys
-very cheap trials stands still, and `share_at_cap` tells how often that happened. Multiples above 1, whose runs are long, can
-be left to the first `--deep-seeds` seeds.
+method's rank at a multiple of it is that of its best loss by then. Runs end at `--cap` times N trials: past that a method that
+buys very cheap trials stands still, and `share_at_cap` tells how often that happened. Multiples above 1, whose runs are long,
+can be left to the first `--deep-seeds` seeds.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cost_aware.problems import Problem
-from benchmarks.cost_aware.traces import ALPHAS, Trace, Traces, interval, with_interval
-from shoestring.models.cost_aware.cost_models import COST_MODELS
+from benchmarks.cost_aware.traces import LIKELIHOOD, Trace, Traces, interval, with_interval
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 
 Line = dict[str, Any]
 COOLED = ("ei_cool", "carbo")  # depend on the budget: one run for each
 REFERENCES = ("alpha=0", "alpha=1")  # EI and EI per unit cost
 DEFAULT = f"cei={CostAwareEI().slack:g}"
-RULES = (DEFAULT, "alpha=1")
+INSIDE = ("lv3", "lv3*", "gp", "auto*", "transfer")  # cost models raced inside the search; *: told the features
 
 
 def grid(options: Namespace) -> list[str]:
-    return [f"alpha={a:g}" for a in ALPHAS] + [f"cei={s:g}" for s in options.slacks]
+    return [f"alpha={a:g}" for a in options.alphas] + [f"cei={s:g}" for s in options.slacks]
 
 
 def race(
@@ -39,25 +38,34 @@ def race(
         traces.of(problem, name, seed, options.trials)
     unit = min(
         float(traces.of(problem, f"alpha={a:g}", seed, options.trials).first(options.trials).seconds.sum())
-        for a in ALPHAS
+        for a in options.alphas
     )
     multiples = [m for m in options.multiples if m <= 1.0 or seed < options.deep_seeds]
-    cap, most = 2 * options.trials, unit * max(multiples)
-    runs = {name: traces.of(problem, name, seed, cap, seconds=most) for name in (*grid(options), "random")}
+    cap, most = round(options.cap * options.trials), unit * max(multiples)
+    free = [name for name in (*grid(options), *options.rivals) if name not in COOLED]
+    runs = {name: traces.of(problem, name, seed, cap, seconds=most) for name in free}
+    cooled = [name for name in COOLED if name in options.rivals]
     return unit, {
-        m: runs | {name: traces.of(problem, name, seed, cap, budget_s=float(f"{unit * m:.6g}")) for name in COOLED}
+        m: runs | {name: traces.of(problem, name, seed, cap, budget_s=float(f"{unit * m:.6g}")) for name in cooled}
         for m in multiples
     }
 
 
 def compare_cost_models(problem: Problem, seed: int, options: Namespace, traces: Traces) -> dict[str, dict[str, Trace]]:
-    """For each rule the runs with every cost model."""
+    """For each rule the runs with every cost model; one that is told of other problems only where there are such."""
 
     def of(rule: str, model: str) -> Trace:
-        name = rule if model == "lv3" else f"{rule}/{model}"  # LV-3 is the default: the runs of the race serve
+        name = (
+            rule if model == "lv3" else f"{rule}/{model}"
+        )  # a rule without a model has LV-3: the runs of the race serve
         return traces.of(problem, name, seed, options.trials).first(options.trials)
 
-    return {rule: {model: of(rule, model) for model in COST_MODELS} for rule in RULES}
+    there = [
+        model
+        for model in options.models
+        if (model != "transfer" or problem.transferred) and (problem.named or not model.endswith("*"))
+    ]
+    return {rule: {model: of(rule, model) for model in there} for rule in options.rules}
 
 
 def collect(problems: list[Problem], options: Namespace, traces: Traces) -> bool:
@@ -76,11 +84,14 @@ def collect(problems: list[Problem], options: Namespace, traces: Traces) -> bool
 def tradeoff(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
     """(b) Total time and final loss after N trials, relative to EI on the same problem and seed."""
     lines = []
-    for name in grid(options):
+    ei_of = {LIKELIHOOD: f"alpha=0{LIKELIHOOD}"}  # runs fitted as printed are compared with EI fitted as printed
+    printed = [f"{name}{LIKELIHOOD}" for name in options.printed]
+    for name in (*grid(options), *printed):
         time_s, loss, alphas, missed, folders = [], [], [], [], []
         for problem in problems:
             for seed in range(options.seeds):
-                ei = traces.of(problem, "alpha=0", seed, options.trials).first(options.trials)
+                reference = ei_of.get(name[-1], "alpha=0")
+                ei = traces.of(problem, reference, seed, options.trials).first(options.trials)
                 it = traces.of(problem, name, seed, options.trials).first(options.trials)
                 time_s.append(float(it.seconds.sum() / ei.seconds.sum()))
                 loss.append(float(it.losses.min() - ei.losses.min()) / problem.unit_loss)
@@ -128,7 +139,9 @@ def time_allocation(problems: list[Problem], options: Namespace, traces: Traces)
                     ranks[multiple].setdefault(name, []).append(rank)
                     regret = (min(value, worst) - float(problem.losses.min())) / problem.unit_loss
                     regrets[multiple].setdefault(name, []).append(regret)
-                    stuck = it.seconds.size >= 2 * options.trials and it.seconds.sum() < unit * multiple
+                    stuck = (
+                        it.seconds.size >= round(options.cap * options.trials) and it.seconds.sum() < unit * multiple
+                    )
                     capped[multiple].setdefault(name, []).append(float(stuck))
     lines: list[Line] = [
         {
@@ -175,7 +188,7 @@ def interval_by_problem(values: np.ndarray[Any, Any], problem: np.ndarray[Any, A
 
 
 def cost_model_effect(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
-    """(e) Total time and final loss of CEI and EI per cost with each cost model, relative to LV-3."""
+    """(e) Total time and final loss of CEI and EI / cost^alpha with each cost model, relative to LV-3."""
     time_s: dict[tuple[str, str], list[float]] = {}
     loss: dict[tuple[str, str], list[float]] = {}
     for problem in problems:
@@ -197,7 +210,7 @@ def cost_model_effect(problems: list[Problem], options: Namespace, traces: Trace
         }
         for (rule, model), values in time_s.items()
     ]
-    measured = {line["rule"]: line["loss_above_lv3_high"] for line in lines if line["model"] == "gp"}
+    measured = {line["rule"]: round(line["loss_above_lv3_high"], 4) for line in lines if line["model"] == "gp"}
     ok = all(high >= 0 for high in measured.values())
     return lines, {
         "name": "loss with the GP cost model above LV-3, upper end",

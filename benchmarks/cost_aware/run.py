@@ -1,10 +1,11 @@
 """The experiments of arXiv:2011.11456 on tables: one command each.
 
-    python -m benchmarks cost_aware.run cost_model_error  --data DIR ... -o out    (a) error of cost models (Figs. 2, 8)
+    python -m benchmarks cost_aware.run cost_model_error  --data DIR ... -o out    (a) error of cost models (Fig. 2)
     python -m benchmarks cost_aware.run tradeoff          --data DIR ... -o out    (b) loss against time at N trials (Figs. 3, 5)
     python -m benchmarks cost_aware.run time_allocation   --data DIR ... -o out    (c) ranks at multiples of a budget (Figs. 4, 6)
     python -m benchmarks cost_aware.run front             --data DIR ... -o out    (d) EI-cost front over a run (Figs. 1, 7)
     python -m benchmarks cost_aware.run cost_model_effect --data DIR ... -o out    (e) cost models inside the search (Fig. 9)
+    python -m benchmarks cost_aware.run transfer_models   --data DIR ... -o out    (f) models fitted to other problems (Fig. 8)
 
 Each writes <experiment>.jsonl (one line a number, with its interval) and <experiment>.png to -o, prints the lines, and ends
 with one JSON object that says whether the paper's claim holds; exit 1 when it does not. Runs are kept in -o and reused; long
@@ -30,8 +31,9 @@ import numpy as np
 from benchmarks.cost_aware import figures
 from benchmarks.cost_aware.models_alone import cost_model_error, front
 from benchmarks.cost_aware.problems import Problem, load
-from benchmarks.cost_aware.races import collect, cost_model_effect, time_allocation, tradeoff
-from benchmarks.cost_aware.traces import SLACKS, Traces
+from benchmarks.cost_aware.races import DEFAULT, INSIDE, collect, cost_model_effect, time_allocation, tradeoff
+from benchmarks.cost_aware.traces import ALPHAS, SLACKS, Traces
+from benchmarks.cost_aware.transferred import transfer_models
 from benchmarks.cost_aware.xgboost_problems import trained
 
 Line = dict[str, Any]
@@ -41,6 +43,7 @@ EXPERIMENTS: dict[str, Callable[[list[Problem], argparse.Namespace, Traces], tup
     "time_allocation": time_allocation,
     "front": front,
     "cost_model_effect": cost_model_effect,
+    "transfer_models": transfer_models,
 }
 
 
@@ -59,6 +62,12 @@ def main() -> int:
     parser.add_argument(
         "--collect", choices=["races", "cost_models"], default="races", help="runs to be made beforehand"
     )
+    parser.add_argument("--alphas", type=float, nargs="+", default=ALPHAS, help="of EI / cost^alpha; 0 is EI")
+    parser.add_argument("--rivals", nargs="*", default=["random", "ei_cool", "carbo"], help="raced beside these two")
+    parser.add_argument("--cap", type=float, default=4.0, help="runs end at so many times N trials")
+    parser.add_argument("--printed", nargs="*", default=[], help="in the trade-off also by likelihood alone: alpha=0.1")
+    parser.add_argument("--models", nargs="+", default=INSIDE, help="cost models raced inside the search")
+    parser.add_argument("--rules", nargs="+", default=[DEFAULT, "alpha=0.2", "alpha=1"], help="that they are put into")
     parser.add_argument("--slacks", type=float, nargs="+", default=SLACKS, help="of contextual EI")
     parser.add_argument("--deep-seeds", type=int, default=10, help="seeds that are run at multiples above 1")
     parser.add_argument(

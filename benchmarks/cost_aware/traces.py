@@ -8,8 +8,9 @@ buys (the trial that crosses it counts as not finished). EI-cool and CArBO look 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from shoestring.core.entries import Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.space import Space
+from shoestring.models.gp import fit as gp_fit
 from shoestring.runners.simulated import Simulated, Source
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop
@@ -30,11 +32,17 @@ Array = NDArray[np.float64]
 ALPHAS = (0.0, 0.01, 0.1, 0.2, 0.5, 1.0)
 SLACKS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # the paper's end at 0.5
 NO_LIMIT_S = 1e9
+LIKELIHOOD = "~"
+_NO_PRIOR = 1e6  # standard deviations of a log: flat between the bounds
 
 
-def method(name: str) -> dict[str, Any]:
-    """Settings of a method by its name: ei_cool, carbo, random, alpha=0.2 (0: EI, 1: EI per cost), cei=0.2, and cei=0.2/gp."""
-    name, _, cost_model = name.partition("/")
+def method(name: str, problem: Problem | None = None) -> dict[str, Any]:
+    """Settings of a method by its name: ei_cool, carbo, random, alpha=0.2 (0: EI, 1: EI per cost), cei=0.2.
+
+    After a slash the cost model, else LV-3: cei=0.2/gp; with a star it is told what the problem says cost depends on:
+    cei=0.2/lv3*. A tilde at the end is for `go_on`: the process of losses is fitted as printed, by likelihood alone.
+    """
+    name, _, cost_model = name.removesuffix(LIKELIHOOD).partition("/")
     kind, _, number = name.partition("=")
     settings: dict[str, Any] = {
         "ei_cool": {"acquisition": "ei_cool"},
@@ -43,7 +51,13 @@ def method(name: str) -> dict[str, Any]:
         "cei": {"acquisition": "cei", "slack": float(number or 0)},
         "random": {},
     }[kind]
-    return settings | ({"cost_model": cost_model} if cost_model else {})
+    if kind == "random":
+        return settings
+    if cost_model.endswith("*") and problem is not None:
+        settings["cost_features"] = list(problem.named)
+    if cost_model == "transfer" and problem is not None:
+        settings["transferred"] = dict(problem.transferred)
+    return settings | {"cost_model": cost_model.removesuffix("*") or "lv3"}
 
 
 class Searched(Source, Protocol):
@@ -53,15 +67,32 @@ class Searched(Source, Protocol):
     def space(self) -> Space: ...
 
 
-def opened(problem: Searched, name: str, seed: int, budget_s: float = NO_LIMIT_S) -> Ledger:
+def opened(problem: Problem, name: str, seed: int, budget_s: float = NO_LIMIT_S) -> Ledger:
     """An empty ledger for this run."""
     kind = "random_search" if name == "random" else "cost_aware_ei"
     budget = Budget(f"{budget_s}s")
-    return Ledger([Opened(space=problem.space, budget=budget, policy=kind, settings=method(name), seed=seed)])
+    settings = method(name, problem)
+    return Ledger([Opened(space=problem.space, budget=budget, policy=kind, settings=settings, seed=seed)])
 
 
-def go_on(problem: Searched, ledger: Ledger, trials: int, seconds: float = np.inf) -> Ledger:
+@contextmanager
+def likelihood_alone() -> Iterator[None]:
+    """Processes are fitted without priors on their parameters, as in the paper."""
+    usual = gp_fit.priors
+    gp_fit.priors = lambda kernel: [replace(prior, log_std=_NO_PRIOR) for prior in usual(kernel)]
+    try:
+        yield
+    finally:
+        gp_fit.priors = usual
+
+
+def go_on(
+    problem: Searched, ledger: Ledger, trials: int, seconds: float = np.inf, *, by_likelihood: bool = False
+) -> Ledger:
     """The run taken further, until `trials` trials are finished, or `seconds` are used up, or nothing can be bought."""
+    if by_likelihood:
+        with likelihood_alone():
+            return go_on(problem, ledger, trials, seconds)
     journal = Journal.in_memory(ledger)
 
     def enough() -> bool:
@@ -144,7 +175,8 @@ class Traces:
         if at != self._at:
             self._alive, self._at = {}, at
         before = self._alive.get(key) or opened(problem, name, at[1], budget_s)
-        ledger = self._alive[key] = go_on(problem, before, trials, seconds)
+        by_likelihood = name.endswith(LIKELIHOOD)
+        ledger = self._alive[key] = go_on(problem, before, trials, seconds, by_likelihood=by_likelihood)
         done = [t for t in ledger.trials if t.steps == 1]
         record: dict[str, Any] = {
             "key": key,

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,10 @@ class Boosting:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """From what `trained` makes the problem again."""
-        return {"data": self.data.name, "pipeline": self.pipeline, "most_rows": self.most_rows}
+        """From what `trained` makes the problem again, and what describes it to a transferred cost model."""
+        train = self._split[0]
+        size = {"rows": train.num_row(), "columns": train.num_col(), "classes": self.data.classes}
+        return {"data": self.data.name, "pipeline": self.pipeline, "most_rows": self.most_rows, **size}
 
     @cached_property
     def _split(self) -> tuple[Any, Any, Array]:
@@ -126,7 +129,9 @@ class Trained(Problem):
         return f"{self.folder}/{self.name}/trained"
 
     def step(self, config: Config, step: int) -> StepOutcome:
-        return self.boosting.step(config, step)
+        """As the recorded rows are told: their logarithm where those are logarithms."""
+        outcome = self.boosting.step(config, step)
+        return replace(outcome, value=math.log(outcome.value)) if self.is_logged and outcome.value else outcome
 
 
 def trained(table: Path, problem: Problem, folders: Iterable[Path]) -> Trained:
@@ -135,7 +140,7 @@ def trained(table: Path, problem: Problem, folders: Iterable[Path]) -> Trained:
     if "pipeline" not in meta:
         raise SystemExit(f"--train: {table} is no recording of xgboost_problems.py and cannot be trained")
     boosting = boostings([meta["data"]], [meta["pipeline"]], folders, int(meta["most_rows"]))[0]
-    return Trained(problem.folder, problem.name, problem.configs, problem.losses, problem.seconds, boosting)
+    return Trained(**{one.name: getattr(problem, one.name) for one in fields(problem)}, boosting=boosting)
 
 
 def record(problem: Boosting, configs: int, folder: Path, deadline: float = np.inf) -> bool:

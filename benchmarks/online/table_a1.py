@@ -3,7 +3,9 @@
 2000 rounds, rewards with noise of standard deviation 0.1, CE-GP-UCB at kappa 0.95 against baselines that look at one round
 in ten. The paper shows its three functions only as drawings; ours, of the same shapes, are in `FUNCTIONS`. Rows named
 "RBF in time" use the paper's model for this table, a Gaussian process in time for each arm (length-scale 200, variance 0.25,
-mean 0.5), written out below; all others are this package's policies, run through the ledger.
+mean 0.5), written out below; all others are this package's policies, run through the ledger. "RBF fitted": length-scale and
+variance by maximum likelihood over all arms, as the paper does, whenever the observations have grown by half; "within
+bounds" holds them to at most T/8 and at least 0.1.
 
     python -m benchmarks online.table_a1              100 seeds, results/table_a1.json (about 15 minutes)
     python -m benchmarks online.table_a1 --quick      2 seeds, under two minutes, results left alone
@@ -53,6 +55,10 @@ Run = Callable[[Floats, Floats, int], tuple[float, int]]  # truth (rounds, arms)
 RESULTS = Path(__file__).parent / "results"
 ROUNDS, ARMS, NOISE_STD, KAPPA, CHANCE = 2000, 3, 0.1, 0.95, 0.1
 LENGTHSCALE, VARIANCE, MEAN = 200.0, 0.25, 0.5
+FIRST_FIT, GROWTH = 8, 1.5  # observations
+WITHIN = (ROUNDS / 8, 0.1)  # greatest length-scale, least variance
+FREELY = (10.0 * ROUNDS, 1e-3)
+OWN = ("CE-GP-UCB@0.95, RBF in time", "CE-GP-UCB@0.95, RBF fitted within bounds")
 
 PAPER = {  # (R / T, C) on sine, gaussian, piecewise
     "EXP3.S, Ber(0.1)": [(0.384, 201), (0.257, 200), (0.437, 201)],
@@ -84,14 +90,14 @@ FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {"sine": sine, "gaussian": ga
 class ArmInTime:
     """A Gaussian process in time: squared-exponential, exact, one more row of the Cholesky factor an observation."""
 
-    def __init__(self) -> None:
-        self.n = 0
+    def __init__(self, lengthscale: float = LENGTHSCALE, variance: float = VARIANCE) -> None:
+        self.lengthscale, self.variance, self.n = lengthscale, variance, 0
         self._times, self._white = np.empty(ROUNDS), np.empty(ROUNDS)  # white: L^-1 (y - mean)
         self._factor = np.zeros((64, 64))
 
     def predict(self, t: float) -> tuple[float, float]:
         row = self._row(t)
-        return MEAN + float(row @ self._white[: self.n]), max(VARIANCE - float(row @ row), 1e-12)
+        return MEAN + float(row @ self._white[: self.n]), max(self.variance - float(row @ row), 1e-12)
 
     def observe(self, t: float, y: float) -> None:
         row = self._row(t)
@@ -99,7 +105,7 @@ class ArmInTime:
             grown = np.zeros((2 * self.n, 2 * self.n))
             grown[: self.n, : self.n] = self._factor
             self._factor = grown
-        pivot = np.sqrt(max(VARIANCE - float(row @ row), 0.0) + NOISE_STD**2)
+        pivot = np.sqrt(max(self.variance - float(row @ row), 0.0) + NOISE_STD**2)
         self._factor[self.n, : self.n], self._factor[self.n, self.n] = row, pivot
         self._white[self.n] = (y - MEAN - row @ self._white[: self.n]) / pivot
         self._times[self.n] = t
@@ -108,16 +114,37 @@ class ArmInTime:
     def _row(self, t: float) -> Floats:
         if not self.n:
             return np.empty(0)
-        k = VARIANCE * np.exp(-0.5 * ((t - self._times[: self.n]) / LENGTHSCALE) ** 2)
+        k = self.variance * np.exp(-0.5 * ((t - self._times[: self.n]) / self.lengthscale) ** 2)
         factor = self._factor[: self.n, : self.n]
         return np.asarray(solve_triangular(factor, k, lower=True, check_finite=False))
 
 
-def run_in_time(kappa: float | None, truth: Floats, noise: Floats, seed: int) -> tuple[float, int]:
+def fit_arms(seen: list[list[tuple[int, float]]], bounds: tuple[float, float]) -> tuple[float, float]:
+    """Length-scale and variance of greatest likelihood for what was seen of each arm, on a grid."""
+    longest, least = bounds
+    best, found = -np.inf, (LENGTHSCALE, VARIANCE)
+    for lengthscale in np.geomspace(10.0, longest, 16):
+        for variance in np.geomspace(least, 1.0, 5):
+            total = 0.0
+            for one in seen:
+                t, y = np.array(one).reshape(-1, 2).T
+                k = variance * np.exp(-0.5 * ((t[:, None] - t) / lengthscale) ** 2) + NOISE_STD**2 * np.eye(t.size)
+                factor = np.linalg.cholesky(k)
+                white = solve_triangular(factor, y - MEAN, lower=True, check_finite=False)
+                total += -0.5 * white @ white - np.log(factor.diagonal()).sum()
+            if total > best:
+                best, found = total, (float(lengthscale), float(variance))
+    return found
+
+
+def run_in_time(
+    kappa: float | None, truth: Floats, noise: Floats, seed: int, *, bounds: tuple[float, float] | None = None
+) -> tuple[float, int]:
     """UCB on the arms' processes; looks by the kappa rule, or with a chance of one in ten when kappa is None."""
     rng = np.random.default_rng(seed)
     arms = [ArmInTime() for _ in range(ARMS)]
-    regret, looks = 0.0, 0
+    seen: list[list[tuple[int, float]]] = [[] for _ in range(ARMS)]
+    regret, looks, next_fit = 0.0, 0, FIRST_FIT
     for t in range(1, ROUNDS + 1):
         mean, variance = np.array([arm.predict(t) for arm in arms]).T
         chosen = int(np.argmax(mean + np.sqrt(beta_schedule(t) * variance)))
@@ -127,9 +154,16 @@ def run_in_time(kappa: float | None, truth: Floats, noise: Floats, seed: int) ->
             better = probability_better(mean, variance, chosen, other_arms(ARMS, chosen))
             look = t == 1 or query_by_confidence(better, kappa)
         if look:
-            arms[chosen].observe(t, truth[t - 1, chosen] + noise[t - 1])
+            seen[chosen].append((t, truth[t - 1, chosen] + noise[t - 1]))
+            arms[chosen].observe(*seen[chosen][-1])
         looks += look
         regret += truth[t - 1].max() - truth[t - 1, chosen]
+        if bounds is not None and look and looks >= next_fit:
+            next_fit = int(GROWTH * looks)
+            arms = [ArmInTime(*fit_arms(seen, bounds)) for _ in range(ARMS)]
+            for arm, one in zip(arms, seen, strict=True):
+                for at, value in one:
+                    arm.observe(at, value)
     return regret / ROUNDS, looks
 
 
@@ -172,6 +206,9 @@ def methods() -> dict[str, Run]:
     runs: dict[str, Run] = {name: partial(run_policy, policy) for name, policy in named.items()}
     runs["GP-UCB, RBF in time, Ber(0.1)"] = partial(run_in_time, None)
     runs["CE-GP-UCB@0.95, RBF in time"] = partial(run_in_time, KAPPA)
+    for word, bounds in (("within bounds", WITHIN), ("freely", FREELY)):
+        runs[f"GP-UCB, RBF fitted {word}, Ber(0.1)"] = partial(run_in_time, None, bounds=bounds)
+        runs[f"CE-GP-UCB@0.95, RBF fitted {word}"] = partial(run_in_time, KAPPA, bounds=bounds)
     return runs
 
 
@@ -180,7 +217,10 @@ def simulate(seeds: int, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "table_a1.jsonl"
     lines = kept.read_text().splitlines() if kept.exists() else []
-    rows = {(row["function"], row["seed"]): row["methods"] for row in map(_whole, lines) if row is not None}
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in map(_whole, lines):
+        if row is not None:
+            rows.setdefault((row["function"], row["seed"]), {}).update(row["methods"])
     t, began = np.arange(1.0, ROUNDS + 1), time.perf_counter()
     with kept.open("a") as out:
         if lines and _whole(lines[-1]) is None:
@@ -188,11 +228,14 @@ def simulate(seeds: int, folder: Path) -> dict[str, Any]:
         for seed in range(seeds):
             noise = np.random.default_rng([2101, 6590, seed]).normal(0.0, NOISE_STD, ROUNDS)
             for name, function in FUNCTIONS.items():
-                if (name, seed) in rows:
+                known = rows.get((name, seed), {})
+                lacking = {method: run for method, run in methods().items() if method not in known}
+                if not lacking:
                     continue
                 truth = function(t)
-                found = {method: run(truth, noise, seed) for method, run in methods().items()}
-                rows[name, seed] = {method: [round(regret, 6), looks] for method, (regret, looks) in found.items()}
+                found = {method: run(truth, noise, seed) for method, run in lacking.items()}
+                new = {method: [round(regret, 6), looks] for method, (regret, looks) in found.items()}
+                rows[name, seed] = {**known, **new}
                 out.write(json.dumps({"function": name, "seed": seed, "methods": rows[name, seed]}) + "\n")
                 out.flush()
             print(f"seed {seed} after {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
@@ -228,11 +271,12 @@ def show(found: dict[str, Any]) -> None:
 
 
 def judge(found: dict[str, Any]) -> dict[str, Any]:
-    """The paper's claim: CE-GP-UCB regrets least on every function, and looks no more than the baselines' total allows."""
-    own, measured, misses = "CE-GP-UCB@0.95, RBF in time", {}, []
+    """The paper's claim: CE-GP-UCB regrets least on every function; with its length-scale given, and fitted within bounds."""
+    measured, misses = {}, []
     for name in FUNCTIONS:
-        regret = float(np.mean(found[own][name]["R"]))
-        others = {m: float(np.mean(by[name]["R"])) for m, by in found.items() if "Ber(0.1)" in m}
+        regrets = {m: float(np.mean(by[name]["R"])) for m, by in found.items()}
+        regret = max(regrets[own] for own in OWN if own in regrets)
+        others = {m: regret for m, regret in regrets.items() if "Ber(0.1)" in m}
         measured[name] = {"ce": regret, "best_baseline": min(others.values())}
         if regret >= min(others.values()):
             misses.append(name)

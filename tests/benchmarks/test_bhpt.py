@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoestring.core.ledger import Ledger
+from shoestring.policies.freeze_thaw.arms import ArmsView
+from shoestring.testing.policies import opened
+
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "bhpt"
 
 
@@ -39,9 +43,21 @@ def test_curves_of_a_set_start_together_and_the_slow_ones_end_late(scripts: Any)
     assert scripts.problems.synthetic(0, "raw").settings["start"] is None
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_belief_of_a_synthetic_race_knows_how_arms_are_alike(scripts: Any, seed: int) -> None:
+    """Points of the square that span two decades are no reason to take logarithms of them."""
+    table = scripts.problems.synthetic(seed)
+    policy = scripts.racing.method("bhpt_printed", table)
+    arms = Ledger([opened(policy, space=table.space, budget="9 epochs", max_steps=48)]).view(ArmsView(None))
+    x = np.array([[row["x0"], row["x1"]] for row in table.space.rows])
+    apart = ((x[:, None] - x) ** 2).sum(axis=-1)
+    generating = np.exp(-0.5 * apart / scripts.problems.LENGTHSCALE**2)
+    assert np.allclose(arms.similarity(policy.lengthscale), generating, rtol=1e-12)
+
+
 def test_a_race_tells_what_was_spent_where(scripts: Any) -> None:
     table = scripts.problems.synthetic(0)
-    row = scripts.racing.race("bhpt", table, 12, 0)
+    row = scripts.racing.race("bhpt_printed", table, 12, 0)
     assert sum(row["spent_by_trial"].values()) == 12
     assert row["arms_begun"] == len(row["spent_by_trial"])
     best = int(np.argmin(table.losses[:, :12].min(axis=1)))
@@ -54,12 +70,21 @@ def test_a_race_tells_what_was_spent_where(scripts: Any) -> None:
 def test_synthetic_race_keeps_its_runs(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    arguments = ("-o", str(tmp_path), "--sets", "2", "--budgets", "6,12", "--methods", "bhpt,hyperband,random_search")
+    arguments = (
+        "-o",
+        str(tmp_path),
+        "--sets",
+        "2",
+        "--budgets",
+        "6,12",
+        "--methods",
+        "bhpt_printed,hyperband,random_search",
+    )
     verdicts(scripts.synthetic, monkeypatch, capsys, *arguments)
     before = (tmp_path / "synthetic_decay.jsonl").read_text()
     code, told = verdicts(scripts.synthetic, monkeypatch, capsys, *arguments)
     assert (tmp_path / "synthetic_decay.jsonl").read_text() == before
-    assert told["measured"].keys() == {"bhpt@6", "bhpt@12"}
+    assert told["measured"].keys() == {"bhpt_printed@6", "bhpt_printed@12"}
     assert code == (0 if told["ok"] else 1)
     lines = [json.loads(line) for line in (tmp_path / "synthetic_decay_summary.jsonl").read_text().splitlines()]
     assert len(lines) == 6
@@ -73,17 +98,17 @@ def race_row(method: str, seed: int, budget: int, regret: float) -> dict[str, An
 
 def test_a_lead_within_the_error_is_an_exception(scripts: Any) -> None:
     rng = np.random.default_rng(0)
-    clear = [race_row("bhpt", s, 192, 0.001) for s in range(9)] + [
+    clear = [race_row("bhpt_printed", s, 192, 0.001) for s in range(9)] + [
         race_row("rollout", s, 192, 0.1 + 0.01 * rng.random()) for s in range(9)
     ]
     assert scripts.synthetic.judge(clear)["ok"]
-    close = [race_row("bhpt", s, 192, 0.001) for s in range(9)] + [
+    close = [race_row("bhpt_printed", s, 192, 0.001) for s in range(9)] + [
         race_row("rollout", s, 192, 0.002 * rng.random()) for s in range(9)
     ]
     told = scripts.synthetic.judge(close)
     assert not told["ok"]
     assert len(told["exceptions"]) == 1
-    assert not scripts.synthetic.judge([race_row("bhpt", s, 192, 0.02) for s in range(9)])["ok"]
+    assert not scripts.synthetic.judge([race_row("bhpt_printed", s, 192, 0.02) for s in range(9)])["ok"]
 
 
 # recorded curves -----------------------------------------------------------------------------------------------------
@@ -95,9 +120,9 @@ def test_real_race_keeps_its_runs_and_hides_single_ones(
     common = ("-o", str(tmp_path), "--tables", "resnet_alexnet", "--seeds", "1", "--curves", "0.2,0.4", "--steps", "10")
     verdicts(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving")
     first = (tmp_path / "real_fashion_curves.jsonl").read_text()
-    _, told = verdicts(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving,bhpt_falling")
+    _, told = verdicts(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving,bhpt")
     assert (tmp_path / "real_fashion_curves.jsonl").read_text().startswith(first)
-    assert told["measured"]["regret"].keys() == {"bhpt_falling"}
+    assert told["measured"]["regret"].keys() == {"bhpt"}
     assert told["peers"].keys() == {"sequential_halving"}
     lines = [json.loads(line) for line in (tmp_path / "real_fashion_curves_summary.jsonl").read_text().splitlines()]
     assert {line["table"] for line in lines} == {"resnet_alexnet", "all"}
@@ -113,11 +138,34 @@ def test_growth_is_judged_by_seed_and_interval(scripts: Any) -> None:
     found = scripts.real.resnet_growth(grows, "bhpt")
     assert found["growth"] == pytest.approx([0.05] * 3)
     assert found["seeds"] == 5
-    assert scripts.real.judge(grows)["ok"]
+    assert scripts.real.judge(grows, in_seconds=True)["ok"]
     noise = [share_row(s, c, 0.5 + (-1.0) ** s * 0.03 * c) for s in range(5) for c in (1.0, 10.0)]
-    assert not scripts.real.judge(noise)["ok"]
+    assert not scripts.real.judge(noise, in_seconds=True)["ok"]
     single = [share_row(0, c, 0.5) for c in (1.0, 10.0)]
-    assert scripts.real.judge(single)["target"] is None
+    assert scripts.real.judge(single, in_seconds=True)["target"] is None
+
+
+def test_the_default_is_held_to_what_it_reached(scripts: Any) -> None:
+    def judge(own: bool = True, curves: float = 1.0, **regrets: float) -> list[str]:
+        rows = [share_row(0, curves, 0.5) | {"method": name, "regret": value} for name, value in regrets.items()]
+        told = scripts.real.judge(rows, own=own)
+        assert told["ok"] == (not told["missed"])
+        return list(told["missed"])
+
+    limit = scripts.real.REGRET_AT_MOST[1.0]
+    assert judge(bhpt=limit, hyperband=limit + 0.1) == []
+    assert judge(bhpt=limit + 0.1, hyperband=1.0) == [f"1: above {limit}"]
+    assert judge(own=False, bhpt=limit + 0.1, hyperband=1.0) == []
+    assert judge(curves=2.0, bhpt=0.05, hyperband=0.05) == []  # there it may be level
+    assert judge(bhpt=0.05, hyperband=0.05) == ["1: not below hyperband"]
+
+
+def test_a_guess_is_known_where_errors_are_reported(scripts: Any) -> None:
+    chances = {path.stem: scripts.problems.recorded(path, 5, 5).chance for path in scripts.real.OWN.glob("*.npz")}
+    assert chances == {"fcnet": 0.9, "resnet": 0.9, "resnet_alexnet": 0.9, "vae": None}
+    table = scripts.problems.recorded(scripts.real.OWN / "fcnet.npz", 5, 5)
+    assert scripts.racing.method("bhpt_start", table).start == 0.9
+    assert scripts.racing.method("bhpt", table).start is None
 
 
 # the belief ----------------------------------------------------------------------------------------------------------

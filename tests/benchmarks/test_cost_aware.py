@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ def test_races_share_their_runs(
         "2",
         "--deep-seeds",
         "1",
+        "--cap",
+        "2",
+        "--slacks",
+        "0.2",
+        "0.5",
+        "--alphas",
+        "0",
+        "0.1",
+        "1",
     ]
     assert ran(scripts.run, monkeypatch, capsys, "collect", *told)[0] == 0
     kept = (tmp_path / "out" / "traces_races_0_of_1.jsonl").read_text()
@@ -124,12 +134,14 @@ def test_models_alone_and_inside(
     told = ["--data", str(tables), "-o", str(tmp_path), *SMALL]
     _, lines = ran(scripts.run, monkeypatch, capsys, "cost_model_error", *told)
     error = {(line["model"], line["observations"]): line["rmse_log_cost"] for line in lines if "model" in line}
-    assert error["lv3 named", 20] < 0.2  # cost is a power law here
+    assert error["lv3*", 20] < 0.2  # cost is a power law here
     assert error["lv3", 20] < error["lv3", 3]
+    assert lines[-1]["target"] is None  # not the paper's space: nothing is judged
     _, lines = ran(scripts.run, monkeypatch, capsys, "front", *told)
     assert all(0 <= line["share_staying"] <= 1 for line in lines if "share_staying" in line)
-    code, lines = ran(scripts.run, monkeypatch, capsys, "cost_model_effect", *told)
-    assert {line["model"] for line in lines[:-1]} == {"lv1", "lv2", "lv3", "gp", "gp3", "gplv"}
+    code, lines = ran(scripts.run, monkeypatch, capsys, "cost_model_effect", *told, "--rules", "cei=0.5", "alpha=1")
+    assert {line["model"] for line in lines[:-1]} == {"lv3", "lv3*", "gp", "auto*", "transfer"}
+    assert {line["rule"] for line in lines[:-1]} == {"cei=0.5", "alpha=1"}
     assert code == 0 or not lines[-1]["ok"]
 
 
@@ -189,6 +201,54 @@ def test_trained_instead_of_replayed(
     assert all(len(run["losses"]) == 6 and min(run["seconds"]) >= 0 for run in kept)
     code, _ = ran(scripts.run, monkeypatch, capsys, "tradeoff", *told[:2], "--data", str(tables), *told[2:])
     assert "cannot be trained" in str(code)
+
+
+def test_trained_losses_are_told_as_the_recorded_ones(scripts: Any, tmp_path: Path) -> None:
+    """A table whose losses span decades is read as logarithms: what is trained anew must be one too."""
+    pytest.importorskip("xgboost")
+    boosting = scripts.xgboost_problems.boostings(["diabetes"], ["raw"], [], 200)[0]
+    scripts.xgboost_problems.record(boosting, 5, tmp_path)
+    table = tmp_path / "diabetes_raw.npz"
+    kept = dict(np.load(table))
+    for spread in (1.0, 1e4):
+        np.savez(table, **kept | {"loss": np.append(kept["loss"][:-1], spread * kept["loss"].min())})
+        plain = scripts.problems.load([tmp_path], 9, [1])[0]
+        anew = scripts.xgboost_problems.trained(table, plain, [])
+        assert anew.is_logged == (spread > 1.0)
+        rate = kept["hp"][0, list(kept["hp_names"]).index("learning_rate")]
+        first = next(i for i, config in enumerate(plain.configs) if config["learning_rate"] == rate)
+        assert anew.step(anew.configs[first], 1).value == pytest.approx(plain.losses[first], abs=1e-6)
+
+
+def test_fellows_tell_a_model_what_cost_depends_on(
+    scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    one, other = scripts.problems.load([tables], 60, [2])
+    assert set(one.named) == {"rounds", "depth"}
+    assert scripts.traces.method("cei=0.5/lv3*", one)["cost_features"] == list(one.named)
+    assert scripts.traces.method("cei=0.5/transfer", one)["transferred"] == one.transferred != other.transferred
+    assert scripts.traces.method("cei=0.5") == {"acquisition": "cei", "slack": 0.5, "cost_model": "lv3"}
+    alone = scripts.problems.load([tables], 60, [1])[0]
+    assert (alone.named, alone.transferred) == ((), {})
+    pytest.importorskip("xgboost")
+    made = ["--names", "wine", "diabetes", "--pipelines", "raw", "pca", "--configs", "40", "-o", str(tmp_path / "made")]
+    assert ran(scripts.xgboost_problems, monkeypatch, capsys, *made)[0] == 0
+    told = ["--data", str(tmp_path / "made"), "--problems", "4", "--seeds", "1", "-o", str(tmp_path / "out")]
+    _, lines = ran(scripts.run, monkeypatch, capsys, "transfer_models", *told)
+    assert {line["task"] for line in lines[:-1]} == {"classification", "regression"}
+    assert {"naive linear", "task-aware linear", "MLP", "LV-3 (10)"} < {line["model"] for line in lines[:-1]}
+    _, lines = ran(scripts.run, monkeypatch, capsys, "cost_model_error", *told)
+    assert lines[-1]["target"] == "< 0 up to 10, level at 15"
+
+
+def test_by_likelihood_alone_other_parameters_are_found(scripts: Any, tables: Path) -> None:
+    problem = scripts.problems.load([tables], 60, [1])[0]
+    traces, ends = scripts.traces, defaultdict(list)
+    for by_likelihood in (False, True, False):
+        ledger = traces.go_on(problem, traces.opened(problem, "alpha=0", 0), 9, by_likelihood=by_likelihood)
+        memo = ledger.orders[-1].memo
+        ends[by_likelihood].append(memo["log_lengthscales"])
+    assert ends[False][0] == ends[False][1] != ends[True][0]  # and the priors are back afterwards
 
 
 def test_functions_and_peers(scripts: Any, tmp_path: Path) -> None:

@@ -112,3 +112,64 @@ def test_a_cut_table_a1_goes_on(scripts: Any, tmp_path: Path, monkeypatch: pytes
         file.write('{"function": "sine", "se')
     assert table_a1.simulate(2, tmp_path / "cut") == whole
     assert set(whole["UCB1, Ber(0.1)"]["sine"]) == {"R", "C"}
+
+
+def test_a_reading_without_a_change_is_the_policy(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table A2's other readings are written out on the models; told nothing, they decide as the policies do."""
+    a2: ModuleType = scripts.table_a2
+    monkeypatch.setattr(a2, "ROUNDS", 60)
+    monkeypatch.setattr(a2, "POINTS", 80)
+    x = np.linspace(0.0, 1.0, 80)
+    kernel = a2.Kernel.ard("matern32", 1).matrix(np.log([1.0, 0.2]), x[:, None], x[:, None])
+    rng = np.random.default_rng(0)
+    truth = a2.drifting(np.linalg.cholesky(kernel + 1e-10 * np.eye(80)), 0.03, rng)
+    noise = rng.normal(0.0, a2.NOISE_STD, 60)
+    space = a2.Space.listed([{"x": float(v)} for v in x])
+    for name, plain in (("CE@0.90", a2.Reading(0.03, kappa=0.9)), ("CE@*", a2.Reading(0.03))):
+        assert a2.one_run(a2.rows(0.03)[name], space, truth, noise, 0) == pytest.approx(
+            plain.run(kernel, truth, noise, 0)
+        )
+    alone = a2.Reading(0.03, kappa=0.9, bandwidth=2.0).run(kernel, truth, noise, 0)
+    assert alone[1] == 60  # one mode: nobody to be compared with, so every round asks
+    place = np.linspace(0.0, 1.0, 11)[:, None]
+    heights = np.array([0.0, 0.9, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.2, 0.1])
+    far, near = (a2.Reading(0.03, bandwidth=b)._rivals(place, heights, 3).tolist() for b in (0.25, 0.05))
+    assert (far, near) == ([8], [1, 8])  # the neighbour at 0.1 belongs to the hump of x_t, the one at 0.8 does not
+    late = a2.Reading(0.03, chance=0.5, by_observations=True).run(kernel, truth, noise, 0)
+    assert late != a2.Reading(0.03, chance=0.5).run(kernel, truth, noise, 0)
+
+
+def test_the_distance_from_the_paper_is_told_for_both_readings(scripts: Any) -> None:
+    a2: ModuleType = scripts.table_a2
+    printed = a2.PAPER["CE@0.90"]
+    exact = {str(rate): {"R": [r], "C": [c + 1]} for rate, (r, c) in zip(a2.RATES, printed, strict=True)}
+    off = {rate: {"R": [one["R"][0] + 0.1], "C": [2 * one["C"][0]]} for rate, one in exact.items()}
+    assert a2.fits_better({"CE@0.90": off, f"CE@0.90{a2.MERGED}": exact}) == {"CE@0.90": [[0.1, 100.0], [0.0, 0.0]]}
+
+
+def test_a_length_scale_is_found_by_likelihood(scripts: Any) -> None:
+    a1: ModuleType = scripts.table_a1
+    rng = np.random.default_rng(0)
+    t = np.sort(rng.choice(2000, 90, replace=False))
+    k = 0.25 * np.exp(-0.5 * ((t[:, None] - t) / 60.0) ** 2)
+    values = a1.MEAN + np.linalg.cholesky(k + 1e-9 * np.eye(90)) @ rng.standard_normal(90)
+    seen = [[(int(at), float(y)) for at, y in zip(t[i::3], values[i::3], strict=True)] for i in range(3)]
+    lengthscale, variance = a1.fit_arms([seen[0] + seen[1] + seen[2], [], []], a1.WITHIN)
+    assert 30.0 < lengthscale < 120.0
+    assert 0.1 <= variance <= 1.0
+    assert a1.fit_arms(seen, (25.0, 0.5))[0] <= 25.0
+
+
+def test_table_a2_in_small(scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    a2: ModuleType = scripts.table_a2
+    monkeypatch.setattr(a2, "ROUNDS", 20)
+    monkeypatch.setattr(a2, "POINTS", 40)
+    found = a2.simulate(2, "TV-GP-UCB;CE@0.90;CE@*;readings", (0.03,))
+    assert len(found) == 3 + len(a2.readings(0.03))
+    assert found["TV-GP-UCB"]["0.03"]["C"] == [20, 20]
+    a2.show(found)
+    told = capsys.readouterr().out
+    assert "CE@0.90, competitors merged" in told
+    assert told.count("(0.322 / 233)") == 2  # the paper's row stands beside both readings of it
+    assert set(a2.fits_better(found)) == {"CE@0.90", "CE@*"}
+    assert a2.judge(found)["measured"].keys() == a2.judge(found)["target"].keys()

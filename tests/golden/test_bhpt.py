@@ -140,6 +140,7 @@ def test_trace_through_the_policy(case: Any) -> None:
     policy = policies.make(
         "bhpt",
         {
+            "printed": True,
             "parameters": list(astuple(parameters_of(hyper))),
             "scale": "none",
             # the unit cube is stretched over the rows, the golden length-scale is not

@@ -38,7 +38,8 @@ COSTS_S = {name: 1.0 + 0.25 * i for i, name in enumerate(CURVES)}
 FIXED = {"orders": [[0, {"name": "c"}, 2], [1, {"name": "f"}, 4], [0, None, 5], [1, None, 9], [2, {"name": "g"}, 9]]}
 # Curve beliefs get their parameters: the numbers of a fit may move from machine to machine, decisions may not.
 BELIEF = {"parameters": [1.0, 5.0, 1.0, 0.01, 1.0, 0.0]}
-SETTINGS: dict[str, Any] = {"replay_fixed": FIXED, "bhpt": BELIEF, "freeze_thaw_bo": BELIEF, "rollout": BELIEF}
+FALLING = {"parameters": [*BELIEF["parameters"], 1.0]}
+SETTINGS: dict[str, Any] = {"replay_fixed": FIXED, "bhpt": FALLING, "freeze_thaw_bo": BELIEF, "rollout": BELIEF}
 EARLY = {"initial_trials": 2}  # or these short studies would end within the initial design
 SETTINGS |= {"gp_ucb": EARLY, "boca": EARLY, "bo_bos": EARLY | {"n0": 2, "paths": 5000}}
 SETTINGS |= {"lc_prediction": EARLY | {"n0": 2, "forecast": "process"}}

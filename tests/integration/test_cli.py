@@ -287,6 +287,18 @@ def test_plan_and_policies(folder: Path) -> None:
     assert "reduction_factor" in shoestring(folder, "policies", "asha").stdout
 
 
+def test_a_budget_too_small_for_a_model_is_told_before_it_is_spent(folder: Path) -> None:
+    words = ["--budget", "12 epochs", "--max-steps", "4", "--policy", "cost_aware_ei"]
+    told = "warning: the budget is worth 3 full trainings"
+    planned = shoestring(folder, "plan", *words)
+    assert told in planned.stderr
+    assert told not in planned.stdout
+    assert "worth 3 full trainings" in result(shoestring(folder, "plan", *words, "--json"))["warning"]
+    run = ["run", "job.py:train", "--space", "space.toml", "--seed", "1", "--study"]
+    assert told in shoestring(folder, *run, "small", *words).stderr
+    assert "full trainings" not in shoestring(folder, *run, "usual", *words[:-2]).stderr
+
+
 def test_any_program(folder: Path) -> None:
     script = folder / "job.sh"
     script.write_text(

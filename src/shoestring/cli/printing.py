@@ -1,4 +1,4 @@
-"""How commands print: results on stdout, as lines or as what rich draws."""
+"""How commands print: results on stdout, as lines or as what rich draws; words about them on stderr."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 
 def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
+
+
+def narrate(line: str) -> None:
+    sys.stderr.write(line + "\n")
 
 
 def print_rich(renderable: Any, *, wraps: bool = True) -> None:

@@ -13,6 +13,7 @@ from shoestring.cli.ending import STOPPED, report_ending
 from shoestring.cli.job import Job, add_validation_cap, read_configs, read_settings
 from shoestring.core.continuing import find_changes
 from shoestring.core.entries import Entry
+from shoestring.core.initial_design import warn_of_small_budget
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices, parse_duration_s
 from shoestring.reports import text
@@ -147,12 +148,21 @@ def _greeting(study: Study, job: Job, runner: Runner) -> Iterator[str]:
         yield f"changed: {text.change_line(change)}"
     for notice in getattr(study.store, "notices", ()):
         yield f"note: {notice}"
-    for warning in job.warnings(ledger.space):
+    for warning in (*job.warnings(ledger.space), *_small_budget(study)):
         yield f"warning: {warning}"
     if job.has_changed_since(ledger.opened.target):
         yield "warning: the training code has changed since this study began; its earlier values may not compare"
     if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
         yield _CANNOT_SAVE[job.kind]
+
+
+def _small_budget(study: Study) -> Iterator[str]:
+    """In time and money nobody knows yet what a full training costs; `plan` can be told."""
+    ledger = study.ledger
+    if ledger.budget.unit == "epochs" and not ledger.orders:
+        full_trainings = ledger.budget.total / (ledger.step_price() * ledger.max_steps)
+        if warning := warn_of_small_budget(study.policy, full_trainings, ledger.max_steps):
+            yield warning
 
 
 def _tell_if_unsaved(job: Job, runner: Runner, progress: Progress) -> Observe:

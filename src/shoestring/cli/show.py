@@ -8,7 +8,7 @@ from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import read_settings
-from shoestring.cli.printing import print_line, print_rich
+from shoestring.cli.printing import narrate, print_line, print_rich
 from shoestring.core.books import Trial
 from shoestring.core.continuing import require_possible
 from shoestring.core.entries import Opened, Order
@@ -105,7 +105,8 @@ def show_plan(
     if as_json:
         spent = {"spent": purchases.ledger.spent, "left": purchases.ledger.left, "trials": len(purchases.ledger.trials)}
         by_steps = {str(steps): count for steps, count in purchases.trials_by_steps.items()}
-        print_line(dumps({"policy": chosen.name, "budget": str(total), **spent, "trials_by_steps": by_steps}))
+        told = {"trials_by_steps": by_steps, "warning": purchases.warning}
+        print_line(dumps({"policy": chosen.name, "budget": str(total), **spent, **told}))
         return
     from rich.table import Table
 
@@ -117,6 +118,8 @@ def show_plan(
         f"{chosen.name} would start {len(purchases.ledger.trials)} trials with {total.show(total.total)}, "
         f"spend {total.show(purchases.ledger.spent)} and leave {total.show(purchases.ledger.left)} (made-up curves)"
     )
+    if purchases.warning:
+        narrate(f"warning: {purchases.warning}")
 
 
 def show_replay(

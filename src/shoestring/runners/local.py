@@ -10,7 +10,6 @@ along, which is trained again when it is wanted; its receipts are stored, and st
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import time
 import traceback
@@ -51,7 +50,6 @@ class Local:
         self.target, self.checkpoints = target, checkpoints
         self.can_save: bool | None = can_save(target)
         self._lives = LiveTrials(live)
-        self.max_steps = math.inf  # of a full training, once it is known
         self._order: Order | None = None
         self._former: Sequence[Config] = ()  # configs of steps that may have to be run again for that order
         self._waiting = WaitingOrders()

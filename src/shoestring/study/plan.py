@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from shoestring.core.entries import Cost, Opened
+from shoestring.core.initial_design import warn_of_small_budget
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config
@@ -39,6 +40,7 @@ class Purchases:
 
     ledger: Ledger
     trials_by_steps: dict[int, int]  # {steps trained: number of trials}, most trained first
+    warning: str | None  # where the budget is too small for this policy
 
 
 def plan(opened: Opened, policy: Policy, step_s: float) -> Purchases:
@@ -47,4 +49,8 @@ def plan(opened: Opened, policy: Policy, step_s: float) -> Purchases:
     runner = Simulated(MadeUp(opened.seed, step_s), opened.workers)
     ledger = run_in_memory(Ledger([opened]), policy, runner).ledger
     counts = Counter(trial.steps for trial in ledger.trials)
-    return Purchases(ledger, dict(sorted(counts.items(), reverse=True)))
+    in_epochs = opened.budget.unit == "epochs"
+    per_step = ledger.step_price() if in_epochs else step_s * opened.budget.per_second(opened.workers)
+    full_trainings = opened.budget.total / (per_step * opened.max_steps)
+    warning = warn_of_small_budget(policy, full_trainings, opened.max_steps)
+    return Purchases(ledger, dict(sorted(counts.items(), reverse=True)), warning)

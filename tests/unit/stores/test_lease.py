@@ -312,7 +312,7 @@ def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: py
 
 def test_of_quick_entries_one_in_a_tenth_of_a_second_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     now, beats = [100.0], []
-    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("shoestring.stores.heartbeat.time.monotonic", lambda: now[0])
     heart = heartbeat.Heart(lambda: beats.append(now[0]))
     try:
         assert heart.wait_for_disk()

@@ -11,6 +11,7 @@ from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
 from shoestring.core.space import Space
 from shoestring.errors import BudgetError
+from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.study.plan import MadeUp, plan
 
@@ -35,6 +36,23 @@ def test_what_a_budget_buys(budget: str, step_s: float, bought: dict[int, int]) 
     assert planned.trials_by_steps == bought
     assert list(planned.trials_by_steps) == sorted(bought, reverse=True)
     assert planned.ledger.spent <= planned.ledger.budget.total
+
+
+@pytest.mark.parametrize(
+    ("budget", "step_s", "worth"),
+    [
+        ("36 epochs", 1.0, "9 "),
+        ("40 epochs", 1.0, None),
+        ("72s", 2.0, "9 "),
+        ("80s", 2.0, None),
+        ("$0.01 at 3600/h", 1e-3, "2.5 "),
+    ],
+)
+def test_a_budget_too_small_for_a_model_is_told(budget: str, step_s: float, worth: str | None) -> None:
+    policy = CostAwareEI(candidates=10)
+    told = plan(opened(budget, policy="cost_aware_ei"), policy, step_s).warning
+    assert (told is None) if worth is None else f"worth {worth}full trainings" in str(told)
+    assert plan(opened(budget), RandomSearch(), step_s).warning is None
 
 
 def test_several_workers_buy_as_much() -> None:

@@ -1,4 +1,4 @@
-"""What the next trial will cost: one question, seven models of the log of the cost.
+"""What the next trial will cost: one question, eight models of the log of the cost.
 
 Guinet et al., arXiv:2011.11456, section 3.2 and appendix B.
 
@@ -8,11 +8,16 @@ Guinet et al., arXiv:2011.11456, section 3.2 and appendix B.
     limited GP       "gp3"                     Gaussian process on the three features of LV-3
     GP-LV            "gplv"                    LV-3 plus a Gaussian process on its residuals
     Transfer         `linear.fit_transfer`     linear, fitted on other tasks' receipts and frozen
+    —                "auto"                    LV-3 up to 15 receipts where its features are named, else GP
 
 Each predicts mean (gamma of the paper) and std of the log of one new cost, noise included. exp(mean) is the expected cost;
 `cost_quantile` gives the amount to hold in reserve.
 
 Departs from the paper:
+- A line takes one feature for every four receipts, at least one: with four weights, five receipts say nothing of three of
+  them. Where nobody names the features, choosing them costs a line what it had ahead of the process; and beyond some 15
+  receipts the process is ahead anyway. Hence "auto" (benchmarks/cost_aware).
+- The Gaussian processes see at most 300 receipts, spread evenly over the past: a smooth function is known by then.
 - Costs of 0 (a clock too coarse) count as the smallest cost above 0; the quantile takes log cost as normal.
 - The Gaussian processes see features brought to 0..1 by the range observed at the fit, which is what the priors on
   length-scales suppose. Log costs are divided by their spread but never by less than 0.5: a factor of 1.6 in cost is the
@@ -34,33 +39,59 @@ from shoestring.core.decision import Memo
 from shoestring.models.cost_aware.linear import PRIOR_STD, Limits, LinearCost, check_costs, choose_columns, fit_linear
 from shoestring.models.gp.fit import fit_gp
 from shoestring.models.gp.kernels import Kernel
-from shoestring.models.gp.posterior import GP
+from shoestring.models.gp.posterior import GP, GP_MEMO, check_theta, condition
 
 # How many columns a model picks, in falling order of importance: lv1, lv2, lv3 and gplv for their line, gp3 for its process.
 # The processes of gp and gplv see all columns.
-COST_MODELS: Mapping[str, int] = {"lv1": 1, "lv2": 2, "lv3": 3, "gp": 0, "gp3": 3, "gplv": 3}
+COST_MODELS: Mapping[str, int] = {"auto": 3, "lv1": 1, "lv2": 2, "lv3": 3, "gp": 0, "gp3": 3, "gplv": 3}
+_RECEIPTS_PER_FEATURE = 4  # of a line
+_FEW_RECEIPTS = 15
+_MOST_RECEIPTS = 300  # that a process is given
+
+
+def choose_cost_model(name: str, receipts: int, is_named: bool) -> str:
+    """The model that `name` means with so many receipts; `is_named`: somebody said which features cost depends on."""
+    if name not in COST_MODELS:
+        raise ValueError(f"cost model {name!r} is unknown: use one of {', '.join(COST_MODELS)}.")
+    if name != "auto":
+        return name
+    return "lv3" if is_named and receipts <= _FEW_RECEIPTS else "gp"
+
+
+def count_columns(name: str, receipts: int) -> int:
+    """How many columns the model may pick with so many receipts."""
+    most = COST_MODELS[name]
+    return most if name == "gp3" else min(most, max(1, receipts // _RECEIPTS_PER_FEATURE))
 
 
 def fit_cost_model(
-    name: str, features: Floats, log_cost: Floats, *, columns: Sequence[int] | None = None, memo: Memo | None = None
+    name: str,
+    features: Floats,
+    log_cost: Floats,
+    *,
+    columns: Sequence[int] | None = None,
+    memo: Memo | None = None,
+    refit: bool = True,
 ) -> LinearCost | GPCost:
     """The model `name` of log_cost, (n,), at features, (n, d), log-scaled where that makes sense; n >= 1.
 
     `columns`: features in falling order of importance, of which the model takes as many as it picks; without it they are
-    selected by their leave-one-out error. `memo`: parameters of an earlier fit, for the GP models.
+    selected by their leave-one-out error. `memo`: parameters of an earlier fit, for the GP models; without `refit` they stay.
     """
-    if name not in COST_MODELS:
-        raise ValueError(f"cost model {name!r} is unknown: use one of {', '.join(COST_MODELS)}.")
-    all_columns = range(np.shape(features)[1])
+    features, log_cost = check_costs(features, log_cost)
+    name = choose_cost_model(name, log_cost.size, columns is not None)
+    all_columns = range(features.shape[1])
     if name == "gp":
-        return fit_gp_cost(features, log_cost, all_columns, memo=memo)
-    most = COST_MODELS[name]
+        return fit_gp_cost(features, log_cost, all_columns, memo=memo, refit=refit)
+    most = count_columns(name, log_cost.size)
     picked = choose_columns(features, log_cost, most) if columns is None else tuple(columns)[:most]
     if name == "gp3":
         # A GP needs inputs: until selection finds a column that helps, it sees all of them.
-        return fit_gp_cost(features, log_cost, picked or all_columns, memo=memo)
+        return fit_gp_cost(features, log_cost, picked or all_columns, memo=memo, refit=refit)
     linear = fit_linear(features, log_cost, picked)
-    return fit_gp_cost(features, log_cost, all_columns, base=linear, memo=memo) if name == "gplv" else linear
+    if name != "gplv":
+        return linear
+    return fit_gp_cost(features, log_cost, all_columns, base=linear, memo=memo, refit=refit)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -86,10 +117,19 @@ class GPCost:
 
 
 def fit_gp_cost(
-    features: Floats, log_cost: Floats, columns: Sequence[int], base: LinearCost | None = None, memo: Memo | None = None
+    features: Floats,
+    log_cost: Floats,
+    columns: Sequence[int],
+    base: LinearCost | None = None,
+    memo: Memo | None = None,
+    refit: bool = True,
 ) -> GPCost:
     """A Matérn 5/2 GP of log_cost, (n,), or of its residuals from `base`, on the given columns of features, (n, d)."""
     features, log_cost = check_costs(features, log_cost)
+    limits = Limits.of(log_cost)
+    if log_cost.size > _MOST_RECEIPTS:
+        spread = np.linspace(0, log_cost.size - 1, _MOST_RECEIPTS).astype(np.intp)
+        features, log_cost = features[spread], log_cost[spread]
     columns = tuple(int(j) for j in columns)
     seen = features[:, list(columns)]  # (n, k)
     low = seen.min(axis=0)
@@ -98,8 +138,13 @@ def fit_gp_cost(
     target = log_cost if base is None else log_cost - base.line(features)
     shift, scale = float(target.mean()), max(float(target.std()), PRIOR_STD)
     kernel, standard = Kernel.ard("matern52", len(columns)), (target - shift) / scale
-    gp = fit_gp(kernel, (seen - low) / width, standard, memo=memo, n_starts=1, standardise=False)
-    return GPCost(columns, low, width, shift, scale, gp, base, Limits.of(log_cost))
+    x = (seen - low) / width
+    if memo is None or refit:
+        gp = fit_gp(kernel, x, standard, memo=memo, n_starts=1 if memo is None else 0, standardise=False)
+    else:
+        theta = check_theta([value for part in GP_MEMO for value in memo[part]], kernel)
+        gp = condition(kernel, theta, x, standard, standardise=False)
+    return GPCost(columns, low, width, shift, scale, gp, base, limits)
 
 
 def log_costs(cost: Floats) -> Floats:

@@ -19,6 +19,7 @@ Departs from the paper:
 - Several workers: a trial under way counts as if it had come out as predicted.
 - Only configs whose cost stays within what is left with 90 % probability are looked at, as long as there are any.
 - A trial that the wall cut short is finished first when there is money again.
+- In time and money the initial design ends with a third of the budget, once two trials are through.
 - The kernel's parameters have weak priors (`models.gp.fit`). They are fitted after every result up to 30, then after every
   fifth, from the last optimum; and from several places whenever the results have grown by half since that was last done.
 """
@@ -36,6 +37,7 @@ from shoestring.core.books import Trial
 from shoestring.core.comparing import BestIs, are_apart, compare_scores
 from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.encoding import Points
+from shoestring.core.initial_design import is_in_design
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits
 from shoestring.core.parameters import Scalar
@@ -123,7 +125,7 @@ class CostAwareEI:
 
     def _is_in_design(self, ledger: Ledger) -> bool:
         if self.initial_design == "fixed":
-            return len(ledger.trials) < self.initial_trials
+            return is_in_design(ledger, self.initial_trials)
         return ledger.spent + ledger.reserved < CHEAP_SHARE * ledger.budget.total
 
     def _design(self, ledger: Ledger, rng: np.random.Generator) -> Decision:

@@ -19,11 +19,21 @@ from shoestring.core.books import Trial
 from shoestring.core.decision import Memo, Train
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
+from shoestring.core.memo import Refits
 from shoestring.errors import PolicyError, did_you_mean
-from shoestring.models.cost_aware.cost_models import COST_MODELS, GPCost, cost_quantile, fit_cost_model, log_costs
+from shoestring.models.cost_aware.cost_models import (
+    GPCost,
+    choose_cost_model,
+    cost_quantile,
+    count_columns,
+    fit_cost_model,
+    log_costs,
+)
 from shoestring.models.cost_aware.features import CostFeatures
 from shoestring.models.cost_aware.linear import LinearCost, choose_columns, fit_transfer, pack, unpack
 from shoestring.policies.config_table import ConfigsView, ConfigTable
+
+_REFITS = Refits(often=30, every=5, key="cost_fitted_at")  # of a process, by trials trained to their end
 
 
 class TrialCosts:
@@ -45,20 +55,23 @@ class TrialCosts:
             in_epochs, per_step = ledger.budget.unit == "epochs", ledger.step_price()
             costs = np.array([per_step * trial.steps if in_epochs else trial.seconds for trial in whole])
             features = self.features.of(table.stack([trial.number for trial in whole]))
-            self._fit(name, parameters, features, log_costs(costs))
+            same = in_epochs and name == "auto"  # all cost the same: a line says so at once
+            self._fit("lv3" if same else name, parameters, features, log_costs(costs))
 
     def _fit(self, name: str, parameters: Sequence[str], features: Floats, log_cost: Floats) -> None:
+        name = choose_cost_model(name, log_cost.size, bool(parameters))
         if parameters:
             columns = _columns(self.features, parameters)
         else:
-            columns = choose_columns(features, log_cost, COST_MODELS[name])
+            columns = choose_columns(features, log_cost, 0 if name == "gp" else count_columns(name, log_cost.size))
         past = self.ledger.memo
         same = past.get("cost_columns") == [float(j) for j in columns]  # a memo fits only a model of the same columns
         start = {k.removeprefix("cost_"): v for k, v in past.items() if k.startswith("cost_log_")} if same else {}
-        self.model = fit_cost_model(name, features, log_cost, columns=columns, memo=start or None)
+        fit = _REFITS.check_due(past if start else {}, log_cost.size)
+        self.model = fit_cost_model(name, features, log_cost, columns=columns, memo=start or None, refit=fit.is_due)
         if isinstance(self.model, GPCost):
             fitted = {f"cost_{key}": numbers for key, numbers in self.model.gp.memo().items()}
-            self.memo = {"cost_columns": [float(j) for j in columns], **fitted}
+            self.memo = {"cost_columns": [float(j) for j in columns], **fitted, **fit.marks}
 
     def predict(self, points: Points) -> tuple[Floats, Floats]:
         """Mean and std of the log of the seconds (in an epoch budget: epochs) of a whole trial, (m,) each."""

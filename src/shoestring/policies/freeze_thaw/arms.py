@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from shoestring.errors import PolicyError
 _DEFAULT_ARMS = 100  # so many are what the speed of a decision is promised for
 # By receipts: early on every loss tells much; later a fit costs more and moves the parameters less.
 REFITS = Refits(often=50, every=5, key="receipts")
+# A single draw is cheap, and decisions that shared one would explore together: each receipt calls for another.
+SINGLE_DRAWS = Refits(every=1, key="receipts")
 _DRAWS_PER_ARM = 20  # in a coarse space draws repeat: so many tries before fewer arms must do
 
 
@@ -158,6 +160,14 @@ class Reach:
     free: Flags  # neither busy nor stuck
     buys: Indices  # steps that all the money left would buy of this arm alone
     room: Indices  # steps it could really take: those, up to the end of its curve; 0 when it is busy or stuck
+    total: float  # steps that the whole budget buys, those bought already included; inf while no price is known
+
+    def spread_over(self, arms: ArmTable, steps_per_arm: float) -> Reach:
+        """The same without new arms once the whole budget buys only so many steps for each arm begun, if one can go on."""
+        begun = np.array([trial is not None for trial in arms.trial_of])
+        if steps_per_arm * (1 + begun.sum()) <= self.total or not self.room[begun].any():
+            return self
+        return replace(self, room=np.where(begun, self.room, 0))
 
 
 def measure_reach(ledger: Ledger, arms: ArmTable) -> Reach:
@@ -169,17 +179,21 @@ def measure_reach(ledger: Ledger, arms: ArmTable) -> Reach:
     if ledger.budget.unit == "epochs":
         # rounding of fractional validation prices must not lose the last step
         buys = np.full(len(trials), math.floor(left / ledger.step_price() + 1e-9))
+        total = float(buys[0])
     else:
         prices = np.array([ledger.step_price(t.number) if t and t.step_costs else np.nan for t in trials])
         known = ~np.isnan(prices)
-        price = np.where(known, prices, prices[known].mean() if known.any() else 0.0)
+        usual = float(prices[known].mean()) if known.any() else 0.0
+        price = np.where(known, prices, usual)
+        total = left / usual if usual > 0.0 else math.inf
         lost = np.array([0 if t is None else t.steps - t.held for t in trials])  # to be trained again first
         with np.errstate(divide="ignore", invalid="ignore"):
             affordable = np.where(price > 0.0, np.floor(left / price), np.inf)
         # a price not known yet is no reason to commit: more than any curve is long
         buys = np.maximum(np.minimum(affordable, ledger.max_steps + 1) - lost, 0)
     room = np.where(free, np.minimum(buys, ends - arms.trained), 0)
-    return Reach(free=free, buys=buys.astype(np.intp), room=room.astype(np.intp))
+    total += float(arms.trained.sum())
+    return Reach(free=free, buys=buys.astype(np.intp), room=room.astype(np.intp), total=total)
 
 
 def settle_without_choice(ledger: Ledger, arms: ArmTable, reach: Reach) -> Decision | None:

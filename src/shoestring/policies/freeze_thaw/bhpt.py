@@ -16,6 +16,15 @@ that is, in the unit of the values) and tau (steps until then); and of the momen
 
 Ablations are settings: `commit=False` is Q alone, with `eps=0.5` Q-eps alone; `eps=1` is greedy.
 
+**The default is not the method as printed; `printed=True` is.** Three things differ, each a setting of its own:
+- `falling`: curves have a prior mean that falls, where the paper's stays (see `models.freeze_thaw.curves`). A curve is then
+  best at its end, so the rule of commitment fires as soon as what is left is no longer than the best arm's rest: at once,
+  and to the last order, where the whole budget is one full training or less.
+- `samples=1`: what is expected comes from one draw of the parameters, a fresh one for each receipt, so that committed orders
+  still explore, as Thompson sampling does. Averaged over ten draws the first good arm would keep the money.
+- `steps_per_arm`: no new arm is begun once the budget buys fewer than four steps for each. Where first steps tell nothing,
+  every arm not yet seen looks as good as those seen, and looks alone would use up the money.
+
 Departs from the paper:
 - In time and money an arm's horizon r is what is left divided by the arm's own mean price of a step; an arm that has not
   run is priced at the mean of those that have. "Committed" compares tau* with the r of the arm expected to be best.
@@ -24,7 +33,6 @@ Departs from the paper:
 - `tolerance` (off) lets the best arm count as done once only that share of its expected progress is missing; without it
   a curve expected to fall for ever commits at once.
 - `past_best` (off) counts only what would be lower than the best loss so far; Q as printed looks forward alone.
-- `falling` (off) gives curves a prior mean that falls, where the paper's stays: see `models.freeze_thaw.curves`.
 - When every arm is at its end, further configs are drawn and trained.
 - `belief="learned"` puts the rule on what a network has learned from other studies: see `learned`.
 """
@@ -42,15 +50,22 @@ from shoestring.core.arrays import Floats
 from shoestring.core.comparing import compare_losses, compare_scores
 from shoestring.core.decision import Decision, Why
 from shoestring.core.ledger import Ledger
-from shoestring.core.settings import require_one_of, require_share, require_within
+from shoestring.core.settings import require_at_least, require_one_of, require_share, require_within
 from shoestring.models.freeze_thaw.action_value import ValuePlan, plan_values
 from shoestring.policies.freeze_thaw.arms import ArmsView, Reach, buy_steps, measure_reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook
+
+_PRINTED_SAMPLES = 10  # the paper names no number; averaged, so that its Q is an expectation over the parameters too
+_STEPS_PER_ARM = 4.0  # as many arms as sequential halving would begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BHPT(CurvePolicy):
     name: ClassVar[str] = "bhpt"
+    samples: int = 1
+    falling: bool = True
+    printed: bool = False
+    steps_per_arm: float | None = None
     eps: float | None = None
     commit: bool = True
     tolerance: float = 0.0
@@ -58,8 +73,13 @@ class BHPT(CurvePolicy):
     belief: Literal["freeze_thaw", "learned"] = "freeze_thaw"
 
     def __post_init__(self) -> None:
+        require_one_of(self, "printed", (True, False))
+        if self.printed:
+            object.__setattr__(self, "samples", _PRINTED_SAMPLES)
+            object.__setattr__(self, "falling", False)
         CurvePolicy.__post_init__(self)
         require_one_of(self, "belief", ("freeze_thaw", "learned"))
+        require_at_least(self, "steps_per_arm", 0.0, "it is a number of steps; 0: no limit", "Try 4.", optional=True)
         require_within(self, "eps", 0.0, 1.0, "it is a probability; None is plain BHPT", "Try 0.5.", optional=True)
         require_share(self, "tolerance", "it is a share of the progress to come", "Try 0.05.", may_be_one=False)
 
@@ -81,6 +101,8 @@ class BHPT(CurvePolicy):
 
     def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
         """Algorithm 1: the best arm once it needs all that is left, else the one whose future is most worth knowing."""
+        usual = _STEPS_PER_ARM if self.falling else 0.0
+        reach = reach.spread_over(outlook.arms, usual if self.steps_per_arm is None else self.steps_per_arm)
         mean, variance = outlook.predict()  # (n_samples, n_arms, max_steps)
         best = outlook.best_scaled_loss if self.past_best else math.inf
         plan = plan_values(mean, variance, outlook.arms.trained, reach.room, self.tolerance, best)

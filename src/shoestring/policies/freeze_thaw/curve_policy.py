@@ -34,6 +34,7 @@ from shoestring.models.freeze_thaw.fit import (
 from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.freeze_thaw.arms import (
     REFITS,
+    SINGLE_DRAWS,
     ArmsView,
     ArmTable,
     Reach,
@@ -165,8 +166,11 @@ class CurvePolicy:
         if not isinstance(self.parameters, str):
             return [CurveParameters(*self.parameters)], NO_MEMO
         memo, receipts, n = ledger.memo, ledger.books.receipts, N_PARAMETERS + self.falling
-        fit = REFITS.check_due(memo, receipts)
+        is_single = self.parameters == "sampled" and self.samples == 1
+        fit = (SINGLE_DRAWS if is_single else REFITS).check_due(memo, receipts)
         theta = list(memo.get("theta", ()))
+        if len(theta) != n * (self.samples if self.parameters == "sampled" else 1):
+            theta = []  # none yet, or another version's defaults: a chain of another shape has nothing to go on from
         if fit.is_due or not theta:
             posterior = LogPosterior(curves, CurvePrior.of(curves, self.falling), kernel)
             position = theta[-n:] or None

@@ -244,7 +244,7 @@ def test_log_costs_mend_zeros_and_refuse_nonsense() -> None:
 
 def test_wrong_arguments_are_refused_with_advice() -> None:
     features, log_cost = receipts(4)
-    with pytest.raises(ValueError, match="unknown: use one of lv1"):
+    with pytest.raises(ValueError, match="unknown: use one of auto, lv1"):
         fit_cost_model("lv4", features, log_cost)
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
         cost_quantile(np.zeros(1), np.ones(1), 1.0)
@@ -258,3 +258,52 @@ def test_wrong_arguments_are_refused_with_advice() -> None:
         fit_linear(features[:0], log_cost[:0], (1,))
     with pytest.raises(ValueError, match="which mends zeros"):
         fit_linear(features, np.array([0.0, 1.0, -np.inf, 2.0]), (1,))
+
+
+# few receipts, and many ----------------------------------------------------------------------------------------------
+
+
+@given(n=st.integers(1, 40), seed=st.integers(0, 20), named=st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_a_line_takes_a_feature_for_every_four_receipts(n: int, seed: int, named: bool) -> None:
+    features, log_cost = receipts(n, seed)
+    for name, most in (("lv1", 1), ("lv2", 2), ("lv3", 3)):
+        model = fit_cost_model(name, features, log_cost, columns=(3, 1, 0) if named else None)
+        allowed = min(most, max(1, n // 4))
+        if named:
+            assert model.columns == (3, 1, 0)[:allowed]
+        else:
+            assert model.columns == choose_columns(features, log_cost, allowed)
+
+
+@pytest.mark.parametrize("n", [2, 15, 16, 40])
+def test_auto_is_a_line_while_few_receipts_speak_of_named_features(n: int) -> None:
+    features, log_cost = receipts(n)
+    at = receipts(9, seed=1)[0]
+    named = fit_cost_model("auto", features, log_cost, columns=(3, 1, 0))
+    want = fit_cost_model("lv3" if n <= 15 else "gp", features, log_cost, columns=(3, 1, 0))
+    np.testing.assert_array_equal(named.predict(at), want.predict(at))
+    unnamed = fit_cost_model("auto", features, log_cost)
+    np.testing.assert_array_equal(unnamed.predict(at), fit_cost_model("gp", features, log_cost).predict(at))
+
+
+def test_a_process_is_given_300_receipts_of_all_times() -> None:
+    features, log_cost = receipts(601)
+    log_cost[1] = 20.0  # dear, and not among the 300
+    model = fit_gp_cost(features, log_cost, range(5))
+    assert model.gp.y.size == 300
+    np.testing.assert_allclose(model.shift + model.scale * model.gp.y, log_cost[np.linspace(0, 600, 300).astype(int)])
+    assert model.limits.high == 22.0  # what was seen is believed
+
+
+def test_without_a_refit_the_parameters_stay() -> None:
+    features, log_cost = receipts(30)
+    before = fit_cost_model("gp", features[:20], log_cost[:20])
+    assert isinstance(before, GPCost)
+    memo = before.gp.memo()
+    kept = fit_cost_model("gp", features, log_cost, memo=memo, refit=False)
+    again = fit_cost_model("gp", features, log_cost, memo=memo)
+    assert isinstance(kept, GPCost)
+    assert isinstance(again, GPCost)
+    assert kept.gp.memo() == memo != again.gp.memo()
+    assert kept.gp.y.size == 30

@@ -262,7 +262,7 @@ def test_the_cheap_design_is_cheaper_and_ends_at_an_eighth() -> None:
     assert sum(t.step_costs[0] for t in cheap.trials[1:n]) < sum(t.step_costs[0] for t in fixed.trials[1:n])
 
 
-@pytest.mark.parametrize("model", ["lv1", "lv2", "lv3", "gp", "gp3", "gplv"])
+@pytest.mark.parametrize("model", ["auto", "lv1", "lv2", "lv3", "gp", "gp3", "gplv"])
 def test_every_cost_model_learns_the_price(model: str) -> None:
     policy = replace(SMALL, cost_model=model, initial_trials=10, acquisition="ei")
     ledger = begun(policy, 17)
@@ -270,7 +270,22 @@ def test_every_cost_model_learns_the_price(model: str) -> None:
     missed = [abs(math.log((o.expected_cost or 0) / (0.01 * o.config["rounds"] + 0.005))) for o in later]
     assert np.median(missed) < 0.7
     kept = later[0].memo.get("cost_log_lengthscales")
-    assert (kept is not None) == model.startswith("gp")
+    assert (kept is not None) == model.startswith(("gp", "auto"))
+
+
+def test_the_process_of_costs_is_fitted_by_trials_and_travels_in_the_memo() -> None:
+    ledger = begun(replace(SMALL, cost_model="auto", initial_trials=3), 44)
+    due = [order.memo["cost_fitted_at"][0] for order in ledger.orders[3:]]
+    assert due[:28] == [float(n) for n in range(3, 31)]
+    assert due[28:] == [30.0] * 4 + [35.0] * 5 + [40.0] * 4
+    at_rest = {tuple(order.memo["cost_log_lengthscales"]) for order in ledger.orders[33:38]}
+    assert len(at_rest) == 2  # one fit at 30 trials, one at 35
+
+
+def test_named_features_make_a_line_of_the_first_receipts() -> None:
+    ledger = begun(replace(SMALL, cost_model="auto", cost_features=["rounds"], initial_trials=3), 20)
+    fitted = ["cost_log_lengthscales" in order.memo for order in ledger.orders]
+    assert fitted == [number >= 16 for number in range(20)]
 
 
 def test_features_that_the_user_names_are_used() -> None:

@@ -246,7 +246,7 @@ def test_a_diverged_loss_does_not_wreck_the_scale() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"parameters": "sampled"}, {"parameters": "most_probable"}, {"parameters": "sampled", "falling": True}],
+    [{"parameters": "sampled"}, {"parameters": "most_probable"}, {"parameters": "sampled", "falling": False}],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
 def test_parameters_are_refreshed_by_receipts(settings: dict[str, Any]) -> None:
@@ -264,13 +264,70 @@ def test_parameters_are_refreshed_by_receipts(settings: dict[str, Any]) -> None:
     assert len({next(iter(found)) for found in theta.values()}) == len(theta)
 
 
+def test_a_single_draw_is_made_anew_for_every_receipt() -> None:
+    curves = {f"arm {i}": [1.0 / (i + s) for s in range(1, 21)] for i in range(4)}
+    space = Space.listed([{"name": name} for name in curves])
+    orders = {}
+    for policy in (BHPT(), BHPT(printed=True)):
+        start = opened(policy, space=space, budget="70 epochs", max_steps=20)
+        orders[policy.printed] = simulate(policy, WrittenCurves(curves), start).ledger.orders
+    drawn = [tuple(order.memo["theta"]) for order in orders[False]]
+    assert {len(theta) for theta in drawn} == {7}
+    assert len(set(drawn)) == len(drawn) == 70
+    averaged = [tuple(order.memo["theta"]) for order in orders[True]]
+    assert {len(theta) for theta in averaged} == {60}
+    assert len(set(averaged)) < 60  # beyond 50 receipts they are refreshed at every fifth
+
+
+def test_a_memo_of_another_shape_starts_a_chain_anew() -> None:
+    """As when a study of an earlier version, with other defaults, is taken over."""
+    curves, start = WrittenCurves(FALLING), opened(BHPT(), space=NAMED, budget="12 epochs", max_steps=5)
+    ledger = simulate(BHPT(printed=True), curves, start).ledger
+    decision = BHPT().decide(ledger.fork(len(ledger) - 4), np.random.default_rng(0))
+    assert isinstance(decision, Train)
+    assert len(decision.memo["theta"]) == 7
+
+
+# how many arms -------------------------------------------------------------------------------------------------------
+
+
+@given(budget=st.integers(4, 60), steps_per_arm=st.sampled_from([2.0, 4.0, 7.5]), in_seconds=st.booleans())
+@settings(deadline=None, max_examples=25)
+def test_no_more_arms_are_begun_than_the_budget_has_steps_for(
+    budget: int, steps_per_arm: float, in_seconds: bool
+) -> None:
+    """Curves that are all alike: nothing is learnt, and every arm not yet seen looks as good as those seen."""
+    curves = {f"arm {i}": [1.0] * 9 for i in range(20)}
+    space = Space.listed([{"name": name} for name in curves])
+    given = [*GIVEN, 1.0]
+    capped = BHPT(parameters=given, commit=False, steps_per_arm=steps_per_arm)
+    unit = "s" if in_seconds else "epochs"
+    start = opened(capped, space=space, budget=f"{budget} {unit}", max_steps=9)
+    ledger = simulate(capped, WrittenCurves(curves), start).ledger
+    # in seconds a price is known after the first step only
+    most = max(1 + in_seconds, int(budget / steps_per_arm), -(-budget // 9))
+    assert len(ledger.trials) <= most
+    free = BHPT(parameters=given, commit=False, steps_per_arm=0.0)
+    assert len(simulate(free, WrittenCurves(curves), start).ledger.trials) >= len(ledger.trials)
+
+
+def test_arms_are_limited_unless_the_method_is_as_printed() -> None:
+    curves = {f"arm {i}": [1.0 - 0.01 * i] * 9 for i in range(20)}
+    space = Space.listed([{"name": name} for name in curves])
+    begun = {}
+    for policy in (BHPT(parameters=GIVEN), BHPT(parameters=GIVEN, printed=True)):
+        start = opened(policy, space=space, budget="24 epochs", max_steps=9)
+        begun[policy.printed] = len(simulate(policy, WrittenCurves(curves), start).ledger.trials)
+    assert begun == {False: 6, True: 20}
+
+
 # falling curves ------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_that_fell_once_is_expected_to_fall_on() -> None:
     expected = {}
     for falling in (False, True):
-        policy = BHPT(falling=falling)
+        policy = BHPT(falling=falling, samples=10)
         ledger = buy(buy(begin(policy, budget="9 epochs"), 0, [0.9, 0.7]), 1, [0.8, 0.65])
         why = decide(policy, ledger).why
         expected[falling] = float(why["mu"])  # type: ignore[arg-type]
@@ -286,7 +343,23 @@ def test_a_given_fall_is_the_seventh_number() -> None:
     assert decide(BHPT(parameters=GIVEN, scale="none"), begin(at[0], budget="4 epochs")).why == flat.why
 
 
+def test_with_falling_curves_the_commitment_fires_at_once() -> None:
+    ledger = {}
+    for policy in (BHPT(), BHPT(printed=True)):
+        start = opened(policy, space=NAMED, budget="5 epochs", max_steps=5)
+        ledger[policy.printed] = simulate(policy, WrittenCurves(FALLING), start).ledger
+    assert all(order.why["committed"] for order in ledger[False].orders)
+    assert not all(order.why["committed"] for order in ledger[True].orders)
+
+
 # settings ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_printed_method_is_one_setting() -> None:
+    printed = BHPT(printed=True)
+    assert (printed.falling, printed.samples, BHPT().falling, BHPT().samples) == (False, 10, True, 1)
+    assert policies.make("bhpt", policies.settings_of(printed)) == printed
+    assert replace(printed, commit=False).samples == 10
 
 
 @pytest.mark.parametrize(
@@ -296,6 +369,8 @@ def test_a_given_fall_is_the_seventh_number() -> None:
         ({"tolerance": 1.0}, "share of the progress"),
         ({"arms": 0}, "nothing to choose among"),
         ({"samples": 0}, "needs parameters"),
+        ({"printed": "yes"}, "True, False"),
+        ({"steps_per_arm": -1.0}, "number of steps"),
         ({"parameters": "guessed"}, "six numbers"),
         ({"parameters": [1.0, 2.0]}, "six numbers"),
         ({"parameters": [-1.0, 5.0, 1.0, 0.01, 1.0, 0.0]}, "alpha"),

@@ -1,0 +1,72 @@
+"""When an initial design ends, and when whoever gives the money is told that it is all there will be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoestring.core.entries import Cost
+from shoestring.core.initial_design import is_in_design, warn_of_small_budget
+from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Float
+from shoestring.core.space import Config, Space
+from shoestring.policies import make
+from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
+from shoestring.runners.simulated import StepOutcome
+from shoestring.testing.policies import opened, simulate
+
+SPACE = Space({"x": Float(0.0, 1.0)})
+
+
+class Costly:
+    """A loss, and a cost in seconds that grows with x by a factor of 100."""
+
+    def step(self, config: Config, step: int) -> StepOutcome:
+        x = float(config["x"])
+        return StepOutcome((x - 0.3) ** 2, Cost(train=100.0**x))
+
+
+def orders(policy: CostAwareEI, budget: str, seed: int = 0) -> tuple[Ledger, int]:
+    """The study, and how many of its trials were of the design."""
+    ledger = simulate(policy, Costly(), opened(policy, space=SPACE, budget=budget, max_steps=1, seed=seed)).ledger
+    return ledger, sum(order.why["phase"] == "initial design" for order in ledger.orders)
+
+
+@given(budget=st.integers(20, 400), seed=st.integers(0, 30))
+@settings(deadline=None, max_examples=25)
+def test_in_time_the_design_ends_with_a_third_of_the_budget(budget: int, seed: int) -> None:
+    policy = CostAwareEI(candidates=40)
+    ledger, n = orders(policy, f"{budget}s", seed)
+    before = [sum(trial.seconds for trial in ledger.trials[:k]) for k in range(len(ledger.trials) + 1)]
+    for k in range(len(ledger.orders)):
+        ends = k >= 5 or (k >= 2 and before[k] >= budget / 3)
+        assert (ledger.orders[k].why["phase"] == "initial design") == (not ends)
+    assert n <= 5
+
+
+def test_in_epochs_the_design_stays() -> None:
+    assert orders(CostAwareEI(candidates=40), "6 epochs")[1] == 5
+    ledger = Ledger([opened(CostAwareEI(), space=SPACE, budget="2 epochs", max_steps=1)])
+    assert is_in_design(ledger, 1)
+    assert not is_in_design(ledger, 0)
+
+
+@pytest.mark.parametrize("name", ["cost_aware_ei", "bo_bos", "boil", "gp_ucb"])
+def test_a_budget_of_less_than_twice_the_design_is_told(name: str) -> None:
+    policy = make(name)
+    first = policy.initial_trials  # type: ignore[attr-defined]
+    told = warn_of_small_budget(policy, 1.5 * first, 10)
+    assert told is not None
+    assert f"{1.5 * first:.3g} full trainings" in told
+    assert f"{name} asks its model after the first {first}" in told
+    assert "the default compares short trainings" in told
+    assert warn_of_small_budget(policy, 2.0 * first, 10) is None
+    plain = warn_of_small_budget(policy, 1.0, 1)
+    assert plain is not None
+    assert plain.endswith("raise the budget")
+
+
+def test_policies_without_a_design_of_full_trainings_have_nothing_to_tell() -> None:
+    assert warn_of_small_budget(make("sequential_halving"), 0.1, 10) is None
+    assert warn_of_small_budget(make("cost_aware_ei", {"initial_design": "cheap"}), 0.1, 10) is None
