@@ -9,7 +9,14 @@ from typing import Any, NoReturn
 import click
 
 from shoestring import __version__
-from shoestring.cli.options import json_option, kept_policy_options, policy_options, store_option, study_options
+from shoestring.cli.options import (
+    cluster_options,
+    json_option,
+    kept_policy_options,
+    policy_options,
+    store_option,
+    study_options,
+)
 from shoestring.core.texts import printable
 from shoestring.errors import ShoestringError, StoreError, did_you_mean
 from shoestring.stores.opening import DEFAULT_STORE
@@ -72,8 +79,9 @@ def cli() -> None:
 )
 @click.option("--devices", metavar="LIST", help="A GPU for each worker, as 0,1,2,3; 0,0 shares one between two.")
 @click.option(
-    "--runner", type=click.Choice(["local", "process"]), help="Where Python code runs.  [default: by --workers]"
+    "--runner", type=click.Choice(["local", "process", "ray"]), help="Where Python code runs.  [default: by --workers]"
 )
+@cluster_options
 @click.option("--seed", type=int, help="Seed of all random choices.  [default: drawn, stored and printed]")
 @click.option("--initial", metavar="FILE", help="Configs to try first, as JSON lines.")
 @click.option("--deadline", metavar="DURATION", help=_DEADLINE)
@@ -81,6 +89,7 @@ def cli() -> None:
 @click.option(
     "--hung-after", metavar="DURATION", help="Give a step up after this long.  [default: 10 x the longest + 60s]"
 )
+@click.option("--checkpoints", metavar="PLACE", help="Where they are kept: a folder, or s3://bucket/runs.")
 @click.option("--checkpoints-at-most", metavar="SIZE", help="Most disk space for checkpoints, as 2GB.")
 @click.option(
     "--validate-price", type=float, default=0.0, show_default=True, help="Epochs charged for a validation pass."
