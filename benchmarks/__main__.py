@@ -16,9 +16,10 @@ NAMES = {
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
     "overhead": "what the loop costs beside training, in memory and on disk",
+    "ray": "what a step costs on a Ray cluster, beside Ray Tune on the same no-op trainable",
     "import": "how long `import shoestring` takes",
 }
-MODULES = {"import": "import_time"}  # where a module cannot have the name
+MODULES = {"import": "import_time", "ray": "ray_overhead"}  # where a module cannot have the name
 HERE = Path(__file__).parent
 
 
