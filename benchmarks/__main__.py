@@ -13,6 +13,7 @@ from pathlib import Path
 NAMES = {
     "kill": "studies killed again and again: is anything lost, charged twice, or spent beyond the budget?",
     "race": "our policies and other tools on the same problems with the same money",
+    "thrift": "the learned belief on sources that its weights have not seen, and whether it may be the default",
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
     "overhead": "what the loop costs beside training, in memory and on disk",

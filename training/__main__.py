@@ -28,6 +28,19 @@ def pack(arguments: Sequence[str]) -> int:
     return 0
 
 
+def sample_sizes(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m training sample_sizes", description="lcdb's parquet file as tables"
+    )
+    parser.add_argument("--data", type=Path, required=True, help="the folder that holds lcdb_sample_size")
+    parser.add_argument("--out", type=Path, default=Path("out/thrift/data/lcdb_sample_size"))
+    told = parser.parse_args(arguments)
+    from training.sample_sizes import write_tables
+
+    print(write_tables(told.data / "lcdb_sample_size" / "curves_seeds.parquet", told.out), "tables")
+    return 0
+
+
 def record(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m training record", description="trainings of small networks")
     parser.add_argument("--out", type=Path, default=HERE / "data" / "small_trainings")
@@ -52,7 +65,10 @@ def train(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("out/thrift"))
     parser.add_argument("--device", default="cuda")
     for field in fields(Settings):
-        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
+        if isinstance(field.default, bool):
+            parser.add_argument(f"--{field.name}", action="store_true")
+        else:
+            parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
     told = vars(parser.parse_args(arguments))
     import torch
 
@@ -81,6 +97,17 @@ def calibrate(arguments: Sequence[str]) -> int:
     return 0
 
 
+def picture(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m training picture", description="of what calibrate printed")
+    parser.add_argument("calibration", type=Path)
+    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "pictures" / "calibration.svg")
+    told = parser.parse_args(arguments)
+    from training.picture import write
+
+    write(told.calibration, told.out)
+    return 0
+
+
 def export(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m training export", description="the file that the package reads")
     parser.add_argument("trained", type=Path, nargs="+", help="trainings of one fold, by seed")
@@ -92,39 +119,15 @@ def export(arguments: Sequence[str]) -> int:
     return 0
 
 
-def judge(arguments: Sequence[str]) -> int:
-    from training import judge as judging
-
-    parser = argparse.ArgumentParser(prog="python -m training judge", description="the policy on left-out sources")
-    parser.add_argument("--data", type=Path, nargs="+", required=True)
-    parser.add_argument("--weights", type=Path, required=True, help="folder of a-0.npz, b-0.npz, …, all-0.npz")
-    parser.add_argument("--trainings", type=int, nargs="+", default=[0])
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
-    parser.add_argument("--tables", type=int, default=3, help="at most so many of a source")
-    parser.add_argument("--sources", nargs="*", default=None)
-    parser.add_argument("--curves", type=float, nargs="+", default=list(judging.CURVES))
-    parser.add_argument(
-        "--rules", type=json.loads, default={"thrift": ["thrift", {}]}, help="{name: [policy, settings]}"
-    )
-    parser.add_argument("--unit", choices=("epochs", "seconds"), default="epochs")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("out/thrift/judged.jsonl"))
-    told = parser.parse_args(arguments)
-    rules = {name: (rule, settings) for name, (rule, settings) in told.rules.items()}
-    rules = {judging.BASE: (judging.BASE, {}), **rules}
-    found = judging.find_judged([RECORDED[0], *told.data], told.tables)
-    tables = [(source, path) for source, path in found if not told.sources or source in told.sources]
-    tasks = [
-        judging.Task(source, str(path), seed, rules, told.curves, str(told.weights), training, told.unit)
-        for training in told.trainings
-        for seed in told.seeds
-        for source, path in tables
-    ]
-    print(judging.summarise(judging.judge(tasks, told.jobs, told.out)))
-    return 0
-
-
-STAGES = {"record": record, "pack": pack, "train": train, "calibrate": calibrate, "export": export, "judge": judge}
+STAGES = {
+    "sample_sizes": sample_sizes,
+    "record": record,
+    "pack": pack,
+    "train": train,
+    "calibrate": calibrate,
+    "picture": picture,
+    "export": export,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -25,19 +25,38 @@ def load(path: Path) -> tuple[Network, dict[str, Any]]:
     return network.eval(), facts
 
 
+def restore(path: Path) -> list[Network]:
+    """The networks of an exported file, as they were before `export`, up to half precision."""
+    with np.load(path, allow_pickle=False) as stored:
+        facts, rows = json.loads(str(stored["facts"])), stored["weights"].astype(np.float32)
+    networks = []
+    for row in rows:
+        network, place = Network(facts["width"], facts["layers"], facts["heads"]), 0
+        for module in _in_order(network):
+            for parameter in (module.weight, module.bias):
+                part = torch.tensor(row[place : place + parameter.numel()])
+                is_matrix = isinstance(module, nn.Linear) and parameter.dim() == 2
+                part = part.view(parameter.shape[::-1]).T if is_matrix else part.view(parameter.shape)
+                parameter.data.copy_(part)
+                place += parameter.numel()
+        networks.append(network.eval())
+    return networks
+
+
+def _in_order(network: Network) -> list[nn.Module]:
+    """The order of `shoestring.models.thrift.network.unpack`."""
+    blocks = (
+        (block.norm_1, block.q, block.kv, block.o, block.norm_2, block.up, block.down) for block in network.blocks
+    )
+    return [network.enter, *(module for block in blocks for module in block), network.norm, network.bins]
+
+
 def flatten(network: Network) -> np.ndarray[Any, np.dtype[np.float16]]:
     """All numbers in one row, in the order of `shoestring.models.thrift.network.unpack`."""
     parts: list[torch.Tensor] = []
-
-    def add(*modules: nn.Module) -> None:
-        for module in modules:
-            weight = module.weight.T if isinstance(module, nn.Linear) else module.weight
-            parts.extend((weight, module.bias))
-
-    add(network.enter)
-    for block in network.blocks:
-        add(block.norm_1, block.q, block.kv, block.o, block.norm_2, block.up, block.down)
-    add(network.norm, network.bins)
+    for module in _in_order(network):
+        weight = module.weight.T if isinstance(module, nn.Linear) else module.weight
+        parts.extend((weight, module.bias))
     return torch.cat([part.detach().reshape(-1) for part in parts]).numpy().astype(np.float16)
 
 

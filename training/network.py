@@ -40,6 +40,11 @@ class Studies(NamedTuple):
     valid: Tensor  # (b, K)
 
 
+def hide_money(s: Studies) -> Studies:
+    """As if every arm could be trained to its end: to see what knowing the money left is worth."""
+    return s._replace(reach=s.steps[:, None] - s.n, left=s.steps.to(s.left.dtype))
+
+
 class Scale(NamedTuple):
     best: Tensor  # (b,): lowest loss seen
     unit: Tensor  # (b,): median first loss above it

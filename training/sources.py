@@ -18,6 +18,7 @@ PERMISSIVE = {
     "algoperf": "Apache-2.0",
     "deepobs_lr_grids": "MIT",
     "lcbench_surrogate": "Apache-2.0",
+    "lcdb_sample_size": "MIT",
     "medquicktune": "MIT",
     "nasbench_nlp_wikitext2": "Apache-2.0",
     "nmtlc_translation": "MIT",
@@ -36,7 +37,7 @@ JUDGED_ONLY = (  # no licence stated, or share-alike
 TRAINABLE = {**OURS, **PERMISSIVE}
 FOLDS = {  # name of a training -> sources that it does not see, beside those that none may see
     "a": ("fashion_curves", "rl_curves", "stopping_curves"),
-    "b": ("lcbench_surrogate", "medquicktune", "nmtlc_translation"),
+    "b": ("lcbench_surrogate", "lcdb_sample_size", "medquicktune", "nmtlc_translation"),
     "c": ("taskset_rnn_text", "nasbench_nlp_wikitext2", "stepback_lr_grids"),
     "d": ("algoperf", "deepobs_lr_grids", "rl_zoo_algorithms"),
     "all": (),

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW
-from training.network import Network, Studies, features, scale_of
+from training.network import Network, Studies, features, hide_money, scale_of
 from training.sources import FOLDS, trained_on
 from training.studies import Tables, answer, batch, split
 
@@ -46,10 +46,12 @@ class Settings:
     rate: float = 1e-3
     dropout: float = 0.0
     decay: float = 0.02
+    blind: bool = False  # to what it can buy: every arm is forecast to its end
 
 
 def loss_of(network: Network, s: Studies, settings: Settings) -> Tensor:
     device = s.n.device
+    s = hide_money(s) if settings.blind else s
     with torch.no_grad():
         scale = scale_of(s)
         f = features(s, scale)

@@ -43,6 +43,7 @@ EARLY = {"initial_trials": 2}  # or these short studies would end within the ini
 SETTINGS |= {"gp_ucb": EARLY, "boca": EARLY, "bo_bos": EARLY | {"n0": 2, "paths": 5000}}
 SETTINGS |= {"lc_prediction": EARLY | {"n0": 2, "forecast": "process"}}
 SETTINGS |= {"boil": EARLY}
+SETTINGS |= {"thrift": {"opening": 0.25}}  # or halving would decide all of so small a budget
 # These always fit: what they bought is recorded, not the numbers behind it.
 FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction", "thrift"}
 

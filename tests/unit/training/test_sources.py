@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # `training` is no part of the package
 
-from training import judge, sources
+from training import sources
 from training.pack import find_tables, losses_of, pack, prices_of, ranks_of
 
 from shoestring.runners.tables import Table
@@ -56,22 +56,3 @@ def test_a_packed_table(tmp_path: Path) -> None:
     meta = pack(tmp_path / "packed.npz", [ROOT / "benchmarks" / "data"], ("fashion_curves",))
     with np.load(tmp_path / "packed.npz") as packed:
         assert len(packed["Y"]) == sum(int(str(one["n"])) for one in meta)
-
-
-def test_intervals_are_paired_and_by_source() -> None:
-    rng = np.random.default_rng(0)
-    noise = {f"s{i}": {"t": rng.normal(0.0, 1.0, 6) * 0.01 - 0.1} for i in range(8)}
-    mean, low, high = judge.interval(noise)
-    assert low < mean < high < 0
-    assert mean == pytest.approx(-0.1, abs=0.01)
-
-
-def test_the_policy_is_judged_with_the_weights_of_its_fold(tmp_path: Path) -> None:
-    source = ROOT / "src" / "shoestring" / "models" / "thrift" / "weights.npz"
-    (tmp_path / "a-0.npz").write_bytes(source.read_bytes())
-    rules = {judge.BASE: (judge.BASE, {}), "thrift": ("thrift", {})}  # type: ignore[var-annotated]
-    table = str(ROOT / "benchmarks" / "data" / "stopping_curves" / "logreg_digits.npz")
-    rows = judge.run(judge.Task("stopping_curves", table, 0, rules, [1.0], str(tmp_path), 0))
-    assert [row["rule"] for row in rows] == [judge.BASE, "thrift"]
-    assert all(row["regret"] >= 0 for row in rows)
-    assert "paired difference" in judge.summarise(rows)

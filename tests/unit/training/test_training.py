@@ -98,5 +98,5 @@ def _empty(folder: Path) -> list[Path]:
 
 @pytest.fixture(autouse=True)
 def _small_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.record.CONFIGS", 5)
-    monkeypatch.setattr("training.record.REPORTS", 8)
+    monkeypatch.setattr("training.stacked.CONFIGS", 5)
+    monkeypatch.setattr("training.stacked.REPORTS", 8)

@@ -46,10 +46,11 @@ class Belief:
         return np.asarray(self.scale.best + self.scale.stretch(u) * self.scale.unit)
 
 
-def believe(networks: tuple[Network, ...], arms: Arms) -> Belief:
-    """Ask the networks; at least one arm must have been trained."""
+def believe(networks: tuple[Network, ...], arms: Arms, sureness: float = 1.0) -> Belief:
+    """Ask the networks; at least one arm must have been trained. `sureness`: power of their chances."""
     scale = scale_of(arms)
-    return Belief(scale, probabilities(networks, features(arms, scale), _answering(arms)))
+    chances = probabilities(networks, features(arms, scale), _answering(arms)) ** sureness
+    return Belief(scale, chances / chances.sum(axis=1, keepdims=True))
 
 
 def _answering(arms: Arms) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

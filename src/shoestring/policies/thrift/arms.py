@@ -1,14 +1,15 @@
 """Trials and candidates as the network sees them, and what the money left buys of each.
 
 Reach is in real steps what the money left pays for, at the trial's own mean price (of a candidate: the mean price), and no
-further than its end; under a budget of time a state that was lost must first be trained again. A trial under way cannot be
-bought; its reserve is gone from what is left. A trial that diverged or failed has no reach, and says where not to look.
+further than its end; under a budget of time a state that was lost must first be trained again. Where trainings end by
+themselves before `max_steps`, others are expected to end there too, until one gets as far and goes on. A trial under way cannot
+be bought; its reserve is gone from what is left. A trial that diverged or failed has no reach, and says where not to look.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +34,10 @@ class Scene:
 
     arms: Arms
     trials: int
+    steps: Steps  # (K,): real steps bought
     reach: Steps  # (K,): real steps that the money left buys
-    cost: Floats  # (K,): of going that far, over the same at the mean price
     can_buy: Flags  # (K,)
-    block: float  # real steps in one that the network sees
+    curves: SeenCurves
     table: ConfigTable
     pool: Pool
 
@@ -44,6 +45,14 @@ class Scene:
     def is_told(self) -> bool:
         """Whether any trial has a loss."""
         return bool(self.arms.is_opened.any())
+
+    def within(self, horizon: float) -> Scene:
+        """The same with arms that reach no further than so many times what they have had, at least one step of the network."""
+        if math.isinf(horizon):
+            return self
+        far = np.maximum(math.ceil(self.curves.block), np.ceil(horizon * self.steps))
+        reach = np.minimum(self.reach, far).astype(np.int64)
+        return replace(self, reach=reach, arms=replace(self.arms, reach=_seen(self.curves, self.steps, reach)))
 
     def config(self, arm: int) -> Config:
         """Of a candidate."""
@@ -56,27 +65,38 @@ def look(ledger: Ledger, candidates: int) -> Scene:
     pool = _candidates(ledger, table, candidates)
     new = len(pool.points)
     price = _prices(ledger, curves, new)
-    steps, lag, limit, can_buy = _progress(ledger, new)
+    length = expected_length(ledger)
+    steps, lag, limit, can_buy = _progress(ledger, new, length)
     mean_price = _mean_price(ledger)
     left = ledger.left
     affordable = np.floor(left / (price * mean_price) * (1 + _ROUNDING)) - lag
     reach = np.clip(np.minimum(limit - steps, affordable), 0, None).astype(np.int64)
-    usual = np.clip(np.minimum(limit - steps, np.floor(left / mean_price * (1 + _ROUNDING)) - lag), 1, None)
     losses, n = _curves(curves, steps)
-    seen_reach = np.array(
-        [max(curves.seen(a + r) - curves.seen(a), min(1, r)) for a, r in zip(steps, reach, strict=True)]
-    )
     arms = Arms(
         losses=losses,
         n=n,
-        reach=np.asarray(seen_reach, dtype=np.int64),
+        reach=_seen(curves, steps, reach),
         price=price,
         x=rank_columns(_columns(ledger, table, pool), _newest(losses, n)),
         left=left / mean_price / curves.block,
-        steps=curves.steps,
+        steps=curves.seen(length),
     )
     can_buy &= reach >= 1
-    return Scene(arms, len(ledger.trials), reach, price * reach / usual, can_buy, curves.block, table, pool)
+    return Scene(arms, len(ledger.trials), steps, reach, can_buy, curves, table, pool)
+
+
+def _seen(curves: SeenCurves, steps: Steps, reach: Steps) -> Steps:
+    """A reach in real steps as the network sees it; what can be bought at all is at least one."""
+    pairs = zip(steps, reach, strict=True)
+    return np.array([max(curves.seen(a + r) - curves.seen(a), min(1, r)) for a, r in pairs], dtype=np.int64)
+
+
+def expected_length(ledger: Ledger) -> int:
+    """Steps of a full training: those of the longest that ended by itself, unless another has come as far and goes on."""
+    ended = [t.steps for t in ledger.trials if t.steps >= t.limit and t.limit < ledger.max_steps and not t.failure]
+    going = [t.steps for t in ledger.trials if t.steps < t.limit]
+    longest = max(ended, default=0)
+    return longest if longest > max(going, default=0) else ledger.max_steps
 
 
 def _candidates(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
@@ -91,14 +111,14 @@ def _candidates(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
     return pool
 
 
-def _progress(ledger: Ledger, new: int) -> tuple[Steps, Steps, Steps, Flags]:
+def _progress(ledger: Ledger, new: int, length: int) -> tuple[Steps, Steps, Steps, Flags]:
     """(K,) each: steps bought, steps to train again first, the last step there is, and whether more can be bought."""
     timed = ledger.budget.unit != "epochs"
     facts = [
-        (t.steps, t.steps - t.held if timed else 0, t.steps if t.is_stuck else t.limit, t.can_go_on)
+        (t.steps, t.steps - t.held if timed else 0, t.steps if t.is_stuck else min(t.limit, length), t.can_go_on)
         for t in ledger.trials
     ]
-    facts += [(0, 0, ledger.max_steps, True)] * new
+    facts += [(0, 0, length, True)] * new
     steps, lag, limit, can_go_on = (np.array(column) for column in zip(*facts, strict=True))
     return steps, lag, limit, can_go_on.astype(bool)
 

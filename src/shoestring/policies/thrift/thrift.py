@@ -1,27 +1,31 @@
 """Thrift: buy of the arm that promises most, by a belief that was learned from many other studies.
 
 A small network (`models.thrift`) reads the whole study, candidates that were not opened included, and says for each arm how
-low it can still get with the money that is left. The index of an arm is its expected improvement on the best so far, times
-its standing: the share of arms that were no better at its step. The arm with the largest index is trained as far again as it
-was; a candidate with the largest index is opened. How many are opened, and which, follows from the belief.
+low it can still get within a few times what it has had, and with the money that is left. The index of an arm is its expected
+improvement on the best so far, times (a power of) its standing, the share of arms that were no better at its step, over (a
+power of) the steps it takes. The arm with the largest index is trained as far again as it was; a candidate with the largest
+index is opened. How many are opened, and which, follows from the belief.
 
     here                   meaning                                                                     unit
     opening                share of the budget that sequential halving spends first; None: see below   —
     growth                 an arm gets this share of what it has had, at least one step                —
     caution                power of an arm's standing; 0: the network alone                            —
+    horizon                the network is asked about so many times the steps that an arm has had      —
+    thirst                 power of the number of those steps by which the improvement is divided      —
+    sureness               power of the network's chances: above 1, surer of itself than it was taught —
     race                   leave out arms for which halving would have no money                        —
     look_back              leave the study to halving while forecasts are not borne out                —
     candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
     arms_per_curve         of the halving
 
-The network has seen other studies, never this one, so it does not decide alone. A budget of less than three full trainings
-is left to halving; of a larger one halving spends the first part (50 % over the root of the number of trainings). Standing
+The network has seen other studies, never this one, so it does not decide alone. A budget of less than seven full trainings
+is left to halving; of a larger one halving spends the first part (75 % over the root of the number of trainings). Standing
 keeps arms that are far behind from being bought for a small chance of a miracle. Expected improvement does not see that a
 gain far ahead takes many steps: where all arms look alike it would give each a few steps and none enough, so only as many
 arms are kept going as halving would have money for.
 
-Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by what getting there
-costs over the same at the mean price. Trials of one step are left to halving, which is quasi-random search then.
+Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by its price over the mean.
+Trials of one step are left to halving, which is quasi-random search then.
 """
 
 from __future__ import annotations
@@ -48,8 +52,8 @@ from shoestring.policies.thrift.trust import check_trust
 
 _BASE_RULE = "sequential_halving"
 _FEWEST, _MOST = 8, 100  # candidates
-_OPENING = 0.5  # over the root of the number of curves: share of the budget that goes to halving first
-_FEWEST_CURVES = 3.0  # with less money halving is as good
+_OPENING = 0.75  # over the root of the number of curves: share of the budget that goes to halving first
+_FEWEST_CURVES = 7.0  # with less money halving is as good
 _KEPT = ("trust", "trust_at")  # of the memo
 _SCORE = "improvement to expect within the money that is left, by the arm's standing and price"
 
@@ -58,7 +62,10 @@ _SCORE = "improvement to expect within the money that is left, by the arm's stan
 class Thrift:
     opening: float | None = None
     growth: float = 1.0
-    caution: float = 1.0
+    caution: float = 0.5
+    horizon: float = 2.0
+    thirst: float = 0.5
+    sureness: float = 1.4
     race: bool = True
     look_back: bool = False
     candidates_per_curve: float = 25.0
@@ -70,6 +77,9 @@ class Thrift:
             require_share(self, "opening", "it is a share of the budget", "Leave it out.")
         require_between(self, "growth", 0.0, math.inf, "an order must buy something", "Try 1.")
         require_at_least(self, "caution", 0.0, "an arm that is behind must not be preferred for it", "Try 1.")
+        require_between(self, "horizon", 0.0, math.inf, "a forecast must be about something", "Try 2.")
+        require_at_least(self, "thirst", 0.0, "more steps for the same improvement must not be preferred", "Try 0.5.")
+        require_between(self, "sureness", 0.0, math.inf, "it is a power of chances", "Try 1.4.")
         because = "it is how many configs there are to choose from for each full training that the budget buys"
         require_between(self, "candidates_per_curve", 0.0, math.inf, because, "Try 25.")
         because = "it is how many trials halving opens for each full training that the budget buys"
@@ -112,7 +122,8 @@ class Thrift:
             is_trusted, memo = check_trust(ledger, networks, scene.arms)
             if not is_trusted and not isinstance(decision := self._halve(ledger, rng, memo), Wait):
                 return decision
-        return self._buy(ledger, scene, believe(networks, scene.arms), memo)
+        near = scene.within(self.horizon)
+        return self._buy(ledger, near, believe(networks, near.arms, self.sureness), memo)
 
     def _networks(self) -> tuple[Network, ...]:
         return shipped()
@@ -121,10 +132,11 @@ class Thrift:
         share, can_buy = standing(scene.arms), scene.can_buy
         if self.race and (racing := can_buy & in_race(scene.arms, np.where(can_buy, share, -1.0))).any():
             can_buy = racing
-        index = np.where(can_buy, belief.gain * share**self.caution / np.maximum(scene.cost, 1e-9), -math.inf)
+        cost = scene.arms.price * np.maximum(scene.arms.reach, 1) ** self.thirst
+        index = np.where(can_buy, belief.gain * share**self.caution / cost, -math.inf)
         chosen = int(np.argmax(index))
-        bought = ledger.trials[chosen].steps if chosen < scene.trials else 0
-        more = max(math.ceil(scene.block), int(self.growth * bought))
+        bought = int(scene.steps[chosen])
+        more = max(math.ceil(scene.curves.block), int(self.growth * bought))
         until = bought + min(more, int(scene.reach[chosen]))
         why = _say(ledger, scene, belief, index, chosen)
         if chosen < scene.trials:

@@ -17,11 +17,18 @@ from importlib.resources import files
 
 from shoestring.core.texts import printable
 from shoestring.reports.facts import say_config
+from shoestring.reports.pictures.beliefs import draw_chances, draw_forecasts
 from shoestring.reports.pictures.configs import draw_parallel, draw_slices
 from shoestring.reports.pictures.curves import draw_curves
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.importance import draw_importance
 from shoestring.reports.pictures.money import draw_best, draw_front, draw_money, draw_predicted
+from shoestring.reports.pictures.policy_figures import (
+    draw_compression,
+    draw_decisions,
+    draw_improvement,
+    draw_schedule,
+)
 from shoestring.reports.pictures.story import Story
 from shoestring.reports.pictures.timeline import draw_timeline
 
@@ -29,6 +36,12 @@ FIGURES: tuple[Callable[[Story], Figure | None], ...] = (
     draw_money,
     draw_best,
     draw_curves,
+    draw_forecasts,
+    draw_chances,
+    draw_improvement,
+    draw_decisions,
+    draw_compression,
+    draw_schedule,
     draw_timeline,
     draw_predicted,
     draw_front,

@@ -13,10 +13,11 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Config, Space
 from shoestring.errors import PolicyError
+from shoestring.models.thrift.belief import believe
 from shoestring.models.thrift.network import shipped
 from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.policies.thrift import trust
-from shoestring.policies.thrift.arms import look
+from shoestring.policies.thrift.arms import expected_length, look
 from shoestring.policies.thrift.curves import CURVES
 from shoestring.policies.thrift.thrift import Thrift
 from shoestring.policies.thrift.trust import Record, look_back, rank_correlation
@@ -38,7 +39,7 @@ POLICY = Thrift()
 
 def study(policy: Thrift = POLICY, source: Any = None, **told: Any) -> Ledger:
     return simulate(
-        policy, source or Decaying(), opened(policy, **{"budget": "60 epochs", "max_steps": 9, **told})
+        policy, source or Decaying(), opened(policy, **{"budget": "72 epochs", "max_steps": 9, **told})
     ).ledger
 
 
@@ -47,18 +48,18 @@ def is_believed(order: Order) -> bool:
 
 
 def test_halving_spends_the_first_part_of_the_money() -> None:
-    ledger = study(budget="36 epochs")  # 4 curves: 50 % / sqrt(4)
+    ledger = study(budget="144 epochs")  # 16 curves: 75 % / sqrt(16)
     first = next(order.number for order in ledger.orders if is_believed(order))
-    assert sum(order.until for order in ledger.orders[:first]) == 9
+    assert sum(order.until for order in ledger.orders[:first]) == 27
     assert all(is_believed(order) for order in ledger.orders[first:])
     plain = SequentialHalving()
-    alike = simulate(plain, Decaying(), opened(plain, budget="36 epochs", max_steps=9)).ledger
+    alike = simulate(plain, Decaying(), opened(plain, budget="144 epochs", max_steps=9)).ledger
     assert [o.config for o in ledger.orders[:first]] == [o.config for o in alike.orders[:first]]
 
 
 def test_a_small_budget_is_left_to_halving() -> None:
-    ledger, plain = study(budget="26 epochs"), SequentialHalving()
-    alike = simulate(plain, Decaying(), opened(plain, budget="26 epochs", max_steps=9)).ledger
+    ledger, plain = study(budget="62 epochs"), SequentialHalving()
+    alike = simulate(plain, Decaying(), opened(plain, budget="62 epochs", max_steps=9)).ledger
     assert orders_of(ledger) == orders_of(alike)
 
 
@@ -259,3 +260,42 @@ def test_the_same_ledger_gives_the_same_decision() -> None:
         decision = Thrift().decide(first, first.decision_rng())
         assert decision == Thrift().decide(again, again.decision_rng())
         assert isinstance(decision, Train) or ledger.open_orders == {}
+
+
+class Short:
+    """Trainings that end by themselves after four of nine steps."""
+
+    def step(self, config: Config, step: int) -> StepOutcome | None:
+        return Decaying().step(config, step) if step <= 4 else None
+
+
+def test_where_trainings_end_by_themselves_others_are_expected_to_end_there_too() -> None:
+    ledger = study(Thrift(opening=0.3), source=Short(), budget="40 epochs")
+    lengths = [expected_length(ledger.fork(n)) for n in range(1, len(ledger) + 1)]
+    assert lengths[0] == 9
+    first = lengths.index(4)
+    assert any(trial.limit == 4 for trial in ledger.fork(first + 1).trials)
+    for n in range(first + 1, len(ledger) + 1):
+        # A trial that has come as far and did not end yet might go on: then nothing is known.
+        is_open = any(trial.steps == 4 < trial.limit for trial in ledger.fork(n).trials)
+        assert lengths[n - 1] == (9 if is_open else 4)
+    assert expected_length(study(Thrift(opening=0.3), budget="40 epochs")) == 9
+
+
+@pytest.mark.parametrize("horizon", [0.5, 1.0, 3.0, math.inf])
+def test_the_network_is_asked_about_no_more_than_the_horizon(horizon: float) -> None:
+    scene = look(study(Thrift(opening=0.3)).fork(40), 10)
+    near = scene.within(horizon)
+    far = np.full(len(scene.steps), math.inf) if math.isinf(horizon) else np.maximum(1, np.ceil(horizon * scene.steps))
+    wanted = np.minimum(scene.reach, far)
+    assert near.reach.tolist() == wanted.tolist()
+    assert (near.arms.reach <= scene.arms.reach).all()
+
+
+def test_a_surer_belief_has_narrower_intervals() -> None:
+    scene = look(study(Thrift(opening=0.3)).fork(40), 10)
+    plain, sure = believe(shipped(), scene.arms), believe(shipped(), scene.arms, 2.0)
+    width = [b.quantile(0.9) - b.quantile(0.1) for b in (plain, sure)]
+    assert (width[1] <= width[0] + 1e-12).all()
+    assert (width[1] < width[0]).any()
+    np.testing.assert_allclose(sure.chances.sum(axis=1), 1.0)

@@ -1,0 +1,124 @@
+"""Run the studies of the protocol through the race's harness: one line of JSON each, in the race's words, resumable."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks.race import running
+from benchmarks.race.problems import Entrant, Problem, hashed
+from benchmarks.thrift.protocol import Study
+from shoestring import __version__, policies
+from shoestring.core.policy import Policy
+from shoestring.models.thrift.network import Network, read
+from shoestring.policies.thrift.thrift import Thrift
+
+
+def with_weights(networks: tuple[Any, ...], settings: dict[str, Any] | None = None) -> Policy:
+    """The policy as it is, with other weights than the shipped ones."""
+
+    class LeftOut(Thrift):
+        def _networks(self) -> tuple[Network, ...]:
+            return networks
+
+    return LeftOut(**(settings or {}))
+
+
+class OnDevice:
+    """A network asked on an accelerator, for many studies: the same numbers to 1e-3, several times as fast."""
+
+    def __init__(self, path: Path, device: str) -> None:
+        import torch
+        from training.export import restore
+
+        self._torch, self._device = torch, torch.device(device)
+        self._network = restore(path)[0].to(self._device).eval()
+
+    def log_odds(self, f: Any, answering: Any) -> Any:
+        torch = self._torch
+        with torch.inference_mode():
+            trained = torch.zeros(1, len(f), dtype=torch.bool)
+            trained[0, torch.from_numpy(answering)] = True
+            odds = self._network(torch.from_numpy(f)[None].to(self._device), trained.to(self._device))
+            return odds[0].float().cpu().numpy()
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, device: str | None) -> tuple[Any, ...]:
+    return read(path) if device is None else (OnDevice(path, device),)
+
+
+@lru_cache(maxsize=4)
+def _draw(entrant: Entrant, seed: int) -> Problem:
+    return entrant.draw(seed)
+
+
+def key_of(study: Study) -> dict[str, Any]:
+    return running.Run(study.entrant, study.method, study.budget, study.unit, study.seed).key
+
+
+def do(
+    study: Study, weights: Path, settings: dict[str, Any] | None = None, device: str | None = None
+) -> dict[str, Any]:
+    """The line of one study."""
+    problem = _draw(study.entrant, study.seed)
+    if study.training is None:
+        policy = policies.make(study.method)
+    else:
+        policy = with_weights(_read(study.weights(weights), device), settings)
+    # The same newcomers in the same order for the base rule and for every training: what differs is what was decided.
+    seed = hashed(study.entrant.name, f"{study.budget:g}", study.unit, study.seed)
+    began = time.perf_counter()
+    outcome = running.compete(problem, policy, curves=study.budget, unit=study.unit, seed=seed)
+    return {
+        **key_of(study),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": f"shoestring {__version__}",
+        "best": outcome.best,
+        "regret": problem.regret(outcome.best, study.budget, study.unit),
+        "spent": outcome.ledger.spent,
+        "trials": len(outcome.ledger.trials),
+        "decisions": len(outcome.decision_s),
+        "thinking_s": round(sum(outcome.decision_s), 6),
+        "wall_s": round(time.perf_counter() - began, 3),
+        "error": outcome.error,
+    }
+
+
+def run(
+    studies: Sequence[Study],
+    weights: Path,
+    out: Path,
+    jobs: int,
+    settings: dict[str, Any] | None = None,
+    device: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Those that the file does not hold yet, each written down as it is done."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    running.mend(out)
+    done = {running.key_of(line) for line in running.read(out)}
+    left = [study for study in studies if running.key_of(key_of(study)) not in done]
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread)
+    try:
+        with out.open("a", encoding="utf-8") as file:
+            for future in [pool.submit(do, study, weights, settings, device) for study in left]:
+                line = future.result()
+                file.write(json.dumps(line, allow_nan=False) + "\n")
+                file.flush()
+                yield line
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _one_thread() -> None:
+    from benchmarks.race.peers.policy import ONE_THREAD
+
+    os.environ.update(ONE_THREAD)

@@ -1,0 +1,109 @@
+"""The verdict on the learned belief: runs are paired by draw, and each condition can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks.race import running
+from benchmarks.race.problems import SHIPPED, entrants, hashed
+from benchmarks.thrift import main, protocol, studies, verdict
+
+from shoestring import policies
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdict, "RESAMPLES", 400)
+
+
+WEIGHTS = Path(__file__).parents[2] / "src" / "shoestring" / "models" / "thrift" / "weights.npz"
+
+
+def made_up_runs(shift: float, of_one: float = 0.0, noise: float = 0.001) -> list[dict[str, Any]]:
+    """Runs of 12 sources with the policy better by `shift`, on source 0 worse by `of_one`."""
+    rng = np.random.default_rng(0)
+    runs = []
+    for source in range(12):
+        for table in range(2):
+            for seed in range(4):
+                for budget in protocol.BUDGETS["curves"]:
+                    base = float(rng.uniform(0.1, 0.5))
+                    key = {"suite": "tables", "source": f"s{source}", "table": f"t{table}", "seed": seed}
+                    key |= {"budget": budget, "unit": "curves", "steps": 50, "pool": None}
+                    runs.append({**key, "method": protocol.BASE, "regret": base})
+                    for training in (0, 1):
+                        own = base - shift + (of_one if source == 0 else 0.0) + noise * float(rng.normal())
+                        runs.append({**key, "method": f"{protocol.METHOD}@{training}", "regret": own})
+    return runs
+
+
+def test_a_policy_that_is_better_everywhere_passes() -> None:
+    grid = verdict.pair(made_up_runs(0.02), "curves")
+    found = verdict.gate(grid)
+    assert found["passed"], found
+    rows = verdict.compare(grid)
+    assert [row["runs"] for row in rows] == [12 * 2 * 4 * 2] * 5
+    assert all(
+        row["difference"] == pytest.approx(-0.02, abs=1e-3) for row in rows
+    )  # the spread of regrets is paired away
+
+
+@pytest.mark.parametrize(
+    ("shift", "of_one", "failing"),
+    [
+        (0.0, 0.0, {"better at 10", "better overall"}),
+        (-0.02, 0.0, {"better at 10", "never worse at 1", "never worse at 20", "better overall"}),
+        (0.02, 0.08, {"no bad source"}),
+    ],
+)
+def test_each_condition_can_fail(shift: float, of_one: float, failing: set[str]) -> None:
+    found = verdict.gate(verdict.pair(made_up_runs(shift, of_one), "curves"))
+    assert not found["passed"]
+    assert failing <= {name for name, holds in found["conditions"].items() if not holds}
+    assert bool(found["bad_sources"]) == ("no bad source" in failing)
+
+
+def test_a_peer_is_compared_on_the_runs_that_both_have() -> None:
+    runs = made_up_runs(0.02)
+    peer = [{**run, "method": "peer"} for run in runs if run["method"] == protocol.BASE and run["source"] != "s0"]
+    rows = verdict.compare(verdict.pair([*runs, *peer], "curves", "peer"), "peer")
+    assert rows[0]["runs"] == 11 * 2 * 4 * 2
+
+
+def test_a_study_of_the_protocol_is_one_of_the_race(tmp_path: Path) -> None:
+    """With the shipped weights in the place of a fold's it must be what the policy itself does."""
+    for fold in ("a", "all"):
+        (tmp_path / f"{fold}-0.npz").write_bytes(WEIGHTS.read_bytes())
+    (entrant,) = entrants("tables", [SHIPPED], per_source=1, only=["stopping_curves"], steps=12, pool=20)
+    study = protocol.Study(entrant, "curves", 8.0, 0, 0)
+    line = studies.do(study, tmp_path)
+    assert line["error"] is None
+    assert line["method"] == "thrift@0"
+    seed = hashed(entrant.name, "8", "curves", 0)
+    outcome = running.compete(entrant.draw(0), policies.make("thrift"), curves=8.0, unit="curves", seed=seed)
+    assert (line["best"], line["spent"], line["decisions"]) == (
+        outcome.best,
+        outcome.ledger.spent,
+        len(outcome.decision_s),
+    )
+
+
+def test_every_study_is_judged_by_weights_that_have_not_seen_its_source() -> None:
+    tables = entrants("tables", [SHIPPED], per_source=3)
+    planned = protocol.plan(tables, protocol.TRAININGS, protocol.SEEDS)
+    assert {study.weights(Path("w")).name for study in planned if study.training == 1} == {"a-1.npz"}
+    assert {study.budget for study in planned if study.unit == "seconds"} == {5.0, 10.0}
+    assert len({(s.entrant.name, s.unit, s.budget, s.seed, s.method) for s in planned}) == len(planned)
+
+
+def test_the_report_reads_a_file_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import json
+
+    path = tmp_path / "runs.jsonl"
+    path.write_text("".join(json.dumps(run) + "\n" for run in made_up_runs(0.02)))
+    assert main(["report", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["curves"]["gate"]["passed"] is True

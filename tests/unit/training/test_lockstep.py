@@ -1,0 +1,77 @@
+"""The simplified world in which settings are chosen, held to the real one. Needs PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from benchmarks.race.problems import SHIPPED, TableProblem, entrants
+from benchmarks.race.running import compete
+from training import lockstep
+from training.export import flatten, restore
+from training.halving import halve
+from training.network import Studies
+
+from shoestring import policies
+from shoestring.models.thrift import features
+
+WEIGHTS = Path(__file__).parents[3] / "src" / "shoestring" / "models" / "thrift" / "weights.npz"
+
+
+@pytest.mark.parametrize("curves", [1.0, 2.5, 6.0, 25.0])
+def test_halving_gives_the_orders_of_the_policy(curves: float) -> None:
+    for entrant in entrants("tables", [SHIPPED], per_source=1, pool=60):
+        problem = entrant.draw(3)
+        assert isinstance(problem, TableProblem)
+        ledger = compete(problem, policies.make("sequential_halving"), curves=curves, unit="curves", seed=1).ledger
+        table = problem.table
+        place = {tuple(sorted(config.items())): i for i, config in enumerate(table.configs)}
+        opened = [place[tuple(sorted(trial.config.items()))] for trial in ledger.trials]
+        rows = np.array([*opened, *(i for i in range(len(table.configs)) if i not in opened)])
+        values = table.values[rows]
+        filled = np.where(np.isnan(values), values[np.arange(len(rows)), table.lengths[rows] - 1][:, None], values)
+        budget = problem.steps_within(curves)
+        orders = halve(filled, table.lengths[rows], table.max_steps, budget)
+        assert dict(orders) == {trial.number: trial.steps for trial in ledger.trials}
+
+
+def test_standing_and_race_are_those_of_the_package() -> None:
+    torch.manual_seed(0)
+    losses = torch.rand(1, 12, 50).round(decimals=1)
+    n = torch.randint(0, 9, (1, 12))
+    left, steps = torch.tensor([37.0]), torch.tensor([50])
+    s = Studies(losses, -torch.ones(1, 12, 16), n, 50 - n, torch.ones(1, 12), left, steps, torch.ones(1, 12) > 0)
+    arms = features.Arms(
+        losses[0].numpy().astype(float), n[0].numpy(), 50 - n[0].numpy(), np.ones(12), np.ones((12, 16)), 37.0, 50
+    )
+    share = lockstep.standing(s, 0.5)
+    np.testing.assert_allclose(share[0].numpy(), features.standing(arms), rtol=1e-6)
+    racing = lockstep.in_race(s, share)[0].numpy()
+    assert racing.tolist() == features.in_race(arms, share[0].numpy()).tolist()
+
+
+def test_networks_come_back_from_the_file_as_they_were_written() -> None:
+    (network,) = restore(WEIGHTS)
+    with np.load(WEIGHTS) as stored:
+        assert (flatten(network) == stored["weights"][0]).all()
+
+
+def test_studies_in_lockstep_keep_to_their_budget() -> None:
+    tables = entrants("tables", [SHIPPED], per_source=1, pool=30)
+    drawn = lockstep.draw(tables, [0], arms=30)
+    (network,) = restore(WEIGHTS)
+    openings = [halve(y, limit, int(steps), 2 * int(steps)) for y, limit, steps in _each(drawn)]
+    found = lockstep.race({"one": network}, lambda _: "one", drawn, 2.0, lockstep.Rule(), torch.device("cpu"), openings)
+    regrets = lockstep.regrets(drawn, 2.0, found)
+    assert (regrets >= 0).all()
+    assert (regrets < 1).any()
+
+
+def _each(drawn: lockstep.Drawn) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    return list(zip(drawn.losses, drawn.limit, drawn.steps, strict=True))

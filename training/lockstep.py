@@ -1,0 +1,229 @@
+"""Thousands of studies in step with one another on an accelerator: to choose settings, since one study says next to nothing.
+
+A study on a table is mostly luck: a difference that matters drowns in ten of them and stands out in a thousand. Here all studies
+take their next decision together, in one pass of the network, in a simplified world: budgets in steps, one worker, configs
+opened in a random order, hyperparameters ranked among all drawn configs. The policy itself is judged by `judge`; a test holds
+the two worlds to one another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.race.problems import Entrant, TableProblem
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shoestring.models.thrift.shapes import BINS, HIGH, LOW, SHARPNESS
+from training.halving import Order
+from training.network import Network, Studies, features, hide_money, scale_of
+from training.pack import ranks_of
+from training.prior import COLUMNS, T
+
+_PART = 1024  # studies that are asked about at once
+_FAR = 1e30
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The settings of `thrift`, and some that were tried and dropped."""
+
+    opening: float = 0.5  # share of the budget that halving spends first, over the root of its number of curves
+    growth: float = 1.0
+    caution: float = 1.0
+    race: bool = True
+    candidates_per_curve: float = 25.0
+    most_candidates: int = 100
+    horizon: float = math.inf  # reach is at most so many times what an arm has had (at least one step)
+    per_cost: float = 0.0  # power of the cost of the reach that the gain is divided by
+    sure: float = 1.0  # power of the chances
+    newcomers: float = 0.5  # standing of a candidate
+    ended: bool = True  # where trainings end by themselves, others are expected to end there too
+    blind: bool = False  # to the money left
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The studies: one table with up to 200 configs each, padded to a common shape."""
+
+    source: list[str]
+    table: list[str]
+    seed: list[int]
+    losses: Floats  # (b, K, T)
+    x: Floats  # (b, K, COLUMNS)
+    limit: NDArray[np.int64]  # (b, K): steps of an arm; 0: there is none
+    steps: NDArray[np.int64]  # (b,)
+
+
+def draw(tables: Sequence[Entrant], seeds: Sequence[int], arms: int = 200) -> Drawn:
+    """All studies, with the configs that the race draws; arms stand in the order in which newcomers are opened."""
+    rows: list[tuple[Any, ...]] = []
+    for entrant in tables:
+        for seed in seeds:
+            problem = entrant.draw(seed)
+            assert isinstance(problem, TableProblem)
+            part = problem.table
+            count, steps = len(part.configs), part.max_steps
+            y, x, limit = np.zeros((arms, T)), np.full((arms, COLUMNS), -1.0), np.zeros(arms, dtype=np.int64)
+            last = part.values[np.arange(count), part.lengths - 1]
+            y[:count] = last[:, None]
+            y[:count, :steps] = np.where(np.isnan(part.values), last[:, None], part.values)
+            x[:count] = ranks_of(part)[:, :COLUMNS]
+            limit[:count] = part.lengths
+            rows.append((entrant.source, entrant.table, seed, y, x, limit, steps))
+    source, table, seed_of, y, x, limit, steps_of = zip(*rows, strict=True)
+    return Drawn(
+        list(source), list(table), list(seed_of), np.stack(y), np.stack(x), np.stack(limit), np.array(steps_of)
+    )
+
+
+# the belief ----------------------------------------------------------------------------------------------------------
+
+
+def gain_of(network: Network, s: Studies, rule: Rule) -> Tensor:
+    """(b, K): expected improvement on the best so far, in units of the study's scale."""
+    scale = scale_of(s)
+    with torch.autocast(s.n.device.type, dtype=torch.bfloat16, enabled=s.n.device.type == "cuda"):
+        odds = network(features(s, scale), (s.n > 0) & s.valid)
+    chances = torch.softmax(odds.float() * rule.sure, -1)
+    width = (HIGH - LOW) / BINS
+    u = LOW + width * (torch.arange(BINS, device=s.n.device) + 0.5)
+    worth = torch.where(u < 0, -torch.sinh(u * math.asinh(SHARPNESS)) / SHARPNESS, torch.zeros_like(u))
+    return chances @ worth
+
+
+def standing(s: Studies, newcomers: float) -> Tensor:
+    opened = (s.n > 0) & s.valid
+    newest = (s.n.clamp(min=1) - 1)[..., None]
+    last = s.losses.gather(2, newest)[..., 0]
+    others = s.losses.gather(2, newest.transpose(1, 2).expand(-1, s.n.shape[1], -1))
+    as_far = (s.n[:, :, None] >= s.n[:, None]) & opened[:, :, None]
+    share = ((others >= last[:, None]) & as_far).sum(1) / as_far.sum(1).clamp(min=1)
+    return torch.where(opened, share, torch.full_like(share, newcomers))
+
+
+def in_race(s: Studies, share: Tensor) -> Tensor:
+    m = torch.arange(1, s.n.shape[1] + 1, device=s.n.device).float()
+    costs = m * torch.log2(m) / 2
+    affordable = torch.searchsorted(costs, (s.left[:, None] / s.n.clamp(min=1)).contiguous(), right=True)
+    better = s.n.shape[1] - torch.searchsorted(share.sort(1).values, share.contiguous(), right=True)
+    return better < affordable.clamp(min=2)
+
+
+def expected_length(n: Tensor, limit: Tensor, steps: Tensor) -> Tensor:
+    """(b,): the longest training that ended by itself, as long as none was seen to go further; else all steps."""
+    ended = (n > 0) & (n >= limit) & (limit < steps[:, None])
+    longest = torch.where(ended, n, torch.zeros_like(n)).amax(1)
+    going = torch.where(ended, torch.zeros_like(n), n).amax(1)
+    return torch.where((longest > 0) & (going < longest), longest, steps)
+
+
+def choose(network: Callable[..., Tensor], s: Studies, can_buy: Tensor, curves: float, rule: Rule) -> Tensor:
+    """(b,): the arm to buy."""
+    s = hide_money(s) if rule.blind else s
+    reach = torch.minimum(s.reach, (rule.horizon * s.n.clamp(min=1)).clamp(max=T).long())
+    gain = gain_of(network, s._replace(reach=reach), rule)
+    share = standing(s, rule.newcomers)
+    if rule.race:
+        racing = can_buy & in_race(s, torch.where(can_buy, share, torch.full_like(share, -1.0)))
+        can_buy = torch.where(racing.any(1, keepdim=True), racing, can_buy)
+    index = gain * share**rule.caution / reach.clamp(min=1).float() ** rule.per_cost
+    return torch.where(can_buy, index, torch.full_like(index, -1.0)).argmax(1)
+
+
+@torch.no_grad()
+def race(
+    networks: dict[str, Network],
+    fold_of: Callable[[str], str],
+    drawn: Drawn,
+    curves: float,
+    rule: Rule,
+    device: torch.device,
+    openings: Sequence[Sequence[Order]],
+) -> NDArray[np.float64]:
+    """(b,): the lowest loss found by each study."""
+    found = np.zeros(len(drawn.source))
+    folds = [fold_of(source) for source in drawn.source]
+    for fold in sorted(set(folds)):
+        rows = np.array([i for i, name in enumerate(folds) if name == fold])
+        for part in np.array_split(rows, max(1, math.ceil(len(rows) / _PART))):
+            found[part] = _race(networks[fold], drawn, part, curves, rule, device, openings)
+    return found
+
+
+def _race(
+    network: Network,
+    drawn: Drawn,
+    rows: NDArray[Any],
+    curves: float,
+    rule: Rule,
+    device: torch.device,
+    openings: Sequence[Sequence[Order]],
+) -> NDArray[np.float64]:
+    budget = np.maximum(1, np.round(curves * drawn.steps[rows])).astype(np.int64)
+    n0 = np.zeros(drawn.limit[rows].shape, dtype=np.int64)
+    spent = np.zeros(len(rows), dtype=np.int64)
+    for i, row in enumerate(rows):
+        for arm, until in openings[row]:
+            if spent[i] >= rule.opening / math.sqrt(curves) * budget[i]:
+                break
+            spent[i] += until - n0[i, arm]
+            n0[i, arm] = until
+    put = {"device": device}
+    y, x = (
+        torch.tensor(drawn.losses[rows], dtype=torch.float32, **put),
+        torch.tensor(drawn.x[rows], dtype=torch.float32, **put),
+    )
+    limit, steps = torch.tensor(drawn.limit[rows], **put), torch.tensor(drawn.steps[rows], **put)
+    n, left = torch.tensor(n0, **put), torch.tensor(budget - spent, **put)
+    alive = torch.arange(len(rows), **put)
+    while len(alive):
+        a_n, a_left, a_limit, a_steps = n[alive], left[alive], limit[alive], steps[alive]
+        opened = a_n > 0
+        wanted = (round(rule.candidates_per_curve * curves) - opened.sum(1)).clamp(8, rule.most_candidates)
+        fresh = (~opened) & (a_limit > 0)
+        valid = opened | (fresh & (fresh.cumsum(1) <= wanted[:, None]))
+        if rule.ended:
+            a_steps = expected_length(a_n, a_limit, a_steps)
+        reach = torch.minimum(a_steps[:, None] - a_n, a_left[:, None]).clamp(min=0) * (a_n < a_limit)
+        s = Studies(
+            y[alive], x[alive], a_n, reach, torch.ones_like(a_n, dtype=torch.float32), a_left.float(), a_steps, valid
+        )
+        can_buy = valid & (reach > 0)
+        going = can_buy.any(1)
+        chosen = choose(network, s, can_buy, curves, rule)
+        had = a_n.gather(1, chosen[:, None])[:, 0]
+        more = torch.minimum((rule.growth * had).long().clamp(min=1), reach.gather(1, chosen[:, None])[:, 0])
+        until = torch.minimum(had + more, a_limit.gather(1, chosen[:, None])[:, 0])
+        until = torch.where(going, until, had)
+        n[alive, chosen] = until
+        left[alive] = a_left - (until - had)
+        alive = alive[going & (left[alive] > 0)]
+    seen = torch.arange(1, T + 1, **put) <= n[..., None]
+    return torch.where(seen, y, torch.full_like(y, _FAR)).amin((1, 2)).cpu().numpy().astype(float)
+
+
+# what it is measured by ----------------------------------------------------------------------------------------------
+
+
+def regrets(drawn: Drawn, curves: float, found: Floats) -> Floats:
+    there = drawn.limit > 0
+    optimum, typical = np.zeros(len(found)), np.zeros(len(found))
+    for i, (y, limit, steps) in enumerate(zip(drawn.losses, drawn.limit, drawn.steps, strict=True)):
+        within = np.arange(T) < np.minimum(limit, max(1, round(curves * steps)))[:, None]
+        optimum[i] = np.where(within, y, np.inf).min()
+        typical[i] = np.median(y[there[i], 0])
+    span = np.where(typical > optimum, typical - optimum, 1.0)
+    return (found - optimum) / span
+
+
+def best_of(drawn: Drawn, orders: Sequence[Sequence[Order]]) -> Floats:
+    return np.array(
+        [min(y[arm, :until].min() for arm, until in one) for y, one in zip(drawn.losses, orders, strict=True)]
+    )

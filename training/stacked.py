@@ -1,0 +1,104 @@
+"""Many small networks trained at once, each with its own hyperparameters: what all recorded trainings share."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+CONFIGS, REPORTS = 96, 50  # of a table
+Hp = dict[str, Tensor]  # name -> (n,)
+
+
+class Lottery:
+    """Hyperparameters of one table: which are tuned, and in which range."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.rng, self.device, self.hp = np.random.default_rng(seed), device, {}  # type: ignore[var-annotated]
+        self.tuned: dict[str, np.ndarray] = {}
+
+    def log(self, name: str, low: float, high: float, usual: float, chance: float = 1.0) -> Tensor:
+        """Tuned on a log scale in a range that is moved a little from table to table, or fixed."""
+        shift = math.exp(0.7 * self.rng.standard_normal())
+        values = np.exp(self.rng.uniform(math.log(low * shift), math.log(high * shift), CONFIGS))
+        return self._keep(name, values, usual, chance)
+
+    def even(self, name: str, low: float, high: float, usual: float, chance: float = 1.0) -> Tensor:
+        return self._keep(name, self.rng.uniform(low, high, CONFIGS), usual, chance)
+
+    def pick(self, name: str, options: list[float], usual: float, chance: float = 1.0) -> Tensor:
+        return self._keep(name, self.rng.choice(options, CONFIGS), usual, chance)
+
+    def _keep(self, name: str, values: np.ndarray, usual: float, chance: float) -> Tensor:
+        if self.rng.random() < chance:
+            self.tuned[name] = values
+        else:
+            values = np.full(CONFIGS, usual)
+        return torch.tensor(values, dtype=torch.float32, device=self.device)
+
+
+class Optimiser:
+    """Momentum or Adam, each config with its own settings; `rate(progress)` is the schedule."""
+
+    def __init__(self, parameters: list[Tensor], told: Lottery) -> None:
+        self.parameters = parameters
+        self.first = [torch.zeros_like(p) for p in parameters]
+        self.second = [torch.zeros_like(p) for p in parameters]
+        self.count = 0
+        is_adam = told.pick("adam", [0.0, 1.0], float(told.rng.integers(2)), 0.5)
+        self.is_adam = is_adam > 0.5
+        lr = told.log("lr", 1e-4, 3e-1, 0.01)
+        self.lr = torch.where(self.is_adam, lr * 0.1, lr)
+        self.momentum = told.even("momentum", 0.0, 0.99, 0.9, 0.5)
+        self.decay = told.log("weight_decay", 1e-6, 1e-1, 1e-4, 0.5)
+        self.schedule = told.pick("schedule", [0.0, 1.0, 2.0], float(told.rng.integers(3)), 0.4)
+        self.warm = told.even("warm_up", 0.0, 0.3, 0.0, 0.2)
+        self.drop_at = told.rng.uniform(0.3, 0.8)
+
+    def rate(self, progress: float) -> Tensor:
+        steps = 0.1 ** ((progress > self.drop_at) + (progress > (1 + self.drop_at) / 2))
+        cosine = 0.5 * (1 + math.cos(math.pi * progress))
+        factor = torch.where(self.schedule < 0.5, 1.0, torch.where(self.schedule < 1.5, steps, cosine))
+        return self.lr * factor * (progress / self.warm.clamp(min=1e-3)).clamp(max=1.0)
+
+    def step(self, gradients: tuple[Tensor, ...], progress: float) -> None:
+        self.count += 1
+        for i, (p, g) in enumerate(zip(self.parameters, gradients, strict=True)):
+            shape = (-1,) + (1,) * (p.dim() - 1)
+            adam, beta = self.is_adam.view(shape), self.momentum.view(shape)
+            lr, decay = self.rate(progress).view(shape), self.decay.view(shape)
+            self.first[i] = beta * self.first[i] + torch.where(adam, 1 - beta, 1.0) * g
+            self.second[i] = 0.99 * self.second[i] + 0.01 * g * g
+            corrected = self.first[i] / (1 - beta**self.count)
+            scaled = corrected / ((self.second[i] / (1 - 0.99**self.count)).sqrt() + 1e-8)
+            p.data -= lr * (torch.where(adam, scaled, self.first[i]) + decay * p.data)
+
+
+def network(told: Lottery, sizes: list[int], masks: dict[int, Tensor]) -> list[Tensor]:
+    """Weights and biases (n, in, out), (n, 1, out) of stacked networks."""
+    gain = told.log("init", 0.2, 3.0, 1.0, 0.25)
+    parameters = []
+    for i, (a, b) in enumerate(itertools.pairwise(sizes)):
+        w = torch.randn(CONFIGS, a, b, device=told.device) * gain[:, None, None] * math.sqrt(1.5 / a)
+        if i in masks:
+            w = w * masks[i][:, None, :]
+        parameters += [w.requires_grad_(), torch.zeros(CONFIGS, 1, b, device=told.device, requires_grad=True)]
+    return parameters
+
+
+def forward(
+    parameters: list[Tensor], x: Tensor, keep: Tensor | None, masks: dict[int, Tensor], act: Callable[[Tensor], Tensor]
+) -> Tensor:
+    for i in range(0, len(parameters), 2):
+        x = torch.baddbmm(parameters[i + 1], x, parameters[i])
+        if i + 2 < len(parameters):
+            x = act(x)
+            if i // 2 in masks:
+                x = x * masks[i // 2][:, None, :]
+            if keep is not None:
+                x = x * (torch.rand_like(x) < keep[:, None, None]) / keep[:, None, None]
+    return x
