@@ -32,9 +32,8 @@ from shoestring.runners.training import can_save
 from shoestring.runners.worker import Patience
 
 _LOOK_S = 0.5  # how often silent nodes are looked at
-_SAVE_GRACE_S = 0.5  # for checkpoints being written when the wall is reached
+_WALL_GRACE_S, _CLOSE_GRACE_S = 0.5, 5.0  # for checkpoints being written when the wall is reached, and at the end
 _QUICK_SAVE_S = 0.05  # the wall must not find a step done and its slow checkpoint half written
-_CLOSE_GRACE_S = 5.0  # for freezing everything at the end
 
 
 class Seats:
@@ -85,25 +84,21 @@ class Seats:
         return survivors
 
     def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
-        if order.number not in self._since:
-            self._waiting.put(order, held, former)
-            self._begin_waiting()
+        if order.number in self._since:
+            return
+        self._waiting.put(order, held, former)
+        self._begin_waiting()
 
     def wait(self, until: float) -> list[News]:
         while True:
-            news, self._news = self._news, []
-            for seat, answer in self._pool.listen(0.0 if news else min(max(0.0, until - self.now()), _LOOK_S)):
-                news += (
-                    self._bury(seat, f"the seat died: {self._pool.last_death}")
-                    if answer is None
-                    else self._hear(seat, answer)
-                )
-            news += self._look()
+            for seat, answer in self._pool.listen(0.0 if self._news else min(max(0.0, until - self.now()), _LOOK_S)):
+                self._news += self._bury(seat) if answer is None else self._hear(seat, answer)
+            self._news += self._look()
             self._begin_waiting()
-            news += self._news
-            self._news = []
-            if news or not (self._since or any(self._waiting)) or self.now() >= until:
-                return news
+            if self._news or not (self._since or any(self._waiting)) or self.now() >= until:
+                break
+        news, self._news = self._news, []
+        return news
 
     def running(self) -> Mapping[int, float]:
         return dict(self._since)
@@ -116,7 +111,7 @@ class Seats:
         for seat in busy:
             if seat.result is None:
                 news += self._break_off(seat, "interrupted", why, at=cut_at)
-        answers = self._pool.wait_for(done, _SAVE_GRACE_S)
+        answers = self._pool.wait_for(done, _WALL_GRACE_S)
         for seat in done:
             seat.keep_if_saved(answers.get(seat))
             news += self._pay(seat)
@@ -199,7 +194,8 @@ class Seats:
         self._pool.fill()
         return news
 
-    def _bury(self, seat: SeatedTrial, why: str) -> list[News]:
+    def _bury(self, seat: SeatedTrial, why: str = "") -> list[News]:
+        why = why or f"the seat died: {self._pool.last_death}"
         if seat.order is not None:
             self._checked_order = None  # a check that was under way is made again
             return self._lose(seat, why, is_death=True)

@@ -107,10 +107,9 @@ class Remote:
             self._write(probe, b"can be written")
             self._system.rm_file(probe)
         except Exception as error:  # each kind of place has its own
-            raise RunnerError(
-                f"the place for checkpoints, {self.where}, cannot be used: {one_line(str(error))}: make it writable from "
-                "here, or name another with --checkpoints (checkpoints=)"
-            ) from None
+            remedy = "make it writable from here, or name another with --checkpoints (checkpoints=)"
+            said = f"the place for checkpoints, {self.where}, cannot be used: {one_line(str(error))}: {remedy}"
+            raise RunnerError(said) from None
 
     def mark(self, mark: str) -> None:
         self._write(f"{self._root}/.mark-{mark}", b"")
