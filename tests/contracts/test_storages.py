@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shoestring.errors import RunnerError
 from shoestring.runners.files import pack, remove_leftovers, temporary_folder, unpack
 from shoestring.runners.storage import Folder, name_place, open_storage
 from shoestring.testing.storages import check_storage_contract, keep_file
@@ -65,3 +66,17 @@ def test_places_are_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     storage = open_storage(tmp_path / "kept")
     assert keep_file(storage, 0, 1, "x").name == "step-000001"
     assert storage.locate(0, "step-000001") == tmp_path / "kept" / "trial-0000" / "step-000001"
+
+
+@pytest.mark.parametrize("place", ["nonsense://x", "simplecache::s3://b/r", "http://host/runs", "dask://host/runs"])
+def test_only_places_that_hold_files_are_used(place: str) -> None:
+    """Looking at a study of somebody else's must not make fsspec do whatever its address says."""
+    with pytest.raises(RunnerError, match="is of a kind that is not used here"):
+        name_place(place)
+
+
+def test_passwords_are_not_kept() -> None:
+    with pytest.raises(RunnerError, match=r"sftp://me:…@host/runs, holds a password") as caught:
+        name_place("sftp://me:secret@host/runs")
+    assert "secret" not in str(caught.value)
+    assert name_place("sftp://me@host/runs") == {"checkpoints": "sftp://me@host/runs"}

@@ -19,11 +19,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoestring.errors import MissingExtra, RunnerError, one_line
+from shoestring.errors import MissingExtra, RunnerError, did_you_mean, one_line
 from shoestring.runners.files import remove, temporary_folder, unpack, write_archive
 from shoestring.runners.storage import Folder, Stored, name_step, name_trial, require_written
 
 _OBJECT = re.compile(r"trial-(\d+)/(step-(\d+)(?:\.\w+)?)\.(tar|whole)")
+# Looking at a stored study asks its place, so it must be one that only holds files: fsspec knows others, and chains of them.
+_KINDS = (
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "az",
+    "abfs",
+    "abfss",
+    "oci",
+    "oss",
+    "sftp",
+    "ssh",
+    "smb",
+    "hdfs",
+    "webhdfs",
+    "memory",
+)
 _WHOLE, _ARCHIVE = ".whole", ".tar"
 
 
@@ -31,6 +49,11 @@ class Remote:
     """A place that fsspec reaches."""
 
     def __init__(self, url: str) -> None:
+        if (kind := url.partition("://")[0]) not in _KINDS:
+            raise RunnerError(
+                f"the place for checkpoints, {one_line(url)}, is of a kind that is not used here, {kind!r}. "
+                f"{did_you_mean(kind, _KINDS)}"
+            )
         if urlsplit(url).password is not None:
             raise RunnerError(
                 f"the place for checkpoints, {_hide_password(url)}, holds a password, and the study would keep it: give it "
