@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from shoestring.runners.files import remove_leftovers
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 os.environ |= {
@@ -65,7 +67,14 @@ class Nodes:
         for pid in self._silenced:
             _send(pid, signal.SIGKILL)
         self._cluster.shutdown()
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        for _ in range(20):  # processes that were killed may need a moment to be gone
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            remove_leftovers()
+            if not os.path.exists(self._temporary) and not list(
+                Path(tempfile.gettempdir()).glob("shoestring-checkpoints-*")
+            ):
+                return
+            time.sleep(0.2)
 
     def _signal(self, node: Any, number: int) -> None:
         for pid in _tree(_raylet(node)):
