@@ -34,10 +34,9 @@ test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, framewor
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
 	$(PYTHON) tools/heavy.py --all-must-run
 
-bench: $(VENV)/test ## the quick benchmarks: loop, import, decisions of every policy with a promise
-	$(BIN)/python -m benchmarks import
-	$(BIN)/python -m benchmarks overhead --orders 200 --repeats 3
-	$(BIN)/python -m benchmarks decide
+# Every promise about speed, in three minutes; without --quick each measures longer and beside its peers.
+bench: $(VENV)/test ## the quick benchmarks: import, loop, start, decisions, clients that ask
+	@missed=0; for name in speed start serve; do $(BIN)/python -m benchmarks $$name --quick || missed=1; done; exit $$missed
 
 docs: .venvs/docs/ready ## the documentation as a site, in out/site
 	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict --quiet

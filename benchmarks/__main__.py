@@ -14,19 +14,24 @@ NAMES = {
     "kill": "studies killed again and again: is anything lost, charged twice, or spent beyond the budget?",
     "race": "our policies and other tools on the same problems with the same money",
     "thrift": "the learned belief on sources that its weights have not seen, and whether it may be the default",
+    "scale": "a thousand simulated workers: are they busy, does the loop keep up, does a long study stay quick?",
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
-    "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
-    "overhead": "what the loop costs beside training, in memory and on disk",
+    "serve": "how long clients wait for an order: through a server, and on the database",
     "ray": "what a step costs on a Ray cluster, beside Ray Tune on the same no-op trainable",
+    "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
+    "taken_over": "seconds of the first decision on a study of many trials that others made",
+    "overhead": "what the loop costs beside training, in memory and on disk",
     "import": "how long `import shoestring` takes",
+    "speed": "the last three, one after the other",
 }
-MODULES = {"import": "import_time", "ray": "ray_overhead"}  # where a module cannot have the name
+MODULES = {"decide": "speed.decide", "overhead": "speed.overhead", "import": "speed.imports"}  # parts of `speed`
+MODULES["ray"] = "ray_overhead"  # a module must not have the name of what it measures
 HERE = Path(__file__).parent
 
 
 def entry_points() -> list[str]:
     """FOLDER.MODULE of every experiment of the papers."""
-    files = sorted(HERE.glob("*/*.py"))
+    files = [file for file in sorted(HERE.glob("*/*.py")) if file.parent.name not in NAMES]
     return [f"{file.parent.name}.{file.stem}" for file in files if "\ndef main(" in file.read_text(encoding="utf-8")]
 
 

@@ -9,7 +9,7 @@ next trial (code has to be written for that), no files of results.
 Needs an environment with Ray Tune: `python -m benchmarks race peers ray` makes one. Last line: one JSON object; exit 1 when a
 target is missed.
 
-    python -m benchmarks ray [--trials 12] [--repeats 3]
+    python -m benchmarks ray [--trials 12] [--repeats 3] [--quick]
 """
 
 from __future__ import annotations
@@ -159,7 +159,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="4 trials, once")
     chosen = parser.parse_args()
+    if chosen.quick:
+        chosen.trials, chosen.repeats = 4, 1
     has_tune = find_spec("ray") is not None and find_spec("pyarrow") is not None
     python = Path(sys.executable) if has_tune else find_python("ray")
     if python is None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from shoestring.cli.main import EXIT_CODES, cli
+from shoestring.cli.main import cli
+from shoestring.cli.options import EXIT_CODES
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
 

@@ -136,7 +136,10 @@ def main() -> int:
     parser.add_argument(
         "--fashion", type=Path, default=FASHION, help="folder with the idx files of Fashion-MNIST, or an npz"
     )
+    parser.add_argument("--quick", action="store_true", help="2 configs, 2 epochs of 1000 images")
     asked = parser.parse_args()
+    if asked.quick:
+        asked.configs, asked.epochs, asked.images = 2, 2, 1000
     asked.out.mkdir(parents=True, exist_ok=True)
     processes = multiprocessing.get_context("spawn")
     left, lock = processes.Queue(), processes.Lock()

@@ -193,6 +193,7 @@ def show(summary: dict[str, Any], name: str = "bo_bos_curves") -> tuple[dict[str
         "name": name,
         "measured": {
             "tables_at_target": f"{reached} of {len(ratios)}",
+            "of_each_method": {method: found for method in METHODS if (found := meets(summary, method))},
             "slower_than_gp_ucb": slower(summary),
             "ratio": ratios,
             "mistakes": mistakes,
@@ -203,6 +204,18 @@ def show(summary: dict[str, Any], name: str = "bo_bos_curves") -> tuple[dict[str
         "ok": ok,
     }
     return told, ok
+
+
+def meets(summary: dict[str, Any], method: str) -> dict[str, Any] | None:
+    """On how many tables a method meets the target by the means and by the seeds, and its median ratios over tables."""
+    mine = [methods[method] for methods in summary.values() if method in methods]
+    if not mine or method == "gp_ucb":
+        return None
+    found: dict[str, Any] = {"tables": len(mine), "seeds": max(one["seeds"] for one in mine)}
+    for kind in ("ratio_of_means", "ratio_of_seeds"):
+        ratios = np.array([np.inf if one[kind] is None else one[kind] for one in mine])
+        found[kind] = {"at_target": int((ratios <= TARGET_RATIO).sum()), "median": number(float(np.median(ratios)))}
+    return found
 
 
 def slower(summary: dict[str, Any]) -> dict[str, str]:

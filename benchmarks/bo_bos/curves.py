@@ -7,7 +7,7 @@
     python -m benchmarks bo_bos.curves --methods gp_ucb,bo_bos,oracle --tables fcnet,vae --seeds 20
 
 Every study is kept as a JSON line in the folder `-o` (`--lines` names the file: several processes need one each; all of them are
-read) and not run again; results/curves.json is the summary of them all, the pictures are drawn by `figures.py`. What is
+read) and not run again; results/curves.json sums up all studies there were, the pictures are drawn by `figures.py`. What is
 measured is explained in `compare.py`, the methods in `studies.py`. Last line: one JSON object; exit 1 when a target is missed.
 """
 
@@ -67,6 +67,17 @@ def race(asked: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def keep(summary: dict[str, Any]) -> dict[str, Any]:
+    """In results/curves.json, in place of what it says of the same methods on the same tables; all that it says now."""
+    SUMMARY.parent.mkdir(exist_ok=True)
+    kept = json.loads(SUMMARY.read_text()) if SUMMARY.exists() else {}
+    for table, methods in summary.items():
+        known = kept.get(table, {}) | methods
+        kept[table] = {method: known[method] for method in METHODS if method in known}
+    SUMMARY.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return kept
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with klein_cnn_cifar10/, lcbench_surrogate/, hpolib_grids/")
@@ -86,8 +97,7 @@ def main() -> int:
     else:
         summary = summarise(race(asked))
         if not asked.quick:
-            SUMMARY.parent.mkdir(exist_ok=True)
-            SUMMARY.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+            summary = keep(summary)
     told, ok = show(summary)
     print(json.dumps(told))
     return 0 if ok else 1

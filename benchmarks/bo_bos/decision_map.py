@@ -1,6 +1,6 @@
 """A picture of the stopping rule: what to do at each step and mean error so far, for the run of a recorded table.
 
-    python -m benchmarks bo_bos.decision_map [--table resnet] [--row 0] [--out results/decision_map.png]
+    python -m benchmarks bo_bos.decision_map [--table resnet] [--row 0] [--out results/decision_map.png] [--quick]
 
 The map is solved after 8 of 50 steps at 100,000 simulated curves, for the best final error of the table's first six rows as
 incumbent; the line is the run itself. Needs matplotlib.
@@ -32,7 +32,10 @@ def main() -> None:
     parser.add_argument("--table", default="resnet")
     parser.add_argument("--row", type=int, default=None, help="default: of the first 40 the one that is stopped latest")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "decision_map.png")
+    parser.add_argument("--quick", action="store_true", help="the first row, whatever it shows")
     asked = parser.parse_args()
+    if asked.quick:
+        asked.row = 0
     table = Table.load(HERE.parent / "data" / "fashion_curves" / f"{asked.table}.npz", max_steps=50)
     rule = StoppingRule(n0=8, n_max=table.max_steps)
     incumbent = float(np.nanmin(table.values[:6]))

@@ -12,6 +12,9 @@ of a table's configs, if that is less).
     no C2             the surrogate has no say in stopping
     lengths           configs are chosen by the paper's surrogate of configs and lengths of training
     no intermediate   the same, and it sees a run at its last step only
+    printed           the paper's own combination: one plan a run; configs chosen by its surrogate, with n / N and one
+                      length-scale for all columns, refitted every 10 runs from 10 restarts by likelihood alone
+    hyperband 80      Hyperband with the brackets of a longest run of 80 epochs, as the authors had it, cut at 50
     lc_families       LC prediction with the eleven parametric curves; lc_prediction: with the cheap process instead
     oracle            GP-UCB that stops losers at the first step allowed, and no others, and is told how they would have ended: no
                       rule that is as slow to judge can save more on the same configs
@@ -31,12 +34,16 @@ from numpy.typing import NDArray
 from benchmarks.bo_bos.tasks import EPOCHS, Revealed, Task
 from shoestring import policies
 from shoestring.core.books import Trial
+from shoestring.core.decision import Decision
 from shoestring.core.entries import Direction, Opened, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.policies.config_table import ConfigTable
+from shoestring.policies.halving.brackets import decide_in_brackets
+from shoestring.policies.halving.hyperband import Hyperband, brackets
+from shoestring.policies.halving.ladder import Rung
 from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.runs import ActiveRun, GiveUp, GoOn, RunsUnderWay, find_incumbent
 from shoestring.policies.stopping.surrogate import Surrogate, fit_surrogate, observe
@@ -58,11 +65,13 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "one plan a run": ("bo_bos", {"paths": PATHS, "replan_every": None}),
     "no C2": ("bo_bos", {"paths": PATHS, "kappa": float("inf")}),
     "lengths": ("bo_bos", {"paths": PATHS, "search_by": "lengths"}),
+    "printed": ("bo_bos", {"paths": PATHS, "search_by": "printed", "replan_every": None, "refit_every": 10}),
     "no intermediate": ("bo_bos", {"paths": PATHS, "search_by": "lengths", "intermediate": False}),
     "boca": ("boca", {}),
     "lc_prediction": ("lc_prediction", {"forecast": "process"}),
     "lc_families": ("lc_prediction", {"forecast": "families"}),
     "hyperband": ("hyperband", {}),
+    "hyperband 80": ("hyperband_80", {}),
     "oracle": ("oracle", {}),
 }
 
@@ -107,13 +116,14 @@ def study(problem: Problem, method: str, seed: int, with_configs: bool = False) 
     name, settings = METHODS[method]
     if name in ("bo_bos", "lc_prediction"):
         settings = {**settings, "n0": warm_up(problem)}
-    policy: Policy = Oracle(problem) if name == "oracle" else policies.make(name, settings)
+    own: dict[str, Policy] = {"oracle": Oracle(problem), "hyperband_80": Hyperband80()}
+    policy = own[name] if name in own else policies.make(name, settings)
     epochs = problem.budget_runs * problem.max_steps
     opened = Opened(
         space=problem.space,
         budget=Budget(f"{epochs} epochs"),
         policy=name,
-        settings={} if name == "oracle" else policies.settings_of(policy),
+        settings={} if name in own else policies.settings_of(policy),
         seed=seed,
         direction=problem.direction,
         max_steps=problem.max_steps,
@@ -161,6 +171,20 @@ def stopped(problem: Problem, ledger: Ledger) -> list[list[float]]:
             final = sign * float(problem.curve(trial.config)[-1])
             found.append([trial.steps, best, final, lowest(problem, ledger, trial)])
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hyperband80(Hyperband):
+    """Brackets of a longest run that is 80 epochs where a full training is 50, which no run goes beyond."""
+
+    name: ClassVar[str] = "hyperband_80"
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        def plan(number: int) -> list[Rung]:
+            table = brackets(round(1.6 * ledger.max_steps), self.min_steps, self.reduction_factor)
+            return [Rung(arms, min(until, ledger.max_steps)) for arms, until in table[number % len(table)]]
+
+        return decide_in_brackets(ledger, plan, self.reduction_factor)
 
 
 class Oracle(GPUCB):

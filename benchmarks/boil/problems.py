@@ -5,6 +5,7 @@ ones, averaged over m0 in -3..1 and g0 in 0.1, 1, 2, 3, the average preference b
 runs: a step at the start counts 0.1, in the middle 0.6, at the end 0.9. A study sees one recorded run of each config, drawn by
 its seed, so that two studies do not meet the same luck. "…, even price" is a table whose steps all cost the same.
 
+    smooth          made up, see `smooth`: a table on which a model that knows full trainings clearly beats random search
     rl_curves       the tables of `record.py`: further seeds in `..._again`
     hpo_rl_bench    `seed` is a column; rows that differ in it alone are runs of one config
     algoperf        runs are measured at irregular times: a step is a 50th of the longest run's seconds; a run that came to its
@@ -25,12 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shoestring.core import quasi_random
 from shoestring.models.boil.compression import preference_weights
 from shoestring.runners.tables import Table
 
 Floats = NDArray[np.float64]
 OWN = Path(__file__).parents[1] / "data" / "rl_curves"
 STEPS = 50
+SMOOTH = "smooth"
 EVEN = ", even price"
 NOT_TUNED = ("seed", "study")
 OTHERS = {
@@ -80,15 +83,36 @@ def average_preference(steps: int) -> Floats:
 
 
 def found(data: Path | None) -> dict[str, Path]:
-    """Tables by name: our own, and those known below `data`."""
-    paths = {path.stem: path for path in sorted(OWN.glob("*.npz"))}
+    """Tables by name: our own, and those known below `data`; the one that is made up has no file."""
+    paths = {path.stem: path for path in sorted(OWN.glob("*.npz"))} | {SMOOTH: OWN}
     if data is not None:
         paths |= {path.stem: path for path in sorted(data.glob("*.npz"))}
         paths |= {name: data / path for name, path in OTHERS.items() if (data / path).exists()}
     return paths
 
 
+def smooth(configs: int = 400, seed: int = 0) -> Problem:
+    """Rewards that rise like a logistic, to a height that is a wide hill in three numbers and at a pace that one of them sets.
+
+    Two runs of each config with noise that lasts for some steps, as of an agent; a step costs more towards one side of the cube.
+    """
+    u = quasi_random.points(seed, SMOOTH, 3, np.arange(1, configs + 1))  # (configs, 3)
+    rng, t = np.random.default_rng(seed), np.arange(1, STEPS + 1) / STEPS
+    height = 100.0 * np.exp(-8.0 * ((u - (0.3, 0.6, 0.7)) ** 2).sum(axis=1))
+    pace = 8.0 + 6.0 * u[:, 1]
+    risen = height[:, None] / (1.0 + np.exp(4.0 - pace[:, None] * t))  # (configs, STEPS)
+    steps = rng.standard_normal((2, configs, STEPS + 4))
+    lasting = np.stack([steps[:, :, i : i + STEPS] for i in range(5)]).mean(axis=0)
+    costs = np.broadcast_to((0.5 + u[:, :1]) * np.ones(STEPS), (2, configs, STEPS))
+    names = ("a", "b", "c")
+    return Problem(
+        SMOOTH, [dict(zip(names, row, strict=True)) for row in u.tolist()], risen + 2.0 * lasting, costs.copy()
+    )
+
+
 def load(name: str, path: Path) -> Problem:
+    if name == SMOOTH:
+        return smooth()
     if name.endswith(EVEN):
         problem = load(name.removesuffix(EVEN), path)
         even = np.full_like(problem.costs_s, problem.costs_s.mean())

@@ -1,7 +1,11 @@
 """Methods of the comparison, and one study of one of them on one problem, under the real loop.
 
     boil                BOIL as it comes                  bo, bo_l, cm_tf_bo    the paper's baselines, see the policy
-    boil tail mean      score of the authors' programs    boil log, average     other preferences
+    boil printed        sum and soft-plus, as the paper prints them
+    boil programs       the authors' programs: tail mean, log ratio, runs of 0.4 of a full training at least, at most 10
+                        prefixes a run up to ln cond 15, chosen without a floor that is ever met
+    boil tail mean      the score of these programs alone
+    boil log, average   other preferences
     boil thawing        runs may go on from where they stand
     boil freeze-thaw, cm_tf_bo freeze-thaw                time kernel of freeze-thaw
     boil random, full   random prefixes, or all of them, in place of the most uncertain ones
@@ -14,6 +18,7 @@ that of the best score, both with the weights of the utility (see `problems`).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -32,11 +37,14 @@ from shoestring.study.loop import run_in_memory
 BUDGET_RUNS = 25  # full trainings of average cost, or a third of the configs if that is less
 FULL = {"lengths": "full", "augmentation": "none"}
 
+PROGRAMS = {"score": "tail_mean", "max_points": 10, "max_log_condition": 15.0, "floor": "std"}
+
 
 class Method(NamedTuple):
     policy: str
     settings: Mapping[str, Any] = {}
     seeds: int = 20  # at most
+    min_share: float | None = None  # shortest run, of a full training
 
 
 METHODS = {
@@ -46,6 +54,8 @@ METHODS = {
     "cm_tf_bo": Method("boil", {"augmentation": "none"}),
     "hyperband": Method("hyperband"),
     "random": Method("random_search"),
+    "boil printed": Method("boil", {"rule": "softplus"}),
+    "boil programs": Method("boil", PROGRAMS, min_share=0.4),
     "boil tail mean": Method("boil", {"score": "tail_mean"}),
     "boil average": Method("boil", {"score": "average"}),
     "boil log": Method("boil", {"score": "log"}),
@@ -58,9 +68,10 @@ METHODS = {
 
 
 def study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
-    name, settings, _ = METHODS[method]
-    policy = policies.make(name, dict(settings))
+    name, settings, _, min_share = METHODS[method]
     table = problem.table(seed)
+    shortest = {} if min_share is None else {"min_steps": math.ceil(min_share * table.max_steps)}
+    policy = policies.make(name, {**settings, **shortest})
     seconds = min(BUDGET_RUNS, len(problem.configs) // 3) * problem.full_cost_s
     opened = Opened(
         space=table.space(),

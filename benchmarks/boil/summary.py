@@ -7,6 +7,10 @@
     s to 90 %         the same for nine tenths of the way from a config drawn blindly to BO-L's end
     best bought       utility of the best run that was trained in full, recommended or not
     boil ahead by     BOIL's utility over time less the method's
+    iterations        as the paper judges: after as many runs as all studies of BOIL, BO-L and random search had, utility of the
+                      recommended run, and seconds spent, over BO-L's
+    clear             whether BO-L ends above random search, by the 90 % interval of the difference: elsewhere the time to
+                      BO-L's end says nothing about models
     runs, short       runs of at least a fifth of a full training; share of those chosen that are at most half as long as one
 
 Intervals are 90 % bootstrap intervals over seeds.
@@ -35,6 +39,14 @@ def utilities(problem: Problem, row: dict[str, Any]) -> Floats:
     return np.asarray(known[np.searchsorted(at, moments, side="right")])
 
 
+def after(problem: Problem, row: dict[str, Any], runs: int) -> tuple[float, float]:
+    """Utility of the leader after so many runs, and seconds spent by then; nan where there were fewer."""
+    for at, begun, leader in row["leaders"]:
+        if begun >= runs:
+            return float(problem.utility[leader]), float(at)
+    return np.nan, np.nan
+
+
 def first_at(mean: Floats, goal: float) -> float:
     """Share of the budget after which the goal is reached."""
     there = np.flatnonzero(mean >= goal - 1e-9)
@@ -44,6 +56,8 @@ def first_at(mean: Floats, goal: float) -> float:
 def interval(draw: Callable[[NDArray[np.int64]], float], n: int) -> list[float]:
     rng = np.random.default_rng(0)
     values = [draw(rng.integers(n, size=n)) for _ in range(500)]
+    if np.isnan(values).any():
+        return [None, None]  # type: ignore[list-item]
     return [number(v) for v in np.quantile(values, (0.05, 0.95), method="nearest")]  # type: ignore[misc]
 
 
@@ -64,6 +78,8 @@ def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
     curves = {key: utilities(problem, row) for key, row in by.items()}
     shortest = problem.values.shape[2] / 5  # shorter ones are what is left at the wall, and most of Hyperband's
     blind = float(problem.utility.mean())
+    both = [row for (name, _), row in by.items() if name in ("boil", "bo_l", "random")]
+    iterations = min((row["leaders"][-1][1] for row in both), default=0)
     told: dict[str, Any] = {}
     for method in (m for m in METHODS if any(name == m for name, _ in by)):
         seeds = [seed for name, seed in by if name == method and ("bo_l", seed) in by and ("boil", seed) in by]
@@ -72,6 +88,8 @@ def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
         ours, n = np.array([curves[method, seed] for seed in seeds]), len(seeds)
         bo_l, boil = (np.array([curves[name, seed] for seed in seeds]) for name in ("bo_l", "boil"))
         lead = (boil - ours).mean(axis=1)
+        mean_after, spent_after = np.array([after(problem, by[method, seed], iterations) for seed in seeds]).T
+        spent_bo_l = np.array([after(problem, by["bo_l", seed], iterations)[1] for seed in seeds])
         mine = [by[method, seed] for seed in seeds]
         lengths = [length for row in mine for length in row.get("lengths", ())]
         told[method] = {
@@ -89,6 +107,13 @@ def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
             "boil_ahead_by": number(lead.mean()),
             "boil_ahead_by_90": interval(lambda pick, d=lead: float(d[pick].mean()), n),
             "boil_ahead_seeds": number((lead > 0).mean() + 0.5 * (lead == 0).mean()),
+            "iterations": iterations,
+            "after_iterations": number(mean_after.mean()),
+            "after_iterations_90": interval(lambda pick, u=mean_after: float(u[pick].mean()), n),
+            "cost_of_iterations": number(spent_after.mean() / spent_bo_l.mean()),
+            "cost_of_iterations_90": interval(
+                lambda pick, u=spent_after, v=spent_bo_l: float(u[pick].mean() / v[pick].mean()), n
+            ),
             "runs": number(np.mean([sum(steps >= shortest for _, steps in row["runs"]) for row in mine])),
             "shortest_half": number(np.mean(np.array(lengths) <= problem.values.shape[2] / 2)) if lengths else None,
             "log_condition": max(
@@ -96,6 +121,11 @@ def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
             ),
             "decide_ms": number(np.mean([row["decide_ms"] for row in mine])),
         }
+    if "bo_l" in told and "random" in told:
+        seeds = [seed for name, seed in by if name == "random" and ("bo_l", seed) in by]
+        ahead = np.array([curves["bo_l", seed][-1] - curves["random", seed][-1] for seed in seeds])
+        low, _ = interval(lambda pick: float(ahead[pick].mean()), len(ahead))
+        told["bo_l"]["clear"] = bool(low > 0.0)
     return told
 
 

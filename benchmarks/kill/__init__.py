@@ -4,7 +4,7 @@ Each study is a real `shoestring run`, killed with SIGKILL at random moments tog
 same command until it is done. What the training code really did comes from a log of its own, not from the ledger.
 
     python -m benchmarks kill --times 1000 [--kinds simulated,local,process,command] [--stores sqlite,postgresql]
-                              [--minutes 60] [--at-once 3] [--seed 0] [--json]
+                              [--minutes 60] [--at-once 3] [--seed 0] [--json] [--quick]
 
 Last line: one JSON object; exit 1 when a target is missed.
 
@@ -40,7 +40,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--at-once", type=int, default=3, help="studies at work at the same time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print nothing but the last line")
+    parser.add_argument("--quick", action="store_true", help="20 kills, on SQLite")
     chosen = parser.parse_args(arguments)
+    if chosen.quick:
+        chosen.times, chosen.stores = 20, "sqlite"
     kinds, stores = chosen.kinds.split(","), chosen.stores.split(",")
     for given, known in ((kinds, KINDS), (stores, STORES)):
         if unknown := set(given) - set(known):

@@ -45,8 +45,13 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--pool", type=int, help="configs drawn for each seed (default: 200, of plain tables 1000)")
     parser.add_argument("--patience", type=float, default=running.PATIENCE_S, help="seconds for one run")
     parser.add_argument("--retry", action="store_true", help="do runs again that ended in an error")
+    parser.add_argument(
+        "--quick", action="store_true", help="the quick policies, one table a source, 1 and 2 curves, a seed"
+    )
     parser.add_argument("-o", "--out", type=Path, required=True)
     chosen = parser.parse_args(arguments)
+    if chosen.quick:
+        chosen.methods, chosen.tables, chosen.budgets, chosen.seeds = ["quick"], 1, [1, 2], 1
     entrants = [
         entrant
         for suite in chosen.suite

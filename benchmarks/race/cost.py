@@ -94,9 +94,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--methods", nargs="+", default=["ours", "optuna"], metavar="NAME", help="see `race methods`")
     parser.add_argument("--arms", type=int, nargs="+", default=[50, 200, 1000])
     parser.add_argument("--patience", type=float, default=60.0, help="seconds for one study")
+    parser.add_argument("--quick", action="store_true", help="the quick policies, 50 configs")
     parser.add_argument("-o", "--out", type=Path, help="a file of JSON lines, written anew")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # one study, in this process
     chosen = parser.parse_args(arguments)
+    if chosen.quick:
+        chosen.methods, chosen.arms = ["quick"], [50]
     if chosen.here:
         print(json.dumps(measure(chosen.methods[0], chosen.arms[0], chosen.patience)))
         return 0

@@ -1,6 +1,6 @@
 """How long until the first step? Training code whose import takes a second, with 1, 2 and 4 workers.
 
-    python -m benchmarks start [--repeats 3] [--workers 1 2 4]
+    python -m benchmarks start [--repeats 3] [--workers 1 2 4] [--quick]
 
 Measured from the start of the interpreter to the moment at which the first step of every worker has begun, less the
 second that the code's own import takes: what we add. Two ways in: a script that calls `tune`, whose main process imports
@@ -60,7 +60,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks start", description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--quick", action="store_true", help="2 workers, once")
     given = parser.parse_args(arguments)
+    if given.quick:
+        given.repeats, given.workers = 1, [2]
     added: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

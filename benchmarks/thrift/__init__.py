@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.race import running
 from benchmarks.thrift import protocol, studies, verdict
@@ -62,7 +63,7 @@ def report(arguments: Sequence[str]) -> int:
         if protocol.METHOD not in grid.methods or protocol.BASE not in grid.methods:
             continue
         print(f"\nbudgets in {unit}, less {protocol.BASE}")
-        facts = {"against_base": _print(verdict.compare(grid)), "sources": verdict.sources(grid)}
+        facts: dict[str, Any] = {"against_base": _print(verdict.compare(grid)), "sources": verdict.sources(grid)}
         if set(verdict.MARGINS) | {verdict.DECISIVE} <= set(grid.budgets):
             facts |= {"overall": verdict.overall(grid), "gate": verdict.gate(grid)}
             print(json.dumps(facts["overall"]), json.dumps(facts["gate"]))

@@ -50,6 +50,8 @@ def compare(grid: Grid, other: str = BASE) -> list[dict[str, Any]]:
     rows = []
     for b, budget in enumerate(grid.budgets):
         both = np.isfinite(found[:, b])
+        if not both.any():
+            continue
         own = {
             name: float(mean(base, np.where(both, grid.regret[:, grid.methods.index(name), b], np.nan)))
             for name in (METHOD, other)

@@ -1,4 +1,6 @@
-"""Arrows point one way: core ← models ← policies; core ← runners, stores, reports; all of these ← study ← the command line.
+"""Arrows point one way: core ← models ← policies; core ← runners, stores, reports; all these ← study ← command line.
+
+`network` knows only core, and only the command line knows it.
 
 And what decides is pure: no clock, no disk, no chance of its own, no logging in core, models and policies.
 """
@@ -15,7 +17,7 @@ import shoestring
 
 ROOT = Path(shoestring.__file__).parent
 BELOW_STUDY = {"core", "models", "policies", "runners", "stores", "reports"}
-EVERYTHING = {*BELOW_STUDY, "study", "cli", "testing", "integrations", "__version__"}
+EVERYTHING = {*BELOW_STUDY, "study", "network", "cli", "testing", "integrations", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {  # of our own; a folder may always import itself, and everybody `errors`
     "core": set(),
     "models": {"core"},
@@ -23,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # of our own; a folder may always import it
     "runners": {"core"},
     "stores": {"core"},
     "reports": {"core"},
+    "network": {"core"},
     "study": BELOW_STUDY,
     "testing": {*BELOW_STUDY, "study"},
     "integrations": {*BELOW_STUDY, "study"},
@@ -85,6 +88,17 @@ def test_what_decides_is_pure(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules("core"), ids=name_of)
 def test_the_core_needs_numpy_only(path: Path) -> None:
-    standard = {"__future__", "bisect", "collections", "dataclasses", "functools", "itertools", "json", "math", "re"}
+    standard = {
+        "__future__",
+        "bisect",
+        "collections",
+        "dataclasses",
+        "functools",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "re",
+    }
     standard |= {"sys", "types", "typing", "zlib"}
     assert {name.split(".")[0] for name in imported(path)} <= standard | {"numpy", "shoestring"}

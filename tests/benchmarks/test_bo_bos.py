@@ -141,6 +141,53 @@ def test_studies_are_compared_with_gp_ucb(scripts: Any, table: Path) -> None:
     assert json.loads(json.dumps(told))["ok"] is ok
 
 
+def test_hyperband_with_the_brackets_of_longer_runs(scripts: Any, table: Path) -> None:
+    """Full trainings of 20 steps: brackets of 32, whose runs stop first at 1 or 4 steps, not at 2 or 7."""
+    problem = scripts.studies.recorded(table, name="made_up")
+    lengths = {steps for steps, _ in scripts.studies.study(problem, "hyperband 80", 0)["runs"]}
+    plain = {steps for steps, _ in scripts.studies.study(problem, "hyperband", 0)["runs"]}
+    assert {1, 4, 20} <= lengths
+    assert {2, 7, 20} <= plain
+    assert not {2, 7} & lengths
+
+
+def test_the_papers_own_combination_is_a_row(scripts: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, settings = scripts.studies.METHODS["printed"]
+    assert settings | {"paths": 0} == {
+        "paths": 0,
+        "search_by": "printed",
+        "replan_every": None,
+        "refit_every": 10,
+    }
+    monkeypatch.setitem(scripts.studies.METHODS, "printed", (name, settings | {"paths": 2000}))
+    problem = scripts.studies.recorded(table, name="made_up")
+    rows = [scripts.studies.study(problem, method, 0) for method in ("gp_ucb", "printed")]
+    told = scripts.compare.summarise(rows)["made_up"]["printed"]
+    assert told["seeds"] == 1
+    assert told["mistakes"] <= 0.5
+
+
+def test_a_summary_keeps_what_other_calls_found(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    curves, compare = scripts.curves, scripts.compare
+    monkeypatch.setattr(curves, "SUMMARY", tmp_path / "curves.json")
+
+    def found(means: float | None, seeds: float) -> dict[str, Any]:
+        return {"seeds": 3, "ratio_of_means": means, "ratio_of_seeds": seeds}
+
+    curves.keep({"a": {"bo_bos": found(0.5, 0.9)}, "b": {"bo_bos": found(None, 0.7), "boca": found(0.7, 0.7)}})
+    kept = curves.keep({"b": {"bo_bos": found(0.6, 0.7), "printed": found(1.2, 1.0)}})
+    assert kept == json.loads((tmp_path / "curves.json").read_text())
+    assert list(kept["b"]) == ["bo_bos", "printed", "boca"]  # in the order of the methods
+    assert compare.meets(kept, "bo_bos") == {
+        "tables": 2,
+        "seeds": 3,
+        "ratio_of_means": {"at_target": 2, "median": 0.55},
+        "ratio_of_seeds": {"at_target": 1, "median": 0.8},
+    }
+    assert compare.meets(kept, "printed")["ratio_of_means"]["at_target"] == 0
+    assert compare.meets(kept, "lc_families") is None
+
+
 def test_what_each_surrogate_is_told(scripts: Any) -> None:
     best = np.linspace(1.0, 0.1, 50) * np.ones((2, 1))
     told = scripts.surrogates.observed(best, np.array([50, 12]))

@@ -251,7 +251,7 @@ def test_the_comparison_is_kept_summed_up_and_drawn(
 ) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(scripts.compare, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(scripts.problems, "OWN", tables)
+    monkeypatch.setattr(scripts.compare, "found", lambda data: {"made_up": tables / "made_up.npz"})
     known = scripts.studies.METHODS
     for method in known.keys() - {"boil", "bo", "bo_l", "hyperband", "cm_tf_bo"}:
         monkeypatch.delitem(known, method)
@@ -267,6 +267,60 @@ def test_the_comparison_is_kept_summed_up_and_drawn(
     assert drawn >= {"compare.json", "utility.png", "best_curves.png", "added_prefixes.png", "weights.png"}
 
 
+def test_a_smooth_table_on_which_bo_l_beats_random_search(scripts: Any) -> None:
+    problem = scripts.problems.load("smooth", Path())
+    assert problem.values.shape == problem.costs_s.shape == (2, 400, 50)
+    assert not np.array_equal(problem.values[0], problem.values[1])
+    rows = [scripts.studies.study(problem, method, seed) for method in ("bo_l", "random") for seed in range(2)]
+    rows += [row | {"method": "boil"} for row in rows[:2]]
+    summary = scripts.summary.summary_of(problem, rows)
+    assert summary["bo_l"]["clear"]
+    assert summary["bo_l"]["final"] > summary["random"]["final"] + 5.0
+    assert summary["boil"]["cost_of_iterations"] == 1.0
+
+
+def test_equal_numbers_of_runs_and_what_they_cost(scripts: Any, tables: Path) -> None:
+    summary, problem = scripts.summary, scripts.problems.load("made_up", tables / "made_up.npz")
+    best, worst = int(problem.utility.argmax()), int(problem.utility.argmin())
+    row = {"leaders": [[10.0, 1, worst], [15.0, 2, worst], [30.0, 3, best]]}
+    assert summary.after(problem, row, 2) == (problem.utility[worst], 15.0)
+    assert summary.after(problem, row, 3) == (problem.utility[best], 30.0)
+    assert np.isnan(summary.after(problem, row, 4)).all()
+
+    def told(method: str, at: list[float], last: int) -> dict[str, Any]:
+        led = [[t, n, worst] for n, t in enumerate(at[:-1], 1)] + [[at[-1], len(at), last]]
+        more = {"runs": [[best, 50]], "decide_ms": 1.0, "budget_s": 100.0}
+        return {"method": method, "seed": 0, "leaders": led, **more}
+
+    rows = [told("boil", [5.0, 10.0, 20.0], best), told("bo_l", [20.0, 40.0, 60.0, 80.0], best)]
+    found = summary.summary_of(problem, rows)
+    assert found["boil"]["iterations"] == 3
+    assert found["boil"]["cost_of_iterations"] == pytest.approx(20.0 / 60.0, abs=1e-4)
+    assert found["boil"]["after_iterations"] == pytest.approx(problem.utility[best], abs=1e-4)
+    assert found["bo_l"]["after_iterations"] == pytest.approx(problem.utility[worst], abs=1e-4)
+
+
+def test_what_short_runs_lose_and_win(scripts: Any, tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(scripts.problems, "OWN", tables)
+    code, told = told_by(scripts.short_runs, monkeypatch, capsys, "--quick")
+    measured = told["measured"]["made_up"]
+    assert code == 0
+    assert (
+        measured["improvement"][-1] == measured["price"][-1] == 0.0
+    )  # full length is what the others are compared with
+    assert measured["improvement"][0] < 0.0 < measured["price"][0] <= np.log(11.0)
+
+
+@pytest.mark.parametrize("method", ["boil printed", "boil programs"])
+def test_the_forms_of_the_sources(scripts: Any, tables: Path, method: str) -> None:
+    problem = scripts.problems.load("made_up", tables / "made_up.npz")
+    row = scripts.studies.study(problem, method, seed=0)
+    if method == "boil printed":
+        assert np.median(row["lengths"]) == 10.0  # the shortest there are
+    else:
+        assert min(row["lengths"]) >= 20
+
+
 def test_full_curves_are_ill_conditioned_and_selected_prefixes_are_not(scripts: Any, tables: Path) -> None:
     pytest.importorskip("matplotlib")
     problem = scripts.problems.load("made_up", tables / "made_up.npz")
@@ -274,6 +328,9 @@ def test_full_curves_are_ill_conditioned_and_selected_prefixes_are_not(scripts: 
     assert [told["points"] for told in none] == [1, 2, 3, 4, 5]
     assert [told["points"] for told in full] == [41, 82, 123, 164, 205]  # every whole step from 10 to 50
     assert none[-1]["points"] < selected[-1]["points"] < full[-1]["points"]
+    by = {floor: scripts.conditioning.prefixes_by([problem], floor, 1, 4) for floor in ("variance", "std")}
+    assert by["variance"]["a_run"] < by["std"]["a_run"]
+    assert by["variance"]["stopped_by_it"] > by["std"]["stopped_by_it"] == 0.0
     assert none[-1]["log_condition"] <= selected[-1]["log_condition"] <= 20.0 < 25.0 < full[-1]["log_condition"]
 
 

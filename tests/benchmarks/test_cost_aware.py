@@ -192,7 +192,7 @@ def test_trained_instead_of_replayed(
 
 
 def test_functions_and_peers(scripts: Any, tmp_path: Path) -> None:
-    functions, speed = scripts.functions, scripts.speed
+    functions, regret = scripts.functions, scripts.regret
     assert functions.branin(np.array([(np.pi + 5) / 15, 2.275 / 15])) == pytest.approx(functions.optimum("branin"))
     best = np.array([0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573])
     assert functions.hartmann6(best) == pytest.approx(functions.optimum("hartmann6"), abs=1e-5)
@@ -200,5 +200,5 @@ def test_functions_and_peers(scripts: Any, tmp_path: Path) -> None:
     point = np.array([0.625, 0.3])
     np.testing.assert_allclose(grid.decode(grid.code(point[None])[0]), point)
     np.testing.assert_allclose(grid.centres(grid.cells(point)), point)
-    assert speed.one_regret("cost_aware_ei", "mixed table", 0, 8) >= 0
-    assert speed.one_regret("sklearn GP", "branin", 0, 7) >= 0
+    assert regret.one_regret("cost_aware_ei", "mixed table", 0, 8) >= 0
+    assert regret.one_regret("sklearn GP", "branin", 0, 7) >= 0

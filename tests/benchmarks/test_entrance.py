@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.__main__ import HERE, NAMES, entry_points
+import pytest
+from benchmarks.__main__ import HERE, MODULES, NAMES, entry_points
+from benchmarks.speed.decide import POLICIES, cases_of
+from benchmarks.speed.measure import measure
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +35,34 @@ def test_one_is_run_by_its_name_and_reads_its_own_words() -> None:
 def test_entry_points_are_told_from_libraries() -> None:
     assert {"bhpt.real", "boil.compare", "cost_aware.run", "online.table_a1", "bo_bos.curves"} <= set(entry_points())
     assert "bhpt.problems" not in entry_points()
+
+
+DRAWS = "bo_bos.figures"  # what was measured before: there is nothing to shorten
+
+
+@pytest.mark.parametrize("name", [*NAMES, *(name for name in entry_points() if name != DRAWS)])
+def test_every_benchmark_has_a_quick_form(name: str) -> None:
+    """In its own source, or in that of the parser it shares with its neighbours."""
+    module = HERE / MODULES.get(name, name).replace(".", "/")
+    files = [module.with_suffix(".py")] if module.with_suffix(".py").exists() else sorted(module.glob("*.py"))
+    files += [HERE / "online" / "runs.py"] if name in ("online.contrastive", "online.self_tuning") else []
+    assert any('add_argument("--quick"' in file.read_text(encoding="utf-8") for file in files)
+
+
+def test_the_page_names_every_benchmark_in_one_sentence() -> None:
+    rows = [line.split("|") for line in (HERE / "README.md").read_text().splitlines() if line.startswith("| `")]
+    sentences = {row[1].strip(" `"): row[2].strip() for row in rows if len(row) == 4}
+    assert set(sentences) == set(NAMES)
+    assert all(sentence.endswith(".") for sentence in sentences.values())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_cases_of_a_policy_can_be_timed(policy: str) -> None:
+    """The smallest of each; how quick this machine is today is not a test."""
+    case = cases_of(policy)[0]
+    told = measure(case, 1, with_peers=False)
+    assert {"name", "measured", "target", "peers", "ok"} <= set(told)
+    assert told["measured"]["mean_ms"] > 0
 
 
 def test_no_script_depends_on_where_it_is_started() -> None:

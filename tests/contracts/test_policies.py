@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from shoestring import policies
@@ -44,6 +46,11 @@ def test_policies_that_compare_nothing_say_so(name: str) -> None:
     assert {order.why["compared"] for order in ledger.orders} == {0}
 
 
+def without_configs(sentence: str) -> str:
+    """The words alone: names of parameters are the user's, and may look like anything."""
+    return re.sub(r"\w+=[^\s,;)]+", "a value", sentence)
+
+
 @pytest.mark.parametrize("name", sorted(policies.REGISTRY))
 def test_every_number_that_a_policy_tells_has_a_label(name: str) -> None:
     policy, known = small(name), COMPARISON | set(LABELS) | set(ONLINE_LABELS)
@@ -52,7 +59,9 @@ def test_every_number_that_a_policy_tells_has_a_label(name: str) -> None:
         told = {key.removeprefix("gave_up_") for order in ledger.orders for key in order.why}
         assert told - known - {"at"} == set(), "write what it is, and its unit, into reports/reasons.py"
         for order in ledger.orders:
-            assert say_reason(order, ledger)
+            sentence = say_reason(order, ledger)
+            assert sentence == sentence.strip() != ""
+            assert not re.search(r"\bnan\b|\binf\b|None|[{}_]|  ", without_configs(sentence)), sentence
 
 
 @pytest.mark.parametrize("name", sorted(QUICK))

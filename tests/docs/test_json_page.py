@@ -21,6 +21,7 @@ COMMANDS = {
     "explain": ["explain", "0"],
     "plan": ["plan", "--budget", "20 epochs", "--max-steps", "5"],
     "replay": ["replay", "--policy", "random_search"],
+    "serve": ["serve"],
 }
 
 
@@ -35,6 +36,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "made_up_code.py").write_text(CODE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr("shoestring.cli.serve._serve_until_signal", lambda server, check: 143)
         return {
             name: json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout) for name, words in COMMANDS.items()
         }

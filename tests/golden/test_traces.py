@@ -46,6 +46,8 @@ SETTINGS |= {"boil": EARLY}
 SETTINGS |= {"thrift": {"opening": 0.25}}  # or halving would decide all of so small a budget
 # These always fit: what they bought is recorded, not the numbers behind it.
 FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction", "thrift"}
+FITTED |= {"bhpt_learned"}
+VARIANTS = {"bhpt_learned": ("bhpt", {"belief": "learned"})}  # settings that decide by other numbers altogether
 
 
 def trace(policy: Policy, budget: str, workers: int) -> list[str]:
@@ -75,11 +77,11 @@ def _orders(ledger: Ledger) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(policies.REGISTRY))
+@pytest.mark.parametrize("name", sorted({*policies.REGISTRY, *VARIANTS}))
 def test_decisions_on_recorded_curves(name: str, request: pytest.FixtureRequest) -> None:
     path, update = TRACES / f"{name}.jsonl", request.config.getoption("--update-golden")
     assert update or path.exists(), f"{name} has no trace yet: record it with --update-golden, and read it"
-    policy = policies.make(name, SETTINGS.get(name))
+    policy = policies.make(*VARIANTS.get(name, (name, SETTINGS.get(name))))
     lines = [*trace(policy, "45 epochs", 1), *trace(policy, "45 epochs", 3), *trace(policy, "70s", 2)]
     if name in FITTED:
         lines = [json.dumps({k: v for k, v in json.loads(line).items() if k != "why"}) for line in lines]

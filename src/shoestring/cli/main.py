@@ -9,26 +9,10 @@ from typing import Any, NoReturn
 import click
 
 from shoestring import __version__
-from shoestring.cli.options import (
-    cluster_options,
-    json_option,
-    kept_policy_options,
-    policy_options,
-    store_option,
-    study_options,
-)
+from shoestring.cli import options
 from shoestring.core.texts import printable
 from shoestring.errors import ShoestringError, StoreError, did_you_mean
 from shoestring.stores.opening import DEFAULT_STORE
-
-EXIT_CODES = (
-    "Exit codes: 0 good, also when the deadline has come; 1 failed; 2 misused; 3 out of budget with no validated trial; "
-    "4 trained again to another value (retrain); 130 stopped by Ctrl-C; 143 stopped by SIGTERM."
-)
-_DEADLINE = (
-    "Stop after this much clock time, as 2h; 0s buys nothing. Steps under way are cut off (in this process: finished first), "
-    "what they cost counts, and `resume` goes on. It is no budget: that counts the time of all workers."
-)
 
 
 class Group(click.Group):
@@ -60,20 +44,16 @@ def cli() -> None:
     """Tune hyperparameters under a hard budget: the best model you can afford."""
 
 
-@cli.command(cls=WithCommand, epilog=EXIT_CODES)
+@cli.command(cls=WithCommand, epilog=options.EXIT_CODES)
 @click.argument("target", required=False)
 @click.option("--budget", required=True, help='Total of the study: "400 epochs", "2h", "$20 at 2.50/h".')
-@click.option("--space", "space_file", metavar="FILE", help="Search space as TOML.")
-@click.option(
-    "-p", "--param", "params", multiple=True, metavar="TOML", help="A parameter: 'lr={float=[1e-4,1],log=true}'."
-)
+@options.space_options
 @click.option("--table", metavar="FILE", help="Tune on a recorded table (.npz) in simulated time.")
 @click.option(
     "--log", multiple=True, metavar="NAME", help="A column of the table on a log scale.  [default: as it says]"
 )
-@click.option("--max-steps", type=int, help="Steps of a full training (a plain function has 1).")
-@click.option("--maximize", is_flag=True, help="Larger values are better.")
-@kept_policy_options
+@options.training_options
+@options.kept_policy_options
 @click.option(
     "--workers", type=int, help="Trials trained at the same time.  [default: the study's own, else one for each device]"
 )
@@ -81,25 +61,20 @@ def cli() -> None:
 @click.option(
     "--runner", type=click.Choice(["local", "process", "ray"]), help="Where Python code runs.  [default: by --workers]"
 )
-@cluster_options
-@click.option("--seed", type=int, help="Seed of all random choices.  [default: drawn, stored and printed]")
+@options.cluster_options
+@options.seed_option
 @click.option("--initial", metavar="FILE", help="Configs to try first, as JSON lines.")
-@click.option("--deadline", metavar="DURATION", help=_DEADLINE)
-@click.option("--live", type=int, help="Most trials kept alive while frozen.")
+@options.deadline_option
+@click.option("--live", type=int, help="Most trials kept alive while frozen.  [default: as memory allows]")
 @click.option(
     "--hung-after", metavar="DURATION", help="Give a step up after this long.  [default: 10 x the longest + 60s]"
 )
 @click.option("--checkpoints", metavar="PLACE", help="Where they are kept: a folder, or s3://bucket/runs.")
 @click.option("--checkpoints-at-most", metavar="SIZE", help="Most disk space for checkpoints, as 2GB.")
-@click.option(
-    "--validate-price", type=float, default=0.0, show_default=True, help="Epochs charged for a validation pass."
-)
-@click.option(
-    "--validate-at-most", metavar="CAP", help='Wall on validation, for online policies: "20%", "30 passes", 10m.'
-)
+@options.validation_options
 @click.option("--quiet", is_flag=True, help="No progress.")
-@study_options
-@json_option
+@options.study_options
+@options.json_option
 @click.pass_context
 def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     """Tune TARGET (file.py:train), or the program behind `--`. The same command again continues.
@@ -115,12 +90,12 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     ctx.exit(run_study(target, ctx.meta["shoestring.command"], **options))
 
 
-@cli.command(epilog=EXIT_CODES)
+@cli.command(epilog=options.EXIT_CODES)
 @click.option("--budget", help="A new total for the study.")
-@click.option("--deadline", metavar="DURATION", help=_DEADLINE)
+@options.deadline_option
 @click.option("--quiet", is_flag=True, help="No progress.")
-@study_options
-@json_option
+@options.study_options
+@options.json_option
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> None:
     """Go on with a study that was stopped, killed, or given more budget."""
@@ -134,8 +109,8 @@ def resume(ctx: click.Context, /, **options: Any) -> None:
 @click.option("--max-steps", type=int, default=1, show_default=True, help="Steps of a full training.")
 @click.option("--step-cost", metavar="DURATION", help="Time of one step: needed for budgets of time and money.")
 @click.option("--workers", type=int, default=1, show_default=True)
-@policy_options
-@json_option
+@options.policy_options
+@options.json_option
 def plan(**options: Any) -> None:
     """Show what a budget would buy, spending nothing."""
     from shoestring.cli.show import show_plan
@@ -145,8 +120,8 @@ def plan(**options: Any) -> None:
 
 @cli.command()
 @click.option("--rows", type=int, default=10, show_default=True, help="Trials to show, best first.")
-@study_options
-@json_option
+@options.study_options
+@options.json_option
 def status(**options: Any) -> None:
     """Show a study: spent and left, best so far, why trials failed, its trials with the last order of each."""
     from shoestring.cli.show import show_status
@@ -157,8 +132,8 @@ def status(**options: Any) -> None:
 @cli.command()
 @click.argument("order", type=int, required=False)
 @click.option("--trial", type=int, metavar="N", help="List all orders of this trial instead.")
-@study_options
-@json_option
+@options.study_options
+@options.json_option
 def explain(**options: Any) -> None:
     """Print why ORDER was decided, and what it bought."""
     from shoestring.cli.show import show_decision
@@ -168,9 +143,9 @@ def explain(**options: Any) -> None:
 
 @cli.command()
 @click.option("--budget", help="Another total than the study's.")
-@policy_options
-@study_options
-@json_option
+@options.policy_options
+@options.study_options
+@options.json_option
 def replay(**options: Any) -> None:
     """Run another policy on the recorded curves: would it have frozen the winner?"""
     from shoestring.cli.show import show_replay
@@ -178,12 +153,12 @@ def replay(**options: Any) -> None:
     show_replay(**options)
 
 
-@cli.command(epilog=EXIT_CODES)
+@cli.command(epilog=options.EXIT_CODES)
 @click.argument("study", required=False)
 @click.option("--dry-run", is_flag=True, help="Only say what it would cost.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-@study_options
-@json_option
+@options.study_options
+@options.json_option
 @click.pass_context
 def retrain(ctx: click.Context, /, **options: Any) -> None:
     """Train the winner of STUDY again, to its best step: for code that cannot save. Nothing is charged to the study."""
@@ -196,8 +171,8 @@ def retrain(ctx: click.Context, /, **options: Any) -> None:
 @click.argument("trial", type=int)
 @click.option("--stderr", is_flag=True, help="What it wrote to standard error, instead of standard output.")
 @click.option("--tail", type=int, metavar="N", help="Only the last N lines.")
-@study_options
-@json_option
+@options.study_options
+@options.json_option
 def logs(**options: Any) -> None:
     """Print what TRIAL printed, for worker processes and commands; control characters are escaped."""
     from shoestring.cli.logs import show_logs
@@ -209,8 +184,8 @@ def logs(**options: Any) -> None:
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
 @click.option("--compare", multiple=True, metavar="POLICY", help="What this policy would have had, by replay.")
-@store_option
-@json_option
+@options.store_option
+@options.json_option
 def report(**options: Any) -> None:
     """Draw studies as one HTML file: where the money went, every curve, why each order was placed."""
     from shoestring.cli.report import write_report
@@ -220,7 +195,7 @@ def report(**options: Any) -> None:
 
 @cli.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="On 127.0.0.1.  [default: a free one]")
-@study_options
+@options.study_options
 def watch(**options: Any) -> None:
     """Serve a page on this machine that follows a study while it runs."""
     from shoestring.cli.report import watch_store
@@ -229,10 +204,27 @@ def watch(**options: Any) -> None:
 
 
 @cli.command()
+@options.serve_options
+@options.study_options
+@options.json_option
+@click.pass_context
+def serve(ctx: click.Context, /, **options: Any) -> None:
+    """Let clients in any language ask for orders and tell results, over HTTP and JSON.
+
+    \b
+    shoestring serve --space space.toml --budget "400 epochs" --max-steps 20 --port 8765
+    shoestring serve --study mine --port 8765 --token-file token
+    """
+    from shoestring.cli.serve import serve_study
+
+    ctx.exit(serve_study(**options))
+
+
+@cli.command()
 @click.argument("study")
 @click.option("-o", "--output", required=True, metavar="NEW", help="A store that does not exist yet.")
 @click.option("--store", default=DEFAULT_STORE, show_default=True, help="The damaged store; it is never written.")
-@json_option
+@options.json_option
 def repair(**options: Any) -> None:
     """Save everything up to the last good entry of a damaged STUDY into a new store."""
     from shoestring.cli.store import repair_study
@@ -242,7 +234,7 @@ def repair(**options: Any) -> None:
 
 @cli.command("policies")
 @click.argument("name", required=False)
-@json_option
+@options.json_option
 def list_policies(**options: Any) -> None:
     """List the policies, or describe one."""
     from shoestring.cli.show import show_policies
@@ -255,7 +247,7 @@ def list_policies(**options: Any) -> None:
 @click.option("--ledger", "whole", is_flag=True, help="Every entry of the ledger instead of one row per step (jsonl).")
 @click.option("--to", type=click.Choice(["optuna"]), help="Into its storage: -o is a journal file, or sqlite:///FILE.")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout.")
-@study_options
+@options.study_options
 def export(**options: Any) -> None:
     """Export a study for other tools."""
     from shoestring.cli.store import export_study

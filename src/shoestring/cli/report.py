@@ -6,18 +6,22 @@ import contextlib
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlencode
 
 from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
 from shoestring.core.strict_json import dumps
-from shoestring.errors import StoreError, StudyError
+from shoestring.errors import ShoestringError, StoreError, StudyError
+from shoestring.network.access import Access
+from shoestring.network.server import Answer, Refused, Routes, Server
+from shoestring.policies.citations import cite
 from shoestring.reports.pictures.compare import draw_comparison
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
-from shoestring.reports.pictures.server import WatchServer
 from shoestring.reports.pictures.story import Story, gather
 from shoestring.stores.opening import open_store
 from shoestring.study.study import Study
@@ -53,7 +57,11 @@ def render(
             story.name,
             lead_of(story),
             figures,
-            copies_of(story, shlex.join(["shoestring", "resume", "--study", story.name, *where])),
+            copies_of(
+                story,
+                shlex.join(["shoestring", "resume", "--study", story.name, *where]),
+                cite(story.books.policy),
+            ),
             version=version,
         )
     side_by_side = draw_comparison(stories)
@@ -109,6 +117,20 @@ class WatchedStore:
             self._pages[study.name] = known
         return known[1]
 
+    def routes(self) -> Routes:
+        """A page, and its version, which the page asks for now and then. There is nothing to post."""
+
+        def get(render: Callable[[str | None], str], kind: str, query: Mapping[str, str], body: bytes) -> Answer:
+            try:
+                return Answer(render(query.get("study")), kind)
+            except ShoestringError as error:
+                raise Refused(500, error) from None
+
+        return {
+            ("GET", "/"): partial(get, self.page, "text/html"),
+            ("GET", "/version"): partial(get, self.version, "text/plain"),
+        }
+
     def _study(self, name: str | None) -> Study | None:
         names = self._store.studies()
         if name is None and len(names) == 1:
@@ -123,9 +145,14 @@ class WatchedStore:
 def watch_store(store: str, name: str | None, port: int) -> None:
     watched = WatchedStore(store)
     watched.page(name)  # a wrong name is said here
-    server = WatchServer(watched.page, watched.version, port)
-    watched.address_of = server.address
-    print_line(server.address(name))
+    server = Server(watched.routes(), Access(port=port, in_address=True))
+
+    def address(study: str | None) -> str:
+        asked = {"token": server.access.token} | ({"study": study} if study is not None else {})
+        return f"{server.address}/?{urlencode(asked)}"
+
+    watched.address_of = address
+    print_line(address(name))
     sys.stderr.write("open this address in a browser on this machine; Ctrl-C ends it\n")
     with contextlib.suppress(KeyboardInterrupt):
         server.serve()

@@ -9,12 +9,13 @@ priced in one multiplication, so that "never over budget" holds to the last bit.
 from __future__ import annotations
 
 import math
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shoestring.core.books import Books, OpenOrder, Trial
+from shoestring.core.charges import charge_epoch, charge_order, charge_step, charge_time
 from shoestring.core.entries import Amended, Entry, Lost, Note, Opened, Order, Receipt
 from shoestring.core.failures import kind_of_failure
 from shoestring.core.strict_json import dumps
@@ -68,27 +69,44 @@ def _enter_order(books: Books, order: Order) -> None:
         if books.queue:
             books.queue = [config for config in books.queue if dumps(config) != key]
     trial = books.trials[order.trial]
+    _leave_idle(books, trial)
     trial.is_retuned |= order.config is not trial.config and order.config != trial.config
     trial.config = order.config
     steps = order.until - trial.steps + order.check
     books.check_ordered |= order.check
     validations = order.until - trial.steps if order.validate == "each" else int(order.validate == "last")
-    books.open_orders[order.number] = OpenOrder(order, steps, validations, since=order.at)
+    books.open_orders[order.number] = open_order = OpenOrder(order, steps, validations, since=order.at)
+    books.asked_open += order.asked
+    books.open_reserve += open_order.reserve
     books.orders.append(order)
     books.steps_due += steps
     books.validations_due += validations
     trial.open_order = trial.last_order = order.number
     books.clock = max(books.clock, order.at)
-    _charge_time(books, "thinking", order.thinking_s)
+    charge_time(books, "thinking", order.thinking_s)
 
 
 def _close_order(books: Books, number: int) -> None:
+    """To be called when the trial is as the order leaves it: from here on it may be bought again."""
     closed = books.open_orders.pop(number)
+    books.asked_open -= closed.order.asked
+    books.open_reserve -= closed.reserve
     books.steps_due -= closed.steps_due
     books.validations_due -= closed.validations_due
-    books.trials[closed.order.trial].open_order = None
+    trial = books.trials[closed.order.trial]
+    trial.open_order = None
+    if trial.can_go_on:
+        insort(books.idle, (trial.last_loss, trial.number))
     if closed.order.check and not closed.checked:
         books.check_ordered = False  # the check was never made: a later order may try again
+
+
+def _leave_idle(books: Books, trial: Trial) -> None:
+    """Before anything about an idle trial changes: it is found by what it was."""
+    if trial.can_go_on and books.idle:
+        place = bisect_left(books.idle, key := (trial.last_loss, trial.number))
+        if books.idle[place : place + 1] == [key]:
+            del books.idle[place]
 
 
 # receipts ------------------------------------------------------------------------------------------------------------
@@ -99,7 +117,7 @@ def _enter_receipt(books: Books, receipt: Receipt) -> None:
     trial = books.trials[receipt.trial]
     is_finished = receipt.is_finished
     is_repeated = receipt.step <= trial.steps
-    _charge_step(books, open_order, trial, receipt, is_finished=is_finished, is_repeated=is_repeated)
+    charge_step(books, open_order, trial, receipt, is_finished=is_finished, is_repeated=is_repeated)
     books.receipts += 1
     books.clock = max(books.clock, receipt.at)
     open_order.since = receipt.at
@@ -150,7 +168,7 @@ def _enter_new_step(books: Books, trial: Trial, receipt: Receipt) -> None:
     seconds = receipt.cost.total
     trial.step_costs.append(seconds)
     trial.step_orders.append(receipt.order)
-    insort(books.step_costs, seconds)
+    books.step_costs.add(seconds)
     books.step_seconds += seconds
     if trial.steps == 1:
         books.dearest_start_s = max(books.dearest_start_s, seconds)
@@ -182,7 +200,7 @@ def _count_failure(books: Books, text: str) -> None:
 def _enter_loss(books: Books, loss: Lost) -> None:
     trial = books.trials[loss.trial]
     trial.held = loss.held
-    _charge_time(books, "lost", loss.seconds, loss.price_factor)
+    charge_time(books, "lost", loss.seconds, loss.price_factor)
     if not loss.death:
         return
     trial.deaths += 1
@@ -190,9 +208,10 @@ def _enter_loss(books: Books, loss: Lost) -> None:
         _count_failure(books, loss.why)  # not the trial's yet, but the code may be what kills
         return
     trial.deaths = 0
+    _leave_idle(books, trial)
     _fail_trial(books, trial, loss.why)
     if trial.open_order is not None:
-        _charge_epoch(books, books.open_orders[trial.open_order])
+        charge_epoch(books, books.open_orders[trial.open_order])
         _close_order(books, trial.open_order)
 
 
@@ -220,7 +239,7 @@ def _enter_note(books: Books, note: Note) -> None:
     if note.topic == "enqueue":
         books.queue = [*books.queue, facts["config"]]
     elif note.topic == "thinking":
-        _charge_time(books, "thinking", facts["seconds"])
+        charge_time(books, facts.get("kind", "thinking"), facts["seconds"])
     elif note.topic == "released" and facts["order"] in books.open_orders:
         _close_order(books, facts["order"])
     elif note.topic == "ended":
@@ -231,13 +250,14 @@ def _enter_note(books: Books, note: Note) -> None:
 
 def _enter_end(books: Books, facts: Mapping[str, Any]) -> None:
     trial = books.trials[facts["trial"]]
+    _leave_idle(books, trial)
     trial.limit = facts["step"]
-    _charge_time(books, "train", facts.get("seconds", 0.0))
+    charge_time(books, "train", facts.get("seconds", 0.0))
     open_order = books.open_orders.get(facts["order"])
     if open_order is None:
         return
     if trial.limit == 0:  # charged as the failure it is, or code that never reports would run for ever
-        _charge_epoch(books, open_order)
+        charge_epoch(books, open_order)
         _fail_trial(books, trial, "the training code ended before its first step: let it report after each step")
     _close_order(books, facts["order"])
 
@@ -247,47 +267,6 @@ def _enter_check(books: Books, facts: Mapping[str, Any]) -> None:
     if open_order is None or not open_order.order.check or open_order.checked:
         raise DecisionError(f"a resume check that order {facts['order']} did not pay for")
     open_order.checked = True
-    _charge_epoch(books, open_order)
-    open_order.charged += facts["seconds"] * books.budget.per_second(books.workers)
-    _charge_time(books, "check", facts["seconds"])
-
-
-# charges -------------------------------------------------------------------------------------------------------------
-
-
-def _charge_step(
-    books: Books, open_order: OpenOrder, trial: Trial, receipt: Receipt, *, is_finished: bool, is_repeated: bool
-) -> None:
-    if not (is_finished and is_repeated):
-        _charge_epoch(books, open_order)
-        trial.seconds += receipt.cost.total
-    if is_finished and not is_repeated and open_order.order.validates(receipt.step):
-        books.validations += 1
-        books.validations_due -= 1
-        open_order.validations_due -= 1
-    factor = receipt.price_factor
-    open_order.charged += receipt.cost.total * _rate(books, factor)
-    if is_repeated:
-        _charge_time(books, "repeated", receipt.cost.total, factor)
-    else:
-        _charge_time(books, "setup", receipt.cost.setup, factor)
-        _charge_time(books, "train", receipt.cost.train, factor)
-        _charge_time(books, "validate", receipt.cost.validate, factor)
-
-
-def _charge_epoch(books: Books, open_order: OpenOrder) -> None:
-    books.steps += 1
-    books.steps_due -= 1
-    open_order.steps_due -= 1
-
-
-def _charge_time(books: Books, kind: str, seconds: float, price_factor: float = 1.0) -> None:
-    books.seconds += seconds
-    books.charged += seconds * _rate(books, price_factor)
-    books.by_kind[kind] += seconds
-
-
-def _rate(books: Books, price_factor: float) -> float:
-    """What a second of a worker costs in the budget's unit; seconds are seconds, whoever spends them."""
-    rate = books.budget.per_second(books.workers)
-    return rate * price_factor if books.budget.unit == "dollars" else rate
+    charge_epoch(books, open_order)
+    charge_order(books, open_order, facts["seconds"])
+    charge_time(books, "check", facts["seconds"])

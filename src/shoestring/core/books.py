@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoestring.core.entries import Order
+from shoestring.core.exact import to_exact, to_float
 from shoestring.core.late_list import LateList
 from shoestring.core.money import Budget
 from shoestring.core.space import Config
+from shoestring.core.step_times import StepTimes
 
 
 @dataclass(slots=True)
@@ -78,6 +80,11 @@ class OpenOrder:
     checked: bool = False
     since: float = 0.0  # the runner's clock at its last receipt
 
+    @property
+    def reserve(self) -> int:
+        """What it may still cost in time or money, as an exact sum counts it."""
+        return to_exact(max(0.0, self.order.reserve - self.charged))
+
 
 @dataclass(slots=True)
 class Books:
@@ -112,7 +119,7 @@ class Books:
     last_failure: str = ""  # its text
     diverged_in_a_row: int = 0  # steps whose value was no number, with no good step between
     ok_receipts: int = 0
-    step_costs: list[float] = field(default_factory=list)  # seconds of all finished steps, sorted
+    step_costs: StepTimes = field(default_factory=StepTimes)  # of all finished steps
     step_seconds: float = 0.0  # their sum
     dearest_start_s: float = 0.0  # of all first steps, setting up included
     best_trial: int | None = None
@@ -120,17 +127,31 @@ class Books:
     memo_from: int = 0  # orders before this number were another policy's: their memo means nothing to this one
     clock: float = 0.0  # the runner's clock at the newest entry
     check_ordered: bool = False  # a resume check was made, or an open order is to make it
+    # Kept beside the trials and orders that they follow from, so that no decision looks through all of these:
+    idle: list[tuple[float, int]] = field(init=False)  # (newest loss, trial) of those that can go on, best first
+    asked_open: int = field(init=False)  # open orders that somebody asked for
+    open_reserve: int = field(init=False)  # what the open orders may still cost in time or money, exactly
+
+    def __post_init__(self) -> None:
+        self.idle = sorted((trial.last_loss, trial.number) for trial in self.trials if trial.can_go_on)
+        self.asked_open = sum(one.order.asked for one in self.open_orders.values())
+        self.open_reserve = sum(one.reserve for one in self.open_orders.values())
 
     @property
     def spent(self) -> float:
         return self.steps + self.validations * self.validate_epochs if self.budget.unit == "epochs" else self.charged
 
     @property
+    def training_share(self) -> float | None:
+        """Of all seconds charged: those of training and validating steps that were wanted. None before the first."""
+        return (self.by_kind["train"] + self.by_kind["validate"]) / self.seconds if self.seconds else None
+
+    @property
     def reserved(self) -> float:
         """What open orders may still cost."""
         if self.budget.unit == "epochs":
             return self.steps_due + self.validations_due * self.validate_epochs
-        return sum(max(0.0, one.order.reserve - one.charged) for one in self.open_orders.values())
+        return to_float(self.open_reserve)
 
     @property
     def committed(self) -> float:

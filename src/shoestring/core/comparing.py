@@ -38,7 +38,9 @@ def compare(
 ) -> dict[str, Scalar]:
     """The words of one comparison."""
     why: dict[str, Scalar] = {"compared": compared, "score_name": score_name, "best_is": best_is, "score": score}
-    return why if runner_up is None else why | {"runner_up": runner_up, "runner_up_score": runner_up_score}
+    if runner_up is not None:
+        why["runner_up"], why["runner_up_score"] = runner_up, runner_up_score
+    return why
 
 
 def compare_scores(
@@ -60,7 +62,7 @@ def compare_scores(
     heights[chosen] = -np.inf
     if rivals is not None:
         heights[~rivals] = -np.inf
-    second = int(np.argmax(heights))
+    second = int(heights.argmax())  # not np.argmax: the way there takes as long as the search
     score = float(in_unit(float(scores[chosen])))
     if heights[second] == -np.inf:
         return compare(score_name, best_is, compared, score)
@@ -95,8 +97,13 @@ def compare_race(
     """Of a race whose arms were ranked after `step`; `left`: loss and trial of the best that was not kept. Told as values."""
     best_is: BestIs = "lowest" if sign > 0.0 else "highest"
     runner_up = () if left is None else (left[1], sign * left[0])
-    why = compare(f"value after step {step}", best_is, compared, sign * loss, *runner_up)
+    why = compare(name_score(step), best_is, compared, sign * loss, *runner_up)
     return why | {"rank": rank, "last_kept_score": sign * last_kept}
+
+
+def name_score(step: int) -> str:
+    """What the arms of a race are ranked by."""
+    return f"value after step {step}"
 
 
 def are_apart(cube: Floats, chosen: int) -> Flags:

@@ -1,12 +1,15 @@
 """When the same command is given again: what may change about a study, and what makes it another study.
 
 Budget, policy and number of workers may change; that is recorded as an amendment. Another space, direction, length of
-training or training function would make past values incomparable with new ones and is refused.
+training or training function would make past values incomparable with new ones and is refused. What the process before
+left unfinished is lost as far as nothing of it survived.
 """
 
 from __future__ import annotations
 
-from shoestring.core.entries import Amended, Opened
+from collections.abc import Mapping
+
+from shoestring.core.entries import Amended, Lost, Opened
 from shoestring.core.ledger import Ledger
 from shoestring.core.strict_json import dumps
 from shoestring.errors import BudgetError, StudyError
@@ -100,3 +103,21 @@ def require_possible(opened: Opened) -> None:
             f"the budget {opened.budget.show(opened.budget.total)} buys nothing: one step with its validation costs "
             f"{price:g}; raise it to that at least"
         )
+
+
+def find_losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
+    """What went with the process that was here before: live trials, and the time of the steps it was at.
+
+    A trial that is complete is not missed: nothing more of it can be bought. One that somebody asked for is theirs.
+    """
+    seconds = {o.order.trial: cut_off.get(number, 0.0) for number, o in ledger.open_orders.items()}
+    losses = []
+    for trial in ledger.trials:
+        is_theirs = trial.open_order is not None and ledger.open_orders[trial.open_order].order.asked
+        if trial.steps >= trial.limit or is_theirs:
+            continue
+        held, lost_s = min(survivors.get(trial.number, 0), trial.steps), seconds.get(trial.number, 0.0)
+        if held != trial.held or lost_s > 0:
+            why = "the process that ran the study ended"
+            losses.append(Lost(trial=trial.number, held=held, seconds=lost_s, why=why))
+    return losses

@@ -215,8 +215,9 @@ class Note:
     ended     {"order", "trial", "step", "seconds"}: the training code came to its own end after that step; the order is
               closed, the seconds since its last receipt are charged, and an end before the first step is a failure
     released  {"order"}: an order that nobody reported on is given up; it is closed, nothing is charged
+    taken     {"order", "client"}: who took the order from a server; it changes nothing in the books
     check     {"order", "trial", "step", "seconds", …}: resuming was tried out; charged as one step or its seconds
-    thinking  {"seconds"}: thinking and bookkeeping that led to no order
+    thinking  {"seconds"}: thinking and bookkeeping that led to no order; with {"kind": "setup"}, saving at the end of a run
     """
 
     topic: str

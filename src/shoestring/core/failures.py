@@ -8,12 +8,37 @@ any other by its last line with numbers, paths and quoted text masked.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from shoestring.core.books import Books
+
+_MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
+_MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
+_MOST_DIVERGED_AT_FIRST = 10  # so many trials with no number before anything has worked: bad luck is not that long
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\{[^{}]*\}")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\\/][^\s:,;'\")]+|\S+[\\/]\S+")
 _NUMBER = re.compile(r"(?:0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
+
+
+class FailurePatience:
+    """How many failures are borne, from now on: what there was of them before is forgiven, the code may have been repaired."""
+
+    def __init__(self, books: Books) -> None:
+        self._forgiven = books.failures_in_a_row
+        whole_tens = books.diverged_in_a_row // _MOST_DIVERGED_AT_FIRST
+        self._most_diverged = (whole_tens + 1) * _MOST_DIVERGED_AT_FIRST
+
+    def why_stop(self, books: Books) -> str | None:
+        """The failure that a hundred more of would only cost money; None: go on."""
+        most = _MOST_FAILURES if books.ok_receipts else _MOST_FAILURES_AT_FIRST
+        if books.failures_in_a_row > self._forgiven and books.failures_in_a_row >= most:
+            return books.last_failure
+        if not books.ok_receipts and (diverged := books.diverged_in_a_row) >= self._most_diverged:
+            return f"no step has ever worked: {diverged} trials diverged, none gave a number"
+        return None
 
 
 def kind_of_failure(text: str) -> str:

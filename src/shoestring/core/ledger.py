@@ -19,7 +19,7 @@ from shoestring.core.decision import Memo, Train
 from shoestring.core.entries import Entry, Opened, Order, from_stored
 from shoestring.core.late_list import LateList
 from shoestring.core.money import Budget
-from shoestring.core.pricing import price
+from shoestring.core.pricing import can_pay, price
 from shoestring.core.space import Config, Space
 from shoestring.core.streams import stream
 from shoestring.core.views import LossesAt, View
@@ -32,12 +32,13 @@ _BOOKS = BooksView()
 class Ledger:
     """All entries of a study up to now; `append` makes the next one."""
 
-    __slots__ = ("_books", "_count", "_entries", "_views", "opened")
+    __slots__ = ("_books", "_count", "_entries", "_next", "_views", "opened")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries: list[Entry] | LateList[Entry] = list(entries)
         self._count = len(self._entries)
         self._views: dict[Any, tuple[Any, int]] = {}
+        self._next: tuple[Entry, Ledger] | None = None  # an entry that was proposed, and what came of it
         self._books: Books | None = None  # asked for dozens of times per decision: no look-up among the views
         first = self._entries[0] if self._entries else None
         if not isinstance(first, Opened):
@@ -55,6 +56,10 @@ class Ledger:
     # entries ---------------------------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> Ledger:
+        """The ledger with one more entry."""
+        if self._next is not None and self._next[0] is entry:
+            (_, successor), self._next = self._next, None
+            return successor
         successor = object.__new__(Ledger)
         successor.opened = self.opened
         # The list is shared along one line of descent; a second successor of the same ledger gets a copy of its own.
@@ -63,12 +68,18 @@ class Ledger:
         entries.append(entry)
         successor._entries, successor._count = entries, self._count + 1
         successor._views, self._views = self._views, {}
-        successor._books = self._books = None
+        successor._books = self._books = successor._next = None
         try:  # an entry that breaks a rule is refused here, before anything is stored
             successor._books = successor.view(_BOOKS)
         except Exception:
             entries.pop()
             raise
+        return successor
+
+    def propose(self, entry: Entry) -> Ledger:
+        """The same, while it is not stored yet: appending that very entry then gives this ledger, not a second one."""
+        successor = self.append(entry)
+        self._next = entry, successor
         return successor
 
     def fork(self, count: int) -> Ledger:
@@ -184,6 +195,10 @@ class Ledger:
         after so many seconds. None: it cannot.
         """
         return price(self, decision, at=at, thinking_s=thinking_s, check_start_s=check_start_s)
+
+    def can_pay(self, thinking_s: float = 0.0) -> bool:
+        """Whether any further order could be paid, however small: if not, no policy need be asked."""
+        return can_pay(self, thinking_s)
 
     def step_price(self, trial: int | None = None) -> float:
         """Mean price of one more step in the budget's unit: of the trial's own if it has any, else of all; nan before the first.

@@ -65,17 +65,21 @@ def settle_first(ledger: Ledger) -> Train | None:
 
 
 def train_best_unfinished(
-    ledger: Ledger, stage: str, *, stops: tuple[int, ...] = (), memo: Memo = NO_MEMO
+    ledger: Ledger, stage: str, *, stops: tuple[int, ...] = (), memo: Memo = NO_MEMO, after: int = 0
 ) -> Train | None:
-    """Go on with the best trial, by its newest loss (the older of equals), to its next stop or to its end; None: none can."""
-    going = [trial for trial in ledger.trials if trial.can_go_on]
-    if not going:
+    """Go on with the best trial, by its newest loss (the older of equals), to its next stop or to its end; None: none can.
+
+    `after`: so many of the best are left out.
+    """
+    idle = ledger.books.idle
+    if len(idle) <= after:
         return None
-    best, *others = sorted(going, key=lambda trial: (trial.last_loss, trial.number))
-    sign = ledger.opened.sign
-    runner_up = ((other.number, sign * other.last_loss) for other in others)
+    best, sign = ledger.trials[idle[after][1]], ledger.opened.sign
+    runner_up = [(number, sign * loss) for loss, number in idle[after + 1 : after + 2]]
     best_is: BestIs = "lowest" if sign > 0.0 else "highest"
-    why = compare("newest value", best_is, len(going), sign * best.last_loss, *next(runner_up, ()))
+    why = compare(
+        "newest value", best_is, len(idle) - after, sign * best.last_loss, *(runner_up[0] if runner_up else ())
+    )
     until = next((stop for stop in stops if stop > best.steps), best.limit)
     return train_further(best, until, why={"stage": stage, **why}, memo=memo)
 
@@ -99,8 +103,9 @@ def find_results(ledger: Ledger) -> list[Trial]:
 
 def find_cut_short(ledger: Ledger, stops: tuple[int, ...]) -> Trial | None:
     """A trial that stands still between two stops, because its order was shortened, cut off or given up."""
-    under_way = (ledger.trials[number] for number in ledger.view(UnderWay(stops)))
-    return next((trial for trial in under_way if trial.can_go_on), None)
+    under_way = ledger.view(UnderWay(stops))
+    idle = [number for number in under_way.idle if ledger.trials[number].can_go_on]
+    return ledger.trials[min(idle, key=under_way.since.__getitem__)] if idle else None
 
 
 # configs to choose from ----------------------------------------------------------------------------------------------
@@ -116,12 +121,12 @@ def fresh_config(ledger: Ledger) -> Config | None:
         return ledger.queue[0]
     space, seed, tried = ledger.space, ledger.opened.seed, len(ledger.trials)
     used = ledger.books.used
+    if len(used) >= space.size:  # known at once, without a look through the table
+        return None
     if space.rows is not None:
         order = _row_order(seed, len(space.rows))
         rows = (space.rows[order[(tried + i) % len(order)]] for i in range(len(order)))
         return next((row for row in rows if space.key(row) not in used), None)
-    if len(used) >= space.size:
-        return None
     return next((config for config in _candidates(space, seed, tried) if space.key(config) not in used), None)
 
 

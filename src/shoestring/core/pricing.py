@@ -11,18 +11,18 @@ what the trial still holds: a lost state must be trained again.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shoestring.core.books import Trial
 from shoestring.core.decision import Train
 from shoestring.core.entries import Order
+from shoestring.core.step_times import upper_quantile
 from shoestring.errors import DecisionError
 
 if TYPE_CHECKING:
     from shoestring.core.ledger import Ledger
 
-_RESERVE_QUANTILE = 0.9  # one step in ten may cost more: the wall catches those
+_ROUNDING = 1e-12  # of the budget: what sums of seconds leave over is no money; without a price it would buy for ever
 _CHECK_SHARE = 0.01  # of the budget: a check must not be felt
 
 
@@ -58,6 +58,21 @@ def price(
         thinking_s=thinking_s,
         at=at,
     )
+
+
+def can_pay(ledger: Ledger, thinking_s: float) -> bool:
+    """Whether any order at all could be paid: one step without validation, or a moment of time."""
+    books = ledger.books
+    if books.budget.unit == "epochs":
+        validations = books.validations + books.validations_due
+        return books.steps + books.steps_due + 1 + validations * books.validate_epochs <= books.budget.total
+    return _room(ledger, thinking_s) > 0
+
+
+def _room(ledger: Ledger, thinking_s: float) -> float:
+    """Time or money that is neither spent nor reserved, less the thinking that the next order must carry."""
+    books = ledger.books
+    return books.budget.total - books.spent - books.reserved - thinking_s * books.budget.per_second(books.workers)
 
 
 def _require_allowed(ledger: Ledger, decision: Train) -> Trial | None:
@@ -134,20 +149,15 @@ def _fit_time(
 ) -> tuple[int, float]:
     books = ledger.books
     rate = books.budget.per_second(books.workers)
-    room = books.budget.total - ledger.spent - ledger.reserved - thinking_s * rate
+    room = _room(ledger, thinking_s)
     if decision.reserve is not None:
         if not (0 <= decision.reserve < math.inf):
             raise DecisionError(f"Train(reserve={decision.reserve!r}) must be a number, 0 or more")
         per_step = decision.reserve / (until - held)
     else:
-        costs = sorted(trial.step_costs) if trial and trial.step_costs else books.step_costs
-        per_step = upper_quantile(costs) * rate
-    if room <= 0:
+        own = trial.step_costs if trial else []
+        per_step = (upper_quantile(sorted(own)) if own else books.step_costs.most) * rate
+    if room <= _ROUNDING * books.budget.total:
         return 0, 0.0
     affordable = until - held if per_step * (until - held) <= room else int(room / per_step)
     return held + affordable, per_step * affordable
-
-
-def upper_quantile(ascending: Sequence[float]) -> float:
-    """The smallest cost that at least 90 % of the steps did not exceed; 0 when there are none."""
-    return ascending[math.ceil(_RESERVE_QUANTILE * len(ascending)) - 1] if ascending else 0.0

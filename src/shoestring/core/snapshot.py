@@ -16,13 +16,14 @@ from shoestring.core.books import Books, OpenOrder, Trial
 from shoestring.core.entries import FORMAT, Order
 from shoestring.core.late_list import LateList
 from shoestring.core.money import Budget
+from shoestring.core.step_times import StepTimes
 from shoestring.core.strict_json import TAG, plain, untag
 
-_RULES = 1  # raise it when bookkeeping puts something else into the same fields
+_RULES = 2  # raise it when bookkeeping puts something else into the same fields
 _TRIAL = [field.name for field in fields(Trial)]
 _OPEN = [field.name for field in fields(OpenOrder) if field.name != "order"]
-_SPECIAL = ("budget", "trials", "orders", "open_orders", "used")
-_ALIKE = [field.name for field in fields(Books) if field.name not in _SPECIAL]
+_SPECIAL = ("budget", "trials", "orders", "open_orders", "used", "step_costs")
+_ALIKE = [field.name for field in fields(Books) if field.init and field.name not in _SPECIAL]
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 # Books of another layout cannot be read. New fields change it by themselves.
@@ -38,6 +39,7 @@ def write(books: Books) -> str:
         [one.order.body(), *(getattr(one, name) for name in _OPEN)] for one in books.open_orders.values()
     ]
     parts["used"] = sorted(books.used)
+    parts["step_costs"] = books.step_costs.ascending()
     for name in _TRIAL:
         parts[f"trial {name}"] = [getattr(trial, name) for trial in books.trials]
     # Nearly always its last config, which need not be written twice.
@@ -68,11 +70,12 @@ def read(text: str, fetch_orders: Callable[[int], list[Order]]) -> Books:
     for body, *state in parts.pop("open_orders"):
         order = Order.from_body(body)
         open_orders[order.number] = OpenOrder(order, **dict(zip(_OPEN, state, strict=True)))
-    budget, used = Budget(parts.pop("budget")), set(parts.pop("used"))
+    budget, used, step_costs = Budget(parts.pop("budget")), set(parts.pop("used")), StepTimes(parts.pop("step_costs"))
     if parts.keys() != set(_ALIKE):
         raise ValueError(f"not the fields of the books: {', '.join(parts.keys() ^ set(_ALIKE))}")
     orders = LateList(n_orders, lambda: fetch_orders(n_orders))
-    return Books(budget=budget, trials=trials, orders=orders, open_orders=open_orders, used=used, **parts)
+    parts |= {"budget": budget, "trials": trials, "orders": orders, "open_orders": open_orders, "used": used}
+    return Books(step_costs=step_costs, **parts)
 
 
 def _best_config(trial: Trial) -> Any:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from shoestring.integrations.random_state import RandomState
+from shoestring.runners.random_state import RandomState
 from shoestring.runners.training import Context, Report
 
 Save = Callable[[Path], Any]  # writes into a folder that exists

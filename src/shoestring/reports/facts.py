@@ -12,6 +12,7 @@ from shoestring.core.entries import Order, Receipt
 from shoestring.core.failures import kind_of_failure, say_failure
 from shoestring.core.ledger import Ledger
 from shoestring.core.texts import printable
+from shoestring.reports.workers import slow_workers
 
 _TOLD_BY_EXPLAIN = {"compared", "score_name", "best_is", "runner_up", "runner_up_score", "last_kept_score"}
 _BARS = "▁▂▃▄▅▆▇█"
@@ -38,8 +39,10 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
         "orders": len(books.orders),
         "receipts": books.receipts,
         "seconds": {kind: seconds for kind, seconds in books.by_kind.items() if seconds},
+        "training_share": books.training_share,
         "best": None if best is None else _best_facts(ledger, best, checkpoint),
         "failures": failures(ledger),
+        "slow_workers": slow_workers(ledger),
     }
 
 

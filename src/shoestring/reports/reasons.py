@@ -17,13 +17,12 @@ from shoestring.reports.facts import say_config
 
 COMPARISON = {"compared", "score_name", "best_is", "score", "runner_up", "runner_up_score", "rank", "last_kept_score"}
 _QUERIES = {
-    "first": "nothing was observed yet",
-    "always": "every round is",
+    "first": "since nothing was observed yet",
+    "always": "as every round is",
     "bernoulli": "as chance decided",
-    "lcb_ucb": "unless no competitor could be better",
-    "queued": "you asked for this config",
-    "cap": "the wall on validation is reached",
-    "budget": "the rounds to come need what is left",
+    "queued": "since you asked for this config",
+    "cap": "since the wall on validation is reached",
+    "budget": "since the rounds to come need what is left",
 }
 
 # sentences ------------------------------------------------------------------------------------------------------------
@@ -44,7 +43,8 @@ def _say_comparison(order: Order) -> str:
     if "last_kept_score" in why:
         place = f"kept: {_ordinal(int(str(why['rank'])) + 1)} of {compared} by {name}, with {score}"
         last, is_last = why["last_kept_score"], why["score"] == why["last_kept_score"]
-        kept = "it was the last one kept" if is_last else f"the last one kept had {_say(last)}"
+        which = "only" if why["rank"] == 0 else "last"
+        kept = f"it was the {which} one kept" if is_last else f"the last one kept had {_say(last)}"
         had = ", and the first one left ({}) had {}" if is_last else ", the first one left ({}) {}"
         left = had.format(runner_up, _say(why["runner_up_score"])) if runner_up else ", and none was left"
         return f"{place}; {kept}{left}"
@@ -52,12 +52,11 @@ def _say_comparison(order: Order) -> str:
         return f"there was no other candidate: {name} {score}"
     rival_score = _say(why["runner_up_score"])
     if why["best_is"] == "drawn":
-        return f"drawn among {compared} with probability {score}; the likeliest other, {runner_up}, had {rival_score}"
+        return f"drawn from {compared} with probability {score}; the likeliest other ({runner_up}) had {rival_score}"
     if runner_up == why["runner_up"]:  # not a candidate but something else to do
         return f"{name} {score}, against {rival_score} for {runner_up}"
-    if why["score"] == why["runner_up_score"]:
-        return f"of {compared} the {why['best_is']} {name}: {score}, a tie with {runner_up}"
-    return f"of {compared} the {why['best_is']} {name}: {score}; the runner-up, {runner_up}, has {rival_score}"
+    had = "had the same" if why["score"] == why["runner_up_score"] else f"had {rival_score}"
+    return f"chosen from {compared} for the {why['best_is']} {name}, {score}; the runner-up ({runner_up}) {had}"
 
 
 def _say_rival(order: Order) -> str:
@@ -81,8 +80,8 @@ def _say_origin(order: Order, ledger: Ledger) -> str:
         return f"line {why['line']} of the list"
     if any(earlier.trial == order.trial for earlier in ledger.orders[: order.number]):
         return "the trial goes on as planned"
-    place = f", number {int(str(why['arm'])) + 1} of {why['of']} newcomers" if {"arm", "of"} <= set(why) else ""
-    return f"the next new config in the order that the seed {ledger.opened.seed} fixes{place}"
+    place = f", newcomer {int(str(why['arm'])) + 1} of {why['of']}" if {"arm", "of"} <= set(why) else ""
+    return f"the next new config in the order fixed by seed {ledger.opened.seed}{place}"
 
 
 def _say_before(order: Order) -> Iterator[str]:
@@ -104,17 +103,19 @@ def _say_after(order: Order) -> Iterator[str]:
         yield str(why["reason"])
     if "query" in why:
         validated = "validated" if order.validate != "none" else "not validated"
-        yield f"{validated}: {_say_query(order)}"
+        yield f"{validated}, {_say_query(order)}"
 
 
 def _say_query(order: Order) -> str:
-    why = order.why
+    why, is_validated = order.why, order.validate != "none"
+    if why["query"] == "lcb_ucb":
+        return f"since {'a' if is_validated else 'no'} competitor could be better"
     if why["query"] != "kappa":
-        return _QUERIES.get(str(why["query"]), str(why["query"]))
+        return _QUERIES.get(str(why["query"]), f"by the rule {why['query']}")
     if "pr_better" not in why:
-        return "there is no competitor"
-    surely = f"it beats every competitor with probability {_say(why['pr_better'])} or more"
-    return f"{surely}, and {_say(why['kappa'])} is enough to do without"
+        return "since there is no competitor"
+    enough = f"below {_say(why['kappa'])}" if is_validated else f"{_say(why['kappa'])} is enough"
+    return f"since it beats its closest competitor with probability {_say(why['pr_better'])} ({enough})"
 
 
 # numbers --------------------------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def _label(name: str, order: Order, ledger: Ledger) -> str:
 
 def _say(value: Scalar) -> str:
     if isinstance(value, float) and math.isinf(value):
-        return "without limit"  # of an arm that was never observed
+        return "unlimited (never tried)"  # an arm that was never observed
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

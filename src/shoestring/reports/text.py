@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoestring.core.entries import Amended, Note, Order, Receipt
+from shoestring.core.entries import Amended, Entry, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import show_seconds
 from shoestring.core.texts import printable
 from shoestring.reports import facts
 from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
 from shoestring.reports.reasons import label_numbers, say_reason
+from shoestring.reports.workers import slow_workers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,8 +41,23 @@ def status(name: str, ledger: Ledger, checkpoint: Path | str | None, rows: int =
         f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}",
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
         f", left {budget.show(ledger.left)}",
+        _say_training_share(ledger),
     )
-    return Group(head, best_line(ledger, checkpoint), *_failure_lines(ledger), trial_table(ledger, rows))
+    trouble = [*_failure_lines(ledger), *_slow_lines(ledger)]
+    return Group(head, best_line(ledger, checkpoint), *trouble, trial_table(ledger, rows))
+
+
+def _slow_lines(ledger: Ledger) -> list[RenderableType]:
+    from rich.text import Text
+
+    return [
+        Text(
+            f"slow: worker {printable(one['worker'])} takes {one['times_slower']:.1f} times as long as the others "
+            f"({one['steps']} steps)",
+            "yellow",
+        )
+        for one in slow_workers(ledger)
+    ]
 
 
 def _failure_lines(ledger: Ledger) -> list[RenderableType]:
@@ -155,10 +171,23 @@ def ending(ledger: Ledger, reason: str, text: str = "", *, in_this_process: bool
     budget = ledger.budget
     spent = f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}"
     if ledger.spent > budget.total:
-        is_by_step = in_this_process and not isinstance(ledger.entries(len(ledger) - 1)[0], Note)  # not by thinking
+        last = [entry for entry in ledger.entries(len(ledger) - 2) if not _is_saving(entry)]
+        is_by_step = in_this_process and not isinstance(last[-1], Note)  # not by thinking
         why = ": the last step could not be cut off" if is_by_step else ""
         spent += f" ({budget.show(ledger.spent - budget.total)} over{why})"
+    spent += _say_training_share(ledger)
     return f"{printable(text) if reason in ('policy', 'budget') and text else _REASONS[reason]}: {spent}"
+
+
+def _say_training_share(ledger: Ledger) -> str:
+    """Where time is money, how much of it went into steps."""
+    share = ledger.books.training_share
+    return "" if share is None or ledger.budget.unit == "epochs" else f", {share:.0%} of it on training"
+
+
+def _is_saving(entry: Entry) -> bool:
+    """At the end of a run."""
+    return isinstance(entry, Note) and "kind" in entry.facts
 
 
 def change_line(change: Amended) -> str:

@@ -23,7 +23,7 @@ from shoestring.runners.files import remove_empty_folders, temporary_folder
 from shoestring.runners.logs import remove_empty_logs
 from shoestring.runners.storage import Folder, Storage, Stored, name_step, open_storage
 
-_SAVE_SHARE = 20  # between orders' ends, save when this many times the last save's duration has passed
+_WORK_PER_SAVE = 50  # a trial is saved when it has so many times more unsaved work than a save takes: 2 % of its time
 
 
 class Checkpoints:
@@ -38,7 +38,8 @@ class Checkpoints:
         self._best_loss = float("inf")
         self._sign = 1.0
         self._untidy: set[int] = set()  # trials that hold a best which has been beaten, or a predecessor
-        self._last_save: dict[int, tuple[float, float]] = {}  # trial: (when it ended, how long it took)
+        self._save_s: dict[int, float] = {}  # how long the last save of a trial took
+        self._newest_save_s = 0.0  # and of any: the first trial is saved at once, to know
 
     def start(self, ledger: Ledger, *, is_needed: bool = True) -> dict[int, int]:
         """Take up a study: {trial: step} of what is kept. A checkpoint beyond what was recorded is not trusted.
@@ -118,15 +119,21 @@ class Checkpoints:
             (s for s in self._steps(trial) if (up_to is None or s <= up_to) and self._found(trial, s)), default=0
         )
 
-    def is_due(self, trial: int, step: int, value: float | None, *, last: bool) -> bool:
-        """Whether to save after this step: at the end of an order, at a new best, or when saving is cheap by now."""
+    def is_due(self, trial: int, step: int, value: float | None, *, last: bool, unsaved_s: float) -> bool:
+        """Whether to save after this step: at the last one, at a new best, or when its unsaved work is worth a save.
+
+        A kill costs a trial no more than that: 50 times as long as saving it takes, or a step where that is longer.
+        """
         better = value is not None and math.isfinite(value) and self._sign * value < self._best_loss
         if better and value is not None:
             if self._best is not None:
                 self._untidy.add(self._best[0])
             self._best, self._best_loss = (trial, step), self._sign * value
-        ended, took = self._last_save.get(trial, (0.0, 0.0))
-        return last or better or time.monotonic() - ended > _SAVE_SHARE * took
+        return last or better or unsaved_s > _WORK_PER_SAVE * self.expect_save_s(trial)
+
+    def expect_save_s(self, trial: int) -> float:
+        """How long saving it would take: as the last time, else as long as the newest save of any trial."""
+        return self._save_s.get(trial, self._newest_save_s)
 
     def save(self, trial: int, step: int, write: Callable[[Path], Any]) -> float:
         """Write a checkpoint and tidy up; returns the seconds it took."""
@@ -158,9 +165,8 @@ class Checkpoints:
             self._tidy(untidy)
         self._tidy(trial, before)
         self._untidy = {trial}
-        ended = time.monotonic()
-        self._last_save[trial] = (ended, written_s + ended - began)
-        return written_s + ended - began
+        self._save_s[trial] = self._newest_save_s = written_s + time.monotonic() - began
+        return self._newest_save_s
 
     def _tidy(self, trial: int, spared: int = 0) -> None:
         """Delete what no longer serves: all of this trial's but the newest, the best and the one to be spared."""

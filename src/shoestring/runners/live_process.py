@@ -37,6 +37,7 @@ class LiveProcess:
     setup_s: float = 0.0  # of that step: waiting for imports
     can_save: bool | None = None
     is_exact: bool = True  # what its code says about resuming
+    unsaved_s: float = 0.0  # spent on what would go with its process
     result: StepResult | None = None  # of a finished step whose checkpoint is being written
     check_since: float | None = None  # when a resume check began that is under way
     copy: Worker | None = None  # tries resuming out, while the trial itself rests
@@ -66,6 +67,7 @@ class LiveProcess:
         cost = Cost(setup=setup + self.setup_s, train=train, validate=validate)
         value = bought_value(self._present_order(), self.step, message["value"])
         self.result = StepResult(value, cost, message["cost_reported"], message["metrics"])
+        self.unsaved_s += self.now() - self.asked_at
         self.setup_s = 0.0
         self.can_save, self.is_exact = message["can_save"], message["is_exact"]
 
@@ -94,7 +96,7 @@ class LiveProcess:
     def is_checkpoint_due(self) -> bool:
         assert self.result is not None
         is_last = self.step == self._present_order().until
-        due = self.checkpoints.is_due(self.trial, self.step, self.result.value, last=is_last)
+        due = self.checkpoints.is_due(self.trial, self.step, self.result.value, last=is_last, unsaved_s=self.unsaved_s)
         return bool(self.can_save) and due
 
     def ask_to_save(self) -> None:
@@ -105,6 +107,7 @@ class LiveProcess:
         """Put what was written into its place; the time that took is the step's."""
         if message is not None and message["is"] == "saved":
             seconds = self.checkpoints.keep(self.trial, self.step, message["seconds"])
+            self.unsaved_s = 0.0
             if self.result is not None:
                 cost = self.result.cost
                 self.result = replace(self.result, cost=replace(cost, setup=cost.setup + seconds))

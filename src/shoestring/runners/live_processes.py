@@ -14,7 +14,7 @@ from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.crew import STOP_GRACE_S, Crew
 from shoestring.runners.live_process import LiveProcess
 from shoestring.runners.logs import CHECK, STDERR, STDOUT
-from shoestring.runners.runner import LIVE_WITHOUT_SAVING, News, config_at
+from shoestring.runners.runner import LIVE_UNMEASURED, News, config_at
 from shoestring.runners.slots import Slots
 from shoestring.runners.worker import Worker, stop
 
@@ -98,7 +98,7 @@ class LiveProcesses:
         self._by_trial[live.trial] = self._by_trial.pop(live.trial)
         if live.worker.reusable:  # a plain function keeps nothing alive: the next trial may have its process
             self._give_away(live)
-        limit = limit or (len(self._slots.devices) if can_save else LIVE_WITHOUT_SAVING)
+        limit = limit or (len(self._slots.devices) if can_save else LIVE_UNMEASURED)
         frozen = [live for live in self if live.order is None]
         news: list[News] = []
         for old in frozen[: max(0, len(frozen) - limit)]:

@@ -1,11 +1,16 @@
 """The local runner: training code in this process, one step at a time. A paused generator is the frozen run.
 
 It cannot cut a step off, so at most one step goes over a budget of seconds or dollars.
+
+Frozen trials stay in memory (see `live_trials`) and are saved late: at a new best, when a trial has more unsaved work than
+saving is worth (see `Checkpoints.is_due`), when it is put away, and at the end. So a process that is killed takes some work
+along, which is trained again when it is wanted; its receipts are stored, and stay.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import traceback
@@ -16,10 +21,12 @@ from typing import Any
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
+from shoestring.core.texts import bounded
 from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.live_trials import LiveTrials
+from shoestring.runners.memory import give_memory_back, is_out_of_memory
 from shoestring.runners.resume_check import note_check, note_unfinished_check, preserve_random_state
 from shoestring.runners.runner import (
-    LIVE_WITHOUT_SAVING,
     Clock,
     News,
     bought_value,
@@ -43,8 +50,8 @@ class Local:
     def __init__(self, target: Any, checkpoints: Checkpoints, live: int | None = None) -> None:
         self.target, self.checkpoints = target, checkpoints
         self.can_save: bool | None = can_save(target)
-        self._live_limit = live
-        self._live: dict[int, Live] = {}  # by trial, the least recently used first
+        self._lives = LiveTrials(live)
+        self._max_steps = math.inf  # of a full training, once it is known
         self._order: Order | None = None
         self._former: Sequence[Config] = ()  # configs of steps that may have to be run again for that order
         self._waiting = WaitingOrders()
@@ -57,6 +64,8 @@ class Local:
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
+        self._max_steps = ledger.max_steps
+        self._lives.start()
         self._clock.start(ledger)
         return survivors
 
@@ -71,7 +80,7 @@ class Local:
         order = self._order
         if order is None or self.now() >= until:
             return []
-        live = self._live[order.trial]
+        live = self._lives[order.trial]
         step = live.step + 1
         resumed: tuple[float | None, float] | None = None
         try:
@@ -80,22 +89,22 @@ class Local:
                 result = live.advance(self._config(live), order.until, order.validates(step))
                 self.can_save = live.can_save
                 value = bought_value(order, step, result.value)
-                cost = self._save_if_due(order, live, value, result.cost)
+                saving_s = self._save_if_due(live, order.trial, value)
+                losses, evicting_s = self._evict()
         except RAISED as error:  # Ended too
             news = self._give_up_check(order, step, resumed)
-            news.append(self._end(order, step) if isinstance(error, Ended) else self._fail(order, step, error))
-            self._drop(order.trial)
-            self._next_order()
-            return news
+            return news + self._break_off(order, step, error)
         saved = self.checkpoints.newest(order.trial, up_to=step)
+        cost = replace(result.cost, setup=result.cost.setup + saving_s + evicting_s)
         paid = write_receipt(order, step, value, cost, at=self.now(), saved=saved, metrics=result.metrics)
         # The check comes before the receipt that may close the order that pays for it.
         news = [paid] if resumed is None else [note_check(order, step, value, *resumed, exact=live.is_exact), paid]
         self._since = self.now()
+        if step >= self._max_steps:  # nothing more of it can be bought
+            self._lives.drop(order.trial)
         if paid.status == "diverged" or step == order.until:
             self._next_order()
-            news += self._evict()
-        return news
+        return news + losses
 
     def running(self) -> Mapping[int, float]:
         order = self._order
@@ -106,22 +115,37 @@ class Local:
         order, self._order = self._order, None
         return [*([note_release(order, why)] if order else []), *self._waiting.release(why)]
 
+    @property
+    def freezing_s(self) -> float:
+        return sum(self.checkpoints.expect_save_s(trial) for trial, live in self._lives if _can_be_saved(live))
+
+    def freeze(self) -> float:
+        """All are written before the first is waited for: the disk takes them together."""
+        began = time.monotonic()
+        written: list[tuple[int, Live, float]] = []
+        for trial, live in self._lives:
+            began_one = time.monotonic()
+            with contextlib.suppress(*RAISED):  # a courtesy here: what cannot be saved is trained again
+                if _can_be_saved(live):
+                    live.save(self.checkpoints.partial_path(trial, live.step))
+                    written.append((trial, live, time.monotonic() - began_one))
+        for trial, live, written_s in written:
+            with contextlib.suppress(OSError):
+                self.checkpoints.keep(trial, live.step, written_s)
+        return time.monotonic() - began
+
     def close(self, freeze: bool = True) -> None:
-        for trial, live in self._live.items():
-            if freeze and live.can_save and live.is_between_steps and live.step > self.checkpoints.newest(trial):
-                with contextlib.suppress(Exception):  # a courtesy here: what cannot be saved is trained again
-                    self.checkpoints.save(trial, live.step, live.save)
-            live.close()
-        self._live.clear()
+        if freeze:  # else the checkpoints are another's by now
+            self.freeze()
+            self.checkpoints.drop_over_limit(keep=set())
+            self.checkpoints.close()
+        self._lives.clear()
         self._order = None
         self._waiting.clear()
-        if freeze:  # else they are another's by now
-            self.checkpoints.close()
 
     def _begin(self, order: Order, held: int, former: Sequence[Config]) -> None:
         self._order, self._former = order, former
-        live = self._live.pop(order.trial, None)
-        self._live[order.trial] = live if live is not None and live.step == held else self._thaw(order, held)
+        self._lives.train(order.trial, held, lambda: self._thaw(order, held))
         self._since = self.now()
 
     def _next_order(self) -> None:
@@ -166,11 +190,36 @@ class Local:
         self._since += resumed[1]
         return [note_unfinished_check(order, step, resumed[1])]
 
-    def _save_if_due(self, order: Order, live: Live, value: float | None, cost: Cost) -> Cost:
-        due = self.checkpoints.is_due(order.trial, live.step, value, last=live.step == order.until)
-        if not (live.can_save and due):
-            return cost
-        return replace(cost, setup=cost.setup + self.checkpoints.save(order.trial, live.step, live.save))
+    def _save_if_due(self, live: Live, trial: int, value: float | None) -> float:
+        """The seconds that it took."""
+        is_complete = live.step >= self._max_steps
+        due = self.checkpoints.is_due(trial, live.step, value, last=is_complete, unsaved_s=live.unsaved_s)
+        return self._save(trial, live) if due else 0.0
+
+    def _save(self, trial: int, live: Live) -> float:
+        """Bring what is alive to disk, if it is not there and can be; the seconds that it took."""
+        return self.checkpoints.save(trial, live.step, live.save) if _can_be_saved(live) else 0.0
+
+    def _break_off(self, order: Order, step: int, error: BaseException) -> list[News]:
+        """The step came to no end: the trial has, or it failed. For want of memory it is tried again without the others."""
+        if len(self._lives) > 1 and is_out_of_memory(error):
+            return self._make_room(order, step, error)
+        news = self._end(order, step) if isinstance(error, Ended) else self._fail(order, step, error)
+        self._lives.drop(order.trial)
+        self._next_order()
+        return [news]
+
+    def _make_room(self, order: Order, step: int, error: BaseException) -> list[News]:
+        """Put all other trials away. The order stays open, and the loop submits it again."""
+        self._lives.keep_fewer()
+        count, news = len(self._lives), [self._put_away(trial) for trial, _ in self._lives if trial != order.trial]
+        self._lives.drop(order.trial)
+        give_memory_back()
+        why = f"out of memory with {count} trials alive, so it is tried again alone: {error}"
+        held = self.checkpoints.newest(order.trial, up_to=step - 1)
+        lost = Lost(trial=order.trial, held=held, seconds=self.now() - self._since, why=bounded(why), death=True)
+        self._order = None
+        return [*(loss for loss, _ in news if loss is not None), lost]
 
     def _end(self, order: Order, step: int) -> Note:
         return note_end(order, step - 1, self.now() - self._since)
@@ -181,21 +230,31 @@ class Local:
         saved = self.checkpoints.newest(order.trial, up_to=step - 1)
         return write_broken_receipt(order, step, "failed", text, cost, at=self.now(), saved=saved)
 
-    def _evict(self) -> list[News]:
-        """Keep to the number of live frozen trials; one that cannot be saved is lost."""
-        limit = self._live_limit or (self.workers if self.can_save else LIVE_WITHOUT_SAVING)
+    def _evict(self) -> tuple[list[News], float]:
+        """Put those away for which there is no room; one that cannot be saved is lost. And the seconds that it took."""
         news: list[News] = []
-        while len(self._live) > limit:
-            trial, live = next(iter(self._live.items()))
-            saved = self.checkpoints.newest(trial, up_to=live.step)
-            self._drop(trial)
-            if saved != live.step:
-                news.append(Lost(trial=trial, held=saved, why=f"more than {limit} trials were alive"))
-        needed = {*self._live, *(order.trial for order, _, _ in self._waiting)}
-        return news + self.checkpoints.drop_over_limit(keep=needed)
+        seconds = 0.0
+        for trial, _ in self._lives.find_surplus():
+            lost, saving_s = self._put_away(trial)
+            news += [lost] if lost is not None else []
+            seconds += saving_s
+        needed = {*(trial for trial, _ in self._lives), *(order.trial for order, _, _ in self._waiting)}
+        return news + self.checkpoints.drop_over_limit(keep=needed), seconds
 
-    def _drop(self, trial: int) -> None:
-        self._live.pop(trial).close()
+    def _put_away(self, trial: int) -> tuple[Lost | None, float]:
+        live, seconds, why = self._lives[trial], 0.0, "there was no room for it in memory, and it cannot be saved"
+        try:
+            seconds = self._save(trial, live)
+        except RAISED as error:
+            why = f"there was no room for it in memory, and saving it failed: {error}"
+        self._lives.drop(trial)
+        held = self.checkpoints.newest(trial, up_to=live.step)
+        return None if held == live.step else Lost(trial=trial, held=held, why=bounded(why)), seconds
+
+
+def _can_be_saved(live: Live) -> bool:
+    """Whether there is something in it that is not on disk, and it is the state of a step."""
+    return bool(live.can_save) and live.is_between_steps and live.unsaved_s > 0
 
 
 @contextlib.contextmanager

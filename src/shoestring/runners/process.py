@@ -38,6 +38,7 @@ class Processes:
     """Training code in worker processes; see the module."""
 
     simulated = False
+    freezing_s = 0.0
 
     def __init__(
         self,
@@ -118,6 +119,9 @@ class Processes:
                 news.append(Lost(trial=live.trial, held=live.saved, why=why))
             self._drop(live)
         return news
+
+    def freeze(self) -> float:
+        return 0.0
 
     def close(self, freeze: bool = True) -> None:
         deadline = time.monotonic() + _CLOSE_GRACE_S

@@ -40,6 +40,7 @@ class Seats:
     """Training code on a Ray cluster; see the module."""
 
     simulated = False
+    freezing_s = 0.0  # every order ends with a checkpoint
     check_start_s = 0.0  # a copy of a trial begins in the seat that the trial has
 
     def __init__(
@@ -121,6 +122,9 @@ class Seats:
                 news.append(Lost(trial=seat.present_trial, held=seat.saved, why=why))
             self._drop(seat)
         return news
+
+    def freeze(self) -> float:
+        return 0.0
 
     def close(self, freeze: bool = True) -> None:
         unsaved = [seat for seat in self._pool.ready if seat.order is None and seat.can_save and not seat.is_safe]

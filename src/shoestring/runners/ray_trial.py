@@ -37,6 +37,7 @@ class SeatedTrial:
     former: Sequence[Config] = ()
     since: float = 0.0  # when its present step began; while frozen, when it was last used
     asked_at: float = 0.0
+    unsaved_s: float = 0.0  # spent on what would go with its seat
     can_save: bool | None = None
     is_exact: bool = True
     result: StepResult | None = None  # of a finished step whose checkpoint is being written
@@ -72,7 +73,7 @@ class SeatedTrial:
 
     def begin(self, order: Order, former: Sequence[Config], step: int) -> Thaw:
         """Another trial gets this seat, from a step that is kept (0: from its start)."""
-        self.trial, self.step, self.thawed_at = order.trial, step, step
+        self.trial, self.step, self.thawed_at, self.unsaved_s = order.trial, step, step, 0.0
         self.take_order(order, former)
         return self._thaw()
 
@@ -111,9 +112,9 @@ class SeatedTrial:
     def is_checkpoint_due(self) -> bool:
         assert self.result is not None
         is_last = self.step == self.present_order.until
-        return self.checkpoints.is_due(self.present_trial, self.step, self.result.value, last=is_last) and bool(
-            self.can_save
-        )
+        trial, value = self.present_trial, self.result.value
+        due = self.checkpoints.is_due(trial, self.step, value, last=is_last, unsaved_s=self.unsaved_s)
+        return due and bool(self.can_save)
 
     # taking answers ----------------------------------------------------------------------------------------------------
 
@@ -125,6 +126,7 @@ class SeatedTrial:
 
     def take_result(self, answer: Mapping[str, Any]) -> None:
         self.step += 1
+        self.unsaved_s += self.now() - self.asked_at
         self.can_save, self.is_exact = answer["can_save"], answer["is_exact"]
         value = bought_value(self.present_order, self.step, answer["value"])
         setup, train, validate = answer["cost"]
@@ -136,6 +138,7 @@ class SeatedTrial:
         seconds = self.checkpoints.keep_put(
             self.present_trial, self.step, answer["seconds"], self.attempt, answer.get("parcel")
         )
+        self.unsaved_s = 0.0
         if self.result is not None:
             cost = self.result.cost
             self.result = replace(self.result, cost=replace(cost, setup=cost.setup + seconds))

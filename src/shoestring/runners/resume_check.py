@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
-import sys
 from collections.abc import Iterator
 
-import numpy as np
-
 from shoestring.core.entries import Note, Order
+from shoestring.runners.random_state import RandomState
 
 _RELATIVE = 1e-6  # arithmetic in another order may move the last digits; a forgotten optimiser moves the first ones
 
@@ -57,13 +54,8 @@ def _note(
 @contextlib.contextmanager
 def preserve_random_state() -> Iterator[None]:
     """Put the global random generators back, so that trying resuming out does not change the trial itself."""
-    python, numpy = random.getstate(), np.random.get_state()
-    torch = sys.modules.get("torch")
-    torch_state = torch.get_rng_state() if torch is not None else None
+    before = RandomState.take()
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        if torch is not None:
-            torch.set_rng_state(torch_state)
+        before.put_back()

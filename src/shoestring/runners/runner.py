@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Literal, Protocol, TypeGuard
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
+from shoestring.core.exact import to_exact, to_float
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import MOST_SECONDS
 from shoestring.core.space import Config
@@ -24,7 +25,7 @@ from shoestring.core.texts import bounded
 
 News = Receipt | Lost | Note
 NO_METRICS: Mapping[str, float] = {}
-LIVE_WITHOUT_SAVING = 8  # frozen trials kept in memory when none can be saved: their size is not known
+LIVE_UNMEASURED = 8  # frozen trials kept alive when their size is not known, and they cannot simply be saved
 
 
 class Clock:
@@ -40,6 +41,43 @@ class Clock:
         return time.monotonic() - self._zero
 
 
+class RunningSteps(dict[int, float]):
+    """{order: since when its present step has been running}, and the moment at which they will have used up what is left.
+
+    For runners with a thousand workers, since the loop asks after every receipt, and for those whose workers have prices of
+    their own. Change it by `begin` and `end` only.
+    """
+
+    __slots__ = ("_factors", "_pace", "_priced", "_sum")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._factors: dict[int, float] = {}  # price factors by order
+        self._sum = self._priced = self._pace = 0  # exact: of moments, of factors times moments, of factors
+
+    def begin(self, number: int, since: float, price_factor: float = 1.0) -> None:
+        if number in self:
+            self.end(number)
+        self[number], self._factors[number] = since, price_factor
+        self._add(since, price_factor, 1)
+
+    def end(self, number: int) -> None:
+        self._add(self.pop(number), self._factors.pop(number), -1)
+
+    def wall(self, left_s: float, *, priced: bool) -> float:
+        """n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t, which is left_s at t = (left_s + Σsᵢ) / n.
+
+        `priced`: seconds are paid for, a second of step i costs fᵢ, and t = (left_s + Σfᵢsᵢ) / Σfᵢ.
+        """
+        began, pace = (self._priced, to_float(self._pace)) if priced else (self._sum, float(len(self)))
+        return (left_s + to_float(began)) / pace if pace else math.inf
+
+    def _add(self, since: float, price_factor: float, sign: int) -> None:
+        self._sum += sign * to_exact(since)
+        self._priced += sign * to_exact(price_factor * since)
+        self._pace += sign * to_exact(price_factor)
+
+
 class Runner(Protocol):
     @property
     def workers(self) -> int:
@@ -50,6 +88,11 @@ class Runner(Protocol):
 
     can_save: bool | None  # whether the training code can freeze to disk; None: not known before its first step
     check_start_s: float  # how long it takes until a copy of a trial can begin a step; 0 in this process
+
+    @property
+    def freezing_s(self) -> float:
+        """How long `freeze` would take."""
+        ...
 
     def now(self) -> float:
         """Seconds on the runner's clock; never runs backwards."""
@@ -72,12 +115,19 @@ class Runner(Protocol):
         ...
 
     def running(self) -> Mapping[int, float]:
-        """{order: clock time since which its present step has been running}. May be called from another thread."""
+        """{order: clock time since which its present step has been running}. May be called from another thread.
+
+        A runner of very many workers, or of workers at several prices, gives `RunningSteps`.
+        """
         ...
 
     def interrupt(self, why: str) -> list[News]:
         """Cut all running steps off, at the wall: their receipts, with status `interrupted`; a note `released` for an
         order of which no step was under way."""
+        ...
+
+    def freeze(self) -> float:
+        """Save what would otherwise be saved by `close`, at the study's expense: the seconds that it took."""
         ...
 
     def close(self, freeze: bool = True) -> None:
@@ -149,10 +199,10 @@ def write_receipt(
 
 
 def _begin_receipt(order: Order, step: int, cost: Cost, at: float) -> Receipt:
-    return Receipt(order=order.number, trial=order.trial, step=step, cost=_clip_cost(cost), at=at)
+    return Receipt(order=order.number, trial=order.trial, step=step, cost=clip_cost(cost), at=at)
 
 
-def _clip_cost(cost: Cost) -> Cost:
+def clip_cost(cost: Cost) -> Cost:
     """A clock that jumped must never give money back, and no sum of costs may be without end."""
     setup, train, validate = (min(s, MOST_SECONDS) if s > 0 else 0.0 for s in (cost.setup, cost.train, cost.validate))
     return Cost(setup=setup, train=train, validate=validate)

@@ -101,6 +101,7 @@ class Live:
     def __init__(self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None) -> None:
         self.step = self.thawed_at = step
         self.is_between_steps = True  # not so after an exception: what is in memory is then the state of no step
+        self.unsaved_s = 0.0  # spent on what would go with this process
         self.can_save: bool | None = can_save(target)
         self.is_exact = resumes_exactly(target)
         self._context = Context(config=dict(config), step=step, checkpoint=checkpoint)
@@ -126,12 +127,14 @@ class Live:
             result = self._read(raw, Cost(train=time.perf_counter() - began))
         self.step += 1
         self.is_between_steps = True
+        self.unsaved_s += time.perf_counter() - began
         return result
 
     def save(self, path: Path) -> None:
         save = self._trainer.save if self._shape == "class" else self._save
         assert save is not None
         save(path)
+        self.unsaved_s = 0.0
 
     def close(self) -> None:
         if self._iterator is not None:

@@ -2,13 +2,15 @@
 
 No lease is held. Whoever wants to append reads what others have appended, decides on that, and appends behind it; if
 somebody else was quicker, all of it is done again. So an order is given out only once it is recorded, and the budget
-holds across machines. `at` is the caller's wall clock here, since nobody's runner is at work.
+holds across machines. `at` is the caller's wall clock here, since nobody's runner is at work. `desk` does the same for
+clients of a server.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from shoestring.core.entries import Cost, Note, Order, Receipt
@@ -22,6 +24,23 @@ from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
 
 
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What somebody tells about one step, checked."""
+
+    value: float | None = None
+    cost_s: float | None = None  # None: by the clock, since the step before
+    failed: str | None = None  # the text of its failure
+    saved: int | None = None  # the newest step that others can go on from; None: the newest one told
+    worker: str = ""
+
+    @classmethod
+    def read(cls, value: Any, cost_s: Any, failed: Any, **more: Any) -> Told:
+        if not isinstance(failed, str | None):
+            raise StudyError(f"failed={failed!r} must be the text of the failure")
+        return cls(value=read_value(value), cost_s=read_seconds(cost_s, "cost_s"), failed=failed, **more)
+
+
 def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, patience_s: float | None) -> Order | None:
     """What to train next, recorded; None when there is nothing to buy now, or ever.
 
@@ -29,23 +48,22 @@ def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, pati
     decided on: somebody else may have amended it.
     """
     journal.append_newest(lambda ledger: release_overdue(ledger, patience_s))
-
-    def next_order(ledger: Ledger) -> list[Order]:
-        thinking.start_over()
-        _, order = decide(ledger, policy(), thinking, time.time, asked=True)
-        return [] if order is None else [order]
-
-    return next(iter(journal.append_newest(next_order)), None)
+    orders = journal.append_newest(lambda ledger: next_orders(ledger, policy(), thinking))
+    return next(iter(orders), None)
 
 
-def tell(journal: Journal, order: Order, value: float | None, cost_s: float | None, failed: str | None) -> None:
+def next_orders(ledger: Ledger, policy: Policy, thinking: Thinking) -> list[Order]:
+    """What to buy on this ledger for somebody who asks: one order, or none."""
+    thinking.start_over()
+    _, order = decide(ledger, policy, thinking, time.time, asked=True)
+    return [] if order is None else [order]
+
+
+def tell(journal: Journal, order: Order, told: Told) -> None:
     """Record that the next step of an asked order is done, or failed."""
     if not isinstance(order, Order):
         raise StudyError(f"order={order!r} must be an order that ask() gave")
-    if not isinstance(failed, str | None):
-        raise StudyError(f"failed={failed!r} must be the text of the failure")
-    told, seconds = read_value(value), read_seconds(cost_s, "cost_s")
-    journal.append_newest(lambda ledger: [next_receipt(ledger, order, told, seconds, failed)])
+    journal.append_newest(lambda ledger: [next_receipt(ledger, order, told)])
 
 
 def read_value(value: Any) -> float | None:
@@ -76,9 +94,7 @@ def release_overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
     ]
 
 
-def next_receipt(
-    ledger: Ledger, order: Order, value: float | None, cost_s: float | None, failed: str | None
-) -> Receipt:
+def next_receipt(ledger: Ledger, order: Order, told: Told) -> Receipt:
     """The receipt of the next step of an asked order."""
     open_order = ledger.open_orders.get(order.number)
     if open_order is None:
@@ -87,7 +103,10 @@ def next_receipt(
         raise StudyError(f"order {order.number} was not asked for: the runner that carries it out tells about it")
     now = time.time()
     step = ledger.trials[order.trial].held + 1
-    cost = Cost(train=max(0.0, now - open_order.since) if cost_s is None else cost_s)
-    if failed is not None:
-        return write_broken_receipt(order, step, "failed", failed, cost, at=now, saved=step - 1)
-    return write_receipt(order, step, value, cost, at=now, saved=step)  # the state is the caller's: it survives
+    cost = Cost(train=max(0.0, now - open_order.since) if told.cost_s is None else told.cost_s)
+    # Unless they say otherwise the state is the caller's, and it survives.
+    if told.failed is not None:
+        saved = step - 1 if told.saved is None else told.saved
+        return write_broken_receipt(order, step, "failed", told.failed, cost, at=now, saved=saved, worker=told.worker)
+    saved = step if told.saved is None else told.saved
+    return write_receipt(order, step, told.value, cost, at=now, saved=saved, worker=told.worker)

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from shoestring.core.books import OpenOrder
+from shoestring.core.continuing import find_losses
 from shoestring.core.decision import Decision, Finish, Wait
 from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.core.failures import FailurePatience
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.errors import Conflict, DecisionError, Leased
-from shoestring.runners.runner import News, Runner
+from shoestring.runners.runner import News, Runner, RunningSteps
 from shoestring.stores.heartbeat import Heart
 from shoestring.stores.store import Heartbeat, Lease, Store
 from shoestring.study.decide import Thinking, decide
@@ -32,9 +34,7 @@ from shoestring.study.journal import Journal
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
 Observe = Callable[[Ledger, Entry | None], None]
 _LOOK_UP_S = 0.2  # how often to look for a request to stop while nothing happens
-_MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
-_MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
-_MOST_DIVERGED_AT_FIRST = 10  # so many trials with no number before anything has worked: bad luck is not that long
+_FILLING_S = 0.05  # of deciding for free workers, before the first of them gets its order
 _WORTH_SAYING = 0.01  # of the budget, left when it buys nothing more: less is what any run leaves
 _WORTH_NOTING_S = 0.001  # less thinking than this at the end of a run gets no entry of its own
 
@@ -63,15 +63,13 @@ class Loop:
         observe: Observe = lambda ledger, entry: None,
     ) -> None:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
-        self._deadline = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
+        self._last_moment = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
         self._should_stop, self._observe = should_stop, observe
         self._saying = threading.Lock()  # heartbeats of two threads: what was looked at later is stored later
         self._thinking = Thinking(is_free=runner.simulated)
         self._declined_at = 0  # entries in the ledger when the policy last had nothing to buy
-        books = self.ledger.books  # what the last run had of failures is forgiven: the code may have been repaired
-        self._forgiven = books.failures_in_a_row
-        whole_tens = books.diverged_in_a_row // _MOST_DIVERGED_AT_FIRST
-        self._most_diverged = (whole_tens + 1) * _MOST_DIVERGED_AT_FIRST
+        self._patience = FailurePatience(self.ledger.books)
+        self._declined: Decision | None = None  # what it said then; None: it was not asked, since nothing can be paid
 
     @property
     def ledger(self) -> Ledger:
@@ -79,7 +77,7 @@ class Loop:
 
     def run(self) -> Ending:
         """Spend until the budget, the deadline, the policy or the user ends it; then freeze what can be frozen."""
-        heart = Heart(self._beat)
+        self._heart = Heart(self._beat)
         try:
             self._take_up()
             ending = self._spend()
@@ -87,54 +85,53 @@ class Loop:
             return ending
         finally:
             try:
-                heart.stop()
+                self._heart.stop()
                 self._beat()  # what is under way now is charged by whoever goes on
             finally:
                 self.runner.close(freeze=not self.lease.lost)  # the checkpoints are another's by then
 
     def _take_up(self) -> None:
         """Write down what the last process lost, and submit its open orders again."""
-        self._record(*_find_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
+        self._record(*find_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
         if self.runner.now() < self._deadline:  # a deadline of 0: nothing is bought
-            for open_order in self._orders_under_way():
-                self._submit(open_order)
+            for open_order in list(self.ledger.open_orders.values()):
+                if not open_order.order.asked:  # those that somebody asked for are theirs
+                    self._submit(open_order)
         self._beat()  # their steps begin now
         self._thinking.start_over()  # getting workers ready is not the study's time to pay
 
     def _spend(self) -> Ending:
         while (ending := self._must_end()) is None:
-            wall = self._wall()
-            if self._may_decide(wall):
-                ledger, runner = self.ledger, self.runner
-                check_start_s = runner.check_start_s if runner.can_save else None
-                decision, order = decide(ledger, self.policy, self._thinking, runner.now, check_start_s=check_start_s)
-                if order is not None:
-                    self._buy(order, ledger)
+            if self._may_decide(self.ledger):
+                if self._fill_workers():
                     continue
-                if not self._orders_under_way():
-                    return self._end(*self._explain_end(decision))
-                self._declined_at = len(ledger)  # ask again after the next receipt, as a resumed study would
-            self._wait(min(wall, self._deadline))
+                if not _count_under_way(self.ledger):
+                    return self._end(*self._explain_end())
+                self._declined_at = len(self.ledger)  # ask again after the next receipt, as a resumed study would
+            self._wait(min(self._wall(self.ledger), self._deadline))
         return ending
+
+    @property
+    def _deadline(self) -> float:
+        """The last moment at which something may be under way: what is alive has to be saved before it."""
+        return self._last_moment - self.runner.freezing_s
 
     # beginning and ending --------------------------------------------------------------------------------------------
 
     def _must_end(self) -> Ending | None:
-        books = self.ledger.books
-        most = _MOST_FAILURES if books.ok_receipts else _MOST_FAILURES_AT_FIRST
-        if books.failures_in_a_row > self._forgiven and books.failures_in_a_row >= most:
-            return self._end("failing", books.last_failure)  # a hundred more of it would only cost money
-        if not books.ok_receipts and (diverged := books.diverged_in_a_row) >= self._most_diverged:
-            return self._end("failing", f"no step has ever worked: {diverged} trials diverged, none gave a number")
+        if (failure := self._patience.why_stop(self.ledger.books)) is not None:
+            return self._end("failing", failure)
         if self.lease.lost or self._should_stop():
             return self._end("stopped")
         if self.runner.now() >= self._deadline and not self.runner.running():
             return self._end("deadline")
+        if self.runner.freezing_s > 0 and self._left_s() == 0 and not self.runner.running():
+            return self._end("budget")  # the rest is needed to save what is alive
         return None
 
-    def _explain_end(self, decision: Decision) -> tuple[Reason, str]:
+    def _explain_end(self) -> tuple[Reason, str]:
         """Nothing is under way and nothing was bought: why the run ends here."""
-        budget = self.ledger.budget
+        budget, decision = self.ledger.budget, self._declined
         left = self.ledger.left - self._thinking.pending_s * budget.per_second(self.ledger.workers)
         unspent = f"{budget.show(left)} of {budget.show(budget.total)} left unspent"
         if isinstance(decision, Finish):
@@ -149,31 +146,52 @@ class Loop:
 
     def _end(self, reason: Reason, text: str = "") -> Ending:
         pending_s = self._thinking.pending_s
-        if pending_s > _WORTH_NOTING_S and self.ledger.budget.unit != "epochs":
-            self._record(Note(topic="thinking", facts={"seconds": pending_s}))
+        frozen_s = 0.0 if self.lease.lost else self.runner.freeze()  # the checkpoints are another's by then
+        for seconds, kind in ((pending_s, {}), (frozen_s, {"kind": "setup"})):
+            if seconds > _WORTH_NOTING_S and self.ledger.budget.unit != "epochs":
+                self._record(Note(topic="thinking", facts={"seconds": seconds, **kind}))
         return Ending(reason, text, self.ledger)
 
     # deciding and buying ---------------------------------------------------------------------------------------------
 
-    def _orders_under_way(self) -> list[OpenOrder]:
-        """Open orders that the runner is to carry out; those that somebody asked for are theirs."""
-        return [open_order for open_order in self.ledger.open_orders.values() if not open_order.order.asked]
-
-    def _may_decide(self, wall: float) -> bool:
+    def _may_decide(self, ledger: Ledger) -> bool:
         """Whether there is a free worker, something new to decide on, and time to think before the wall."""
-        if len(self.ledger) == self._declined_at or len(self._orders_under_way()) >= self.runner.workers:
+        if len(ledger) == self._declined_at or _count_under_way(ledger) >= self.runner.workers:
             return False
         now = self.runner.now()
-        return now < self._deadline and (self.runner.simulated or now + self._thinking.longest_s < wall)
+        return now < self._deadline and (self.runner.simulated or now + self._thinking.longest_s < self._wall(ledger))
 
-    def _buy(self, order: Order, decided_on: Ledger) -> None:
+    def _fill_workers(self) -> bool:
+        """Decide for one free worker after the other, store all of these orders at once, and submit them.
+
+        Each is decided on the ledger that holds those before it. A policy that thinks long is not to keep the first worker
+        waiting for the last. False: the policy had nothing more to buy, or nothing more can be paid.
+        """
+        start = ledger = self.ledger
+        runner, thinking, orders = self.runner, self._thinking, list[Order]()
+        check_start_s = runner.check_start_s if runner.can_save else None
+        until_s = runner.now() + _FILLING_S
+        is_declined = False
+        while not is_declined and self._may_decide(ledger):
+            if orders and (runner.now() >= until_s or self._should_stop()):
+                break
+            self._declined, order = None, None
+            if ledger.can_pay(thinking.pending_s):
+                self._declined, order = decide(ledger, self.policy, thinking, runner.now, check_start_s=check_start_s)
+            if order is not None:
+                thinking.pending_s -= order.thinking_s
+                orders.append(order)
+                ledger = ledger.propose(order)
+            is_declined = order is None
         try:
-            self._record(order, after=decided_on)
+            self._record(*orders, after=start)
         except Conflict:  # somebody has asked, told, enqueued or amended: decide again on that
+            thinking.pending_s += math.fsum(order.thinking_s for order in orders)
             self._refresh()
-            return
-        self._thinking.pending_s -= order.thinking_s
-        self._submit(self.ledger.open_orders[order.number])
+            return True
+        for order in orders:
+            self._submit(self.ledger.open_orders[order.number])
+        return not is_declined
 
     def _submit(self, open_order: OpenOrder) -> None:
         order, ledger = open_order.order, self.ledger
@@ -181,17 +199,23 @@ class Loop:
             order = replace(order, check=False)
         self.runner.submit(order, ledger.trials[order.trial].held, ledger.former_configs(order.trial))
 
-    def _wall(self) -> float:
+    def _wall(self, ledger: Ledger) -> float:
         """The moment at which the running steps will together have used up what is left.
 
         n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t; that equals what is left at t = (left + Σsᵢ) / n.
         """
-        ledger, running = self.ledger, self.runner.running()
         rate = ledger.budget.per_second(ledger.workers)
-        if rate == 0.0 or not running:
+        if rate == 0.0 or not (running := self.runner.running()):
             return math.inf
-        left_s = max(0.0, (ledger.budget.total - ledger.spent) / rate - self._thinking.pending_s)
-        return (left_s + math.fsum(running.values())) / len(running)
+        if isinstance(running, RunningSteps):
+            return running.wall(self._left_s(), priced=ledger.budget.unit == "dollars")
+        return (self._left_s() + math.fsum(running.values())) / len(running)
+
+    def _left_s(self) -> float:
+        """Seconds of workers that are neither spent nor needed to save what is alive."""
+        budget, rate = self.ledger.budget, self.ledger.budget.per_second(self.ledger.workers)
+        unspent_s = (budget.total - self.ledger.spent) / rate if rate else math.inf
+        return max(0.0, unspent_s - self._thinking.pending_s - self.runner.freezing_s)
 
     def _wait(self, until: float) -> None:
         """Take in what the runner has to say; at `until`, the wall or the deadline, cut it off."""
@@ -221,7 +245,7 @@ class Loop:
             try:
                 with self._saying:
                     # What is simulated can be computed again, so it need not wait for the disk.
-                    durable, beat = not self.runner.simulated, self._heartbeat(entries)
+                    durable, beat = not self.runner.simulated and self._heart.wait_for_disk(), self._heartbeat(entries)
                     self.journal.append(*entries, after=after, beat=beat, durable=durable)
                 break
             except Conflict:
@@ -264,22 +288,9 @@ def run_in_memory(
         return Loop(journal, lease, policy, runner, **options).run()
 
 
-def _find_losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
-    """What went with the process that was here before: live trials, and the time of the steps it was at.
-
-    A trial that is complete is not missed: nothing more of it can be bought. One that somebody asked for is theirs.
-    """
-    seconds = {o.order.trial: cut_off.get(number, 0.0) for number, o in ledger.open_orders.items()}
-    losses = []
-    for trial in ledger.trials:
-        is_theirs = trial.open_order is not None and ledger.open_orders[trial.open_order].order.asked
-        if trial.steps >= trial.limit or is_theirs:
-            continue
-        held, lost_s = min(survivors.get(trial.number, 0), trial.steps), seconds.get(trial.number, 0.0)
-        if held != trial.held or lost_s > 0:
-            why = "the process that ran the study ended"
-            losses.append(Lost(trial=trial.number, held=held, seconds=lost_s, why=why))
-    return losses
+def _count_under_way(ledger: Ledger) -> int:
+    """Open orders that the runner is to carry out; those that somebody asked for are theirs."""
+    return len(ledger.open_orders) - ledger.books.asked_open
 
 
 def _may_come_between(entry: Entry, ledger: Ledger) -> bool:

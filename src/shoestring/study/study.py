@@ -26,7 +26,7 @@ from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.folders import checkpoint_place
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
-from shoestring.study.ask import ask, tell
+from shoestring.study.ask import Told, ask, tell
 from shoestring.study.begin import Unsaid, begin, make_opened, queue_notes, require_change, require_same_policy
 from shoestring.study.best import Best
 from shoestring.study.decide import Thinking
@@ -286,4 +286,4 @@ class Study:
         self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None
     ) -> None:
         """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
-        tell(self.journal, order, value, cost_s, failed)
+        tell(self.journal, order, Told.read(value, cost_s, failed))

@@ -70,7 +70,8 @@ def tune(
     runner               "local" (this process), "process" (others), "ray" or `RayCluster(…)` (a cluster, where `workers` are
                          the most seats), or a runner; None: by the number of workers
     devices              of the workers, as "0,1,2,3": each gets its own; a number given twice is shared
-    live                 most trials kept alive while frozen; None: what the runner thinks fit
+    live                 most trials kept alive while frozen; None: as many as leave a quarter of the memory free, of a GPU
+                         too if PyTorch uses it; one for each worker in processes of their own
     checkpoints          where they are kept, a folder or "s3://bucket/runs"; None: the study's own, else beside its store
     checkpoints_at_most  most disk space for checkpoints, as "2GB"
     deadline             stop after this much clock time: "2h", or seconds

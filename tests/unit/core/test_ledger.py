@@ -110,3 +110,17 @@ def test_a_ledger_can_be_pickled_whatever_it_was_made_of() -> None:
         again = pickle.loads(pickle.dumps(made))
         assert again.entries()[1:] == ledger.entries()[1:]
         assert (len(again), again.reserved) == (3, ledger.reserved)
+
+
+def test_what_was_proposed_is_what_appending_it_gives() -> None:
+    ledger = Ledger(
+        [Opened(space=Space({"x": Float(0, 1)}), budget=Budget("9 epochs"), policy="p", settings={}, seed=0)]
+    )
+    first, other = (Order(number=0, trial=0, config={"x": x}, until=1) for x in (0.1, 0.2))
+    proposed = ledger.propose(first)
+    assert len(ledger) == 1
+    assert ledger.append(first) is proposed
+    assert ledger.append(first) is not proposed  # taken up once, it holds nothing back
+    proposed = ledger.propose(first)
+    assert ledger.append(other).orders == [other]
+    assert proposed.orders == [first]

@@ -7,9 +7,6 @@ import hashlib
 import json
 import math
 import re
-import threading
-import urllib.error
-import urllib.request
 from html.parser import HTMLParser
 from typing import Any
 
@@ -28,7 +25,6 @@ from shoestring.reports.pictures.curves import draw_curves
 from shoestring.reports.pictures.importance import divergence, measure
 from shoestring.reports.pictures.money import clip_range, staircase
 from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
-from shoestring.reports.pictures.server import WatchServer
 from shoestring.reports.pictures.story import gather
 from shoestring.reports.pictures.svg import PlotAxis, Sheet, thin
 from shoestring.runners.simulated import StepOutcome
@@ -231,37 +227,3 @@ def test_comparing_studies_by_hand() -> None:
     coins = draw_comparison([*stories[:3], gather("e", study(budget="100 epochs"))])
     assert coins is not None
     assert "1 without a value or with another coin" in coins.sentence
-
-
-# the server ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def server() -> Any:
-    made = WatchServer(lambda name: f"page of {name}", lambda name: "7")
-    thread = threading.Thread(target=made.serve, daemon=True)
-    thread.start()
-    yield made
-    made.close()
-    thread.join()
-
-
-def ask(address: str, host: str | None = None) -> tuple[int, str]:
-    request = urllib.request.Request(address, headers={"Host": host} if host else {})
-    try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
-def test_the_server_answers_those_who_know_the_token(server: WatchServer) -> None:
-    assert ask(server.address()) == (200, "page of None")
-    assert ask(server.address("a b&c")) == (200, "page of a b&c")
-    assert ask(server.address().replace("/?", "/version?")) == (200, "7")
-    assert ask(server.address().replace("/?", "/other?"))[0] == 404
-    base = f"http://127.0.0.1:{server.port}/"
-    assert ask(base)[0] == 403
-    assert ask(f"{base}?token=wrong")[0] == 403
-    assert ask(server.address(), host="evil.example:80")[0] == 403, "no page elsewhere may ask through a browser"

@@ -30,7 +30,7 @@ def test_who_stays_in_a_race_and_how_close_it_was() -> None:
     last = compare_race(1, 1.0, 45, 20, 0.31, 0.31, (0.33, 8))
     assert say(last).startswith("kept: 21st of 45 by value after step 1, with 0.31; ")
     assert say(last).endswith("; it was the last one kept, and the first one left (trial 8) had 0.33")
-    assert say(compare_race(1, 1.0, 1, 0, 0.3, 0.3, None)).endswith("it was the last one kept, and none was left")
+    assert say(compare_race(1, 1.0, 1, 0, 0.3, 0.3, None)).endswith("it was the only one kept, and none was left")
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,16 @@ def test_who_stays_in_a_race_and_how_close_it_was() -> None:
     [
         (
             compare("expected improvement", "highest", 161, 0.0912, '{"layers":4,"x":0.25}', 0.0871),
-            "of 161 the highest expected improvement: 0.0912; the runner-up, layers=4, x=0.25, has 0.0871",
+            "chosen from 161 for the highest expected improvement, 0.0912; the runner-up (layers=4, x=0.25) had 0.0871",
         ),
-        (compare("gain", "highest", 5, 0.0, 5, 0.0), "of 5 the highest gain: 0, a tie with trial 5"),
+        (
+            compare("gain", "highest", 5, 0.0, 5, 0.0),
+            "chosen from 5 for the highest gain, 0; the runner-up (trial 5) had the same",
+        ),
         (compare("gain", "highest", 1, 0.5), "there was no other candidate: gain 0.5"),
         (
             compare("probability", "drawn", 4, 0.025, '{"x":1.0}', 0.9),
-            "drawn among 4 with probability 0.025; the likeliest other, x=1, had 0.9",
+            "drawn from 4 with probability 0.025; the likeliest other (x=1) had 0.9",
         ),
         (
             {**compare("expected loss of training on", "lowest", 2, 2.2, "giving up", 3.3), "reason": "undecided"},
@@ -52,7 +55,7 @@ def test_who_stays_in_a_race_and_how_close_it_was() -> None:
         ),
         (
             compare("reward", "highest", 3, math.inf, 1, 2.0),
-            "of 3 the highest reward: without limit; the runner-up, trial 1, has 2",
+            "chosen from 3 for the highest reward, unlimited (never tried); the runner-up (trial 1) had 2",
         ),
         ({"rung": 2, "loss": 0.3}, "the policy did not say what it compared"),  # an order of an older version
         ({"compared": 0, "point": 12}, "nothing was compared: point 12 of the grid"),
@@ -60,12 +63,12 @@ def test_who_stays_in_a_race_and_how_close_it_was() -> None:
         ({"compared": 0, "was": "cut short"}, "nothing was compared: the trial goes on where it was cut short"),
         (
             {"compared": 0, "arm": 2, "of": 9},
-            "nothing was compared: the next new config in the order that the seed 4 fixes, number 3 of 9 newcomers",
+            "nothing was compared: the next new config in the order fixed by seed 4, newcomer 3 of 9",
         ),
         (
             {"gave_up": 3, "gave_up_at": 5, "gave_up_reason": "too bad", "compared": 0, "phase": "initial design"},
             "trial 3 was given up at step 5 (too bad); initial design; "
-            "nothing was compared: the next new config in the order that the seed 4 fixes",
+            "nothing was compared: the next new config in the order fixed by seed 4",
         ),
     ],
 )
@@ -81,12 +84,16 @@ def test_the_users_own_configs_are_known_by_the_queue() -> None:
 
 def test_a_round_says_why_it_is_validated_or_not() -> None:
     why = {"compared": 0, "query": "kappa", "pr_better": 0.95, "kappa": 0.9}
-    surely = "it beats every competitor with probability 0.95 or more, and 0.9 is enough to do without"
-    assert say(why, validate="none").endswith(f"; not validated: {surely}")
+    surely = "since it beats its closest competitor with probability"
+    assert say(why, validate="none").endswith(f"; not validated, {surely} 0.95 (0.9 is enough)")
+    assert say(why | {"pr_better": 0.5}, validate="last").endswith(f"; validated, {surely} 0.5 (below 0.9)")
     assert say({"compared": 0, "query": "cap"}, validate="none").endswith(
-        "not validated: the wall on validation is reached"
+        "not validated, since the wall on validation is reached"
     )
-    assert say({"compared": 0, "query": "kappa"}, validate="last").endswith("validated: there is no competitor")
+    assert say({"compared": 0, "query": "kappa"}, validate="last").endswith("validated, since there is no competitor")
+    assert say({"compared": 0, "query": "lcb_ucb"}, validate="last").endswith("since a competitor could be better")
+    assert say({"compared": 0, "query": "lcb_ucb"}, validate="none").endswith("since no competitor could be better")
+    assert say({"compared": 0, "query": "mine"}, validate="last").endswith("validated, by the rule mine")
 
 
 def test_numbers_have_labels_with_units() -> None:

@@ -115,11 +115,25 @@ def test_a_failure_is_said_in_the_line_that_tells_what_happened(capsys: pytest.C
 def test_what_could_not_be_cut_off_is_said_of_training_in_this_process_only() -> None:
     ledger = bought("1s", train_s=1.5)
     over = "the budget is spent: spent 1.5 s of 1.0 s (500 ms over"
-    assert text.ending(ledger, "budget") == f"{over})"
-    assert text.ending(ledger, "budget", in_this_process=True) == f"{over}: the last step could not be cut off)"
+    all_of_it = ", 100% of it on training"
+    cut = f"{over}: the last step could not be cut off)"
+    assert text.ending(ledger, "budget") == f"{over}){all_of_it}"
+    assert text.ending(ledger, "budget", in_this_process=True) == cut + all_of_it
+    frozen = ledger.append(Note(topic="thinking", facts={"seconds": 0.0, "kind": "setup"}))
+    assert text.ending(frozen, "budget", in_this_process=True) == cut + all_of_it, "nor by saving"
     thought = bought("1s").append(Note(topic="thinking", facts={"seconds": 0.5}))
-    assert text.ending(thought, "budget", in_this_process=True) == f"{over})"
-    assert text.ending(bought("2s"), "budget", "a rest is left") == "a rest is left: spent 1.0 s of 2.0 s"
+    assert text.ending(thought, "budget", in_this_process=True) == f"{over}), 67% of it on training"
+    assert text.ending(bought("2s"), "budget", "a rest is left") == f"a rest is left: spent 1.0 s of 2.0 s{all_of_it}"
+
+
+def test_the_share_of_training_is_said_where_time_is_money() -> None:
+    ledger = bought("9s").append(Note(topic="thinking", facts={"seconds": 1.0, "kind": "setup"}))
+    assert ledger.books.training_share == 0.5
+    assert facts.summary("s", ledger, None)["training_share"] == 0.5
+    assert "50% of it on training" in text.ending(ledger, "budget")
+    assert "training" not in text.ending(bought("9 epochs"), "budget")
+    assert ledger.books.by_kind["setup"] == 1.0
+    assert Ledger(ledger.entries()[:1]).books.training_share is None
 
 
 def test_changes_are_one_line() -> None:

@@ -47,7 +47,7 @@ def steps(kept: Checkpoints, trial: int) -> list[str]:
 
 def train(kept: Checkpoints, trial: int, curve: list[float], first: int = 1, size: int = 1) -> None:
     for step, value in enumerate(curve, first):
-        if kept.is_due(trial, step, value, last=True):
+        if kept.is_due(trial, step, value, last=True, unsaved_s=0.0):
             kept.save(trial, step, text("x" * size))
 
 
@@ -73,7 +73,7 @@ def test_a_crash_between_checkpoint_and_receipt_costs_one_step_not_the_trial(tmp
 def test_the_former_best_goes_only_when_its_better_is_on_disk(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path / "c")
     train(kept, 0, [1.0, 2.0, 3.0, 4.0])
-    assert kept.is_due(1, 1, 0.5, last=False)
+    assert kept.is_due(1, 1, 0.5, last=False, unsaved_s=0.0)
     assert kept.path(0, 1).exists()
     with pytest.raises(OSError, match="disk full"):
         kept.save(1, 1, lambda path: (_ for _ in ()).throw(OSError("disk full")))
@@ -99,14 +99,23 @@ def test_a_diverged_step_is_never_the_best(tmp_path: Path, value: float) -> None
 
 def test_a_step_is_saved_at_the_end_at_a_new_best_or_when_it_is_cheap(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path / "c")
-    assert kept.is_due(0, 1, 1.0, last=False)  # the first value is the best
-    kept._last_save[0] = (float("inf"), 1.0)  # as if saving had just taken for ever
-    assert not kept.is_due(0, 2, 2.0, last=False)
-    assert not kept.is_due(0, 2, None, last=False)
-    assert kept.is_due(0, 2, 2.0, last=True)
-    assert kept.is_due(0, 3, 0.5, last=False)
-    kept._last_save[0] = (float("-inf"), 1.0)
-    assert kept.is_due(0, 4, 2.0, last=False)
+    assert kept.is_due(0, 1, 1.0, last=False, unsaved_s=0.0)  # the first value is the best
+    kept._save_s[0] = 2.0
+    assert not kept.is_due(0, 2, 2.0, last=False, unsaved_s=99.0)
+    assert not kept.is_due(0, 2, None, last=False, unsaved_s=99.0)
+    assert kept.is_due(0, 2, 2.0, last=True, unsaved_s=99.0)
+    assert kept.is_due(0, 3, 0.5, last=False, unsaved_s=99.0)
+    assert kept.is_due(0, 4, 2.0, last=False, unsaved_s=101.0), "50 times what saving takes"
+
+
+def test_a_trial_that_was_never_saved_is_expected_to_take_as_long_as_the_newest_save(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    assert kept.is_due(0, 1, None, last=False, unsaved_s=1e-9), "nothing is known yet: save, and see"
+    kept._best_loss = -1.0
+    took_s = kept.save(0, 1, text("x"))
+    assert kept.expect_save_s(1) == took_s
+    assert not kept.is_due(1, 1, 0.0, last=False, unsaved_s=49 * took_s)
+    assert kept.is_due(1, 1, 0.0, last=False, unsaved_s=51 * took_s)
 
 
 def test_a_folder_is_a_checkpoint_too(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from shoestring.errors import RunnerError
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import Local
-from shoestring.runners.runner import LIVE_WITHOUT_SAVING
 from shoestring.runners.training import Context, Report
 from shoestring.study.loop import run_in_memory
 
@@ -270,15 +269,15 @@ def orders(runner: Local, ledger: Ledger, *wanted: tuple[int, int]) -> Ledger:
 
 
 def test_more_live_trials_than_allowed_are_lost_when_they_cannot_save(tmp_path: Path) -> None:
-    runner = local(counting, tmp_path)
+    runner = local(counting, tmp_path, live=3)
     ledger = begun("90 epochs")
     runner.start(ledger)
-    ledger = orders(runner, ledger, *((trial, 1) for trial in range(LIVE_WITHOUT_SAVING + 2)))
-    assert [trial.held for trial in ledger.trials] == [0, 0] + [1] * LIVE_WITHOUT_SAVING
+    ledger = orders(runner, ledger, *((trial, 1) for trial in range(5)))
+    assert [trial.held for trial in ledger.trials] == [0, 0, 1, 1, 1]
     ledger = orders(runner, ledger, (0, 2))
     assert ledger.trials[0].steps == 2
     assert sum(receipt.trial == 0 for receipt in receipts(ledger)) == 3  # its first step was run again
-    assert ledger.spent == LIVE_WITHOUT_SAVING + 3
+    assert ledger.spent == 6
 
 
 def test_trials_that_can_save_are_thawed_from_disk(tmp_path: Path) -> None:
@@ -301,7 +300,7 @@ def test_closing_freezes_what_is_alive(tmp_path: Path) -> None:
     assert order is not None
     ledger = ledger.append(order)
     runner.submit(order, 0)
-    runner.checkpoints._last_save[0] = (float("inf"), 1.0)  # saving seems dear: only bests are saved on the way
+    runner.checkpoints._save_s[0] = 1e9  # saving seems dear: only bests are saved on the way
     runner.checkpoints._best_loss = -1.0
     for _ in range(2):
         ledger = grow(ledger, *runner.wait(float("inf")))
@@ -330,7 +329,7 @@ def test_a_state_between_two_steps_is_never_saved_as_one(tmp_path: Path) -> None
     order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4))
     assert order is not None
     runner.submit(order, 0)
-    runner.checkpoints._last_save[0] = (float("inf"), 1.0)
+    runner.checkpoints._save_s[0] = 1e9
     runner.checkpoints._best_loss = -1.0
     runner.wait(float("inf"))
     runner.wait(float("inf"))
@@ -341,13 +340,13 @@ def test_a_state_between_two_steps_is_never_saved_as_one(tmp_path: Path) -> None
 
 
 def test_checkpoints_over_the_limit_are_lost_trials(tmp_path: Path) -> None:
-    runner = local(Saves, tmp_path, live=1, at_most_bytes=10.0)  # a checkpoint has 3 bytes, a trial two of them
+    runner = local(Saves, tmp_path, live=1, at_most_bytes=10.0)  # a checkpoint has 3 bytes
     ledger = begun("90 epochs")
     runner.start(ledger)
-    ledger = orders(runner, ledger, (0, 3), (1, 2), (2, 2), (3, 2))
+    ledger = orders(runner, ledger, (0, 3), (1, 2), (2, 2), (3, 2), (4, 2))
     lost = [entry for entry in ledger.entries() if isinstance(entry, Lost)]
     assert [(entry.trial, entry.held, entry.why) for entry in lost] == [(1, 0, "its checkpoint went over the limit")]
-    assert [trial.held for trial in ledger.trials] == [3, 0, 2, 2]  # trial 0 is the best
+    assert [trial.held for trial in ledger.trials] == [3, 0, 2, 2, 2]  # trial 0 is the best
 
 
 def test_a_save_that_fails_is_a_failure_of_that_step(tmp_path: Path) -> None:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from shoestring import policies
 from shoestring.core.entries import Cost, Note, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
 from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import Simulated, StepOutcome
+from shoestring.reports.facts import summary
+from shoestring.reports.text import status
+from shoestring.reports.workers import slow_workers
+from shoestring.runners.simulated import Simulated, SimulatedWorker, StepOutcome
+from shoestring.study.loop import run_in_memory
+from shoestring.testing.curves import Decaying
+from shoestring.testing.policies import ROUGH, opened
 
 
 class Table:
@@ -133,3 +143,78 @@ def test_ended_is_told_as_a_note() -> None:
     runner = Simulated(Table(a=[(0.5, 1)]))
     runner.submit(order(4, "a", 5), 1)
     assert runner.wait(math.inf) == [Note(topic="ended", facts={"order": 4, "trial": 4, "step": 1})]
+
+
+# workers that differ ---------------------------------------------------------------------------------------------------
+
+CREW = [
+    SimulatedWorker("fast"),
+    SimulatedWorker("slow", speed=0.25, price_factor=0.5),
+    SimulatedWorker("dear", 2.0, 3.0),
+]
+
+
+def test_the_first_free_worker_takes_the_order_at_its_speed_and_price() -> None:
+    runner = Simulated(Table(a=[(1.0, 2)], b=[(1.0, 2)], c=[(1.0, 2), (1.0, 2)], d=[(1.0, 2)]), CREW)
+    assert runner.workers == 3
+    for number, name in enumerate("abc"):
+        runner.submit(order(number, name, 2 if name == "c" else 1), 0)
+    told = [entry for _ in range(2) for entry in runner.wait(math.inf)]
+    assert [(e.worker, e.price_factor, e.at, e.cost.total) for e in told if isinstance(e, Receipt)] == [
+        ("dear", 3.0, 1.0, 1.0),
+        ("fast", 1.0, 2.0, 2.0),
+    ]
+    runner.submit(order(3, "d", 1), 0)  # the first place is free again
+    told = [entry for _ in range(3) for entry in runner.wait(math.inf)]
+    assert [(e.order, e.worker, e.at) for e in told if isinstance(e, Receipt)] == [
+        (2, "dear", 2.0),
+        (3, "fast", 4.0),
+        (1, "slow", 8.0),
+    ]
+
+
+@pytest.mark.parametrize("budget", ["60s", "$60 at 3600/h"])
+def test_prices_of_workers_are_within_the_budget_and_a_cut_study_goes_on_with_the_same_workers(budget: str) -> None:
+    policy = policies.make("asha")
+    start = opened(policy, budget=budget, workers=3)
+    whole = run_in_memory(Ledger([start]), policy, Simulated(ROUGH, CREW)).ledger
+    steps = [entry for entry in whole.entries() if isinstance(entry, Receipt)]
+    prices = [entry.cost.total * (entry.price_factor if budget.startswith("$") else 1.0) for entry in steps]
+    assert whole.spent == pytest.approx(math.fsum(prices))
+    assert 50 < whole.spent <= 60 + 1e-9
+    assert {entry.worker for entry in steps} == {"fast", "slow", "dear"}
+    looks = iter(range(25))
+    cut = run_in_memory(Ledger([start]), policy, Simulated(ROUGH, CREW), should_stop=lambda: next(looks, None) is None)
+    assert cut.ledger.open_orders
+    again = run_in_memory(cut.ledger, policy, Simulated(ROUGH, CREW)).ledger
+    assert again.entries() == whole.entries()
+
+
+def test_the_wall_comes_sooner_for_dear_workers() -> None:
+    runner = Simulated(Table(a=[(1.0, 40)], b=[(1.0, 100)], c=[(1.0, 200)]), CREW)
+    start = opened(
+        policies.make("random_search"), budget="$90 at 3600/h", space=Space.listed([{"name": n} for n in "abc"])
+    )
+    ledger = run_in_memory(
+        Ledger([replace(start, max_steps=1, workers=3)]), policies.make("random_search"), runner
+    ).ledger
+    assert ledger.spent == pytest.approx(90.0)  # at 1 + 0.5 + 3 dollars a second: after 20 s
+    assert ledger.books.clock == pytest.approx(20.0)
+    assert {entry.status for entry in ledger.entries() if isinstance(entry, Receipt)} == {"interrupted"}
+
+
+def test_a_slow_worker_is_seen_in_the_status() -> None:
+    policy = policies.make("random_search")
+    crew = [SimulatedWorker(f"{n} on node-{n}", speed=1 / 3 if n == 2 else 1.0) for n in range(4)]
+    start = opened(policy, budget="400 epochs", workers=4)
+    ledger = run_in_memory(Ledger([start]), policy, Simulated(Decaying(spread=1.2), crew)).ledger
+    (slow,) = slow_workers(ledger)
+    assert slow["worker"] == "2 on node-2"
+    assert 2.5 < slow["times_slower"] < 3.5
+    assert slow["steps"] == sum(isinstance(e, Receipt) and e.worker == "2 on node-2" for e in ledger.entries())
+    assert summary("s", ledger, None)["slow_workers"] == [slow]
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(status("s", ledger, None))
+    assert "slow: worker 2 on node-2 takes" in console.export_text()
+    alike = run_in_memory(Ledger([start]), policy, Simulated(Decaying(spread=1.2), 4)).ledger
+    assert slow_workers(alike) == []

@@ -22,7 +22,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.errors import Damaged, Leased
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import Local
-from shoestring.stores import files
+from shoestring.stores import files, heartbeat
 from shoestring.stores.heartbeat import HEARTBEAT_S
 from shoestring.stores.lease import Process, find_uncharged
 from shoestring.stores.sql import Sql
@@ -310,8 +310,28 @@ def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: py
 # the loop ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_append_of_a_run_says_what_is_under_way(tmp_path: Path) -> None:
+def test_of_quick_entries_one_in_a_tenth_of_a_second_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, beats = [100.0], []
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
+    heart = heartbeat.Heart(lambda: beats.append(now[0]))
+    try:
+        assert heart.wait_for_disk()
+        now[0] += 0.05
+        assert not heart.wait_for_disk()
+        for _ in range(500):
+            if beats:
+                break
+            time.sleep(0.01)
+        assert beats, "what did not wait is taken to the disk by a beat"
+        now[0] += 0.06
+        assert heart.wait_for_disk()
+    finally:
+        heart.stop()
+
+
+def test_every_append_of_a_run_says_what_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The start of each step is known to the store at the moment at which the step begins."""
+    monkeypatch.setattr(heartbeat, "_TO_DISK_S", 60.0)  # no beat of the heart's own comes between
     store = Sql(f"sqlite:///{tmp_path}/run.db")
     study = Study.begin({"x": {"float": [0, 1]}}, "1h", store=store, max_steps=3, policy="random_search", seed=1)
     seen: list[tuple[str, dict[str, float]]] = []

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
@@ -22,6 +23,8 @@ from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Float
 from shoestring.core.space import Space
 from shoestring.errors import Conflict, Damaged, DecisionError, MissingExtra, StoreError
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.local import Local
 from shoestring.runners.simulated import Simulated
 from shoestring.stores import database, files
 from shoestring.stores.servers import read_server_address
@@ -506,6 +509,29 @@ def test_a_simulated_study_hardly_waits_for_the_disk(file: Path) -> None:
     assert isinstance(study.store, Sql)
     assert pragma_now(study.store, "synchronous") == 2
     assert entries_as_text(Sql(f"sqlite:///{file}").load("study")) == entries_as_text(study.ledger)
+
+
+def test_a_real_study_goes_to_the_disk_while_it_trains(file: Path, tmp_path: Path) -> None:
+    """No append waits for the disk, but a heartbeat soon takes to it what was stored, and the last word waits."""
+    store = Sql(f"sqlite:///{file}")
+    study = Study.begin(SPACE, "3 epochs", store=store, policy="random_search", seed=1)
+    waited: list[object] = []
+
+    def train(config: object) -> float:
+        deadline = time.monotonic() + 30.0
+        while time.monotonic() < deadline and pragma_now(store, "synchronous") != 2:
+            time.sleep(0.005)  # as long as it takes the heart
+        waited.append(pragma_now(store, "synchronous"))
+        return 1.0
+
+    def look(ledger: Ledger, entry: object) -> None:
+        appended.append(pragma_now(store, "synchronous"))
+
+    appended: list[object] = []
+    study.run(Local(train, Checkpoints(tmp_path / "checkpoints")), observe=look)
+    assert waited == [2, 2, 2]
+    assert 1 in appended
+    assert pragma_now(store, "synchronous") == 2
 
 
 # passwords -----------------------------------------------------------------------------------------------------------

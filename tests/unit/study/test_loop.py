@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from shoestring.core.decision import Decision, Finish, Train, Wait
-from shoestring.core.entries import Cost, Entry, Lost, Opened, Order, Receipt
+from shoestring.core.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices
 from shoestring.core.parameters import Float
@@ -27,6 +27,7 @@ from shoestring.stores.memory import Memory, MemoryLease
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop, run_in_memory
 from shoestring.study.study import Study
+from shoestring.testing.curves import Decaying
 
 
 def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
@@ -68,7 +69,7 @@ def test_every_order_is_recorded_before_it_is_bought() -> None:
 
     class Watching(Simulated):
         def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
-            assert recorded[-1] == f"order {order.number}"
+            assert f"order {order.number}" in recorded
             super().submit(order, held, former)
 
     class Noting(Memory):
@@ -78,6 +79,86 @@ def test_every_order_is_recorded_before_it_is_bought() -> None:
 
     run_in_memory(begun(), RandomSearch(), Watching(Curves(), 3), store=Noting())
     assert recorded.count("receipt") == 20
+
+
+class Batches(Memory):
+    """Notes what is stored with each append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored: list[list[str]] = []
+
+    def append(self, study: str, ledger: Ledger | None, *entries: Entry, **how: Any) -> Ledger:
+        grown = super().append(study, ledger, *entries, **how)
+        self.stored.append([entry.kind for entry in entries])
+        return grown
+
+
+def test_all_free_workers_are_filled_with_one_append() -> None:
+    store = Batches()
+    run_in_memory(begun("20 epochs"), RandomSearch(), Simulated(Curves(), 4), store=store)
+    assert store.stored[1] == ["order"] * 4
+    assert store.stored[-1] == ["receipt"]
+
+
+def test_a_crash_between_storing_orders_and_submitting_them_leaves_them_open() -> None:
+    class Crashing(Simulated):
+        def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
+            if order.number == 1:
+                raise KeyboardInterrupt
+            super().submit(order, held, former)
+
+    store = Batches()
+    with pytest.raises(KeyboardInterrupt):
+        run_in_memory(begun(), RandomSearch(), Crashing(Curves(), 3), store=store)
+    left = store.load("study")
+    assert left is not None
+    assert list(left.open_orders) == [0, 1, 2]
+    again = run_in_memory(left, RandomSearch(), Simulated(Curves(), 3)).ledger
+    whole = run_in_memory(begun(), RandomSearch(), Simulated(Curves(), 3)).ledger
+    assert again.entries() == whole.entries()
+
+
+def test_orders_are_decided_again_when_somebody_was_quicker() -> None:
+    """Nothing of what was decided on the older ledger is kept, and the time that it took stays to be charged."""
+    queued = Note(topic="enqueue", facts={"config": {"x": 0.25}})
+
+    class Shared(Memory):
+        def append(self, study: str, ledger: Ledger | None, *entries: Entry, **how: Any) -> Ledger:
+            current = self.load(study)
+            if current is not None and len(current) == 1 and isinstance(entries[0], Order):
+                super().append(study, current, queued)
+            return super().append(study, ledger, *entries, **how)
+
+    done = run_in_memory(begun(), RandomSearch(), Simulated(Curves(), 3), store=Shared()).ledger
+    assert done.entries()[1] == queued
+    assert done.orders[0].config == {"x": 0.25}
+    assert [order.number for order in done.orders] == list(range(len(done.orders)))
+    assert done.spent == 20
+
+
+def test_a_policy_that_thinks_long_does_not_keep_the_first_worker_waiting_for_the_last() -> None:
+    def decide(ledger: Ledger) -> Decision:
+        clock[0] += 0.04
+        return Train(trial=len(ledger.trials), config={"x": len(ledger.trials) / 9}, until=4)
+
+    class Real(Simulated):
+        simulated = False
+
+        def now(self) -> float:
+            return super().now() + clock[0]
+
+    clock = [0.0]
+    store = Batches()
+    run_in_memory(begun("20 epochs"), Scripted(decide), Real(Curves(), 5), store=store)
+    assert store.stored[1:4] == [["order"] * 2, ["order"] * 2, ["order"]]
+
+
+def test_a_policy_is_not_asked_when_nothing_can_be_paid() -> None:
+    policy = Scripted(lambda ledger: Train(trial=len(ledger.trials), config={"x": 0.5}, until=4))
+    outcome = run_in_memory(begun("8 epochs"), policy, Simulated(Curves(), 3))
+    assert (outcome.reason, outcome.text, outcome.ledger.spent) == ("budget", "", 8)
+    assert policy.asked == [1, 2]  # entries: no look at the third worker, none after any of the eight receipts
 
 
 def test_a_policy_that_finishes_says_why_and_open_orders_are_awaited() -> None:
@@ -270,6 +351,16 @@ def test_bad_luck_at_the_start_is_no_failure() -> None:
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 60)
 
 
+def test_what_rounding_leaves_over_is_no_money() -> None:
+    """Six workers are cut off at the wall before any step has a price: 1e-16 s are left, and nothing costs anything yet."""
+    outcome = run_in_memory(
+        begun("1s", max_steps=1, workers=6), RandomSearch(), Simulated(Decaying(cost_s=3.0, spread=1.0), 6)
+    )
+    assert outcome.reason == "budget"
+    assert len(outcome.ledger.orders) == 6
+    assert outcome.ledger.spent == pytest.approx(1.0)
+
+
 class Deadly(Simulated):
     """Its workers die in the first step of a trial, as often as `deaths` says."""
 
@@ -300,7 +391,7 @@ class Deadly(Simulated):
         return news
 
     def forget(self, number: int) -> None:
-        del self._orders[number], self._since[number]
+        self._forget(number)
         self._due = [due for due in self._due if due[1] != number]
         heapq.heapify(self._due)
 

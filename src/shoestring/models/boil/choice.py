@@ -10,10 +10,10 @@ appendix A.3. The model is that of `process`; z = [x, t~] as there.
 
 Departs from the paper:
 - The regression has an intercept and Z' c in place of Z c; sigma_n in the improvement is a standard deviation.
-- The decision maximises log EI - log cost, not a ratio of soft-plus values: soft-plus of a vanishing EI is log 2, which makes
-  a worthless cheap point beat a promising dear one.
+- The decision maximises log EI - log cost, not the printed ratio of soft-plus values (`rule="softplus"`): soft-plus of a
+  vanishing EI is log 2, which makes a worthless cheap point beat a promising dear one.
 - In the ratio a cost counts as a share of the range of costs seen, no less than 0, plus 0.1, as in the authors' programs.
-  These climb from 3 (d + 1) places, here from 5.
+  These climb from 3 (d + 1) places, here from 5. In the printed one EI is that of standardised scores, and a cost is a share too.
 - A search starts from given points and moves along their free columns only, so that options, whole numbers and listed configs
   stay what they are.
 """
@@ -22,16 +22,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.models.boil.process import RunLengths
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
 
+Rule = Literal["log_ratio", "softplus"]
 CLIMBS = 5
 FLOOR = 0.1  # added to a cost's share of the range: no point is cheaper than a tenth of it
 DIGITS = 6  # how exactly a climb converges must not decide between configs of which nothing is known: all are equal
@@ -72,6 +74,11 @@ def log_ratio(log_ei: Floats, cost_share: Floats) -> Floats:
     return log_ei - np.log(np.maximum(cost_share, 0.0) + FLOOR)
 
 
+def log_softplus_ratio(log_ei: Floats, cost_share: Floats) -> Floats:
+    """Log of the printed ratio, ln(1 + exp(EI)) / ln(1 + exp(cost)); EI of standardised scores."""
+    return np.log(np.logaddexp(0.0, np.exp(log_ei))) - np.log(np.logaddexp(0.0, cost_share))
+
+
 class Promise(NamedTuple):
     """What the model expects of one run."""
 
@@ -101,6 +108,7 @@ class Tradeoff:
     gp: GP
     cost: CostPlane
     best_mean: float
+    rule: Rule = "log_ratio"
 
     def appraise(self, z: Floats, cost: Floats | None = None) -> Appraisal:
         """Of points z, (q, d + 1), that cost what the plane predicts, unless it is known better."""
@@ -108,31 +116,52 @@ class Tradeoff:
         std = np.sqrt(variance)
         log_ei = log_expected_improvement(-mean, std, -self.best_mean)
         cost = self.cost.predict(z) if cost is None else cost
-        return Appraisal(mean, std, log_ei, log_ratio(log_ei, self.cost.share(cost)))
+        return Appraisal(mean, std, log_ei, self._weigh(log_ei, self.cost.share(cost)))
+
+    def _weigh(self, log_ei: Floats, share: Floats) -> Floats:
+        if self.rule == "softplus":
+            return log_softplus_ratio(log_ei - np.log(self.gp.scale), share)
+        return log_ratio(log_ei, share)
 
     def log_ratio_with_gradient(self, z: Floats) -> tuple[Floats, Floats]:
-        """log EI - log cost and its derivatives."""  # (q, d + 1) -> (q,), (q, d + 1)
+        """The logarithm of the ratio and its derivatives."""  # (q, d + 1) -> (q,), (q, d + 1)
         mean, variance, d_mean, d_variance = self.gp.predict_with_gradient(z)
         log_ei, d_log_ei = log_expected_improvement_gradient(-mean, variance, -d_mean, d_variance, -self.best_mean)
         share = self.cost.share(self.cost.predict(z))
-        d_log_cost = np.where(share > 0.0, 1.0 / (np.maximum(share, 0.0) + FLOOR), 0.0)[:, None]
-        d_log_cost = d_log_cost * (self.cost.coefficients[1:] / self.cost.span)
-        return log_ratio(log_ei, share), d_log_ei - d_log_cost
+        if self.rule == "softplus":
+            ei = np.exp(log_ei - np.log(self.gp.scale))
+            by_log_ei = ei * expit(ei) / np.logaddexp(0.0, ei)
+            by_share = expit(share) / np.logaddexp(0.0, share)
+        else:
+            by_log_ei = np.ones_like(log_ei)
+            by_share = np.where(share > 0.0, 1.0 / (np.maximum(share, 0.0) + FLOOR), 0.0)
+        d_share = self.cost.coefficients[1:] / self.cost.span  # (d + 1,)
+        return self._weigh(log_ei, share), by_log_ei[:, None] * d_log_ei - by_share[:, None] * d_share
 
 
-def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> float:
-    """mu_max; the pool, (m, d + 1), should hold the stored points too, since narrow peaks are there."""
+class Peak(NamedTuple):
+    """mu_max, where it is, (d + 1,), and which row the climb to it began from: of the pool, then of the stored points."""
 
-    # Without variances: they would cost O(n^2) a point, the mean alone costs O(n).
-    def mean(z: Floats) -> Floats:
-        return gp.shift + gp.scale * (gp.kernel.matrix(gp.theta[:-1], z, gp.x) @ gp.weights)
+    mean: float
+    z: Floats
+    start: int
+
+
+def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> Peak:
+    """mu_max over a pool, (m, d + 1), and the stored points, since narrow peaks are there.
+
+    `free`, (m + s, d + 1), tells what may move: of the pool, then of the first s stored points.
+    """
 
     def mean_with_gradient(z: Floats) -> tuple[Floats, Floats]:
         k, dk = gp.kernel.matrix_with_gradient(gp.theta[:-1], z, gp.x)
         return gp.shift + gp.scale * (k @ gp.weights), gp.scale * np.einsum("qnd,n->qd", dk, gp.weights)
 
-    values, _, _ = _climb(mean, mean_with_gradient, pool, free)
-    return float(values.max())
+    stored = len(free) - len(pool)
+    before = np.concatenate([gp.predict_mean(pool), gp.fitted()[:stored]])
+    values, points, starts = _climb(before, mean_with_gradient, np.vstack([pool, gp.x[:stored]]), free)
+    top = int(np.argmax(values))
+    return Peak(float(values[top]), points[top], int(starts[top]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,9 +195,7 @@ def choose(
 
     `may_train` says whether an x that was reached from a row of the pool may be trained; the pool itself may.
     """
-    values, points, starts = _climb(
-        lambda z: tradeoff.appraise(z).log_ratio, tradeoff.log_ratio_with_gradient, pool, free
-    )
+    values, points, starts = _climb(tradeoff.appraise(pool).log_ratio, tradeoff.log_ratio_with_gradient, pool, free)
     values = np.round(values, DIGITS)
     for top in np.argsort(-values, kind="stable"):
         if np.array_equal(points[top], pool[starts[top]]) or may_train(points[top, :-1], starts[top]):
@@ -181,7 +208,7 @@ def choose(
 
 
 def _climb(
-    score: Callable[[Floats], Floats],
+    before: Floats,
     score_with_gradient: Callable[[Floats], tuple[Floats, Floats]],
     pool: Floats,
     free: Flags,
@@ -189,9 +216,8 @@ def _climb(
     """Local maxima and, behind them, their starts: values (k,), points (k, d + 1), rows of the pool they began from (k,).
 
     The pool is dealt out into 3 (f + 1) hands, f the most columns that are free in any row; of the best of each hand, CLIMBS
-    climb. Dealing keeps them apart: the best rows of the whole pool are often neighbours.
+    climb. Dealing keeps them apart: the best rows of the whole pool are often neighbours. `before`: scores of the pool, (m,).
     """
-    before = score(pool)
     hands = min(len(pool), 3 * (1 + int(free.sum(axis=1).max())))
     starts = np.array([hand + hands * int(np.argmax(before[hand::hands])) for hand in range(hands)], dtype=np.intp)
     ranked = starts[np.argsort(-before[starts], kind="stable")]

@@ -18,7 +18,7 @@ the gradient in theta needs no term for it. Starts are a low-discrepancy sequenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,8 @@ from shoestring.models.gp.posterior import (
 )
 
 LOG_2PI = float(np.log(2.0 * np.pi))
+MANY = 200  # observations: beyond, every start but the last is made with this many of them
+_LAST_ITERATIONS = 4  # of the search with all of them, from where that led: an evaluation costs n^3
 MAX_ITERATIONS = 60  # of one search; half of 450 that were tried took 13 or fewer, the longest 37
 
 
@@ -63,14 +65,29 @@ def priors(kernel: Kernel) -> list[Prior]:
 
 
 def fit_gp(
-    kernel: Kernel, x: Floats, y: Floats, *, memo: Memo | None = None, n_starts: int = 2, standardise: bool = True
+    kernel: Kernel,
+    x: Floats,
+    y: Floats,
+    *,
+    memo: Memo | None = None,
+    n_starts: int = 2,
+    standardise: bool = True,
+    with_priors: bool = True,
+    max_iterations: int | None = None,
 ) -> GP:
-    """The posterior of x, (n, d), and y, (n,), at its most probable parameters.
+    """The posterior of x, (n, d), and y, (n,), at its most probable parameters, or without priors its most likely ones.
 
     The search starts from `memo` (what `GP.memo()` gave earlier; without one, the priors' medians) and from the best
     `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is the quick way.
+    Very many observations are searched with a part of them first, evenly from the best to the worst: a study of a thousand
+    trials that is taken over must not wait for a dozen searches among all.
     """
     x, y = check_observations(x, y, kernel)
+    if n_starts and y.size > MANY:
+        some = np.argsort(y, kind="stable")[np.linspace(0, y.size - 1, MANY).round().astype(int)]
+        told: dict[str, bool] = {"standardise": standardise, "with_priors": with_priors}
+        scout = fit_gp(kernel, x[some], y[some], memo=memo, n_starts=n_starts, **told)
+        n_starts, memo, max_iterations = 0, scout.memo(), _LAST_ITERATIONS
     shift, scale = standardisation(y) if standardise else (0.0, 1.0)
     each = priors(kernel)
     medians, log_stds = np.log([p.median for p in each]), np.array([p.log_std for p in each])
@@ -79,6 +96,8 @@ def fit_gp(
 
     def negative_log_posterior(theta: Floats) -> tuple[float, Floats]:
         value, gradient = log_likelihood(theta)
+        if not with_priors:
+            return -value, -gradient
         away = (theta - medians) / log_stds
         return 0.5 * float(away @ away) - value, away / log_stds - gradient
 
@@ -86,7 +105,10 @@ def fit_gp(
     scattered = np.clip(medians + spread, lower, upper)
     ranked = sorted(scattered, key=lambda theta: negative_log_posterior(theta)[0])
     best, best_value = np.clip(medians if memo is None else _from_memo(memo, kernel), lower, upper), np.inf
-    bounds, options = np.column_stack([lower, upper]), {"maxiter": MAX_ITERATIONS, "ftol": 1e-7, "gtol": 1e-4}
+    bounds, options = (
+        np.column_stack([lower, upper]),
+        {"maxiter": max_iterations or MAX_ITERATIONS, "ftol": 1e-7, "gtol": 1e-4},
+    )
     for start in [best, *ranked[:n_starts]]:
         found = minimize(negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         if found.fun < best_value:
@@ -95,17 +117,26 @@ def fit_gp(
 
 
 def carry_gp(
-    kernel: Kernel, x: Floats, y: Floats, memo: Memo, fit: Fit, *, n_starts: int = 0, prefix: str = ""
+    kernel: Kernel,
+    x: Floats,
+    y: Floats,
+    memo: Memo,
+    fit: Fit,
+    *,
+    n_starts: int = 0,
+    prefix: str = "",
+    with_priors: bool = True,
 ) -> tuple[GP, Lists]:
     """The posterior at the parameters that the memo carries, fitted again if that is due; and the next memo.
 
     Between two fits the posterior is conditioned on all observations at the parameters it has, which is exact. A fit goes
-    from the last optimum and `n_starts` other places, one afresh from two. `prefix` begins the names in the memo, for a
+    from the last optimum and `n_starts` other places, one afresh from two at least. `prefix` begins the names in the memo, for a
     policy that has two processes.
     """
     past = {name: memo[prefix + name] for name in GP_MEMO if prefix + name in memo}
     if fit.is_due or not past:
-        gp = fit_gp(kernel, x, y, memo=past or None, n_starts=2 if fit.is_afresh or not past else n_starts)
+        starts = max(2, n_starts) if fit.is_afresh or not past else n_starts
+        gp = fit_gp(kernel, x, y, memo=past or None, n_starts=starts, with_priors=with_priors)
     else:
         gp = condition(kernel, _from_memo(past, kernel), x, y)
     return gp, {prefix + name: numbers for name, numbers in gp.memo().items()} | fit.marks
@@ -171,3 +202,32 @@ def _spread_points(n: int, dims: int) -> Floats:
         g = (1.0 + g) ** (1.0 / (dims + 1))
     steps = g ** -np.arange(1.0, dims + 1)
     return (0.5 + np.arange(1.0, n + 1)[:, None] * steps) % 1.0
+
+
+def pick_rows_to_fit(owners: Sequence[int], at_most: int) -> list[int]:
+    """Places of all rows or, if there are more than `at_most`, of those of trials spread evenly over the study.
+
+    A fit of n costs n^3 dozens of times, and a handful of parameters is known well from a few hundred observations.
+    `owners[i]` is the trial that row i belongs to. A trial comes with all of its rows, since these tell how it changed.
+    """
+    if len(owners) <= at_most:
+        return list(range(len(owners)))
+    rows: dict[int, list[int]] = {}
+    for at, owner in enumerate(owners):
+        rows.setdefault(owner, []).append(at)
+    each = sorted(rows)
+    largest = max(len(of_one) for of_one in rows.values())
+    count = min(len(each), max(1, at_most // largest))
+    while count < len(each) and _size(rows, _spread(each, count + 1)) <= at_most:
+        count += 1
+    return sorted(at for owner in _spread(each, count) for at in rows[owner])
+
+
+def _spread(owners: Sequence[int], count: int) -> list[int]:
+    """`count` of them at even distances, the last always, since it is the newest."""
+    places = np.linspace(len(owners) - 1, 0, count).round().astype(int)
+    return [owners[place] for place in places]
+
+
+def _size(rows: dict[int, list[int]], owners: Sequence[int]) -> int:
+    return sum(len(rows[owner]) for owner in owners)

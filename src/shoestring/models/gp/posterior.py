@@ -42,6 +42,9 @@ GP_MEMO = ("log_signal_variance", "log_lengthscales", "log_noise_variance")  # h
 JITTERS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # relative to the mean diagonal
 VARIANCE_FLOOR = 1e-13  # relative to s^2: s^2 - |L^-1 k|^2 carries no information below its own rounding
 CHUNK = 16_000  # covariances at a time: 125 KiB, small enough for allocators to reuse instead of asking for fresh pages
+AT_LEAST = (
+    128  # points at a time: a solve reads the whole factor, so at thousands of observations it must serve many points
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -79,7 +82,7 @@ class GP:
     def predict(self, x_new: Floats, *, noisy: bool = False) -> tuple[Floats, Floats]:
         """Mean (m,) and variance (m,) at the points x_new, (m, d)."""
         mean, explained = np.empty(x_new.shape[0]), np.empty(x_new.shape[0])
-        step = max(1, CHUNK // self.y.size)
+        step = max(AT_LEAST, CHUNK // self.y.size)
         for start in range(0, x_new.shape[0], step):
             part = slice(start, start + step)
             k = self.kernel.matrix(self.theta[:-1], x_new[part], self.x)  # (step, n)
@@ -88,6 +91,10 @@ class GP:
             explained[part] = np.einsum("mn,mn->m", v, v)
         variance = self._variance(explained)
         return mean, variance + self.noise_variance if noisy else variance
+
+    def predict_mean(self, x_new: Floats) -> Floats:
+        """Latent mean (m,) at the points x_new, (m, d): O(n) a point, where a variance takes O(n^2)."""
+        return self._mean(self.kernel.matrix(self.theta[:-1], x_new, self.x))
 
     def predict_joint(self, x_new: Floats) -> tuple[Floats, Floats]:
         """Latent mean (m,) and covariance (m, m) at the points x_new, (m, d)."""
@@ -110,17 +117,25 @@ class GP:
 
     def append(self, x_new: Floats, y_new: float) -> GP:
         """The posterior after one more observation at x_new, (d,), same parameters: a new row of the factor, O(n^2)."""
-        x_new, _ = check_observations(np.atleast_2d(x_new), np.array([y_new], dtype=np.float64), self.kernel)
-        n, x, y = self.y.size, np.vstack([self.x, x_new]), np.append(self.y, y_new)  # (n + 1, d), (n + 1,)
-        row = _solve_lower(self.factor, self.kernel.matrix(self.theta[:-1], self.x, x_new))[:, 0]  # (n,)
+        return self.extend(np.atleast_2d(x_new), np.array([y_new], dtype=np.float64))
+
+    def extend(self, x_new: Floats, y_new: Floats) -> GP:
+        """The posterior after m more observations at x_new, (m, d), same parameters: m new rows of the factor, O(m n^2)."""
+        x_new, y_new = check_observations(x_new, y_new, self.kernel)
+        n, total = self.y.size, self.y.size + y_new.size
+        x, y = np.vstack([self.x, x_new]), np.append(self.y, y_new)
+        rows = _solve_lower(self.factor, self.kernel.matrix(self.theta[:-1], self.x, x_new))  # (n, m)
         diagonal = float(np.exp(self.theta[0]) + np.exp(self.theta[-1])) + self.jitter
-        pivot = diagonal - float(row @ row)
-        if pivot <= 1e-14 * n * diagonal:  # nothing but rounding is left: let the jitter rule decide for all rows
+        rest = self.kernel.matrix(self.theta[:-1], x_new, x_new)
+        rest[np.diag_indices_from(rest)] = diagonal
+        corner, failed = lapack.dpotrf(rest - rows.T @ rows, lower=1, clean=1)  # of what the first n leave unexplained
+        if failed or np.min(corner.diagonal()) ** 2 <= 1e-14 * n * diagonal:
+            # Nothing but rounding is left of some row: let the jitter rule decide for all of them.
             return condition(self.kernel, self.theta, x, y, mean=self.mean, standardise=self.standardise)
-        factor = np.zeros((n + 1, n + 1), order="F")
+        factor = np.zeros((total, total), order="F")
         factor[:n, :n] = self.factor
-        factor[n, :n] = row
-        factor[n, n] = np.sqrt(pivot)
+        factor[n:, :n] = rows.T
+        factor[n:, n:] = corner
         return _make_posterior(self.kernel, self.theta, x, y, self.mean, self.standardise, factor, self.jitter)
 
     def _mean(self, k: Floats) -> Floats:

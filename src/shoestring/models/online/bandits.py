@@ -36,7 +36,7 @@ from shoestring.core.arrays import Floats
 
 def ucb1(counts: Floats, sums: Floats, round: int) -> int:
     """Arm of greatest mean + sqrt(2 ln t / n_k); the lowest unobserved one before that."""
-    return int(np.argmax(ucb1_bounds(counts, sums, round)))
+    return int(ucb1_bounds(counts, sums, round).argmax())
 
 
 def ucb1_bounds(counts: Floats, sums: Floats, round: int) -> Floats:
@@ -50,7 +50,7 @@ def epsilon_greedy(counts: Floats, sums: Floats, exploration: float = 0.1) -> Fl
     """Probabilities (n_arms,): uniform with weight `exploration`, else the best mean, lowest arm of a tie."""
     _check_share("exploration", exploration)
     probabilities = np.full(counts.size, exploration / counts.size)
-    probabilities[np.argmax(_means(counts, sums))] += 1.0 - exploration
+    probabilities[_means(counts, sums).argmax()] += 1.0 - exploration
     return probabilities
 
 
@@ -94,8 +94,8 @@ def exp3s_update(weights: Floats, arm: int, reward: float, *, mixing: float = 0.
 
 def draw(probabilities: Floats, rng: np.random.Generator) -> int:
     """An arm drawn with these probabilities, by one uniform number."""
-    steps = np.cumsum(probabilities)
-    arm = int(np.searchsorted(steps, rng.random() * steps[-1], side="right"))
+    steps = probabilities.cumsum()
+    arm = int(steps.searchsorted(rng.random() * steps[-1], side="right"))
     return min(arm, probabilities.size - 1)  # the product may round up to the last step itself
 
 

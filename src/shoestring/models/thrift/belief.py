@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.models.thrift.features import Arms, Scale, features, scale_of
+from shoestring.core.arrays import Floats, Indices
+from shoestring.models.thrift.features import Arms, Scale, features, features_with_reach, scale_of
 from shoestring.models.thrift.network import Network, probabilities
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW
 
@@ -23,6 +23,11 @@ class Belief:
 
     scale: Scale
     chances: Floats  # (K, BINS): of u of the lowest loss within reach
+
+    @property
+    def losses(self) -> Floats:
+        """(BINS,): those that the chances are of; above the typical first loss as bad as it, however far."""
+        return np.asarray(self.scale.best + self.scale.stretch(np.minimum(_MIDDLES, 1.0)) * self.scale.unit)
 
     @property
     def gain(self) -> Floats:
@@ -51,6 +56,14 @@ def believe(networks: tuple[Network, ...], arms: Arms, sureness: float = 1.0) ->
     scale = scale_of(arms)
     chances = probabilities(networks, features(arms, scale), _answering(arms)) ** sureness
     return Belief(scale, chances / chances.sum(axis=1, keepdims=True))
+
+
+def believe_with_reach(networks: tuple[Network, ...], arms: Arms, arm: int, reach: Indices) -> Belief:
+    """What one arm would come to with so many steps, or so many; (len(reach), BINS). The study stays as it is."""
+    scale, answering = scale_of(arms), _answering(arms)
+    study = features(arms, scale)
+    told = np.vstack([study[answering], features_with_reach(study[arm], reach, arms.steps)])
+    return Belief(scale, probabilities(networks, told, np.arange(len(answering)))[len(answering) :])
 
 
 def _answering(arms: Arms) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

@@ -27,12 +27,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.arrays import Flags, Floats
+from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.models.thrift.shapes import COLUMNS, HIGH, LOW, SHARPNESS, SLOTS, STEPS
 
 _FAR = 1e30
 _AT_SLOTS = np.array(SLOTS) - 1
 _STEP = np.arange(1, STEPS + 1)
+_REACH = slice(2 * len(SLOTS) + 12, 2 * len(SLOTS) + 15)  # where `_reach_columns` are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +101,6 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     rough = np.abs(change).sum(axis=1) / changes
     rises = np.maximum(change, 0.0).sum(axis=1) / changes
     ahead, count, beaten = _standing(u, n, opened, last, low)
-    reach = arms.reach.astype(float)
     scalars = [
         o,
         last * o,
@@ -114,9 +114,7 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
         np.log1p(count) / 5,
         np.log1p(n) / 4,
         n / steps,
-        reach / steps,
-        np.log1p(reach) / 4,
-        (reach <= 0).astype(float),
+        *_reach_columns(arms.reach, steps),
         np.clip(np.log(arms.price), -3, 3) / 3,
     ]
     has = arms.x >= 0
@@ -129,6 +127,17 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     ]
     parts = [u[:, _AT_SLOTS] * known, known, np.stack(scalars, axis=1), np.where(has, arms.x * 2 - 1, 0.0), has]
     return np.hstack([*parts, np.tile(study, (len(n), 1))]).astype(np.float32)
+
+
+def features_with_reach(f: NDArray[np.float32], reach: Indices, steps: int) -> NDArray[np.float32]:
+    """(len(reach), FEATURES): one arm's features (FEATURES,) as they would be with other numbers of steps in reach."""
+    others = np.tile(f, (len(reach), 1))
+    others[:, _REACH] = np.stack(_reach_columns(reach, float(steps)), axis=1)
+    return others
+
+
+def _reach_columns(reach: Indices, steps: float) -> list[Floats]:
+    return [reach / steps, np.log1p(reach) / 4, (reach <= 0).astype(float)]
 
 
 def standing(arms: Arms) -> Floats:
@@ -169,11 +178,11 @@ def _standing(
     return ahead, count, beaten
 
 
-def rank_columns(columns: Floats, newest: Floats) -> Floats:
+def rank_columns(columns: Floats, badness: Floats) -> Floats:
     """(K, 16): hyperparameters (K, d), nan where inactive, by rank among the distinct values of the study; -1: none.
 
-    Of more than 16 that vary, those are seen whose order agrees or disagrees most with that of the newest losses (K,), nan
-    where there is none.
+    Of more than 16 that vary, those are seen whose order agrees or disagrees most with how badly arms do, (K,) and nan where
+    that is not known. They come first: few studies in training had many, so the network hardly looks at the last of the 16.
     """
     ranked = []
     for column in columns.T:
@@ -184,10 +193,10 @@ def rank_columns(columns: Floats, newest: Floats) -> Floats:
             ranks[there] = place / (len(known) - 1)
             ranked.append(ranks)
     if len(ranked) > COLUMNS:
-        told = np.flatnonzero(~np.isnan(newest))
-        standing = np.argsort(np.argsort(newest[told], kind="stable"), kind="stable").astype(float)
-        weight = [-abs(_agreement(ranks[told], standing)) for ranks in ranked]
-        ranked = [ranked[i] for i in sorted(np.argsort(weight, kind="stable")[:COLUMNS])]
+        told = np.flatnonzero(~np.isnan(badness))
+        order = np.argsort(np.argsort(badness[told], kind="stable"), kind="stable").astype(float)
+        weight = [-round(abs(_agreement(ranks[told], order)), 6) for ranks in ranked]
+        ranked = [ranked[i] for i in np.argsort(weight, kind="stable")[:COLUMNS]]
     x = np.full((len(columns), COLUMNS), -1.0)
     if ranked:
         x[:, : len(ranked)] = np.stack(ranked, axis=1)

@@ -28,6 +28,7 @@ from shoestring.core.memo import Refits
 from shoestring.models.boil.choice import CostPlane
 from shoestring.models.boil.compression import CurveMatrix, Preference, reward_shift
 from shoestring.models.boil.process import CurveProcess, ProcessParameters, RunLengths, TimeKernel, fit
+from shoestring.models.gp.fit import pick_rows_to_fit
 from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import fit_scaling
 from shoestring.policies.boil.prefixes import ModelRow, Prefixes, PrefixRule, add_prefixes, model_rows
@@ -42,6 +43,7 @@ PREFERENCES: dict[Score, Preference] = {
     "average": "average",
     "last_mean": "average",  # of a curve of one step, which is the mean of the last values
 }
+FIT_POINTS = 500  # at most so many are fitted to, see `pick_rows_to_fit`
 CARRIED = (*ProcessParameters.__dataclass_fields__, "fitted_at", "shift")  # from memo to memo, model asked or not
 
 
@@ -84,7 +86,7 @@ class ScoreBelief:
     def _promise(self, among: Sequence[int]) -> Floats:
         """Scores (n,) expected of these runs at full length."""
         places = list(among)
-        return self.gp.predict(np.column_stack([self.x[places], np.ones(len(places))]))[0]
+        return self.gp.predict_mean(np.column_stack([self.x[places], np.ones(len(places))]))
 
     def say_leader(self, among: Sequence[int]) -> Why:
         """How the leader of these compares with the others."""
@@ -125,7 +127,11 @@ def believe(recipe: BeliefRecipe, ledger: Ledger, table: ConfigTable, rng: np.ra
     process = _gather_curves(recipe, runs, z, rows, memo)
     refit = recipe.refits.check_due(memo, len(runs))
     if refit.is_due:
-        parameters = fit(process, parameters, rng, learn_noise=recipe.learn_noise)
+        some = pick_rows_to_fit([row.place for row in rows], FIT_POINTS)
+        few = process
+        if len(some) < len(rows):
+            few = _gather_curves(recipe, runs, z[some], [rows[i] for i in some], memo)
+        parameters = fit(few, parameters, rng, learn_noise=recipe.learn_noise)
     return ScoreBelief(
         gp=process.posterior(parameters),
         cost=_regress_costs(ledger, runs, z, rows),

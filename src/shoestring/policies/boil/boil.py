@@ -10,6 +10,8 @@ one process (`models.boil.process`), which also sees those prefixes of a curve t
     Tmax        max_steps           a full training                                                    steps
     M           max_points          prefixes added for a run of full length, fewer for shorter ones    points
     delta       max_log_condition   ln cond of the covariance beyond which nothing is added            nats
+    alpha/mu_c  rule                how improvement and cost are weighed: "log_ratio" or, as printed, "softplus"  —
+    —           floor               what of a prefix must reach the noise variance + 1e-3: "variance" or "std"    —
     sy^2        noise_variance      of a standardised score                                            —
     m0, g0      midpoint, growth    of the logistic; fitted, see `why`                                 —
     —           initial_trials      configs trained in full before any model is asked                  trials
@@ -20,6 +22,12 @@ model), points (rows in all), log_condition, leader (the run that would be recom
     bo          lengths="full", augmentation="none", score="last_mean"     EI on the mean of the last values, no cost
     bo_l        lengths="full", augmentation="none"                        EI on compressed curves, no cost
     cm_tf_bo    augmentation="none"                                        config and length, one point per run
+
+The default is a mixture that neither source used: the paper's sum of weighted rewards with the log ratio of the authors'
+programs. Each source's own form is a setting, too:
+
+    as printed  rule="softplus"                                            buys the shortest runs whatever they promise
+    programs    score="tail_mean", min_steps=0.4 Tmax, max_points=10, max_log_condition=15, floor="std"
 
 One option is ours: `continue_runs` lets runs go on that have stopped (`search`); the paper always begins a new one.
 
@@ -32,6 +40,8 @@ Departs from the paper:
 - Prefixes cost what their steps really took. The paper asks the regression, and the authors' programs multiply by t~, which is
   zero at Tmin.
 - Options of a choice are corners of a simplex, at distance 1.
+- Of more than 500 points, parameters are fitted to runs spread over the study; of all runs together no more than 1000
+  prefixes are added; the place of the largest mean is among those that the search begins from.
 - Several workers: a run under way counts as if it had come out as predicted.
 - A run that the wall cut short is finished first when there is money again.
 """
@@ -52,7 +62,8 @@ from shoestring.core.memo import Refits, pick
 from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
 from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
-from shoestring.models.boil.augmentation import log_condition
+from shoestring.models.boil.augmentation import Floor, tell_log_condition
+from shoestring.models.boil.choice import Rule
 from shoestring.models.boil.process import RunLengths, TimeKernel
 from shoestring.policies.boil.belief import CARRIED, BeliefRecipe, Score, ScoreBelief, believe
 from shoestring.policies.boil.prefixes import AugmentationWay, PrefixRule
@@ -73,6 +84,8 @@ class BOIL:
     last_steps: int = 10
     max_points: int = 15
     max_log_condition: float = 20.0
+    rule: Rule = "log_ratio"
+    floor: Floor = "variance"
     noise_variance: float = 5e-4
     learn_noise: bool = False
     time_kernel: TimeKernel = "se"
@@ -85,6 +98,8 @@ class BOIL:
         require_one_of(self, "score", get_args(Score))
         require_one_of(self, "augmentation", get_args(AugmentationWay))
         require_one_of(self, "lengths", ("chosen", "full"))
+        require_one_of(self, "rule", get_args(Rule))
+        require_one_of(self, "floor", get_args(Floor))
         require_one_of(self, "time_kernel", get_args(TimeKernel))
         require_one_of(self, "learn_noise", (True, False))
         require_one_of(self, "continue_runs", (True, False))
@@ -137,7 +152,10 @@ class BOIL:
             score=self.score,
             last_steps=self.last_steps,
             prefix_rule=PrefixRule(
-                way=self.augmentation, max_points=self.max_points, max_log_condition=self.max_log_condition
+                way=self.augmentation,
+                max_points=self.max_points,
+                max_log_condition=self.max_log_condition,
+                floor=self.floor,
             ),
             noise_variance=self.noise_variance,
             learn_noise=self.learn_noise,
@@ -149,7 +167,7 @@ class BOIL:
     def _buy_by_belief(
         self, ledger: Ledger, table: ConfigTable, belief: ScoreBelief, rng: np.random.Generator
     ) -> Decision:
-        search = RunSearch(ledger, table, self.recipe(ledger).lengths, belief, rng, self.candidates)
+        search = RunSearch(ledger, table, self.recipe(ledger).lengths, belief, rng, self.candidates, self.rule)
         found = search.best(may_continue=self.continue_runs)
         if found is None:
             going = [place for place in _good_runs(belief) if not ledger.trials[belief.runs[place].trial].is_stuck]
@@ -227,5 +245,5 @@ def _describe(belief: ScoreBelief) -> dict[str, str | float | bool]:
         "growth": belief.parameters.growth,
         "added": belief.added,
         "points": len(belief.gp.x),
-        "log_condition": log_condition(belief.gp, belief.gp.x[:0]),
+        "log_condition": tell_log_condition(belief.gp),
     }

@@ -23,6 +23,7 @@ from shoestring.core.decision import Memo
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists
 from shoestring.models.boil.augmentation import (
+    Floor,
     count_allowed_points,
     pick_full_curve,
     pick_most_uncertain,
@@ -33,6 +34,9 @@ from shoestring.models.boil.process import ProcessParameters, RunLengths, TimeKe
 from shoestring.models.gp.posterior import GP, condition
 from shoestring.policies.boil.runs import CurveRun
 
+MOST_ADDED = (
+    1000  # prefixes of all runs together: by then time is well known, and each makes every later decision slower
+)
 AugmentationWay = Literal["selected", "random", "full", "none"]
 
 
@@ -43,6 +47,7 @@ class PrefixRule:
     way: AugmentationWay
     max_points: int
     max_log_condition: float
+    floor: Floor = "variance"
 
     def choose(
         self, gp: GP, x: Floats, run: CurveRun, known: Sequence[int], lengths: RunLengths, rng: np.random.Generator
@@ -59,7 +64,7 @@ class PrefixRule:
         elif self.way == "random":
             chosen = pick_random_times(gp, x, times, rng, max_points=at_most, max_log_condition=limit)
         else:
-            chosen = pick_most_uncertain(gp, x, times, max_points=at_most, max_log_condition=limit)
+            chosen = pick_most_uncertain(gp, x, times, max_points=at_most, max_log_condition=limit, floor=self.floor)
         return [int(steps) for steps in grid[chosen.picked]]
 
 
@@ -144,17 +149,30 @@ def add_prefixes(
     parameters: ProcessParameters,
     time_kernel: TimeKernel,
 ) -> None:
-    """Choose prefixes of the runs, at x (number of runs, d), that are new or have gone on: trial by trial."""
+    """Choose prefixes of the runs, at x (number of runs, d), that are new or have gone on: trial by trial.
+
+    Each is looked at by a process that knows the runs before it. That process grows: one factor, a few rows longer a run.
+    """
     kernel, theta = product_kernel(x.shape[1], time_kernel), parameters.theta(x.shape[1])
     in_model = [place for place, run in enumerate(runs) if prefixes.know(run)]
+    room = MOST_ADDED - sum(len(prefixes.of(runs[place])) for place in in_model)
+    gp: GP | None = None
     for place, run in enumerate(runs):
         if prefixes.know(run):
             continue
-        in_model.append(place)
-        if rule.way == "none":
+        if rule.way == "none" or room <= 0:
             prefixes.add(run, ())
             continue
-        z, _ = model_rows([runs[j] for j in in_model], x[in_model], prefixes, lengths)
-        gp = condition(kernel, theta, z, np.zeros(len(z)))  # variances do not depend on scores
+        if gp is None:  # variances do not depend on scores: they are all 0
+            z, _ = model_rows([runs[j] for j in (*in_model, place)], x[[*in_model, place]], prefixes, lengths)
+            gp = condition(kernel, theta, z, np.zeros(len(z)))
+        else:
+            z, _ = model_rows([run], x[[place]], prefixes, lengths)
+            gp = gp.extend(z, np.zeros(len(z)))
         rng = ledger.rng("augmentation", run.trial, run.steps)
-        prefixes.add(run, rule.choose(gp, x[place], run, prefixes.of(run), lengths, rng))
+        chosen = rule.choose(gp, x[place], run, prefixes.of(run), lengths, rng)[:room]
+        prefixes.add(run, chosen)
+        room -= len(chosen)
+        if chosen:
+            times = [lengths.time_of(steps) for steps in chosen]
+            gp = gp.extend(np.column_stack([np.tile(x[place], (len(times), 1)), times]), np.zeros(len(times)))

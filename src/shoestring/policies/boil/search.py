@@ -19,7 +19,7 @@ from shoestring.core.decision import Why
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
-from shoestring.models.boil.choice import CostPlane, Promise, Tradeoff, choose, find_largest_mean
+from shoestring.models.boil.choice import CostPlane, Peak, Promise, Rule, Tradeoff, choose, find_largest_mean
 from shoestring.models.boil.process import RunLengths
 from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.belief import ScoreBelief
@@ -51,6 +51,7 @@ class RunSearch:
     belief: ScoreBelief
     rng: np.random.Generator
     candidates: int
+    rule: Rule = "log_ratio"
 
     def best(self, *, may_continue: bool) -> NextRun | None:
         """The most improvement for its cost; None: every config was tried, and no run may go on."""
@@ -60,10 +61,12 @@ class RunSearch:
         z = np.column_stack([self.table.encoding.on_simplex(pool.points), times])
         free = self._may_move(pool.points, z.shape[1])
         stored = self.table.stack([int(trial) for trial in self.belief.trial_of])
-        everywhere = np.vstack([z, self.belief.gp.x])
-        best_mean = find_largest_mean(gp, everywhere, np.vstack([free, self._may_move(stored, z.shape[1])]))
-        new = self._best_new(gp, best_mean, pool, z, free) if len(z) else None
-        more = self._best_continuation(gp, best_mean) if may_continue else None
+        free = np.vstack([free, self._may_move(stored, z.shape[1])])
+        peak = find_largest_mean(gp, z, free)
+        if self.table.rows is None:
+            pool, z, free = self._with_peak(peak, pool, stored, z, free)
+        new = self._best_new(gp, peak.mean, pool, z, free[: len(z)]) if len(z) else None
+        more = self._best_continuation(gp, peak.mean) if may_continue else None
         if new is None or more is None:
             return new or more
         return more if more.promise.log_ratio > new.promise.log_ratio else new
@@ -95,12 +98,24 @@ class RunSearch:
         free[:, -1] = self.lengths.vary
         return free
 
+    def _with_peak(self, peak: Peak, pool: Pool, stored: Points, z: Floats, free: Flags) -> tuple[Pool, Floats, Flags]:
+        """The pool with the place of the largest mean, unless it was tried, and what may move of each row.
+
+        Far below a sharp peak log EI falls towards it: what is most uncertain seems best, and climbs end in corners.
+        """
+        near, at = (pool.points, peak.start) if peak.start < len(z) else (stored, peak.start - len(z))
+        top = self._move(near, at, peak.z)
+        if self.table.is_tried(top)[0]:
+            return pool, z, free[: len(z)]
+        points = Points(np.vstack([pool.points.cube, top.cube]), np.vstack([pool.points.active, top.active]))
+        return Pool(points, pool.rows), np.vstack([z, peak.z]), np.vstack([free[: len(z)], free[peak.start]])
+
     def _best_new(self, gp: GP, best_mean: float, pool: Pool, z: Floats, free: Flags) -> NextRun:
         """The config and the length of the largest EI for their cost; for EI alone where all runs are full trainings."""
         is_listed = self.table.rows is not None
         cost = self.belief.cost if self.lengths.vary else CostPlane.zero(z.shape[1])
         chosen = choose(
-            Tradeoff(gp, cost, best_mean),
+            Tradeoff(gp, cost, best_mean, self.rule),
             z,
             free,
             self.lengths,
@@ -147,7 +162,7 @@ class RunSearch:
         )
         times = [self.lengths.time_of(until) for _, until in options]
         z = np.column_stack([self.belief.x[[place for place, _ in options]], times])
-        appraisal = Tradeoff(gp, self.belief.cost, best_mean).appraise(z, costs)
+        appraisal = Tradeoff(gp, self.belief.cost, best_mean, self.rule).appraise(z, costs)
         top = int(np.argmax(appraisal.log_ratio))
         others = np.array([trial is not trials[top] for trial in trials])
         compared = compare_scores(

@@ -26,22 +26,25 @@ Departs from the paper:
 - `past_best` (off) counts only what would be lower than the best loss so far; Q as printed looks forward alone.
 - `falling` (off) gives curves a prior mean that falls, where the paper's stays: see `models.freeze_thaw.curves`.
 - When every arm is at its end, further configs are drawn and trained.
+- `belief="learned"` puts the rule on what a network has learned from other studies: see `learned`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from importlib import import_module
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from shoestring.core.arrays import Floats
 from shoestring.core.comparing import compare_losses, compare_scores
-from shoestring.core.decision import Why
-from shoestring.core.settings import require_share, require_within
+from shoestring.core.decision import Decision, Why
+from shoestring.core.ledger import Ledger
+from shoestring.core.settings import require_one_of, require_share, require_within
 from shoestring.models.freeze_thaw.action_value import ValuePlan, plan_values
-from shoestring.policies.freeze_thaw.arms import Reach
+from shoestring.policies.freeze_thaw.arms import ArmsView, Reach, buy_steps, measure_reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook
 
 
@@ -52,11 +55,29 @@ class BHPT(CurvePolicy):
     commit: bool = True
     tolerance: float = 0.0
     past_best: bool = False
+    belief: Literal["freeze_thaw", "learned"] = "freeze_thaw"
 
     def __post_init__(self) -> None:
         CurvePolicy.__post_init__(self)
+        require_one_of(self, "belief", ("freeze_thaw", "learned"))
         require_within(self, "eps", 0.0, 1.0, "it is a probability; None is plain BHPT", "Try 0.5.", optional=True)
         require_share(self, "tolerance", "it is a share of the progress to come", "Try 0.05.", may_be_one=False)
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if self.belief == "learned":
+            # Found late: whoever reads or runs the paper's belief needs neither the network nor what thrift has around it.
+            learned = import_module("shoestring.policies.freeze_thaw.learned")
+            rule = learned.LearnedRule(self.arms, self.eps, self.commit, self.tolerance, self.past_best)
+            decision: Decision = rule.decide(ledger, rng)
+            return decision
+        if self.eps is None and ledger.open_orders and not ledger.books.receipts and not ledger.queue:
+            # Nothing is known, so all arms that are not under way promise the same: the next one, without a belief.
+            arms = ledger.view(ArmsView(self.arms))
+            room = measure_reach(ledger, arms).room
+            if room.any():
+                arm = int(np.argmax(room > 0))
+                return buy_steps(ledger, arms, arm, why={"arm": arm}, memo=ledger.memo)
+        return CurvePolicy.decide(self, ledger, rng)
 
     def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
         """Algorithm 1: the best arm once it needs all that is left, else the one whose future is most worth knowing."""

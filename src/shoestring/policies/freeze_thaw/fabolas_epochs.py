@@ -90,7 +90,7 @@ class FabolasEpochs:
         scores = gains / lacking
         chosen = int(np.argmax(scores))
         arm = int(pairs[chosen, 0])
-        name, others = "information about which run is best, per step (nats)", pairs[:, 0] != arm
+        name, others = "information about which run is best (nats per step)", pairs[:, 0] != arm
         why = {
             **compare_scores(name, "highest", scores, chosen, lambda i: arms.say(int(pairs[i, 0])), rivals=others),
             "arm": arm,

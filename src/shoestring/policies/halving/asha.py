@@ -10,21 +10,19 @@ Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, 
 
 Departs from the paper: s (early-stopping rate) is fixed at 0; trials that diverged or failed below a rung do not count
 in it; a trial that was cut short between two rungs is brought to the next one before anything else. When the space is
-used up and nobody is due for promotion, the best unfinished trial goes on.
+used up and nobody is due for promotion, the best idle trial goes on, so that no worker waits for the last trainings.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from shoestring.core.comparing import compare_race
-from shoestring.core.decision import Decision, Train, Wait, Why
-from shoestring.core.entries import Entry, Opened, Order, Receipt
+from shoestring.core.decision import Decision, Train, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import (
     find_cut_short,
@@ -34,6 +32,7 @@ from shoestring.core.policy import (
     train_further,
     train_new,
 )
+from shoestring.core.views import Waiting
 from shoestring.policies.halving.ladder import Ladder, rung_steps
 
 
@@ -52,8 +51,6 @@ class ASHA(Ladder):
         config = fresh_config(ledger)
         if config is not None:
             return train_new(ledger, config, rungs[0], why={"rung": 0})
-        if ledger.open_orders:
-            return Wait()  # a receipt may make somebody due for promotion
         order = train_best_unfinished(ledger, "no config is left: the best goes on", stops=rungs)
         return order or nothing_to_buy(ledger)
 
@@ -79,36 +76,3 @@ class ASHA(Ladder):
 
 def _rung_above(rungs: tuple[int, ...], steps: int) -> int:
     return next(rung for rung in rungs if rung > steps)
-
-
-@dataclass(slots=True)
-class Standing:
-    sign: float
-    waiting: list[tuple[float, int]] = field(default_factory=list)  # (loss, trial), best first
-    losses: dict[int, float] = field(default_factory=dict)  # of all trials that came by; inf: none was told
-    ordered: dict[int, int] = field(default_factory=dict)  # the furthest step asked for
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Trials that reported a loss at `step` and were never ordered beyond it, best first."""
-
-    step: int
-
-    def start(self, opened: Opened) -> Standing:
-        return Standing(opened.sign)
-
-    def absorb(self, state: Standing, entry: Entry) -> Standing:
-        if isinstance(entry, Order):
-            was = state.ordered.get(entry.trial, 0)
-            state.ordered[entry.trial] = max(was, entry.until)
-            if was <= self.step < entry.until and math.isfinite(loss := state.losses.get(entry.trial, math.inf)):
-                del state.waiting[bisect_left(state.waiting, (loss, entry.trial))]
-        elif isinstance(entry, Receipt) and entry.step == self.step and entry.is_finished:
-            if entry.trial in state.losses:
-                return state  # a step that was run again keeps its first value
-            has_loss = entry.status == "ok" and entry.value is not None
-            state.losses[entry.trial] = state.sign * (entry.value or 0.0) if has_loss else math.inf
-            if has_loss and state.ordered[entry.trial] <= self.step:
-                insort(state.waiting, (state.losses[entry.trial], entry.trial))
-        return state

@@ -12,7 +12,7 @@ Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimizat
 With R = 81 and eta = 3 the brackets hold 81/27/9/3/1, 34/11/3/1, 15/5/1, 8/2 and 5 arms.
 
 Departs from the paper: arms are resumed and pay only the increment; brackets are repeated until the budget is gone, and
-the last one stops in the middle, at the wall. Configs are quasi-random.
+the last one stops in the middle, at the wall. A worker that would wait begins the next bracket. Configs are quasi-random.
 """
 
 from __future__ import annotations

@@ -5,16 +5,17 @@ the round (`round`); the view `RoundView` keeps the newest of these. A trial tha
 bracket's first round begins with no arms, and a config that the user puts into the queue later is tried at once.
 
 Nothing here looks at the whole history for one decision: the arms of a round are walked through once by a cursor, and a
-second look at all of them, for arms that were cut short at the wall, is due only when no order is open.
+second look at all of them, for arms that were cut short at the wall, is due only when none of them is being trained.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shoestring.core.books import Trial
-from shoestring.core.comparing import compare_race
+from shoestring.core.comparing import compare_race, name_score
 from shoestring.core.decision import NO_WHY, Memo, Why
 from shoestring.core.entries import Amended, Entry, Opened, Order
 from shoestring.core.ledger import Ledger
@@ -30,11 +31,29 @@ class Round:
     cursor: int = 0  # listed arms before this one had their order
     place: dict[int, int] = field(default_factory=dict)  # listed arm -> where it stands in `arms`
     trials: int = 0  # opened in the whole study
+    joined: list[int] = field(default_factory=list)  # left behind and brought back; nobody waits for them
+    ahead: int = 0  # where arms were sent on to before the round was over, so the next round's step; 0: none were
     why: Why = field(default_factory=lambda: NO_WHY)  # of its first order: what the listed arms were chosen by
 
     @property
     def newcomers(self) -> int:
         return len(self.arms) - self.listed
+
+    def has(self, trial: int) -> bool:
+        """Whether this trial is in. Every trial that was opened since the round began is."""
+        return trial in self.place or (len(self.arms) > self.listed and trial >= self.arms[self.listed])
+
+    def move_cursor(self, trial: int) -> None:
+        """A listed arm has its order: those before it had theirs, or want none."""
+        if (i := self.place.get(trial, -1)) >= self.cursor:
+            self.cursor = i + 1
+
+
+def read_round(order: Order, trials: int) -> Round:
+    """The round that begins with this order."""
+    arms = [int(number) for number in order.memo["arms"]]
+    place = {number: i for i, number in enumerate(arms)}
+    return Round(tuple(order.memo["round"]), arms, len(arms), 0, place, trials, why=order.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +66,15 @@ class RoundView:
     def absorb(self, state: Round, entry: Entry) -> Round:
         if isinstance(entry, Order):
             if "arms" in entry.memo:
-                arms = [int(number) for number in entry.memo["arms"]]
-                place = {number: i for i, number in enumerate(arms)}
-                state = Round(tuple(entry.memo["round"]), arms, len(arms), 0, place, state.trials, entry.why)
+                state = read_round(entry, state.trials)
             if entry.trial == state.trials:
                 state.trials += 1
                 state.arms.append(entry.trial)
-            elif (i := state.place.get(entry.trial, -1)) >= state.cursor:
-                state.cursor = i + 1
+            else:
+                state.move_cursor(entry.trial)
+            state.joined += [int(number) for number in entry.memo.get("joins", ())]
+            if "ahead" in entry.memo:
+                state.ahead = int(entry.memo["ahead"][0])
         elif isinstance(entry, Amended) and entry.policy is not None:
             state = Round(trials=state.trials)
         return state
@@ -68,15 +88,18 @@ def round_memo(facts: Sequence[float], arms: Sequence[int]) -> Memo:
     return {"round": [float(fact) for fact in facts], "arms": [float(number) for number in arms]}
 
 
-def find_next_arm(ledger: Ledger, now: Round, until: int) -> Trial | None:
-    """The next arm of the round that is short of step `until`, None if all have got there or are on their way."""
-    trials = ledger.trials
+def find_listed_arm(ledger: Ledger, now: Round, until: int) -> Trial | None:
+    """The next listed arm of the round that is short of step `until` and had no order yet."""
     for i in range(now.cursor, now.listed):
-        trial = trials[now.arms[i]]
+        trial = ledger.trials[now.arms[i]]
         if trial.steps < until and trial.can_go_on:
             return trial
-    if ledger.open_orders:
-        return None
+    return None
+
+
+def find_straggler(ledger: Ledger, now: Round, until: int) -> Trial | None:
+    """An arm of the round that had its order, stopped short of step `until` and can go on: for when nothing is awaited."""
+    trials = ledger.trials
     return next((trials[n] for n in now.arms if trials[n].steps < until and trials[n].can_go_on), None)
 
 
@@ -93,9 +116,12 @@ def say_place(ledger: Ledger, now: Round, trial: Trial) -> Why:
     place = now.place.get(trial.number, -1)
     if place < now.cursor:
         return {"was": "cut short", "at": trial.steps}
-    if not now.why.get("compared"):
+    sign, loss = ledger.opened.sign, trial.last_loss
+    last_kept = sign * float(str(now.why.get("last_kept_score", math.nan)))
+    # One that was sent on before has been trained since: what was compared then is not its newest value.
+    if now.why.get("score_name") != name_score(trial.steps) or not loss <= last_kept:
         return {"rank": place}
-    return {**now.why, "rank": place, "score": ledger.opened.sign * trial.last_loss}
+    return {**now.why, "rank": place, "score": sign * loss}
 
 
 def rank(ledger: Ledger, arms: Iterable[int]) -> list[int]:

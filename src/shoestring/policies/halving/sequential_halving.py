@@ -17,6 +17,10 @@ Departs from the paper: arms are resumed, so a round adds to what was trained be
 that was lost counts as work to do again. The number of arms follows from the budget, at most one for every two steps that
 it buys. Where a round's share does not buy one more step for all arms that would stay, only the best of them do.
 
+With several workers a round would wait for its last arms. Meanwhile those that are there and sure to be kept go on to the next
+round's step, and if there are more workers than arms, the best that were left behind catch up, with money that the favourites
+do not need. Where halving on would leave half the workers idle, the favourites go to their end at once.
+
 A budget of time or money is converted at the mean price of the steps so far: newcomers are opened one by one, as many as
 this price says by then, and every round is planned anew with what is really left. A raised budget opens the arms that are
 missing from what it would have opened, and the arms still in go on with them. Trials of one step are quasi-random search.
@@ -25,48 +29,33 @@ missing from what it would have opened, and the arms still in go on with them. T
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.books import Trial
+from shoestring.core.comparing import compare_race
 from shoestring.core.decision import NO_MEMO, NO_WHY, Decision, Memo, Train, Wait, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import fresh_config, nothing_to_buy, train_best_unfinished, train_further, train_new
 from shoestring.core.settings import require_between, require_reduction_factor, require_whole
-from shoestring.policies.halving.rounds import ROUND_VIEW, Round, find_next_arm, rank, round_memo, say_cut, say_place
+from shoestring.core.views import Waiting
+from shoestring.policies.halving.race_plan import ROUNDING, Facts, Load, common_step, load_of, read_facts, rounds_of
+from shoestring.policies.halving.rounds import (
+    ROUND_VIEW,
+    Round,
+    find_listed_arm,
+    find_straggler,
+    rank,
+    round_memo,
+    say_cut,
+    say_place,
+)
 
 _STEPS_PER_ARM = 2  # the budget buys at least so many for each newcomer: one to look at it, one for a favourite
-_ROUNDING = 1e-12  # of a share that is spent to the last bit
 _LAST = -1  # the round in which the best takes the rest
-
-
-class Facts(NamedTuple):
-    """What a round's memo remembers. A race is all rounds from its newcomers to its winner."""
-
-    round: int = 0
-    until: int = 0  # the common step of this round; in round 0 it follows from the price so far
-    total: float = 0.0  # the budget that the race was planned for
-    purse: float = 0.0  # what was left when the race began
-    worth: float = 0.0  # the money that its number of arms is for: the whole budget, or the purse of a later race
-    counted: int = 0  # trials there already that count among these arms
-    rounds: int = 0  # R, known when all newcomers are there
-
-
-class Load(NamedTuple):
-    """Arms that stand at the same step: what one more step of all of them costs."""
-
-    steps: int
-    limit: int
-    price: float
-    held: int  # steps that need not be paid again: fewer than `steps` where a state was lost and time is money
-
-    def cost(self, step: int) -> float:
-        """Of going on to that step."""
-        step = min(step, self.limit)
-        return self.price * (step - self.held) if step > self.steps else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +77,7 @@ class SequentialHalving:
         now = ledger.view(ROUND_VIEW)
         if not now.facts:
             return self._begin_race(ledger, range(len(ledger.trials)), ledger.budget.total, len(ledger.trials))
-        facts = _facts(now)
+        facts = read_facts(now)
         if ledger.budget.total > facts.total:
             return self._begin_race(ledger, now.arms, ledger.budget.total, len(ledger.trials))
         return self._go_on(ledger, now, facts, NO_MEMO)
@@ -112,26 +101,70 @@ class SequentialHalving:
             newcomer := self._open_newcomer(ledger, until, memo, facts.round, len(now.arms))
         ):
             return newcomer
-        if trial := find_next_arm(ledger, now, until):
+        is_awaited = _is_awaited(ledger, now, until)
+        trial = find_listed_arm(ledger, now, until)
+        if trial is None and not is_awaited:
+            trial = find_straggler(ledger, now, until)
+        if trial is not None:
             why = {"round": facts.round, "arms": len(now.arms), **say_place(ledger, now, trial)}
             return train_further(trial, until, why=why, memo=memo)
-        if ledger.open_orders:
-            return Wait()
-        return self._begin_next_round(ledger, now, facts)
+        if not is_awaited and (order := self._begin_next_round(ledger, now, facts)):
+            return order
+        return self._send_on(ledger, now, facts, until, memo) or self._widen(ledger, now, until, memo) or Wait()
 
-    def _begin_next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision:
-        ranked = rank(ledger, now.arms)
-        rounds = facts.rounds or rounds_of(len(ranked), self.reduction_factor)
+    def _send_on(self, ledger: Ledger, now: Round, facts: Facts, until: int, memo: Memo) -> Train | None:
+        """While the round waits for its last arms: the best of those that are there, if it is sure to be kept, goes on."""
+        waiting, there = ledger.view(Waiting(until)).waiting, ledger.losses_at(until)
+        doubt = math.sqrt(len(there))  # two standard errors: of half that number, who is in the better half of all
+        sure = math.floor(len(there) / self.reduction_factor - doubt)
+        place = bisect_left(there, waiting[0]) if waiting else len(there)
+        if place >= sure or not (trial := ledger.trials[waiting[0][1]]).can_go_on:
+            return None
+        kept = max(1, len(now.arms) // self.reduction_factor)
+        load = Load(until, trial.limit, kept * ledger.step_price(), until)
+        stop = now.ahead
+        if not stop:
+            rounds = facts.rounds or rounds_of(len(now.arms), self.reduction_factor)
+            share = ledger.left / max(1, rounds - facts.round - 1)
+            stop = trial.limit if self._is_decided(ledger, kept, [load]) else common_step(share, [load])
+        last, left = there[sure - 1][0], there[sure]
+        cut = compare_race(until, ledger.opened.sign, len(there), place, waiting[0][0], last, left)
+        why = {"round": facts.round + 1, **cut}
+        return train_further(trial, stop, why=why, memo={**memo, "ahead": [float(stop)]})
+
+    def _widen(self, ledger: Ledger, now: Round, until: int, memo: Memo) -> Train | None:
+        """While the round waits: the best that was left behind catches up with it, if the favourites' money is not needed."""
+        idle, price = ledger.books.idle, ledger.step_price()
+        favourites = max(1, (len(now.arms) + len(now.joined)) // self.reduction_factor**2)
+        needed = favourites * (ledger.max_steps - until) * price
+        for after, (_, number) in enumerate(idle if len(now.arms) < ledger.workers else ()):
+            steps = ledger.trials[number].steps
+            if steps < until:
+                if ledger.left - (until - steps) * price < needed:
+                    return None
+                stage = "a free worker brings the next best back into the race"
+                memo = {**memo, "joins": [float(number)]}
+                return train_best_unfinished(ledger, stage, stops=(until,), memo=memo, after=after)
+        return None
+
+    def _begin_next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision | None:
+        """The first order of the next round; None: all its arms are under way or ahead of it."""
+        ranked = rank(ledger, [*now.arms, *now.joined])
+        rounds = facts.rounds or rounds_of(len(now.arms), self.reduction_factor)
         round = facts.round + 1
         share = ledger.left / max(1, rounds - round)
         kept = self._keep_affordable(ledger, ranked[: max(1, len(ranked) // self.reduction_factor)], share)
-        going = [number for number in kept if ledger.trials[number].can_go_on]
-        if len(kept) <= 1 or not going:
+        going = [number for number in kept if not ledger.trials[number].is_stuck]
+        loads = [load_of(ledger, ledger.trials[number]) for number in going]
+        if len(kept) <= 1 or not going or self._is_decided(ledger, len(kept), loads):
             why = say_cut(ledger, ranked, len(kept), going[0]) if going else NO_WHY
             return self._train_last(ledger, kept, why, round_memo(facts._replace(round=_LAST), kept))
-        until = common_step(share, [_load(ledger, ledger.trials[number]) for number in going])
+        is_ahead = now.ahead > min(load.steps for load in loads)
+        until = now.ahead if is_ahead else common_step(share, loads)
         facts = facts._replace(round=round, until=until, rounds=rounds)
-        first = next(number for number in going if ledger.trials[number].steps < until)
+        idle = (number for number in going if ledger.trials[number].steps < until and ledger.trials[number].can_go_on)
+        if (first := next(idle, None)) is None:
+            return None
         why = {
             "round": round,
             "rounds": rounds,
@@ -141,14 +174,19 @@ class SequentialHalving:
         }
         return train_further(ledger.trials[first], until, why=why, memo=round_memo(facts, kept))
 
+    def _is_decided(self, ledger: Ledger, kept: int, loads: Sequence[Load]) -> bool:
+        """Whether halving on would leave half the workers idle, and what is left brings one in eta of the arms to the end."""
+        to_the_end = sum(load.cost(load.limit) for load in loads)
+        return 2 * kept <= ledger.workers and to_the_end <= self.reduction_factor * ledger.left
+
     def _keep_affordable(self, ledger: Ledger, ranked: Sequence[int], share: float) -> Sequence[int]:
         """As many of the best as `share` buys one more step each; those at their end cost nothing."""
         cost = 0.0
         for kept, number in enumerate(ranked):
             trial = ledger.trials[number]
-            if trial.can_go_on:
-                cost += _load(ledger, trial).cost(trial.steps + 1)
-            if cost > share * (1 + _ROUNDING):
+            if trial.can_go_on:  # one that is under way has its next step already
+                cost += load_of(ledger, trial).cost(trial.steps + 1)
+            if cost > share * (1 + ROUNDING):
                 return ranked[: max(1, kept)]
         return ranked
 
@@ -200,36 +238,13 @@ class SequentialHalving:
         if arms <= 1:
             return 1
         joined = (ledger.trials[number] for number in now.arms[: now.listed])
-        loads = [_load(ledger, trial) for trial in joined if not trial.is_stuck]
+        loads = [load_of(ledger, trial) for trial in joined if not trial.is_stuck]
         if newcomers:
             loads.append(Load(0, ledger.max_steps, newcomers * price, held=0))
         return common_step(facts.purse / rounds_of(arms, self.reduction_factor), loads) if loads else 1
 
 
-def rounds_of(arms: int, reduction_factor: int) -> int:
-    """ceil(log_eta arms), in whole numbers."""
-    rounds = 0
-    while reduction_factor**rounds < arms:
-        rounds += 1
-    return rounds
-
-
-def _load(ledger: Ledger, trial: Trial) -> Load:
-    # An epoch is charged once, time whenever it is spent.
-    held = trial.steps if ledger.budget.unit == "epochs" else trial.held
-    return Load(trial.steps, trial.limit, ledger.step_price(trial.number), held)
-
-
-def common_step(share: float, loads: Sequence[Load]) -> int:
-    """The furthest step to which `share` brings all arms; at least one more than the least trained has."""
-    low, high = min(load.steps for load in loads) + 1, max(load.limit for load in loads)
-    while low < high:
-        middle = (low + high + 1) // 2
-        cost = sum(load.cost(middle) for load in loads)
-        low, high = (middle, high) if cost <= share * (1 + _ROUNDING) else (low, middle - 1)
-    return low
-
-
-def _facts(now: Round) -> Facts:
-    round, until, total, purse, worth, counted, rounds = now.facts
-    return Facts(int(round), int(until), total, purse, worth, int(counted), int(rounds))
+def _is_awaited(ledger: Ledger, now: Round, until: int) -> bool:
+    """Whether an arm of the round is on its way to the round's step; one that has got there may go on meanwhile."""
+    under_way = (open_order.order.trial for open_order in ledger.open_orders.values())
+    return any(ledger.trials[number].steps < until and now.has(number) for number in under_way)

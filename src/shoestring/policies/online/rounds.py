@@ -24,8 +24,8 @@ from statistics import fmean, median
 from shoestring.core.decision import NO_MEMO, Decision, Finish, Memo, Train, Wait, Why
 from shoestring.core.entries import Entry, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
-from shoestring.core.pricing import upper_quantile
 from shoestring.core.space import Config
+from shoestring.core.step_times import upper_quantile
 
 RUN = 0  # the number of the one trial
 _RECENT = 10  # gains that the unit is taken from
@@ -125,7 +125,8 @@ def wait_or_finish(ledger: Ledger) -> Decision | None:
 
 def next_queued(ledger: Ledger, run: RunState) -> Config | None:
     """The user's first queued config that no round was trained with yet."""
-    return next((config for config in ledger.queue if ledger.space.key(config) not in run.acted), None)
+    queue = ledger.queue
+    return next((config for config in queue if ledger.space.key(config) not in run.acted), None) if queue else None
 
 
 def order_round(ledger: Ledger, run: RunState, config: Config, query: bool, why: Why, memo: Memo = NO_MEMO) -> Train:

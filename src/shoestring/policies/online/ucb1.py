@@ -23,6 +23,6 @@ class UCB1(OnlineBandit):
 
     def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
         bounds = ucb1_bounds(state.counts, state.sums, round=len(state.run.configs) + 1)
-        arm, name = int(np.argmax(bounds)), "mean reward plus what may be missing of it"
+        arm, name = int(bounds.argmax()), "mean reward that the arm could have (confidence bound)"
         why = compare_scores(name, "highest", bounds, arm, state.keys.__getitem__)
         return arm, {**why, "observed": int(state.counts[arm]), "sum": float(state.sums[arm])}

@@ -13,7 +13,7 @@ all that it shares with GP-UCB in `ucb_policy`.
     kappa    kappa            C2: the deviation at N is at most kappa times that at n                —
     xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)                 —
     y*       incumbent        best loss of all other runs                                            loss
-    —        search_by        surrogate that chooses configs: of "ends", or of "lengths" too         —
+    —        search_by        surrogate that chooses configs: of "ends", of "lengths" too, or "printed"  —
     —        intermediate     whether the latter sees a run at its first step and every N / 5        —
     —        replan_every     steps after which the future is simulated afresh                       steps
 
@@ -29,7 +29,9 @@ Departs from the paper:
 - The incumbent is the best loss that any other run has shown at any step, this moment's with several workers.
 - Configs are chosen as GP-UCB would, by a surrogate of the best loss of each run; one that was given up stands for what it had
   reached. In the paper's surrogate of configs and lengths ("lengths") early losses, which differ most, widen the bounds: a third
-  of the studies in benchmarks/bo_bos then needed more epochs than GP-UCB, against one in six. It only serves C2.
+  of the studies in benchmarks/bo_bos then needed more epochs than GP-UCB, against one in six. It only serves C2. "printed" is
+  that surrogate as the paper has it: n / N, one length-scale for all, most likely parameters from ten restarts. Together with
+  `replan_every=None` and `refit_every=10` it is the paper's own combination.
 - Deviations of C2 are latent ones, at the moment the run was opened; the order that opened it remembers them.
 - Losses become errors as `error_range` says; when the incumbent has left that range, no run is stopped.
 - A stopped run is frozen. With `thaw`, when what is left does not pay for another full training or every config was tried,
@@ -67,7 +69,7 @@ from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.stopping.error_range import RANGE_LEFT, ErrorRange, pick_range, require_range
 from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, find_incumbent
 from shoestring.policies.stopping.search import Chosen
-from shoestring.policies.stopping.surrogate import SURROGATE_MEMO, Surrogate, fit_surrogate, observe
+from shoestring.policies.stopping.surrogate import OURS, PRINTED, SURROGATE_MEMO, Surrogate, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import UcbPolicy
 
 _LENGTHS = "lengths_"  # begins the names of the second surrogate in the memo
@@ -86,7 +88,7 @@ class BOBOS(UcbPolicy):
     step_cost: float = 1.0
     kappa: float = 2.0
     noise_allowance: bool = False
-    search_by: Literal["ends", "lengths"] = "ends"
+    search_by: Literal["ends", "lengths", "printed"] = "ends"
     intermediate: bool = True
     statistic: Literal["after_n0", "all"] = "after_n0"
     asymptote: bool = False
@@ -114,7 +116,7 @@ class BOBOS(UcbPolicy):
         )
         require_within(self, "kappa", 1.0, math.inf, "below, C2 would fail at full training", "Try 2; inf: no C2.")
         require_one_of(self, "statistic", ("after_n0", "all"))
-        require_one_of(self, "search_by", ("ends", "lengths"))
+        require_one_of(self, "search_by", ("ends", "lengths", "printed"))
         growth = K1_GROWTH.get(self.k1_growth) if isinstance(self.k1_growth, str) else self.k1_growth
         if not isinstance(growth, int | float) or not 0.0 < growth <= 1.0:
             raise PolicyError(
@@ -132,7 +134,10 @@ class BOBOS(UcbPolicy):
         if self.search_by == "ends":
             return UcbPolicy.form_belief(self, ledger, table, runs)
         seen = observe(ledger, intermediate=self.intermediate, idle_only=False)
-        return fit_surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every) if seen else None
+        form = PRINTED if self.search_by == "printed" else OURS
+        return (
+            fit_surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every, form=form) if seen else None
+        )
 
     def opening_memo(self, ledger: Ledger, belief: Surrogate, chosen: Chosen, runs: RunsUnderWay) -> Memo:
         """The deviation of the loss after each step, (max_steps,), for C2; and the allowance for noise."""

@@ -40,12 +40,14 @@ from shoestring.policies.stopping.search import Chosen
 from shoestring.policies.stopping.surrogate import (
     SURROGATE_MEMO,
     Surrogate,
+    SurrogateForm,
     fit_surrogate,
     observe,
     place_of_length,
 )
 from shoestring.policies.stopping.ucb_policy import UcbPolicy, explain_choice
 
+_FORM = SurrogateForm(family="se")
 _NEARLY_FULL = 0.9
 _REMEMBERED = 20  # queries
 _FEW, _MANY = 0.25, 0.75  # share of full trainings among them
@@ -66,7 +68,7 @@ class BOCA(UcbPolicy):
         seen = observe(ledger, intermediate=False, idle_only=False)
         if not seen:
             return None
-        return fit_surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every, family="se")
+        return fit_surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every, form=_FORM)
 
     def bound_multiplier(self, ledger: Ledger, table: ConfigTable, iteration: int) -> float:
         if self.exploration == "theory":

@@ -83,8 +83,8 @@ class LCPrediction(UcbPolicy):
         }
         if found.prob_better < self.threshold:
             return GiveUp(why, predicted)
-        name = "probability of ending better than the best run"
-        return GoOn(next_check, {**compare(name, "highest", 2, found.prob_better, "giving up", self.threshold), **why})
+        name, least = "probability of ending better than the best run", "the least that is trained on"
+        return GoOn(next_check, {**compare(name, "highest", 2, found.prob_better, least, self.threshold), **why})
 
     def _forecast(self, ledger: Ledger, run: ActiveRun, errors: np.ndarray, best_error: float) -> FinalForecast:
         if self.forecast == "process":

@@ -13,9 +13,10 @@ Departs from the papers:
 - Losses enter as `models.loss_scaling` leaves them, and as the best so far at each length: that is what a study keeps of a
   run, and it makes curves monotone, as the theory wants them.
 - The length enters as ln(1 + n) / ln(1 + N): curves change with the logarithm of training, not evenly. With n / N the first
-  steps dominate the fit, length-scales of the config shrink, and the search wanders.
+  steps dominate the fit, length-scales of the config shrink, and the search wanders. `PRINTED` is the paper's own way.
 - A run that diverged, or failed before it said anything, counts as bad at full training.
 - The kernel is a product over numbers, choices and length, one length-scale per column; its parameters have weak priors.
+- Of more than 300 observations, parameters are fitted to those of trials spread over the study; the posterior knows all.
 - A trial that is under way counts as if it had come out as predicted (several workers).
 """
 
@@ -24,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -31,14 +33,42 @@ from shoestring.core.arrays import Floats
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits
-from shoestring.models.gp.fit import carry_gp
+from shoestring.models.gp.fit import carry_gp, pick_rows_to_fit
 from shoestring.models.gp.kernels import Block, Family, Kernel, kernel_for
-from shoestring.models.gp.posterior import GP, GP_MEMO
+from shoestring.models.gp.posterior import GP, GP_MEMO, condition
 from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.config_table import ConfigTable
 
 _FITTED_AT = "fitted_at"
+LengthAxis = Literal["log", "linear"]
+FIT_POINTS = 300  # at most so many are fitted to, see `pick_rows_to_fit`
 SURROGATE_MEMO = (*GP_MEMO, _FITTED_AT)  # what a surrogate carries from decision to decision
+
+
+@dataclass(frozen=True, slots=True)
+class SurrogateForm:
+    """How configs and lengths become a kernel, and how its parameters are found."""
+
+    family: Family = "matern52"
+    length_axis: LengthAxis = "log"
+    tied: bool = False  # one length-scale for all numbers, the length of training among them
+    n_starts: int = 1  # places that a fit begins from beside the last optimum
+    with_priors: bool = True
+
+    def kernel(self, encoding: Encoding, *, lengths: bool) -> Kernel:
+        kernel = kernel_for(encoding, self.family, tied=self.tied)
+        if not lengths:
+            return kernel
+        last = (encoding.n_columns,)
+        if not self.tied:
+            return Kernel((*kernel.blocks, Block(self.family, last)))
+        others = [block for block in kernel.blocks if block.family == "hamming"]
+        numbers = tuple(j for block in kernel.blocks if block.family != "hamming" for j in block.dims)
+        return Kernel((Block(self.family, (*numbers, *last), tied=True), *others))
+
+
+OURS = SurrogateForm()
+PRINTED = SurrogateForm(length_axis="linear", tied=True, n_starts=10, with_priors=False)
 
 
 # what is known -------------------------------------------------------------------------------------------------------
@@ -99,9 +129,10 @@ class Surrogate:
     scale: Scaling
     max_steps: int  # 0: the length of training is not an input
     memo: Lists  # the kernel's parameters, and how many trials they were fitted to
+    length_axis: LengthAxis = "log"
 
     def inputs(self, points: Points, share: float | Floats = 1.0) -> Floats:
-        return _inputs(self.table.encoding, points, share, self.max_steps)
+        return _inputs(self.table.encoding, points, share, self.max_steps, self.length_axis)
 
     def predict(self, points: Points, share: float | Floats = 1.0) -> tuple[Floats, Floats]:
         """Scaled mean and deviation of the latent loss, (m,) each."""
@@ -124,7 +155,7 @@ def fit_surrogate(
     *,
     lengths: bool,
     refit_every: int,
-    family: Family = "matern52",
+    form: SurrogateForm = OURS,
     prefix: str = "",
 ) -> Surrogate:
     """Fitted to these observations, one or more; parameters come from the memo until `refit_every` more trials are known.
@@ -133,28 +164,41 @@ def fit_surrogate(
     """
     encoding = table.encoding
     max_steps = ledger.max_steps if lengths else 0
-    x = _inputs(encoding, table.stack([o.trial for o in seen]), np.array([o.share for o in seen]), max_steps)
-    kernel = kernel_for(encoding, family)
-    if lengths:
-        kernel = Kernel((*kernel.blocks, Block(family, (encoding.n_columns,))))
+    shares = np.array([o.share for o in seen])
+    x = _inputs(encoding, table.stack([o.trial for o in seen]), shares, max_steps, form.length_axis)
+    kernel = form.kernel(encoding, lengths=lengths)
     scale = _fit_scale(seen)
     y = scale.apply(np.array([o.loss for o in seen]))
     known = len({o.trial for o in seen})
     fit = Refits(every=refit_every, key=prefix + _FITTED_AT).check_due(ledger.memo, known)
-    gp, memo = carry_gp(kernel, x, y, ledger.memo, fit, n_starts=1, prefix=prefix)
-    return Surrogate(table, gp, scale, max_steps, memo)
+    some = pick_rows_to_fit([o.trial for o in seen], FIT_POINTS)
+    gp, memo = carry_gp(
+        kernel,
+        x[some],
+        y[some],
+        ledger.memo,
+        fit,
+        n_starts=form.n_starts,
+        prefix=prefix,
+        with_priors=form.with_priors,
+    )
+    if len(some) < len(seen):
+        gp = condition(kernel, gp.theta, x, y)
+    return Surrogate(table, gp, scale, max_steps, memo, form.length_axis)
 
 
-def place_of_length(share: float | Floats, max_steps: int) -> Floats:
+def place_of_length(share: float | Floats, max_steps: int, axis: LengthAxis = "log") -> Floats:
     """Where on [0, 1] the kernel sees a share of a full training."""
+    if axis == "linear":
+        return np.asarray(share)
     return np.asarray(np.log1p(max_steps * np.asarray(share)) / np.log1p(max_steps))
 
 
-def _inputs(encoding: Encoding, points: Points, share: float | Floats, max_steps: int) -> Floats:
+def _inputs(encoding: Encoding, points: Points, share: float | Floats, max_steps: int, axis: LengthAxis) -> Floats:
     features = encoding.features(points)
     if not max_steps:
         return features
-    return np.column_stack([features, np.broadcast_to(place_of_length(share, max_steps), len(points))])
+    return np.column_stack([features, np.broadcast_to(place_of_length(share, max_steps, axis), len(points))])
 
 
 def _fit_scale(seen: Sequence[Observation]) -> Scaling:

@@ -18,7 +18,7 @@ from shoestring.core.arrays import Flags, Floats
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
-from shoestring.models.thrift.features import Arms, rank_columns
+from shoestring.models.thrift.features import Arms, rank_columns, standing
 from shoestring.models.thrift.shapes import STEPS
 from shoestring.policies.config_table import ConfigsView, ConfigTable, Pool
 from shoestring.policies.thrift.curves import CURVES, SeenCurves
@@ -36,6 +36,7 @@ class Scene:
     trials: int
     steps: Steps  # (K,): real steps bought
     reach: Steps  # (K,): real steps that the money left buys
+    affordable: Steps  # (K,): those that it would buy of an arm without an end
     can_buy: Flags  # (K,)
     curves: SeenCurves
     table: ConfigTable
@@ -77,12 +78,17 @@ def look(ledger: Ledger, candidates: int) -> Scene:
         n=n,
         reach=_seen(curves, steps, reach),
         price=price,
-        x=rank_columns(_columns(ledger, table, pool), _newest(losses, n)),
+        x=np.empty((len(n), 0)),
         left=left / mean_price / curves.block,
         steps=curves.seen(length),
     )
+    badness = np.where(
+        arms.is_opened, 1.0 - standing(arms), math.nan
+    )  # newest losses of different steps do not compare
+    arms = replace(arms, x=rank_columns(_columns(ledger, table, pool), badness))
     can_buy &= reach >= 1
-    return Scene(arms, len(ledger.trials), steps, reach, can_buy, curves, table, pool)
+    buys = np.clip(affordable, 0, 2**31).astype(np.int64)
+    return Scene(arms, len(ledger.trials), steps, reach, buys, can_buy, curves, table, pool)
 
 
 def _seen(curves: SeenCurves, steps: Steps, reach: Steps) -> Steps:
@@ -152,11 +158,6 @@ def _curves(curves: SeenCurves, steps: Steps) -> tuple[Floats, Steps]:
     worst = float(first.max()) if len(first) else 0.0
     losses = np.where(np.isinf(losses), worst, losses)
     return np.where(np.isnan(losses), 0.0, losses), n.astype(np.int64)
-
-
-def _newest(losses: Floats, n: Steps) -> Floats:
-    newest: Floats = losses[np.arange(len(n)), np.maximum(n, 1) - 1]
-    return np.where(n > 0, newest, math.nan)
 
 
 def _columns(ledger: Ledger, table: ConfigTable, pool: Pool) -> Floats:

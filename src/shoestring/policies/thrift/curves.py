@@ -45,6 +45,15 @@ class SeenCurves:
             self.seconds = np.concatenate([self.seconds, np.zeros_like(self.seconds)])
             self.finished = np.concatenate([self.finished, np.zeros_like(self.finished)])
 
+    def write(self, trial: int, step: int, loss: float) -> None:
+        """A block that was jumped over is seen by the loss before it."""
+        row, place = self.losses[trial], self.seen(step) - 1
+        if 0 <= place < STEPS:
+            before = np.flatnonzero(~np.isnan(row[:place]))
+            fill = row[before[-1]] if len(before) else loss
+            row[:place] = np.where(np.isnan(row[:place]), fill, row[:place])
+            row[place] = loss
+
 
 @dataclass(frozen=True, slots=True)
 class CurvesView:
@@ -52,20 +61,19 @@ class CurvesView:
         return SeenCurves(opened.max_steps, opened.sign)
 
     def absorb(self, state: SeenCurves, entry: Entry) -> SeenCurves:
-        if not isinstance(entry, Receipt) or not entry.is_finished:
+        if not isinstance(entry, Receipt) or entry.status == "interrupted":
             return state
         state.make_room(entry.trial)
+        if entry.status == "failed":  # as bad as one that diverged, until it is run again and works
+            state.write(entry.trial, entry.step, math.inf)
+            return state
         if entry.step <= state.finished[entry.trial]:  # run again because its state was lost: the first value stands
             return state
         state.seconds[entry.trial] += entry.cost.total
         state.finished[entry.trial] = entry.step
         loss = math.inf if entry.status == "diverged" else None if entry.value is None else state.sign * entry.value
-        row, place = state.losses[entry.trial], state.seen(entry.step) - 1
-        if 0 <= place < STEPS and loss is not None:
-            before = np.flatnonzero(~np.isnan(row[:place]))
-            fill = row[before[-1]] if len(before) else loss
-            row[:place] = np.where(np.isnan(row[:place]), fill, row[:place])
-            row[place] = loss
+        if loss is not None:
+            state.write(entry.trial, entry.step, loss)
         return state
 
 

@@ -55,7 +55,7 @@ _FEWEST, _MOST = 8, 100  # candidates
 _OPENING = 0.75  # over the root of the number of curves: share of the budget that goes to halving first
 _FEWEST_CURVES = 7.0  # with less money halving is as good
 _KEPT = ("trust", "trust_at")  # of the memo
-_SCORE = "improvement to expect within the money that is left, by the arm's standing and price"
+_SCORE = "improvement to expect for its price, weighed by how the trial stands"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def draw_forecasts(story: Story) -> Figure | None:
     inside = sum(abs(f.came - f.value) <= 2 * f.spread for f in told)
     borne_out = f" {inside} of {len(told)} ended within two standard deviations." if told else ""
     sentence = (
-        f"Where a run was believed to end when it was bought (grey), and what it reached in the end (coloured).{borne_out}"
+        f"Where a run was believed to end when it was bought (blue), and what it reached in the end (orange).{borne_out}"
         " A run that was frozen early had no chance to get there."
     )
     rows = [

@@ -116,8 +116,8 @@ def lead_of(story: Story) -> str:
     return f"{spent} by {story.books.policy}; {found}: {say_config(best.best_config or best.config)}."
 
 
-def copies_of(story: Story, resume_command: str) -> list[Copyable]:
-    """What a user may want to take away."""
+def copies_of(story: Story, resume_command: str, citation: str | None = None) -> list[Copyable]:
+    """What a user may want to take away; `citation`: of the method that decided."""
     best = story.ledger.best
     found = []
     if best is not None:
@@ -128,7 +128,8 @@ def copies_of(story: Story, resume_command: str) -> list[Copyable]:
             Copyable("best config, JSON", json.dumps(config)),
             Copyable("best config, command line", words),
         ]
-    return [*found, Copyable("go on with this study", resume_command)]
+    cited = [Copyable(f"cite what decided ({story.books.policy})", citation)] if citation else []
+    return [*found, Copyable("go on with this study", resume_command), *cited]
 
 
 def _section(figure: Figure) -> str:

@@ -21,6 +21,7 @@ from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
 
 _FEWEST = 3
 _DECISIONS = ("go on", "give up", "trust: train to the end")
+_LEAST = 1e-6  # of the largest improvement: what is still drawn in its place
 _MOST_LINES = 6  # hyperparameters in one figure: as many colours as there are
 _AXIS = (-6.0, 6.0)  # on which BOIL's logistic weight lives, from the first step to the last
 
@@ -42,9 +43,10 @@ def draw_improvement(story: Story) -> Figure | None:
     sheet = Sheet(height=340, label="expected improvement against predicted cost")
     left, right, bottom, top = plot_area(sheet)
     costs, gains = [_of(s, "predicted_cost") for s in told], [_of(s, n) for s in told for n in ("ei", "ei_max")]
+    lowest = max(min(gains), _LEAST * max(gains))  # below that nothing is expected, whatever the exponent
     x, y = (
         PlotAxis(min(costs), max(costs), left, right, log=True),
-        PlotAxis(min(gains), max(gains), bottom, top, log=True),
+        PlotAxis(lowest, max(gains), bottom, top, log=True),
     )
     sheet.axes(x, y, f"predicted cost ({story.budget.unit})", "expected improvement")
     for number, segment in enumerate(told):
@@ -57,7 +59,7 @@ def draw_improvement(story: Story) -> Figure | None:
     kept = f", at {median(share for share in shares if share < 1 - 1e-9):.0%} of its improvement" if cheaper else ""
     sentence = (
         f"Of {len(told)} choices {cheaper} were cheaper configs than the most promising one{kept} (in the middle). The dashed "
-        "line of a choice ends at the most promising one; later choices are darker."
+        "line of a choice ends at the most promising one; later choices are darker. Hopeless ones stand on the lower edge."
     )
     rows = [
         [s.order.number, *(show_number(_of(s, name)) for name in ("predicted_cost", "ei", "ei_max")), f"{share:.0%}"]
@@ -88,7 +90,7 @@ def draw_decisions(story: Story) -> Figure | None:
         sheet.dot((x(step), y(statistic)), f"fill-{_COLOURS[decision]}", why_tip(segment, story.budget), 3.5)
     counts = [sum(mark[2] == decision for mark in marks) for decision in range(3)]
     for number, name in enumerate(_DECISIONS):
-        sheet.text(left + 10 + 150 * number, top - 8, f"● {name}", f"label fill-{_COLOURS[number]}")
+        sheet.text(left + 120 + 110 * number, 14, f"● {name}", f"label fill-{_COLOURS[number]}")
     said = ", ".join(f"{name} {count}" for name, count in zip(_DECISIONS, counts, strict=True))
     sentence = f"Where runs stood when their future was weighed: {said}. A low error late is worth going on with."
     rows = [[s.order.number, s.order.trial, f"{step:g}", show_number(v), _DECISIONS[d]] for step, v, d, s in marks]
@@ -148,7 +150,7 @@ def draw_schedule(story: Story) -> Figure | None:
         return None
     sheet = Sheet(height=320, label="hyperparameters round by round")
     left, right, bottom, top = plot_area(sheet)
-    x = PlotAxis(0.0, float(max(1, len(told) - 1)), left, right)
+    x = PlotAxis(0.0, float(max(1, len(told) - 1)), left, right - 110)  # names stand on the right
     y = PlotAxis(0.0, 1.0, bottom - 26, top)
     sheet.axes(x, y, "round", "place in its range (0 to 1)")
     for number, (name, parameter) in enumerate(parameters):
@@ -156,11 +158,11 @@ def draw_schedule(story: Story) -> Figure | None:
             (x(i), y(_place(parameter, s.order.config, name))) for i, s in enumerate(told) if name in s.order.config
         ]
         sheet.line(points, f"curve line-{number}")
-        sheet.text(left + 8, top + 12 + 14 * number, name, f"label fill-{number}")
+        sheet.text(right, top + 12 + 14 * number, name, f"label fill-{number}", "end")
     validated = [s.order.validate != "none" for s in told]
     for i, segment in enumerate(told):
         style = "dot best" if validated[i] else "dot frozen"
-        sheet.dot((x(i), bottom - 10), style, why_tip(segment, story.budget), 2.5 if validated[i] else 1.2)
+        sheet.dot((x(i), bottom + 4), style, why_tip(segment, story.budget), 2.5 if validated[i] else 1.2)
     sentence = (
         f"{sum(validated)} of {len(told)} rounds were validated (large dots below); the lines are the hyperparameters that each "
         "round was trained with."

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from shoestring.models.boil.augmentation import (
     count_allowed_points,
+    find_least_variance,
     log_condition,
     pick_full_curve,
     pick_most_uncertain,
     pick_random_times,
     step_grid,
+    tell_log_condition,
 )
 from shoestring.models.boil.process import ProcessParameters, product_kernel
 from shoestring.models.gp.posterior import GP, condition
@@ -100,6 +102,18 @@ def test_condition_number_and_its_bound(seed: int, n: int, scale: float, exponen
     assert more >= exact - 1e-9  # a further point never improves it, so to stop once is to stop for good
 
 
+@pytest.mark.parametrize("dims", [1, 2, 6])
+@pytest.mark.parametrize(("scale", "noise"), [(0.25, 5e-4), (0.1, 1e-2), (1.0, 1e-6)])
+def test_the_condition_number_that_is_told_of_many_points(dims: int, scale: float, noise: float) -> None:
+    z = np.random.default_rng(dims).random((300, dims + 1))
+    gp = model(z, lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
+    exact, told = log_condition(gp, z[:0]), tell_log_condition(gp)
+    assert exact - 0.2 <= told <= exact + 1e-6
+    assert told != exact  # O(n^2), not all eigenvalues
+    few = model(z[:100], lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
+    assert tell_log_condition(few) == log_condition(few, z[:0])
+
+
 def test_the_limit_on_the_condition_is_exact() -> None:
     """Copies of one point reach the bound, cond(A) = 1 + n / noise; points apart stay far below it."""
     x, noise = np.array([0.9, 0.9]), 1e-3
@@ -108,6 +122,21 @@ def test_the_limit_on_the_condition_is_exact() -> None:
     for gp, limit in ((copies, np.log1p(6 / noise)), (spread, log_condition(spread, np.empty((0, 3))))):
         assert pick_most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit - 1e-6).stop == "condition"
         assert pick_most_uncertain(gp, x, GRID, max_points=1, max_log_condition=limit + 1e-6).stop == "count"
+
+
+def test_a_floor_of_variances_and_one_of_deviations() -> None:
+    """The golden case that stops by variance after three times: with deviations, as in the authors' programs, it does not."""
+    z, x = np.array([[0.5, 0.5, 1.0], [0.5, 0.52, 0.9]]), np.array([0.5, 0.5])
+    gp = model(z, lengthscale_x=0.5, lengthscale_t=0.6, noise_variance=1e-6)
+    limits: dict[str, Any] = {"max_points": 15, "max_log_condition": 20.0}
+    by_variance = pick_most_uncertain(gp, x, GRID, floor="variance", **limits)
+    by_deviation = pick_most_uncertain(gp, x, GRID, floor="std", **limits)
+    assert by_variance.times.tolist() == pytest.approx([0.0, 0.4, 0.7])
+    assert by_deviation.times[:3].tolist() == by_variance.times.tolist()
+    assert by_deviation.variances[3] == pytest.approx(0.0005214918057242501, rel=1e-7)  # as the golden trace has it
+    assert by_deviation.times.size > 3
+    assert find_least_variance(5e-4, "variance") == 1.5e-3
+    assert find_least_variance(5e-4, "std") == 1.5e-3**2
 
 
 def test_each_reason_to_stop() -> None:
@@ -119,9 +148,7 @@ def test_each_reason_to_stop() -> None:
     assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=1.0).stop == "condition"
     # Many observations at time 0, none at 1: once 1 is added it is still the less certain of the two.
     crowd = model(np.tile([0.5, 0.5, 0.0], (20, 1)), lengthscale_t=0.05, noise_variance=1e-2)
-    found = pick_most_uncertain(
-        crowd, x, np.array([0.0, 1.0]), max_points=2, max_log_condition=20.0, variance_floor=0.0
-    )
+    found = pick_most_uncertain(crowd, x, np.array([0.0, 1.0]), max_points=2, max_log_condition=20.0, floor=0.0)
     assert (found.picked.tolist(), found.stop) == ([1], "repeat")
 
 

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shoestring.models.boil.choice import ChosenRun, CostPlane, Tradeoff, choose, find_largest_mean, log_ratio
+from shoestring.models.boil.choice import (
+    ChosenRun,
+    CostPlane,
+    Rule,
+    Tradeoff,
+    choose,
+    find_largest_mean,
+    log_ratio,
+    log_softplus_ratio,
+)
 from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.posterior import GP, condition
@@ -38,8 +47,14 @@ def pool(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
     return z, np.ones(z.shape, dtype=bool)
 
 
+def pool_and_stored(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
+    """A pool, and what may move of its points and of the stored ones: everything."""
+    z, free = pool(gp, seed)
+    return z, np.ones((len(z) + len(gp.x), free.shape[1]), dtype=bool)
+
+
 def tradeoff(gp: GP, plane: CostPlane, seed: int) -> Tradeoff:
-    return Tradeoff(gp, plane, find_largest_mean(gp, *pool(gp, seed)))
+    return Tradeoff(gp, plane, find_largest_mean(gp, *pool_and_stored(gp, seed)).mean)
 
 
 def chosen(
@@ -84,12 +99,13 @@ def test_no_cost_is_less_than_the_cheapest_seen() -> None:
     assert floor[0] == floor[1] == pytest.approx(-math.log(0.1))
 
 
+@pytest.mark.parametrize("rule", ["log_ratio", "softplus"])
 @pytest.mark.parametrize("seed", range(3))
-def test_gradient_of_the_ratio_is_finite_differences(seed: int) -> None:
+def test_gradient_of_the_ratio_is_finite_differences(seed: int, rule: Rule) -> None:
     gp, plane = model(seed, noise_variance=1e-2)
     query = np.random.default_rng(seed).uniform(0.05, 0.95, (12, 3))
     plane = replace(plane, lowest=float(np.median(plane.predict(query))))  # so that the floor holds for half the points
-    way = tradeoff(gp, plane, seed)
+    way = replace(tradeoff(gp, plane, seed), rule=rule)
     value, gradient = way.log_ratio_with_gradient(query)
     np.testing.assert_allclose(value, way.appraise(query).log_ratio, rtol=1e-9)
     h = 1e-6
@@ -97,6 +113,26 @@ def test_gradient_of_the_ratio_is_finite_differences(seed: int) -> None:
         step = h * np.eye(3)[j]
         difference = way.appraise(query + step).log_ratio - way.appraise(query - step).log_ratio
         np.testing.assert_allclose(gradient[:, j], difference / (2 * h), rtol=1e-4, atol=1e-4)
+
+
+def test_the_printed_ratio_is_that_of_standardised_scores_whatever_their_unit() -> None:
+    gp, plane = model(0)
+    query = np.random.default_rng(0).random((6, 3))
+    way = Tradeoff(gp, plane, float(gp.y.max()), "softplus")
+    ei = np.exp(way.appraise(query).log_ei) / gp.scale
+    plain = np.log1p(np.exp(ei)) / np.log1p(np.exp(plane.share(plane.predict(query))))
+    np.testing.assert_allclose(np.exp(way.appraise(query).log_ratio), plain, rtol=1e-9)
+    larger = condition(gp.kernel, gp.theta, gp.x, 1000.0 * gp.y, mean="zero")
+    again = Tradeoff(larger, plane, 1000.0 * float(gp.y.max()), "softplus")
+    np.testing.assert_allclose(again.appraise(query).log_ratio, way.appraise(query).log_ratio, rtol=1e-9)
+
+
+def test_the_printed_ratio_prefers_what_is_cheap_to_what_is_promising() -> None:
+    """Soft-plus of an improvement lies between ln 2 and about 1; that of a cost goes from ln 2 to 1.3: price decides."""
+    hopeless_and_cheap, promising_and_dear = 0, 1
+    log_ei, share = np.log([1e-9, 0.3]), np.array([0.0, 1.0])
+    assert np.argmax(log_softplus_ratio(log_ei, share)) == hopeless_and_cheap
+    assert np.argmax(log_ratio(log_ei, share)) == promising_and_dear
 
 
 def test_known_costs_take_the_place_of_predicted_ones() -> None:
@@ -121,7 +157,11 @@ def test_choice_is_the_best_of_a_fine_grid(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_largest_mean_finds_narrow_peaks_between_random_points(seed: int) -> None:
     gp, _ = model(seed, n=30, dims=5, lengthscale_x=0.08, lengthscale_t=0.08)
-    assert find_largest_mean(gp, *pool(gp, seed)) >= gp.predict(gp.x)[0].max()
+    few = np.random.default_rng(seed).random((50, 6))
+    peak = find_largest_mean(gp, few, np.ones((len(few) + len(gp.x), 6), dtype=bool))
+    assert peak.mean >= gp.predict(gp.x)[0].max() > gp.predict(few)[0].max()
+    assert peak.mean == pytest.approx(gp.predict(peak.z[None])[0][0])
+    assert peak.start >= len(few)  # a stored point led to it
 
 
 def test_time_is_rounded_to_the_nearest_step() -> None:
@@ -151,7 +191,7 @@ def test_only_free_columns_move_and_only_to_what_may_be_trained() -> None:
     gp, plane = model(1)
     starts, free = pool(gp, 1)
     free[:, 0] = False
-    way = Tradeoff(gp, plane, find_largest_mean(gp, starts, free))
+    way = Tradeoff(gp, plane, find_largest_mean(gp, starts, free).mean)
     moved = choose(way, starts, free, LENGTHS, lambda x, start: True)
     assert moved.z[0] == starts[moved.start, 0]
     assert moved.z[1] != starts[moved.start, 1]

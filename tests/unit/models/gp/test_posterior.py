@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from shoestring.models.gp import fit
 from shoestring.models.gp.fit import fit_gp, make_log_likelihood
-from shoestring.models.gp.kernels import Block, Kernel
+from shoestring.models.gp.kernels import Block, Kernel, Pairs
 from shoestring.models.gp.posterior import GP, Mean, condition, factorise
 
 Array = NDArray[np.float64]
@@ -65,6 +66,13 @@ def test_predictions_are_the_textbook_formulas(mean: Mean, standardise: bool) ->
     np.testing.assert_allclose(joint_mean, want_mean, rtol=1e-11)
     np.testing.assert_allclose(joint_cov, want_cov, rtol=1e-9, atol=1e-12 * size)
     np.testing.assert_allclose(gp.fitted(), gp.predict(x)[0], rtol=1e-11)
+
+
+def test_the_mean_alone_is_the_mean() -> None:
+    rng = np.random.default_rng(2)
+    gp = condition(Kernel.ard("matern52", 2), np.log([1.3, 0.4, 0.6, 1e-3]), rng.random((9, 2)), 5.0 + rng.random(9))
+    at = rng.random((6, 2))
+    np.testing.assert_allclose(gp.predict_mean(at), gp.predict(at)[0], rtol=1e-12)
 
 
 def test_noisy_predictions_add_the_noise_once() -> None:
@@ -168,6 +176,19 @@ def test_appending_equals_conditioning_on_all(n: int, extra: int, seed: int, uni
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * unit)
 
 
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 10**6))
+@settings(deadline=None, max_examples=30)
+def test_extending_by_several_rows_equals_conditioning_on_all(n: int, extra: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y, at = rng.random((n + extra, 3)), rng.standard_normal(n + extra), rng.random((7, 3))
+    theta = np.log([1.3, 0.4, 0.6, 0.5, 1e-3])
+    whole = condition(Kernel.ard("matern52", 3), theta, x, y)
+    grown = condition(Kernel.ard("matern52", 3), theta, x[:n], y[:n]).extend(x[n:], y[n:])
+    np.testing.assert_allclose(grown.factor, whole.factor, rtol=1e-9, atol=1e-11)
+    for ours, theirs in zip(grown.predict(at), whole.predict(at), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
 def test_appending_a_repeated_point_without_noise_adds_jitter() -> None:
     x, y = data(5)
     theta = np.append(THETA[:-1], -200.0)
@@ -258,6 +279,21 @@ def test_fit_finds_the_mode_and_which_inputs_matter() -> None:
     np.testing.assert_allclose(math.sqrt(gp.noise_variance), 0.3, rtol=0.35)
 
 
+def test_without_priors_the_likelihood_alone_is_largest() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.random((12, 2))
+    y = np.sin(5.0 * x[:, 0]) + 0.05 * rng.standard_normal(12)
+    kernel = Kernel.ard("matern52", 2)
+    shift, scale = y.mean(), y.std()
+    likelihood = make_log_likelihood(kernel, kernel.pairs(x), (y - shift) / scale)
+    alone, weighed = fit_gp(kernel, x, y, with_priors=False), fit_gp(kernel, x, y)
+    assert likelihood(alone.theta)[0] > likelihood(weighed.theta)[0] + 1e-3
+    inside = (
+        np.abs(alone.theta - np.log(200.0)) > 1e-6
+    )  # the second column says nothing: its length-scale is at the bound
+    np.testing.assert_allclose(likelihood(alone.theta)[1][inside], 0.0, atol=0.02)
+
+
 def test_memo_is_where_the_next_fit_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = data(30)
     gp = fit_gp(KERNEL, x, y)
@@ -270,6 +306,29 @@ def test_memo_is_where_the_next_fit_starts(monkeypatch: pytest.MonkeyPatch) -> N
     from_medians = fit_gp(KERNEL, x, y, n_starts=0)
     np.testing.assert_allclose(from_memo.theta, gp.theta, atol=0.02)
     assert np.abs(from_medians.theta - gp.theta).max() > 0.5  # one step does not get there from elsewhere
+
+
+def test_very_many_observations_are_scouted_with_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handful of evaluations with all of them, and still as probable as the long way finds."""
+    x, y = data(fit.MANY + 60)
+    sizes: list[int] = []
+
+    def counted(kernel: Kernel, pairs: Pairs, scaled: Array) -> Callable[[Array], tuple[float, Array]]:
+        evaluate = make_log_likelihood(kernel, pairs, scaled)
+
+        def count(theta: Array) -> tuple[float, Array]:
+            sizes.append(scaled.size)
+            return evaluate(theta)
+
+        return count
+
+    monkeypatch.setattr(fit, "make_log_likelihood", counted)
+    quick = fit_gp(KERNEL, x, y)
+    assert 1 < sizes.count(y.size) < 12
+    assert sizes.count(fit.MANY) > 20
+    monkeypatch.setattr(fit, "MANY", 10**9)
+    slow = fit_gp(KERNEL, x, y)
+    assert log_likelihood(quick)[0] == pytest.approx(log_likelihood(slow)[0], abs=0.5)
 
 
 def test_same_data_same_fit() -> None:

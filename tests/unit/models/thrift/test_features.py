@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from shoestring.models.thrift.features import Arms, features, in_race, rank_columns, scale_of, standing
 from shoestring.models.thrift.shapes import FEATURES, STEPS
@@ -83,3 +84,13 @@ def test_of_too_many_hyperparameters_those_are_seen_that_go_with_the_losses() ->
     assert any(np.allclose(x[:, j], ranks) for j in range(16))
     without = rank_columns(columns, np.full(12, np.nan))
     assert not any(np.allclose(without[:, j], ranks) for j in range(16))
+
+
+@pytest.mark.parametrize("telling", [0, 3, 19])
+def test_the_most_telling_hyperparameter_comes_first(telling: int) -> None:
+    """The network hardly looks at the later of its columns."""
+    columns = np.random.default_rng(1).random((30, 20))
+    x = rank_columns(columns, -columns[:, telling])
+    np.testing.assert_allclose(x[:, 0], np.argsort(np.argsort(columns[:, telling])) / 29)
+    few = rank_columns(columns[:, :4], -columns[:, 3])
+    np.testing.assert_allclose(few[:, 3], np.argsort(np.argsort(columns[:, 3])) / 29, err_msg="a few stay as they are")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -223,6 +223,24 @@ def test_the_leader_is_the_run_that_promises_most_at_full_length() -> None:
     assert led[-1] == best.number
 
 
+def test_the_printed_rule_buys_the_shortest_runs() -> None:
+    ledger = run_study(BOIL(candidates=200, rule="softplus"))
+    lengths = [order.memo["goal"][0] for order in ledger.orders if order.why["phase"] == "chosen"]
+    ours = [o.memo["goal"][0] for o in run_study(BOIL(candidates=200)).orders if o.why["phase"] == "chosen"]
+    assert np.median(lengths) == 4.0  # a fifth of a full training
+    assert np.median(ours) > 10.0
+
+
+def test_the_form_of_the_authors_programs() -> None:
+    policy = BOIL(candidates=200, score="tail_mean", min_steps=8, max_points=10, max_log_condition=15.0, floor="std")
+    ledger, plain = run_study(policy), run_study(replace(policy, floor="variance"))
+    chosen = [order for order in ledger.orders if order.why["phase"] == "chosen"]
+    assert min(order.memo["goal"][0] for order in chosen) >= 8.0
+    assert sum(len(o.memo.get("added_steps", ())) for o in ledger.orders) > sum(
+        len(o.memo.get("added_steps", ())) for o in plain.orders
+    )
+
+
 def test_the_time_kernel_of_freeze_thaw() -> None:
     ledger = run_study(BOIL(candidates=200, time_kernel="freeze_thaw"))
     best = ledger.best
@@ -271,6 +289,8 @@ def test_queued_configs_are_trained_in_full() -> None:
         {"score": "last"},
         {"augmentation": "some"},
         {"lengths": "short"},
+        {"rule": "ratio"},
+        {"floor": "noise"},
         {"lengths": "full"},
         {"initial_trials": 0},
         {"min_steps": 0},

@@ -22,6 +22,7 @@ from shoestring.core.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.freeze_thaw.arms import ArmsView, compare, measure_reach
 from shoestring.policies.freeze_thaw.bhpt import BHPT
+from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy
 from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 
@@ -306,3 +307,22 @@ def test_a_given_fall_is_the_seventh_number() -> None:
 def test_settings_out_of_range_say_so(setting: dict[str, Any], text: str) -> None:
     with pytest.raises(PolicyError, match=text):
         BHPT(**setting)
+
+
+def test_before_any_receipt_the_next_arm_is_bought_without_a_belief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The very arms that the belief would choose, to which all of them look alike."""
+    policy = BHPT(parameters=(1.0, 5.0, 1.0, 0.01, 1.0, 0.0))
+    ledger, slow = begin(policy), begin(policy)
+    for _ in range(3):
+        for quick in (True, False):
+            now = ledger if quick else slow
+            decision = (
+                policy.decide(now, now.decision_rng()) if quick else CurvePolicy.decide(policy, now, now.decision_rng())
+            )
+            assert isinstance(decision, Train)
+            order = now.accept(decision)
+            assert order is not None
+            ledger, slow = (ledger.append(order), slow) if quick else (ledger, slow.append(order))
+    assert [order.config for order in ledger.orders] == [order.config for order in slow.orders]
+    monkeypatch.setattr(BHPT, "look_ahead", None)  # a belief would be an error
+    assert decide(policy, ledger.fork(2)).trial == 1

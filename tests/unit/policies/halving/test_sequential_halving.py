@@ -9,7 +9,8 @@ from shoestring.core.entries import Amended, Lost, Note
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.errors import PolicyError
-from shoestring.policies.halving.sequential_halving import Load, SequentialHalving, common_step, rounds_of
+from shoestring.policies.halving.race_plan import Load, common_step, rounds_of
+from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.testing.curves import Decaying, Diverging, Failing, Noisy
 from shoestring.testing.policies import opened, simulate
 

@@ -13,6 +13,7 @@ from shoestring.core.money import Budget
 from shoestring.core.space import Space
 from shoestring.core.streams import stream
 from shoestring.errors import PolicyError
+from shoestring.models.gp.fit import fit_gp
 from shoestring.models.stopping.optimal_stopping import (
     StoppingPlan,
     StoppingRule,
@@ -24,6 +25,7 @@ from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.stopping.bo_bos import BOBOS, solve_rule
 from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.runs import RunsUnderWay
+from shoestring.policies.stopping.surrogate import PRINTED, fit_surrogate, observe
 from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate, summarise, watch
 
@@ -275,3 +277,25 @@ def test_continuous_spaces_diverging_and_failing_trials() -> None:
 def test_settings_out_of_range(settings: dict[str, Any]) -> None:
     with pytest.raises(PolicyError, match=next(iter(settings))):
         BOBOS(**settings)
+
+
+def test_the_papers_own_combination() -> None:
+    """One length-scale for the config's numbers and n / N together, refitted every ten runs, by likelihood alone."""
+    policy = replace(SMALL, search_by="printed", refit_every=10)
+    ledger = study(policy, budget=300)
+    opening = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
+    # the other column is the name, an option
+    assert all(len(order.memo["log_lengthscales"]) == 2 for order in opening)
+    fitted = [order.memo["fitted_at"][0] for order in opening]
+    assert sorted(set(fitted)) == [3.0, 13.0, 23.0]
+    assert len(opening) > 10
+    table = ledger.view(ConfigsView())
+    belief = policy.form_belief(ledger, table, RunsUnderWay.read(ledger.memo, policy.memo_lists))
+    assert belief is not None
+    shares = np.array([0.25, 0.5, 1.0])
+    point = table.trials[0].take([0, 0, 0])
+    np.testing.assert_array_equal(belief.inputs(point, shares)[:, -1], shares)
+    seen = observe(ledger, intermediate=True, idle_only=False)
+    anew = fit_surrogate(Ledger([ledger.opened]), table, seen, lengths=True, refit_every=10, form=PRINTED)
+    slow = fit_gp(anew.gp.kernel, anew.gp.x, anew.gp.y, n_starts=10, with_priors=False)
+    np.testing.assert_allclose(anew.gp.theta, slow.theta, rtol=1e-6)

@@ -3,9 +3,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+import pytest
+
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Space
+from shoestring.models.gp.fit import fit_gp, pick_rows_to_fit
+from shoestring.models.gp.posterior import condition
+from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.plain.random_search import RandomSearch
+from shoestring.policies.stopping import surrogate
 from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.surrogate import observe
 from shoestring.testing.curves import Decaying, WrittenCurves
@@ -62,3 +69,18 @@ def test_fits_are_due_by_the_number_of_trials() -> None:
     ledger = simulate(policy, Decaying(), opened(policy, budget="60 epochs", max_steps=4)).ledger
     fitted = [order.memo["fitted_at"][0] for order in ledger.orders if "fitted_at" in order.memo]
     assert fitted == [float(2 + 4 * (i // 4)) for i in range(len(fitted))]
+
+
+def test_parameters_are_fitted_to_some_trials_and_the_posterior_knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = RandomSearch()
+    ledger = simulate(policy, Decaying(), opened(policy, budget="120 epochs", max_steps=6)).ledger
+    seen = observe(ledger, intermediate=True, idle_only=False)
+    monkeypatch.setattr(surrogate, "FIT_POINTS", 40)
+    table = ledger.view(ConfigsView())
+    belief = surrogate.fit_surrogate(ledger, table, seen, lengths=True, refit_every=1)
+    assert belief.gp.y.size == len(seen) > 80
+    some = pick_rows_to_fit([o.trial for o in seen], 40)
+    slow = fit_gp(belief.gp.kernel, belief.gp.x[some], belief.gp.y[some])
+    assert belief.memo["log_lengthscales"] == pytest.approx(slow.memo()["log_lengthscales"])
+    plain = condition(belief.gp.kernel, slow.theta, belief.gp.x, belief.gp.y)
+    np.testing.assert_allclose(belief.gp.weights, plain.weights, rtol=1e-6)

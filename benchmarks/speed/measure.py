@@ -1,0 +1,128 @@
+"""What is measured of a decision: 20 in a row on a study that is well under way, refits included."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shoestring import policies
+from shoestring.core.decision import Train
+from shoestring.core.entries import Cost, Opened, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.policy import Policy
+from shoestring.core.space import Space
+from shoestring.runners.blas import OneThread
+from shoestring.runners.runner import write_receipt
+from shoestring.runners.simulated import Source
+
+DECISIONS, QUICK_DECISIONS = 20, 5
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Work of another kind on the same data: as much as `decisions` of ours. What `prepare` does is not timed."""
+
+    prepare: Callable[[], Callable[[], Any]]
+    decisions: int = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    policy: Policy
+    begin: Callable[[], Ledger]
+    source: Source
+    target_ms: float  # of the mean
+    peers: dict[str, Peer] = field(default_factory=dict)
+    times_quicker: float = 0.0  # than the quickest of the `rivals` among the peers, by processor time; 0: not compared
+    rivals: tuple[str, ...] = ()
+
+
+def begin_study(policy: Policy, space: Space, budget: str, **more: Any) -> Ledger:
+    settings = policies.settings_of(policy)
+    return Ledger([Opened(space=space, budget=Budget(budget), policy=policy.name, settings=settings, seed=0, **more)])
+
+
+def carry_out(ledger: Ledger, order: Order, source: Source) -> Ledger:
+    """The ledger with this order and the receipts of all its steps."""
+    ledger = ledger.append(order)
+    for step in range(ledger.trials[order.trial].held + 1, order.until + 1):
+        outcome = source.step(order.config, step)
+        assert outcome is not None
+        ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved=step))
+    return ledger
+
+
+def carry_on(ledger: Ledger, policy: Policy, source: Source) -> Ledger:
+    """One decision more, and what came of it."""
+    decision = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(decision, Train)
+    order = ledger.accept(decision)
+    assert order is not None
+    return carry_out(ledger, order, source)
+
+
+def write_curve(ledger: Ledger, order: Order, values: list[float]) -> Ledger:
+    """The ledger with this order of a new trial, whose steps had these values and took a second each."""
+    ledger = ledger.append(order)
+    for step, value in enumerate(values, 1):
+        told = Receipt(order=order.number, trial=order.trial, step=step, value=value, cost=Cost(train=1.0))
+        ledger = ledger.append(told)
+    return ledger
+
+
+def time_decisions(case: Case, decisions: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Wall and processor milliseconds of each; the first, made to have a memo as any running study has, is not counted.
+
+    On a machine that is busy with other things only the processor time says anything; the target is for the wall.
+    """
+    one_thread, times, busy = OneThread(), list[float](), list[float]()
+    with one_thread:  # several would wait for each other on a busy machine, for minutes
+        ledger = case.begin()
+    for _ in range(decisions + 1):
+        began, at_work = time.perf_counter(), time.process_time()
+        with one_thread:  # as the loop asks it
+            decision = case.policy.decide(ledger, ledger.decision_rng())
+        times.append(1000.0 * (time.perf_counter() - began))
+        busy.append(1000.0 * (time.process_time() - at_work))
+        assert isinstance(decision, Train), f"{case.name}: {decision}"
+        order = ledger.accept(decision)
+        assert order is not None
+        ledger = carry_out(ledger, order, case.source)
+    return np.array(times[1:]), np.array(busy[1:])
+
+
+def time_peer(peer: Peer) -> dict[str, float]:
+    work = peer.prepare()
+    began, at_work = time.perf_counter(), time.process_time()
+    with OneThread():  # peers too: all are measured on one core
+        work()
+    return {
+        "ms": round(1000.0 * (time.perf_counter() - began) / peer.decisions, 3),
+        "processor_ms": round(1000.0 * (time.process_time() - at_work) / peer.decisions, 3),
+    }
+
+
+def measure(case: Case, decisions: int, *, with_peers: bool) -> dict[str, Any]:
+    """One case as the object that a benchmark prints."""
+    times, busy = time_decisions(case, decisions)
+    peers = {name: time_peer(peer) for name, peer in case.peers.items()} if with_peers else {}
+    measured = {
+        "mean_ms": round(float(times.mean()), 3),
+        "median_ms": round(float(np.median(times)), 3),
+        "p95_ms": round(float(np.quantile(times, 0.95)), 3),
+        "processor_mean_ms": round(float(busy.mean()), 3),
+        "decisions": decisions,
+    }
+    target = {"mean_ms": case.target_ms}
+    rivals = [peers[name]["processor_ms"] for name in case.rivals if name in peers]
+    if rivals:
+        measured["times_quicker"] = round(min(rivals) / measured["processor_mean_ms"], 2)
+        target["times_quicker"] = case.times_quicker
+    ok = measured["mean_ms"] <= case.target_ms and measured.get("times_quicker", np.inf) >= case.times_quicker
+    return {"name": f"decide_{case.name}", "measured": measured, "target": target, "peers": peers, "ok": bool(ok)}

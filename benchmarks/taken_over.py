@@ -1,0 +1,116 @@
+"""Decisions on a study with many trials that another policy, or a person, has made: nothing is in the memo yet.
+
+    python -m benchmarks taken_over                       every case
+    python -m benchmarks taken_over --only bo_bos         one of: bo_bos, boil, boil_running
+
+    case            what is timed                                                            target
+    bo_bos          the first decision after 200 trials of up to 50 steps, 6 dimensions      2 s
+    boil            the first decision after 1000 such trials                                5 s
+    boil_running    20 decisions after the first that follows 400 of them, fits included     0.5 s, their mean
+
+Seconds of the processor, one BLAS thread, decide: on a machine that is busy with other things the wall says nothing. Last line of
+each case: one JSON object; exit 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.speed.cases.boil import Iterative
+from shoestring import policies
+from shoestring.core.decision import Train
+from shoestring.core.entries import Opened, Order
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Float
+from shoestring.core.policy import Policy
+from shoestring.core.space import Space
+from shoestring.runners.blas import OneThread
+from shoestring.runners.runner import write_receipt
+
+STEPS, DIMS = 50, 6
+CASES = {  # policy, trials, decisions before those that are timed, decisions timed, target in seconds
+    "bo_bos": ("bo_bos", 200, 0, 1, 2.0),
+    "boil": ("boil", 1000, 0, 1, 5.0),
+    "boil_running": ("boil", 400, 1, 20, 0.5),
+}
+
+
+def buy(ledger: Ledger, order: Order) -> Ledger:
+    """The ledger after the order and all of its steps."""
+    source, ledger = Iterative(STEPS), ledger.append(order)
+    for step in range(ledger.trials[order.trial].steps + 1, order.until + 1):
+        outcome = source.step(order.config, step)
+        ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved=step))
+    return ledger
+
+
+def others(policy: Policy, trials: int) -> Ledger:
+    """A study of random configs, half to fully trained, that the policy is now asked to go on with."""
+    space = Space({f"x{j}": Float(0.0, 1.0) for j in range(DIMS)})
+    opened = Opened(
+        space=space,
+        budget=Budget("1e9s"),
+        policy=policy.name,
+        settings=policies.settings_of(policy),
+        seed=0,
+        direction="max",
+        max_steps=STEPS,
+    )
+    ledger, rng = Ledger([opened]), np.random.default_rng(0)
+    for number in range(trials):
+        until = int(rng.integers(STEPS // 2, STEPS + 1))
+        ledger = buy(ledger, Order(number=number, trial=number, config=space.from_cube(rng.random(DIMS)), until=until))
+    return ledger
+
+
+def seconds(policy: Policy, ledger: Ledger, decisions: int) -> tuple[list[float], list[float]]:
+    """Of the processor and of the wall, for each of some consecutive decisions."""
+    busy, wall = [], []
+    for _ in range(decisions):
+        began, at_work = time.perf_counter(), time.process_time()
+        with OneThread():  # as the loop asks it
+            decision = policy.decide(ledger, ledger.decision_rng())
+        busy.append(time.process_time() - at_work)
+        wall.append(time.perf_counter() - began)
+        assert isinstance(decision, Train), decision
+        order = ledger.accept(decision)
+        assert order is not None
+        ledger = buy(ledger, order)
+    return busy, wall
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=sorted(CASES), action="append", help="default: all")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the trials, 2 decisions: nothing is judged")
+    asked = parser.parse_args()
+    good = True
+    for name in asked.only or CASES:
+        kind, trials, before, timed, target_s = CASES[name]
+        if asked.quick:
+            trials, timed = trials // 10, min(timed, 2)
+        policy = policies.make(kind)
+        busy, wall = seconds(policy, others(policy, trials), before + timed)
+        mean = float(np.mean(busy[before:]))
+        measured = {
+            "processor_s": round(mean, 3),
+            "processor_s_longest": round(max(busy[before:]), 3),
+            "wall_s": round(float(np.mean(wall[before:])), 3),
+            "trials": trials,
+            "decisions": timed,
+        }
+        ok = asked.quick or mean <= target_s
+        good &= ok
+        target = {"processor_s": target_s}
+        print(json.dumps({"name": f"taken_over_{name}", "measured": measured, "target": target, "peers": {}, "ok": ok}))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""A real server in a process of its own, clients that speak plain HTTP, and kill -9 on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoestring import Study
+from shoestring.core.entries import Receipt
+
+TOKEN = "a token for these tests alone"
+EPOCHS, MAX_STEPS = 40, 4
+WORDS = ["-p", "x={float=[0,1]}", "--budget", f"{EPOCHS} epochs", "--max-steps", str(MAX_STEPS)]
+WORDS += ["--policy", "random_search", "--seed", "1", "--json"]
+
+
+class Process:
+    """`shoestring serve` on one and the same port, however often it is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.folder, self.address = folder, f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "shoestring", "serve", *WORDS, "--port", str(self.port), *words],
+            cwd=self.folder,
+            env=os.environ | {"SHOESTRING_TOKEN": TOKEN},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        said = self.process.stdout.readline()
+        assert said, self.process.stderr.read()
+        assert json.loads(said)["port"] == self.port
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        self.process.send_signal(number)
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Process]:
+    made = Process(tmp_path)
+    yield made
+    if made.process.poll() is None:
+        made.kill()
+
+
+def post(address: str, path: str, **body: Any) -> dict[str, Any]:
+    """The answer; the same request again as long as nobody answers."""
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(address + path, data, {"Authorization": f"Bearer {TOKEN}"})
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return dict(json.load(answer))
+        except urllib.error.HTTPError as error:
+            with error:
+                said = error.read().decode()
+            if error.code != 503:
+                raise AssertionError(f"{path} {body}: {error.code} {said}") from None
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            pass
+        time.sleep(0.05)
+    raise AssertionError("the server is gone")
+
+
+def work(address: str, name: str, told: Counter[tuple[int, int]]) -> None:
+    while not (answer := post(address, "/ask", client=name))["over"]:
+        if (order := answer["order"]) is None:
+            time.sleep(0.05)
+            continue
+        for step in range(order["held"] + 1, order["until"] + 1):
+            value = order["config"]["x"] + 1 / step
+            post(address, "/tell", order=order["number"], step=step, value=value, cost_s=1.0)
+            told[order["number"], step] += 1
+
+
+def undisturbed() -> Any:
+    study = Study.begin(
+        {"x": {"float": [0.0, 1.0]}}, f"{EPOCHS} epochs", max_steps=MAX_STEPS, policy="random_search", seed=1
+    )
+    while (order := study.ask()) is not None:
+        for step in range(1, order.until + 1):
+            study.tell(order, order.config["x"] + 1 / step, cost_s=1.0)
+    return study
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_nothing_is_lost_or_charged_twice(server: Process, tmp_path: Path) -> None:
+    told: Counter[tuple[int, int]] = Counter()
+    threads = [threading.Thread(target=work, args=(server.address, name, told)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        known = len(told)
+        while len(told) < known + 6 and any(thread.is_alive() for thread in threads):
+            time.sleep(0.005)
+        assert server.kill() == -signal.SIGKILL
+        server.start()
+    for thread in threads:
+        thread.join(timeout=120)
+        assert not thread.is_alive()
+    assert server.kill(signal.SIGTERM) == 143
+    ledger = Study.open(store=f"sqlite:///{tmp_path}/shoestring.db").ledger
+    receipts = Counter((one.order, one.step) for one in ledger.entries() if isinstance(one, Receipt))
+    assert set(receipts.values()) == {1}, "a step was charged twice"
+    assert set(told) <= set(receipts), "a step whose telling was answered is not in the ledger"
+    expected = undisturbed()
+    assert ledger.spent == EPOCHS == expected.spent
+    assert ledger.books.by_kind["train"] == float(EPOCHS)
+    assert ledger.best is not None
+    assert ledger.best.best_value == expected.best.value
+    assert ledger.best.best_config == expected.best.config
+
+
+def test_a_second_server_is_refused_and_ctrl_c_ends_the_first(server: Process) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "shoestring", "serve", *WORDS],
+        cwd=server.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "is being run by process" in second.stderr
+    assert len(second.stderr.splitlines()) == 1
+    assert server.kill(signal.SIGINT) == 130

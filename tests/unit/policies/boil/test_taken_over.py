@@ -1,0 +1,160 @@
+"""Studies with many runs that this policy did not order: the quick way decides as the plain one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring.core.arrays import Floats
+from shoestring.core.decision import Train
+from shoestring.core.entries import Cost, Order
+from shoestring.core.ledger import Ledger
+from shoestring.core.parameters import Float
+from shoestring.core.space import Space
+from shoestring.models.boil.process import fit, product_kernel
+from shoestring.models.gp.posterior import condition
+from shoestring.policies.boil import belief as belief_module
+from shoestring.policies.boil import prefixes as prefixes_module
+from shoestring.policies.boil.boil import BOIL
+from shoestring.policies.boil.prefixes import Prefixes, PrefixRule, model_rows
+from shoestring.policies.boil.runs import CurveRun
+from shoestring.runners.runner import write_receipt
+from shoestring.testing.policies import opened
+
+STEPS = 12
+
+
+def taken_over(policy: BOIL, trials: int, *, dims: int = 2, seed: int = 0, sharpness: float = 4.0) -> Ledger:
+    """Runs of different lengths, at random places; rewards rise to a height that is largest at 0.6."""
+    space = Space({f"x{j}": Float(0.0, 1.0) for j in range(dims)})
+    start = opened(policy, space=space, budget="1000000 s", max_steps=STEPS, direction="max", seed=seed)
+    ledger, rng = Ledger([start]), np.random.default_rng(seed)
+    for number in range(trials):
+        u, until = rng.random(dims), int(rng.integers(4, STEPS + 1))
+        order = Order(number=number, trial=number, config=space.from_cube(u), until=until)
+        ledger = ledger.append(order)
+        height = math.exp(-sharpness * float(((u - 0.6) ** 2).sum()))
+        for step in range(1, until + 1):
+            value = height * (1.0 - math.exp(-step / 4.0)) + 0.01 * math.sin(step + 9.0 * float(u[0]))
+            ledger = ledger.append(write_receipt(order, step, value, Cost(train=0.5 + float(u[0])), at=0.0, saved=step))
+    return ledger
+
+
+def fill(ledger: Ledger, order: Order) -> Ledger:
+    """The ledger with all steps of its last order."""
+    for step in range(ledger.trials[order.trial].steps + 1, order.until + 1):
+        ledger = ledger.append(write_receipt(order, step, 0.5, Cost(train=1.0), at=0.0, saved=step))
+    return ledger
+
+
+def add_prefixes_plainly(
+    prefixes: Prefixes,
+    rule: PrefixRule,
+    ledger: Ledger,
+    runs: Sequence[CurveRun],
+    x: Floats,
+    *,
+    lengths: Any,
+    parameters: Any,
+    time_kernel: Any,
+) -> None:
+    """A process of all points, made anew for every run."""
+    kernel, theta = product_kernel(x.shape[1], time_kernel), parameters.theta(x.shape[1])
+    in_model = [place for place, run in enumerate(runs) if prefixes.know(run)]
+    for place, run in enumerate(runs):
+        if not prefixes.know(run):
+            in_model.append(place)
+            z, _ = model_rows([runs[j] for j in in_model], x[in_model], prefixes, lengths)
+            gp = condition(kernel, theta, z, np.zeros(len(z)))
+            rng = ledger.rng("augmentation", run.trial, run.steps)
+            prefixes.add(run, rule.choose(gp, x[place], run, prefixes.of(run), lengths, rng))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("way", ["selected", "random"])
+def test_a_factor_that_grows_decides_as_one_made_anew(way: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = BOIL(candidates=100, augmentation=way)
+    ledger = taken_over(policy, 25, seed=seed)
+    quick = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(quick, Train)
+    assert len(quick.memo["added_steps"]) > 20
+    monkeypatch.setattr(belief_module, "add_prefixes", add_prefixes_plainly)
+    plain = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(plain, Train)
+    assert quick.memo["added_steps"] == plain.memo["added_steps"]
+    assert quick.memo["added_trials"] == plain.memo["added_trials"]
+    assert quick.until == plain.until
+    assert quick.config == pytest.approx(plain.config, abs=1e-5)
+
+
+def test_runs_that_have_gone_on_are_looked_at_again_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = BOIL(candidates=60)
+    ledger = taken_over(policy, 12)
+    first = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(first, Train)
+    order = ledger.accept(first)
+    assert order is not None
+    ledger = fill(ledger.append(order), order)
+    longer = [trial.number for trial in ledger.trials if trial.steps < STEPS][:4]
+    for number in longer:  # more than one: the second is added to a process that has grown
+        more = Order(number=len(ledger.orders), trial=number, config=ledger.trials[number].config, until=STEPS)
+        ledger = fill(ledger.append(more), more)
+    quick = policy.decide(ledger, ledger.decision_rng())
+    monkeypatch.setattr(belief_module, "add_prefixes", add_prefixes_plainly)
+    plain = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(quick, Train)
+    assert isinstance(plain, Train)
+    assert {int(trial) for trial in quick.memo["looked_trials"]} == {order.trial, *longer}
+    assert quick.memo["added_steps"] == plain.memo["added_steps"] != []
+    assert quick.until == plain.until
+    assert quick.config == pytest.approx(plain.config, abs=1e-5)
+
+
+def test_the_prefixes_of_all_runs_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = BOIL(candidates=50)
+    ledger = taken_over(policy, 12)
+    free = policy.decide(ledger, ledger.decision_rng())
+    monkeypatch.setattr(prefixes_module, "MOST_ADDED", 7)
+    bounded = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(free, Train)
+    assert isinstance(bounded, Train)
+    assert bounded.memo["added_steps"] == free.memo["added_steps"][:7]
+    assert bounded.memo["looked_trials"] == free.memo["looked_trials"]  # nothing is looked at twice
+    order = ledger.accept(bounded)
+    assert order is not None
+    ledger = fill(ledger.append(order), order)
+    later = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(later, Train)
+    assert later.memo["added_steps"] == []
+    assert later.why["added"] == 7
+
+
+def test_a_sharp_peak_of_the_mean_is_among_the_places_to_begin_from() -> None:
+    """A model that is sure of everything: log EI falls towards the peak from afar, so climbs from afar end in corners."""
+    policy = BOIL(candidates=60)
+    ledger = taken_over(policy, 120, dims=3, sharpness=40.0)
+    decision = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(decision, Train)
+    np.testing.assert_allclose(list(decision.config.values()), 0.6, atol=0.1)
+    assert float(decision.why["ei"]) > 1e-6  # type: ignore[arg-type]
+
+
+def test_parameters_are_fitted_to_some_runs_and_the_posterior_knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def count(process: Any, *rest: Any, **settings: Any) -> Any:
+        seen.append(len(process.z))
+        return fit(process, *rest, **settings)
+
+    monkeypatch.setattr(belief_module, "fit", count)
+    monkeypatch.setattr(belief_module, "FIT_POINTS", 30)
+    policy = BOIL(candidates=50)
+    ledger = taken_over(policy, 25)
+    decision = policy.decide(ledger, ledger.decision_rng())
+    assert isinstance(decision, Train)
+    assert 20 < seen[0] <= 30
+    assert int(decision.why["points"]) > 45  # type: ignore[arg-type]

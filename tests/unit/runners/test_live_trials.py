@@ -1,0 +1,195 @@
+"""Trials that rest in memory: as many as it comfortably holds, each with the random generators to itself."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shoestring.runners import memory
+from shoestring.runners.live_trials import LiveTrials
+from shoestring.runners.memory import Gauge, is_out_of_memory, read_gauges
+from shoestring.runners.runner import LIVE_UNMEASURED
+from shoestring.runners.training import Live
+
+MB = 2**20
+
+
+def counting(config: Any) -> Iterator[float]:
+    while True:
+        yield 1.0
+
+
+class Machine:
+    """1000 MB, of which trials take `sizes` as they begin; what was put away is free again."""
+
+    def __init__(self, *sizes: int, others: int = 0) -> None:
+        self.sizes, self.others = sizes, others
+        self.lives = LiveTrials(read=self.read)
+        self.lives.start()
+        self.lives._look_again_at = float("-inf")
+
+    def read(self) -> list[Gauge]:
+        used = sum(self.sizes[trial] for trial, _ in self.lives) if hasattr(self, "lives") else 0
+        return [Gauge(100 * MB + used * MB, (1000 - self.others - used) * MB, 1000 * MB)]
+
+    def train_all(self) -> list[int]:
+        """How many were alive after each trial's first order."""
+        alive = []
+        for trial in range(len(self.sizes)):
+            self.lives.train(trial, 0, lambda: Live(counting, {}))
+            self.lives._look_again_at = float("-inf")  # this machine is quickly looked at
+            for surplus, _ in self.lives.find_surplus():
+                self.lives.drop(surplus)
+            alive.append(len(self.lives))
+        return alive
+
+
+def test_as_many_are_kept_as_leave_a_quarter_of_the_memory_once_another_has_come() -> None:
+    assert Machine(*[100] * 10).train_all() == [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
+
+
+def test_small_ones_are_all_kept() -> None:
+    assert Machine(*[1] * 200).train_all()[-1] == 200
+
+
+def test_one_that_takes_half_of_the_memory_is_alone() -> None:
+    assert Machine(500, 500, 500).train_all() == [1, 1, 1]
+
+
+def test_data_that_the_first_one_loads_for_all_does_not_count_for_ever() -> None:
+    assert Machine(300, *[20] * 12).train_all()[-1] == 13
+
+
+def test_where_others_take_the_memory_one_is_kept() -> None:
+    assert Machine(*[10] * 5, others=800).train_all() == [1, 1, 1, 1, 1]
+
+
+def test_the_least_recently_used_go_first() -> None:
+    lives = LiveTrials(limit=2)
+    for trial, held in ((0, 0), (1, 0), (0, 0), (2, 0)):
+        lives.train(trial, held, lambda: Live(counting, {}))
+    assert [trial for trial, _ in lives.find_surplus()] == [1]
+
+
+def test_eight_where_memory_cannot_be_measured() -> None:
+    lives = LiveTrials(read=list)
+    lives.start()
+    for trial in range(LIVE_UNMEASURED + 3):
+        lives.train(trial, 0, lambda: Live(counting, {}))
+    assert [trial for trial, _ in lives.find_surplus()] == [0, 1, 2]
+
+
+def test_looking_at_memory_takes_a_hundredth_of_the_time() -> None:
+    looks: list[None] = []
+
+    def read() -> list[Gauge]:
+        looks.append(None)
+        return [Gauge(1, 900, 1000)]
+
+    lives = LiveTrials(read=read)
+    for trial in range(50):
+        lives.train(trial, 0, lambda: Live(counting, {}))
+        lives.find_surplus()
+        lives._look_again_at = float("inf")  # as if the look had taken long
+    assert len(looks) == 1
+
+
+def test_trials_that_take_turns_have_the_random_generators_to_themselves() -> None:
+    def noisy(config: Any) -> Iterator[float]:
+        random.seed(config["seed"])
+        np.random.seed(config["seed"])
+        while True:
+            yield random.random() + np.random.random()
+
+    def train(*turns: int) -> dict[int, list[float | None]]:
+        lives, values = LiveTrials(limit=9), dict[int, list[float | None]]()
+        for trial in turns:
+            seen = values.setdefault(trial, [])
+            live = lives.train(trial, len(seen), lambda seed=trial: Live(noisy, {"seed": seed}))  # type: ignore[misc]
+            seen.append(live.advance({"seed": trial}, 9, True).value)
+        return values
+
+    assert train(0, 1, 0, 2, 2, 1, 0, 1) == {0: train(0, 0, 0)[0], 1: train(1, 1, 1)[1], 2: train(2, 2)[2]}
+
+
+# how memory is measured ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="Linux tells how much memory is left")
+def test_what_this_process_takes_is_seen() -> None:
+    (before, *_) = read_gauges()
+    kept = np.ones(64 * MB // 8)
+    (after, *_) = read_gauges()
+    assert after.used - before.used > 0.9 * kept.nbytes
+    assert 0 < after.available < after.total
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        (
+            "0::/job",
+            {"job/memory.max": "1000", "job/memory.current": "700", "job/memory.stat": "inactive_file 100"},
+            [(1000, 600)],
+        ),
+        (
+            "0::/job",
+            {"job/memory.max": "max", "memory.max": "500", "memory.current": "50", "memory.stat": "anon 1"},
+            [(500, 50)],
+        ),
+        (
+            "4:memory:/job\n3:cpuset:/",
+            {
+                "memory/job/memory.limit_in_bytes": "800",
+                "memory/job/memory.usage_in_bytes": "300",
+                "memory/job/memory.stat": "total_inactive_file 30\ncache 7",
+            },
+            [(800, 270)],
+        ),
+        ("0::/elsewhere", {}, []),
+    ],
+)
+def test_the_limits_of_containers_are_read(
+    groups: str, files: dict[str, str], expected: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        (tmp_path / "fs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "fs" / name).write_text(content)
+    (tmp_path / "own").write_text(groups)
+    assert list(memory._container_limits(tmp_path / "fs", tmp_path / "own")) == expected
+
+
+def test_gpus_are_looked_at_when_pytorch_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True,
+        device_count=lambda: 2,
+        memory_allocated=lambda device: (30, 0)[device],
+        memory_reserved=lambda device: 50,
+        mem_get_info=lambda device: (40, 100),
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert memory._gpus() == [Gauge(used=30, available=60, total=100)]
+    cuda.is_initialized = lambda: False
+    assert memory._gpus() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (type("OutOfMemoryError", (RuntimeError,), {})("no room"), True),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), True),
+        (OSError(12, "Cannot allocate memory"), True),
+        (RuntimeError("shapes (3,) and (4,) do not match"), False),
+    ],
+)
+def test_running_out_of_memory_is_told_from_other_errors(error: BaseException, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected

@@ -1,0 +1,263 @@
+"""The local runner keeps frozen trials in memory and saves late: nothing is loaded that is alive, and a kill costs little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoestring.core.decision import Train
+from shoestring.core.entries import Entry, Lost, Note, Opened, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import Budget
+from shoestring.core.parameters import Float
+from shoestring.core.space import Space
+from shoestring.policies.plain.random_search import RandomSearch
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.local import Local
+from shoestring.study.loop import run_in_memory
+from shoestring.testing.runners import Greedy, make_opened
+
+DEAR_S = 1e9  # for which nothing but a best is saved
+
+
+class Counter:
+    """Its whole state is a number. Loading is counted; at the steps named in `hungry` there is no memory."""
+
+    loads = 0
+    hungry: tuple[int, ...] = ()
+
+    def __init__(self, config: Any) -> None:
+        self.total = 0
+
+    def step(self) -> float:
+        if self.total + 1 in self.hungry:
+            raise MemoryError(f"no room for step {self.total + 1}")
+        self.total += 1
+        return float(self.total)
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.total))
+
+    def load(self, path: Path) -> None:
+        type(self).loads += 1
+        self.total = int(path.read_text())
+
+
+@pytest.fixture
+def counter(monkeypatch: pytest.MonkeyPatch) -> type[Counter]:
+    monkeypatch.setattr(Counter, "loads", 0)
+    monkeypatch.setattr(Counter, "hungry", ())
+    return Counter
+
+
+class Study:
+    """A runner with a ledger, as the loop keeps them."""
+
+    def __init__(self, target: Any, folder: Path, ledger: Ledger | None = None, **more: Any) -> None:
+        opened = Opened(
+            space=Space({"x": Float(0, 1)}), budget=Budget("99 epochs"), policy="p", settings={}, seed=0, max_steps=9
+        )
+        self.ledger = ledger or Ledger([opened])
+        self.runner = Local(target, Checkpoints(folder), **more)
+        survivors = self.runner.start(self.ledger)
+        for trial in self.ledger.trials:
+            if trial.held != survivors.get(trial.number, 0):
+                self.take(Lost(trial=trial.number, held=survivors.get(trial.number, 0)))
+
+    def save_dearly(self) -> None:
+        self.runner.checkpoints._newest_save_s = DEAR_S
+
+    def take(self, *entries: Entry) -> None:
+        for entry in entries:
+            self.ledger = self.ledger.append(entry)
+
+    def train(self, *wanted: tuple[int, int]) -> None:
+        for trial, until in wanted:
+            order = self.ledger.accept(Train(trial=trial, config={"x": trial / 100}, until=until))
+            assert order is not None
+            self.take(order)
+            while self.ledger.open_orders:
+                self.runner.submit(order, self.ledger.trials[trial].held)  # again, after a loss
+                self.take(*self.runner.wait(float("inf")))
+
+    @property
+    def losses(self) -> list[tuple[int, int]]:
+        return [(entry.trial, entry.held) for entry in self.ledger.entries() if isinstance(entry, Lost)]
+
+
+def test_a_trial_that_is_alive_is_not_loaded(counter: type[Counter], tmp_path: Path) -> None:
+    study = Study(counter, tmp_path)
+    study.train((0, 1), (1, 1), (2, 1), (0, 3), (1, 3), (0, 5))
+    assert counter.loads == 0
+    assert [trial.values for trial in study.ledger.trials] == [[1, 2, 3, 4, 5], [1, 2, 3], [1]]
+
+
+def test_what_was_put_away_is_saved_then_and_loaded_again(counter: type[Counter], tmp_path: Path) -> None:
+    study = Study(counter, tmp_path, live=2)
+    study.save_dearly()
+    study.train((0, 1), (1, 1))
+    assert [study.runner.checkpoints.newest(trial) for trial in (0, 1)] == [1, 0], "the best, and nothing else"
+    study.train((0, 2), (2, 1), (1, 2))
+    assert study.runner.checkpoints.newest(1) == 1
+    assert (counter.loads, study.losses) == (1, [])
+    assert study.ledger.trials[1].values == [1, 2]
+
+
+def test_saving_what_is_put_away_is_charged(counter: type[Counter], tmp_path: Path) -> None:
+    study = Study(counter, tmp_path, live=1)
+    study.save_dearly()
+    study.runner.checkpoints._best_loss = -1.0
+    study.runner.checkpoints.save = lambda *_: 7.0  # type: ignore[method-assign]
+    study.train((0, 1), (1, 1))
+    receipts = [entry for entry in study.ledger.entries() if isinstance(entry, Receipt)]
+    assert [receipt.cost.setup > 6.9 for receipt in receipts] == [False, True]
+
+
+def test_a_trial_that_is_put_away_and_cannot_be_saved_is_lost(tmp_path: Path) -> None:
+    class Full(Counter):
+        def save(self, path: Path) -> None:
+            if self.total > 1:
+                raise OSError("no space left")
+            super().save(path)
+
+    study = Study(Full, tmp_path, live=1)
+    study.save_dearly()
+    study.train((0, 1), (0, 2), (1, 1))
+    assert study.losses == [(0, 1)]
+    assert study.ledger.trials[0].failures == 0, "the trial that is trained has nothing to do with it"
+    study.train((0, 3))
+    assert study.ledger.trials[0].values == [1, 2, 3]
+
+
+def test_a_kill_costs_what_was_not_saved_and_a_stop_costs_nothing(counter: type[Counter], tmp_path: Path) -> None:
+    study = Study(counter, tmp_path)
+    study.save_dearly()
+    study.train((0, 1), (1, 3), (2, 2))  # and nobody closes it
+    killed = Study(counter, tmp_path, study.ledger)
+    assert killed.losses == [(1, 0), (2, 0)], "trial 0 was the best"
+    killed.save_dearly()
+    killed.train((1, 4))
+    assert (killed.ledger.trials[1].values, killed.ledger.spent) == ([1, 2, 3, 4], 7), "no epoch is charged twice"
+    killed.runner.close()
+    stopped = Study(counter, tmp_path, killed.ledger)
+    assert stopped.losses == killed.losses, "no more than before"
+    assert stopped.ledger.trials[1].held == 4
+
+
+def test_unsaved_work_is_saved_when_it_is_fifty_times_what_saving_takes(counter: type[Counter], tmp_path: Path) -> None:
+    study = Study(counter, tmp_path)
+    study.save_dearly()
+    study.train((0, 1), (1, 1))
+    assert study.runner.checkpoints.newest(1) == 0
+    study.runner._lives[1].unsaved_s = 50.1 * DEAR_S
+    study.train((1, 2))
+    assert study.runner.checkpoints.newest(1) == 2
+    assert study.runner._lives[1].unsaved_s == 0.0
+
+
+def test_a_complete_trial_is_saved_and_leaves_memory(counter: type[Counter], tmp_path: Path) -> None:
+    study = Study(counter, tmp_path)
+    study.save_dearly()
+    study.train((0, 1), (1, 9))
+    assert [trial for trial, _ in study.runner._lives] == [0]
+    assert study.runner.checkpoints.newest(1) == 9
+
+
+# memory --------------------------------------------------------------------------------------------------------------
+
+
+def test_without_memory_a_step_is_tried_again_alone(
+    counter: type[Counter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(counter, tmp_path)
+    study.save_dearly()
+    study.train((0, 2), (1, 2), (2, 2))
+    monkeypatch.setattr(counter, "hungry", (3,))
+    order = study.ledger.accept(Train(trial=1, config={"x": 0.01}, until=3))
+    assert order is not None
+    study.take(order)
+    study.runner.submit(order, 2)
+    study.take(*study.runner.wait(float("inf")))
+    assert [trial for trial, _ in study.runner._lives] == []
+    assert [study.ledger.trials[trial].held for trial in (0, 1, 2)] == [2, 0, 2], "the others were saved"
+    assert study.ledger.trials[1].failures == 0
+    monkeypatch.setattr(counter, "hungry", ())
+    study.runner.submit(order, 0)
+    while study.ledger.open_orders:
+        study.take(*study.runner.wait(float("inf")))
+    assert study.ledger.trials[1].values == [1, 2, 3]
+    study.train((0, 3), (2, 3), (3, 1))
+    assert len(study.runner._lives) == 2, "one fewer than there were"
+
+
+def test_a_trial_that_alone_is_too_large_fails(
+    counter: type[Counter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counter, "hungry", (2,))
+    study = Study(counter, tmp_path)
+    study.train((0, 1), (1, 1), (1, 2))
+    assert "no room for step 2" in study.ledger.trials[1].failure
+    assert study.ledger.spent == 3
+
+
+# the end -------------------------------------------------------------------------------------------------------------
+
+
+class Slowly(Counter):
+    """A step takes a second, a save half of one: by the runner's clock, which only they move."""
+
+    clock = 0.0
+
+    def step(self) -> float:
+        Slowly.clock += 1.0
+        return super().step()
+
+    def save(self, path: Path) -> None:
+        Slowly.clock += 0.5
+        super().save(path)
+
+
+@pytest.mark.parametrize("more", [{}, {"deadline_s": 20.0}])
+def test_saving_at_the_end_is_paid_from_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(Slowly, "clock", 0.0)
+    for module in ("local", "checkpoints"):
+        monkeypatch.setattr(f"shoestring.runners.{module}.time.monotonic", lambda: Slowly.clock)
+    monkeypatch.setattr("shoestring.runners.training.time.perf_counter", lambda: Slowly.clock)
+    opened = make_opened("20s" if not more else "99s")
+    runner = Local(Slowly, Checkpoints(tmp_path))
+    runner._clock.now = lambda: Slowly.clock  # type: ignore[method-assign]
+    outcome = run_in_memory(Ledger([opened]), Greedy(), runner, **more)
+    notes = [entry.facts for entry in outcome.ledger.entries() if isinstance(entry, Note) and "kind" in entry.facts]
+    frozen_s = sum(facts["seconds"] for facts in notes)
+    assert frozen_s > 0
+    assert frozen_s % 0.5 == 0
+    assert Slowly.clock <= 21.0, "at most one step over"
+    assert Slowly.clock >= 18.0
+    if not more:
+        assert outcome.ledger.spent == pytest.approx(Slowly.clock, abs=0.5)
+        assert outcome.ledger.books.by_kind["setup"] >= frozen_s
+
+
+def test_the_end_of_a_study_counts_no_time_in_epochs(counter: type[Counter], tmp_path: Path) -> None:
+    ledger = Ledger([make_opened("12 epochs")])
+    outcome = run_in_memory(ledger, RandomSearch(), Local(counter, Checkpoints(tmp_path)))
+    assert outcome.ledger.spent == 12
+    assert not [entry for entry in outcome.ledger.entries() if isinstance(entry, Note) and "kind" in entry.facts]
+
+
+def test_generators_that_cannot_save_are_kept_too(tmp_path: Path) -> None:
+    def counting(config: Any) -> Iterator[float]:
+        step = 0.0
+        while True:
+            step += 1.0
+            yield step
+
+    study = Study(counting, tmp_path)
+    study.train(*((trial, 1) for trial in range(30)), *((trial, 2) for trial in range(30)))
+    assert study.losses == []
+    assert all(trial.values == [1.0, 2.0] for trial in study.ledger.trials)
