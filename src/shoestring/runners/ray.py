@@ -40,8 +40,10 @@ class Seats:
     """Training code on a Ray cluster; see the module."""
 
     simulated = False
-    freezing_s = 0.0  # every order ends with a checkpoint
-    check_start_s = 0.0  # a copy of a trial begins in the seat that the trial has
+    check_start_s, freezing_s = (
+        0.0,
+        0.0,
+    )  # a copy begins in the seat of its trial, and every order ends with a checkpoint
 
     def __init__(
         self,
@@ -70,6 +72,9 @@ class Seats:
     def workers(self) -> int:
         """As many as seats are ready; an order that is one too many waits for a seat."""
         return max(1, len(self._pool.ready))
+
+    def freeze(self) -> float:
+        return self.freezing_s
 
     def now(self) -> float:
         return self._clock.now()
@@ -122,9 +127,6 @@ class Seats:
                 news.append(Lost(trial=seat.present_trial, held=seat.saved, why=why))
             self._drop(seat)
         return news
-
-    def freeze(self) -> float:
-        return 0.0
 
     def close(self, freeze: bool = True) -> None:
         unsaved = [seat for seat in self._pool.ready if seat.order is None and seat.can_save and not seat.is_safe]
