@@ -17,6 +17,7 @@ NAMES = {
     "scale": "a thousand simulated workers: are they busy, does the loop keep up, does a long study stay quick?",
     "start": "the time until every worker has begun its first step, beside the imports of the training code",
     "serve": "how long clients wait for an order: through a server, and on the database",
+    "ray": "what a step costs on a Ray cluster, beside Ray Tune on the same no-op trainable",
     "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
     "taken_over": "seconds of the first decision on a study of many trials that others made",
     "overhead": "what the loop costs beside training, in memory and on disk",
@@ -24,6 +25,7 @@ NAMES = {
     "speed": "the last three, one after the other",
 }
 MODULES = {"decide": "speed.decide", "overhead": "speed.overhead", "import": "speed.imports"}  # parts of `speed`
+MODULES["ray"] = "ray_overhead"  # a module must not have the name of what it measures
 HERE = Path(__file__).parent
 
 

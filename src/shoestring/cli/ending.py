@@ -56,7 +56,7 @@ def _what_next(study: Study, job: Job, store: str, ending: Ending) -> Iterator[s
     if ending.reason == "budget":
         yield f"spend more with{secret}: {shlex.join([*again, '--budget'])} '<a larger total>'"
     best, ledger = study.best, study.ledger
-    if best is None or best.checkpoint is not None or job.kind == "table" or ledger.max_steps == 1:
+    if best is None or study.best_checkpoint is not None or job.kind == "table" or ledger.max_steps == 1:
         return
     if ledger.trials[best.trial].is_retuned:
         yield "its config changed on the way; shoestring.Schedule.of(study.ledger).save(path) keeps all of them"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -22,13 +21,13 @@ from shoestring.core.money import parse_duration_s
 from shoestring.core.space import Space
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
 from shoestring.runners.make import check_runner, has_code_changed, make_runner, steps_of, target_of
+from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.runner import Runner
 
 if TYPE_CHECKING:
     from shoestring.runners.tables import Table
 
 _LARGEST_CODE = 50_000_000  # bytes: a larger file among the words is data, and hashing it would delay the start
-_DEVICE = re.compile(r"[A-Za-z0-9][\w.:/-]*")
 Kind = Literal["python", "command", "table"]
 
 
@@ -43,6 +42,8 @@ class Job:
     hung_after: str | None = None
     checkpoints_at_most: str | None = None
     devices: str | None = None  # 0,1: one for each worker
+    cluster: dict[str, Any] | None = None  # settings of RayCluster, for the Ray runner
+    checkpoints: str | None = None  # a folder, or s3://bucket/runs; None: beside the store
     log: list[str] | None = None  # columns of a table on a log scale; None: what the file says
     fingerprint: str = ""  # of the training code
 
@@ -54,10 +55,14 @@ class Job:
             raise StudyError(f"give exactly one of TARGET (file.py:train), -- COMMAND …, or --table FILE: {instead}")
         if how.get("log") and not table:
             raise StudyError("--log is for --table: in a space, write log=true beside the range of a parameter")
-        if how.get("devices") is not None:
-            _check_devices(how["devices"], how.get("runner"), table)
+        if how.get("devices") is not None or how.get("runner") == "ray" or how.get("cluster"):
+            from shoestring.cli.workers import read_where
+
+            how["cluster"] = read_where(how.get("devices"), how.get("runner"), how.get("cluster") or {}, table)
         if target:
             return cls("python", target, **how).with_fingerprint()
+        if "://" in (how.get("checkpoints") or ""):
+            raise StudyError(f"--checkpoints {how['checkpoints']} is for Python code: a program writes into a folder")
         for option in ("runner", "live", "checkpoints_at_most"):
             if how.get(option) is not None:
                 word = option.replace("_", "-")
@@ -79,8 +84,9 @@ class Job:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def going_on(self, target: Mapping[str, Any]) -> Job:
-        """The same job, on the devices that the study has when none are named now."""
-        return self if self.devices else replace(self, devices=target.get("devices"))
+        """The same job, on the devices and the cluster that the study has when none are named now."""
+        devices, cluster = self.devices or target.get("devices"), self.cluster or target.get("cluster")
+        return replace(self, devices=devices, cluster=cluster if self.runner == "ray" else None)
 
     @property
     def workers(self) -> int | None:
@@ -155,9 +161,16 @@ class Job:
             from shoestring.runners.command_line import check_arguments
 
             check_arguments(list(self.where), space)
-        check_runner(self.runner, workers, self.live, self.checkpoints_at_most)
+        check_runner(self._on, workers, self.live, self.checkpoints_at_most)
 
-    def make_runner(self, ledger: Ledger, checkpoints: Path) -> Runner:
+    @property
+    def _on(self) -> str | RayCluster | None:
+        """The runner, as it is made: one on Ray with its cluster, one for devices in processes."""
+        if self.runner == "ray":
+            return RayCluster(**(self.cluster or {}))
+        return self.runner or ("process" if self.devices else None)  # this process has its devices already
+
+    def make_runner(self, ledger: Ledger, checkpoints: Path | str) -> Runner:
         hung_after_s = None if self.hung_after is None else parse_duration_s(self.hung_after, "time to hang")
         if self.kind == "table":
             from shoestring.runners.simulated import Simulated
@@ -167,10 +180,10 @@ class Job:
         if self.kind == "command":
             from shoestring.runners.command import Commands
 
-            return Commands(list(self.where), ledger.space, checkpoints, ledger.workers, hung_after_s, **on_devices)
+            kept = Path(checkpoints)
+            return Commands(list(self.where), ledger.space, kept, ledger.workers, hung_after_s, **on_devices)
         limits = (self.live, self.checkpoints_at_most, hung_after_s)
-        runner = self.runner or ("process" if self.devices else None)  # this process has its devices already
-        return make_runner(runner, self._callable(), checkpoints, ledger.workers, *limits, **on_devices)
+        return make_runner(self._on, self._callable(), checkpoints, ledger.workers, *limits, **on_devices)
 
     def _callable(self) -> Any:
         from shoestring.runners.targets import resolve
@@ -249,15 +262,6 @@ def read_configs(file: str | None) -> list[dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise SpaceError(f"the configs in {file!r} are not JSON: {error}") from None
     return list(rows)
-
-
-def _check_devices(devices: str, runner: str | None, table: str | None) -> None:
-    if table:
-        raise StudyError("--devices is for code that is really trained: leave it out with --table")
-    if runner == "local":
-        raise StudyError("--devices gives each worker process its own: leave --runner local out")
-    if not all(_DEVICE.fullmatch(name.strip()) for name in devices.split(",")):
-        raise StudyError(f"--devices {devices!r} must name one or more, as in --devices 0,1 or GPU-1a2b")
 
 
 def _read_toml_file(file: str) -> dict[str, Any]:

@@ -59,8 +59,9 @@ def cli() -> None:
 )
 @click.option("--devices", metavar="LIST", help="A GPU for each worker, as 0,1,2,3; 0,0 shares one between two.")
 @click.option(
-    "--runner", type=click.Choice(["local", "process"]), help="Where Python code runs.  [default: by --workers]"
+    "--runner", type=click.Choice(["local", "process", "ray"]), help="Where Python code runs.  [default: by --workers]"
 )
+@options.cluster_options
 @options.seed_option
 @click.option("--initial", metavar="FILE", help="Configs to try first, as JSON lines.")
 @options.deadline_option
@@ -68,6 +69,7 @@ def cli() -> None:
 @click.option(
     "--hung-after", metavar="DURATION", help="Give a step up after this long.  [default: 10 x the longest + 60s]"
 )
+@click.option("--checkpoints", metavar="PLACE", help="Where they are kept: a folder, or s3://bucket/runs.")
 @click.option("--checkpoints-at-most", metavar="SIZE", help="Most disk space for checkpoints, as 2GB.")
 @options.validation_options
 @click.option("--quiet", is_flag=True, help="No progress.")

@@ -40,6 +40,21 @@ def store_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of `--runner ray`."""
+    for words, how in (
+        (
+            ("--resource", "resources"),
+            {"multiple": True, "metavar": "NAME=N", "help": "A custom resource for each worker."},
+        ),
+        (("--gpus",), {"type": float, "help": "GPUs for each worker on Ray; 0.5 shares one."}),
+        (("--cpus",), {"type": float, "help": "CPUs for each worker on Ray.  [default: 1]"}),
+        (("--address",), {"metavar": "WHERE", "help": "The Ray cluster: auto, or host:port."}),
+    ):
+        function = click.option(*words, **how)(function)
+    return function
+
+
 def policy_options(function: Callable[..., Any], default: str = policies.DEFAULT) -> Callable[..., Any]:
     function = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the policy.")(
         function

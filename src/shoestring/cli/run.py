@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from shoestring.reports import text
 from shoestring.reports.progress import Progress, make_progress
 from shoestring.runners.local import Local
 from shoestring.runners.runner import Runner
+from shoestring.runners.storage import name_place
 from shoestring.stores.opening import open_store
 from shoestring.study.loop import Ending, Observe
 from shoestring.study.study import Study
@@ -27,6 +29,7 @@ from shoestring.study.study import Study
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _CANNOT_SAVE = {
     "python": "note: this training code cannot save, so a frozen trial lives in memory and a stop loses it",
+    "ray": "note: this training code cannot save, so a frozen trial holds its seat, and is lost when another trial needs it",
     "command": "note: this program leaves nothing in SHOESTRING_CHECKPOINT, so more of a trial is bought from its start again",
 }
 
@@ -46,12 +49,17 @@ def run_study(
     workers: int | None,
     runner: str | None,
     devices: str | None,
+    address: str | None,
+    cpus: float | None,
+    gpus: float | None,
+    resources: Iterable[str],
     log: Iterable[str],
     seed: int | None,
     initial: str | None,
     deadline: str | None,
     live: int | None,
     hung_after: str | None,
+    checkpoints: str | None,
     checkpoints_at_most: str | None,
     validate_price: float,
     validate_at_most: str | None,
@@ -62,7 +70,12 @@ def run_study(
 ) -> int:
     """Begin a study, or go on with it: the same command again continues."""
     how = {"runner": runner, "live": live, "hung_after": hung_after, "checkpoints_at_most": checkpoints_at_most}
-    job = Job.from_words(target, command, table, devices=devices, log=list(log) or None, **how)
+    of_cluster = {"address": address, "cpus": cpus, "gpus": gpus, "resources": list(resources)}
+    cluster = {name: value for name, value in of_cluster.items() if value not in (None, [])} or None
+    place = name_place(checkpoints).get("checkpoints")
+    job = Job.from_words(
+        target, command, table, devices=devices, log=list(log) or None, cluster=cluster, checkpoints=place, **how
+    )
     space = job.space(space_file, params)
     workers = job.workers if workers is None else workers
     job.check(space, 1 if workers is None else workers)
@@ -125,7 +138,8 @@ def _spend(study: Study, job: Job, store: str, deadline_s: float | None, *, quie
                 progress.say(line)
             try:
                 observe = _tell_if_unsaved(job, runner, progress)
-                ending = study.run(runner, deadline=deadline_s, should_stop=lambda: bool(came), observe=observe)
+                with contextlib.redirect_stdout(sys.stderr):  # it is for results, and what runs beneath may print
+                    ending = study.run(runner, deadline=deadline_s, should_stop=lambda: bool(came), observe=observe)
             except KeyboardInterrupt:  # the second time: the step under way is dropped, and run again later
                 ending = Ending("stopped", "", study.ledger)
             _ignore_signals()  # one more must not cut off what is said now
@@ -153,7 +167,11 @@ def _greeting(study: Study, job: Job, runner: Runner) -> Iterator[str]:
     if job.has_changed_since(ledger.opened.target):
         yield "warning: the training code has changed since this study began; its earlier values may not compare"
     if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
-        yield _CANNOT_SAVE[job.kind]
+        yield _say_unsaved(job)
+
+
+def _say_unsaved(job: Job) -> str:
+    return _CANNOT_SAVE["ray" if job.runner == "ray" else job.kind]
 
 
 def _small_budget(study: Study) -> Iterator[str]:
@@ -175,7 +193,7 @@ def _tell_if_unsaved(job: Job, runner: Runner, progress: Progress) -> Observe:
         if is_open and runner.can_save is not None:
             is_open = False
             if not runner.can_save and ledger.max_steps > 1:
-                progress.say(_CANNOT_SAVE[job.kind])
+                progress.say(_say_unsaved(job))
 
     return observe
 

@@ -21,6 +21,7 @@ def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: boo
     again = "start another study with --study NAME"
     if (before := _name_target(was)) and (now := _name_target(wanted)) and before != now:
         raise StudyError(f"the study {name!r} trains {before}, not {now}; {again}")
+    _require_same_place(name, was.target.get("checkpoints"), wanted.target.get("checkpoints"), again)
     if wanted.budget.unit != was.budget.unit:
         raise StudyError(
             f"the study {name!r} has a budget in {was.budget.unit}, not in {wanted.budget.unit}: keep the unit, or {again}"
@@ -41,6 +42,14 @@ def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: boo
             f"the study {name!r} has the seed {was.seed}, not {wanted.seed}: leave the seed out, or {again}"
         )
     return find_changes(ledger, wanted)
+
+
+def _require_same_place(name: str, was: object, wanted: object, again: str) -> None:
+    if wanted is not None and wanted != was:
+        where = "beside its store" if was is None else f"at {was}"
+        raise StudyError(
+            f"the study {name!r} keeps its checkpoints {where}, not at {wanted}: leave that out, or {again}"
+        )
 
 
 def find_changes(ledger: Ledger, wanted: Opened) -> Amended | None:

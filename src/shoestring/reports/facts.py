@@ -19,7 +19,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _MOST_FAILURES = 5  # kinds of them
 
 
-def summary(name: str, ledger: Ledger, checkpoint: Path | None) -> dict[str, Any]:
+def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[str, Any]:
     """A whole study; `checkpoint` is that of its best step, if there is one."""
     books, best = ledger.books, ledger.best
     return {
@@ -46,7 +46,7 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | None) -> dict[str, Any
     }
 
 
-def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | None) -> dict[str, Any]:
+def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | str | None) -> dict[str, Any]:
     order = best.step_orders[best.best_step - 1]
     metrics = next((r.metrics for r in receipts_of(ledger, order) if r.step == best.best_step), {})
     return {

@@ -29,7 +29,7 @@ _CELL = "padding:1px 8px;text-align:left;color:inherit;background:transparent;bo
 _DIM = "opacity:.65"
 
 
-def study_html(name: str, ledger: Ledger, checkpoint: Path | None = None, rows: int = _ROWS) -> str:
+def study_html(name: str, ledger: Ledger, checkpoint: Path | str | None = None, rows: int = _ROWS) -> str:
     """Best, money and the best trials; `checkpoint` is that of the best step, if there is one."""
     trials = sort_best_first(ledger)
     table = [_row(("trial", "state", "steps", "best", "curve", "config"), "th")]

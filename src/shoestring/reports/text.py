@@ -29,7 +29,7 @@ _MUCH_THINKING = 0.25  # of all seconds; above, the policy costs more than it ca
 _THINKING_SEEN_S, _THINKING_SEEN_ORDERS = 3.0, 5  # before that, one slow import would look like a slow policy
 
 
-def status(name: str, ledger: Ledger, checkpoint: Path | None, rows: int = 10) -> RenderableType:
+def status(name: str, ledger: Ledger, checkpoint: Path | str | None, rows: int = 10) -> RenderableType:
     """A whole study; `checkpoint` is that of its best step, if there is one."""
     from rich.console import Group
     from rich.text import Text
@@ -78,7 +78,7 @@ def _say_trials(numbers: list[int]) -> str:
     return f"trial{'' if len(numbers) == 1 else 's'} {shown}"
 
 
-def best_line(ledger: Ledger, checkpoint: Path | None) -> RenderableType:
+def best_line(ledger: Ledger, checkpoint: Path | str | None) -> RenderableType:
     from rich.text import Text
 
     best = ledger.best

@@ -12,33 +12,38 @@ from typing import Any
 from shoestring.core.arguments import whole
 from shoestring.errors import RunnerError, did_you_mean
 from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.runner import Runner, is_runner
 from shoestring.runners.slots import Devices, parse_devices
 from shoestring.runners.training import shape_of
 
-_NAMES = ("local", "process")
+_NAMES = ("local", "process", "ray")
 _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 def make_runner(
-    runner: str | Runner | None,
+    runner: str | Runner | RayCluster | None,
     train: Any,
-    checkpoints: Path,
+    checkpoints: Path | str,
     workers: int,
     live: int | None,
     checkpoints_at_most: str | None,
     hung_after_s: float | None = None,
     devices: Devices | None = None,
 ) -> Runner:
-    """By name, `local` or `process`; without one, this process for one worker, and others for several or for devices.
+    """By name, `local`, `process` or `ray`; without one, this process for one worker, others for several or for devices.
 
     `devices` are given to the workers in turn; `count_workers(workers, parse_devices(devices))` is how many workers there
     are when the user does not say.
     """
     check_runner(runner, workers, live, checkpoints_at_most, devices)
-    if runner is not None and not isinstance(runner, str):
+    if runner is not None and not isinstance(runner, str | RayCluster):
         return runner
     kept = Checkpoints(checkpoints, parse_size_bytes(checkpoints_at_most))
+    if runner == "ray" or isinstance(runner, RayCluster):
+        from shoestring.runners.ray import Seats
+
+        return Seats(train, kept, workers, runner if isinstance(runner, RayCluster) else None, hung_after_s)
     if runner == "local" or (runner is None and workers == 1 and devices is None):
         from shoestring.runners.local import Local
 
@@ -49,7 +54,7 @@ def make_runner(
 
 
 def check_runner(
-    runner: str | Runner | None,
+    runner: str | Runner | RayCluster | None,
     workers: int,
     live: int | None,
     checkpoints_at_most: str | None,
@@ -58,8 +63,10 @@ def check_runner(
     """Whether there can be such a runner: asked before a study is begun, so that a slip writes nothing."""
     if isinstance(runner, str) and runner not in _NAMES:
         raise RunnerError(f"unknown runner {runner!r}. {did_you_mean(runner, _NAMES)}")
-    if not (runner is None or isinstance(runner, str) or is_runner(runner)):
-        raise RunnerError(f"runner={runner!r} must be 'local', 'process', or an object that starts, submits and waits")
+    if not (runner is None or isinstance(runner, str | RayCluster) or is_runner(runner)):
+        raise RunnerError(
+            f"runner={runner!r} must be 'local', 'process', 'ray', RayCluster(…), or an object that starts, submits and waits"
+        )
     whole("workers", workers, 1)
     if isinstance(runner, str) and runner == "local" and workers != 1:
         raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
@@ -70,6 +77,8 @@ def check_runner(
     parse_devices(devices)
     if live is not None:
         whole("live", live, 1, "the trial that is trained is alive", RunnerError)
+        if runner == "ray" or isinstance(runner, RayCluster):
+            raise RunnerError(f"live={live} is for other runners: on Ray each seat keeps its last trial; leave it out")
     parse_size_bytes(checkpoints_at_most)
 
 

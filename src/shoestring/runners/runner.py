@@ -79,7 +79,11 @@ class RunningSteps(dict[int, float]):
 
 
 class Runner(Protocol):
-    workers: int
+    @property
+    def workers(self) -> int:
+        """How many orders it can work on now; on a cluster that changes as machines come and go."""
+        ...
+
     simulated: bool  # a simulated clock does not run while the policy thinks
 
     can_save: bool | None  # whether the training code can freeze to disk; None: not known before its first step

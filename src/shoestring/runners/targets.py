@@ -76,8 +76,10 @@ def resolve(text: str) -> Any:
     return Target.find(text).load()
 
 
-def pack_code(train: Any) -> bytes:
+def pack_code(train: Any, *, has_our_main: bool = True) -> bytes:
     """Training code as a worker process takes it; an error with a remedy when another process could not find it.
+
+    `has_our_main`: the process imports the script that was started here, too; on a cluster it does not.
 
     A reference, if other processes can follow it. Code that was typed into a notebook, lambdas and functions inside others
     travel whole, if cloudpickle is there. Either goes through a pipe of ours to a child of ours, and nowhere else.
@@ -86,6 +88,8 @@ def pack_code(train: Any) -> bytes:
     try:
         pickled = pickle.dumps(train)
         why = "it was typed in, not read from a file" if _is_typed_in(pickled) else ""
+        if b"__main__" in pickled and not has_our_main:
+            why = "it is defined in the script that was started"
     except Exception as error:
         why = "it is defined inside another function" if "<locals>" in name else _one_line(error)
         if "<lambda>" in name:

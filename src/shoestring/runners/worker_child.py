@@ -40,12 +40,12 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
             if message["do"] == "begin":
                 if live is not None:
                     live.close()
-                _print_to(message["logs"], first_stderr)
+                print_to(message["logs"], first_stderr)
                 checkpoint = Path(message["checkpoint"]) if message["checkpoint"] else None
                 live = Live(target, message["config"], message["step"], checkpoint, message["max_steps"])
             else:
                 assert live is not None
-                answer = dumps(_answer(live, message)).encode()
+                answer = dumps(carry_out(live, message)).encode()
                 _flush()
                 pipe.send_bytes(answer)
         is_alone = False
@@ -55,7 +55,8 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def _answer(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
+def carry_out(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `step` or `save`; whatever the training code raises is one too."""
     try:
         if message["do"] == "save":
             began = time.perf_counter()
@@ -85,7 +86,7 @@ def _settle_in() -> int:
     return os.dup(2)
 
 
-def _print_to(logs: list[str], otherwise: int) -> None:
+def print_to(logs: list[str], otherwise: int) -> None:
     """From now on, standard output and error are appended to these two files."""
     _flush()
     for number, log in zip((1, 2), logs, strict=True):

@@ -15,14 +15,20 @@ from shoestring.stores.store import Store
 _folders: weakref.WeakKeyDictionary[object, Path] = weakref.WeakKeyDictionary()
 
 
+def checkpoint_place(store: Store, name: str, place: str | None) -> Path | str:
+    """In the `place` that the study names, a folder or `s3://bucket/runs`, else in its `checkpoint_root`."""
+    if place is None:
+        return checkpoint_root(store, name)
+    leaf = "-".join(part for part in _split_name(name) if part)
+    return f"{place.rstrip('/')}/{leaf}" if "://" in place else Path(place) / leaf
+
+
 def checkpoint_root(store: Store, name: str) -> Path:
     """Beside the database of the store, in the present folder for a server, in a temporary one for a study in memory.
 
     Nothing is made in a folder of the user's before training code is run.
     """
-    plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-    # A tail tells apart names that look alike as files, and studies of one name on several servers.
-    tail = "" if plain == name else blake2b(name.encode(), digest_size=4).hexdigest()
+    plain, tail = _split_name(name)
     if beside := getattr(store, "path", None):  # a database file
         folder = Path(f"{beside}.checkpoints")
     elif store.where == Memory.where:
@@ -30,9 +36,19 @@ def checkpoint_root(store: Store, name: str) -> Path:
     else:
         folder, tail = (
             Path("shoestring.checkpoints"),
-            blake2b(f"{store.where} {name}".encode(), digest_size=4).hexdigest(),
+            _hash(f"{store.where} {name}"),
         )
     return folder / (f"{plain}-{tail}" if tail else plain)
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """A study's name as files may have it, and a tail that tells names apart which look alike then."""
+    plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    return plain, "" if plain == name else _hash(name)
+
+
+def _hash(text: str) -> str:
+    return blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 def temporary_folder(owner: object) -> Path:

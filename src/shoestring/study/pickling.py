@@ -28,7 +28,7 @@ def pickled(study: Study) -> tuple[Any, ...]:
 
 
 def _restore(
-    held: Any, name: str, policy: Policy | None, ending: tuple[Reason, str] | None, checkpoints: Path | None
+    held: Any, name: str, policy: Policy | None, ending: tuple[Reason, str] | None, checkpoints: Path | str | None
 ) -> Study:
     """`held` is the ledger of a study that was in memory, else its store or the store's address."""
     store = Memory() if isinstance(held, Ledger) else open_store(held, must_exist=True)

@@ -24,6 +24,7 @@ from shoestring.core.entries import Entry, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 from shoestring.errors import StudyError, warn
+from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.runners.training import shape_of
 from shoestring.study.run_code import conclude
@@ -86,7 +87,11 @@ def say_cost(study: Study) -> str:
 
 
 def retrain(
-    study: Study, train: Any, *, runner: str | Runner | None, on_step: Callable[[int, float | None], Any] | None
+    study: Study,
+    train: Any,
+    *,
+    runner: str | Runner | RayCluster | None,
+    on_step: Callable[[int, float | None], Any] | None,
 ) -> Retrained:
     """See `Study.retrain_best`."""
     arguments.function("on_step", on_step, "on_step(step, value)")
@@ -106,7 +111,7 @@ def retrain(
         if on_step is not None and isinstance(entry, Receipt) and entry.is_finished:
             on_step(entry.step, entry.value)
 
-    code = _find_code(ledger, again.checkpoints) if train is None else train
+    code = _find_code(ledger, Path(again.checkpoints)) if train is None else train
     kept: list[Any] = []
     if callable(code):
         if runner is None or (isinstance(runner, str) and runner == "local"):

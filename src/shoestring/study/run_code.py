@@ -17,6 +17,7 @@ from shoestring.reports.notebook import make_view
 from shoestring.reports.progress import Quiet
 from shoestring.reports.text import say_thinking, warning_of
 from shoestring.runners.make import make_runner, steps_of
+from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.study.loop import Ending, Observe
 
@@ -29,7 +30,7 @@ def run_code(
     train: Any,
     *,
     workers: int | None,
-    runner: str | Runner | None,
+    runner: str | Runner | RayCluster | None,
     devices: str | Sequence[int] | None,
     live: int | None,
     checkpoints_at_most: str | None,

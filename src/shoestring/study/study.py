@@ -21,8 +21,9 @@ from shoestring.core.strict_json import dumps
 from shoestring.core.values import is_whole, to_plain
 from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean, one_line
 from shoestring.reports.facts import say_config
+from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.runner import Runner, is_runner
-from shoestring.stores.folders import checkpoint_root
+from shoestring.stores.folders import checkpoint_place
 from shoestring.stores.opening import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import Told, ask, tell
@@ -48,7 +49,8 @@ class Study:
     def __init__(self, journal: Journal, policy: Policy | None = None) -> None:
         self.journal, self.given_policy = journal, policy
         self.name, self.store = journal.name, journal.store
-        self.checkpoints = checkpoint_root(journal.store, journal.name)
+        place = journal.ledger.opened.target.get("checkpoints")
+        self.checkpoints = checkpoint_place(journal.store, journal.name, place)
         self.ending: Ending | None = None  # of the last run in this process
         self._thinking: Thinking | None = None  # of `ask`, made when it is first needed
 
@@ -151,13 +153,10 @@ class Study:
             return None
         value = trial.best_value
         assert value is not None
-        assert trial.best_config is not None
-        return Best(
-            trial.best_config, value, trial.number, trial.best_step, self.best_checkpoint, self.ledger.max_steps
-        )
+        return Best.of(trial, value, self.best_checkpoint, self.ledger.max_steps)
 
     @property
-    def best_checkpoint(self) -> Path | None:
+    def best_checkpoint(self) -> Path | str | None:
         """Where the best step is kept, if it is."""
         from shoestring.runners.checkpoints import Checkpoints
 
@@ -210,7 +209,7 @@ class Study:
         train: Runner | Callable[..., Any],
         *,
         workers: int | None = None,
-        runner: str | Runner | None = None,
+        runner: str | Runner | RayCluster | None = None,
         devices: str | Sequence[int] | None = None,
         live: int | None = None,
         checkpoints_at_most: str | None = None,
@@ -260,7 +259,7 @@ class Study:
         self,
         train: Callable[..., Any] | None = None,
         *,
-        runner: str | Runner | None = None,
+        runner: str | Runner | RayCluster | None = None,
         on_step: Callable[[int, float | None], Any] | None = None,
     ) -> Retrained:
         """Train the winner once more, up to its best step: for code that cannot save. Nothing is charged to this study.

@@ -9,6 +9,7 @@ print(study.best.config, study.best.value)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from shoestring.core import arguments
@@ -17,8 +18,10 @@ from shoestring.core.money import Budget, Prices, read_duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.runners.make import check_runner, steps_of, target_of
+from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.runners.slots import parse_devices
+from shoestring.runners.storage import name_place
 from shoestring.stores.store import Store
 from shoestring.study.loop import Observe
 from shoestring.study.run_code import require_watch
@@ -35,9 +38,10 @@ def tune(
     policy: str | Policy | None = None,
     settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
-    runner: str | Runner | None = None,
+    runner: str | Runner | RayCluster | None = None,
     devices: str | Sequence[int] | None = None,
     live: int | None = None,
+    checkpoints: str | Path | None = None,
     checkpoints_at_most: str | None = None,
     deadline: str | float | None = None,
     name: str = "study",
@@ -63,10 +67,12 @@ def tune(
     settings             of the policy, when it is given by name
     workers              trials trained at the same time; several run in processes of their own; None: one for each device,
                          else the study's own, and for a new one 1
-    runner               "local" (this process), "process" (others), or a runner; None: by the number of workers
+    runner               "local" (this process), "process" (others), "ray" or `RayCluster(…)` (a cluster, where `workers` are
+                         the most seats), or a runner; None: by the number of workers
     devices              of the workers, as "0,1,2,3": each gets its own; a number given twice is shared
     live                 most trials kept alive while frozen; None: as many as leave a quarter of the memory free, of a GPU
                          too if PyTorch uses it; one for each worker in processes of their own
+    checkpoints          where they are kept, a folder or "s3://bucket/runs"; None: the study's own, else beside its store
     checkpoints_at_most  most disk space for checkpoints, as "2GB"
     deadline             stop after this much clock time: "2h", or seconds
     name                 of the study in its store
@@ -97,7 +103,7 @@ def tune(
         workers=workers,
         prices=prices,
         initial=initial,
-        target=target_of(train),
+        target=target_of(train) | name_place(checkpoints),
     )
     study.run(
         train,

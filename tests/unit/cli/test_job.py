@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,3 +154,37 @@ def test_scales_of_a_table_are_said(tmp_path: Path) -> None:
     assert Job.from_target(job.to_target()).space(None, []).log_names == ["a"]
     with pytest.raises(StudyError, match="--log is for --table"):
         Job.from_words("train.py:f", [], None, log=["a"])
+
+
+def test_a_cluster_and_a_place_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("def train(config):\n    yield 1.0\n")
+    words = {"address": "auto", "gpus": 0.5, "resources": ["highmem=1", "disk = 2"]}
+    job = Job.from_words("train.py:train", [], None, runner="ray", cluster=words, checkpoints="s3://b/runs")
+    assert job.cluster == {"address": "auto", "gpus": 0.5, "resources": {"highmem": 1.0, "disk": 2.0}}
+    assert Job.from_target(json.loads(json.dumps(job.to_target()))) == job
+    again = Job.from_words("train.py:train", [], None, runner="ray")
+    assert again.going_on(job.to_target()).cluster == job.cluster
+    elsewhere = Job.from_words("train.py:train", [], None, runner="process")
+    assert elsewhere.going_on(job.to_target()).cluster is None
+    job.check(None, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"cluster": {"gpus": 1.0}}, "--gpus is for a Ray cluster: add --runner ray"),
+        ({"cluster": {"resources": ["a=1"]}, "runner": "process"}, "--resource is for a Ray cluster"),
+        ({"cluster": {"resources": ["a"]}, "runner": "ray"}, "--resource 'a' must be NAME=AMOUNT"),
+        ({"cluster": {"resources": ["a=-1"]}, "runner": "ray"}, "--resource 'a=-1' must be NAME=AMOUNT"),
+        ({"cluster": {}, "runner": "ray", "devices": "0,1"}, "leave --runner ray out: there, --gpus N"),
+    ],
+)
+def test_what_does_not_go_together_is_told(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(StudyError, match=said):
+        Job.from_words("train.py:train", [], None, **words)
+
+
+def test_a_program_keeps_its_checkpoints_in_a_folder() -> None:
+    with pytest.raises(StudyError, match="--checkpoints s3://b/r is for Python code"):
+        Job.from_words(None, ["sh", "train.sh"], None, checkpoints="s3://b/r")

@@ -30,6 +30,12 @@ def test_the_same_again_changes_nothing() -> None:
     assert find_amendment(Ledger([OPENED]), "s", again, seed_given=False) is None
 
 
+def test_a_place_for_checkpoints_is_kept_when_it_is_not_said_again() -> None:
+    begun = replace(OPENED, target={"checkpoints": "/mnt/runs"})
+    assert find_amendment(Ledger([begun]), "s", OPENED, seed_given=False) is None
+    assert find_amendment(Ledger([begun]), "s", begun, seed_given=False) is None
+
+
 @pytest.mark.parametrize(
     ("change", "amended"),
     [
@@ -67,6 +73,7 @@ def test_what_may_change_is_amended(change: dict[str, Any], amended: Amended) ->
         ({"max_steps": 10}, ["9 steps, not 10"]),
         ({"prices": Prices(0.5)}, ["0 epochs for a validation pass, not 0.5"]),
         ({"seed": 2}, ["seed 1, not 2", "leave the seed out"]),
+        ({"target": {"checkpoints": "s3://b/r"}}, ["keeps its checkpoints beside its store, not at s3://b/r"]),
     ],
 )
 def test_another_study_is_refused(change: dict[str, Any], said: list[str]) -> None:

@@ -21,6 +21,7 @@ USES = {
     "optuna": "import shoestring.integrations.optuna",
     "tensorboard": "from shoestring.integrations.loggers import TensorBoard; TensorBoard('runs')",
     "mlflow": "from shoestring.integrations.loggers import Mlflow; Mlflow('digits')",
+    "ray": "from shoestring import tune; tune(len, {'x': {'float': [0, 1]}}, '9 epochs', runner='ray')",
     "wandb": "from shoestring.integrations.loggers import Wandb; Wandb('digits')",
 }
 
@@ -33,6 +34,15 @@ def test_a_missing_package_is_told_in_one_line(package: str) -> None:
     assert "MissingExtra: " in last
     assert f"needs {package}, which is not installed: pip install 'shoestring[{package}]'" in last
     assert package in EXTRAS
+
+
+def test_a_place_on_the_network_needs_fsspec() -> None:
+    program = "import sys; sys.modules['fsspec'] = None\nfrom shoestring import tune\n"
+    program += "tune(lambda c: (yield 1), {'x': {'float': [0, 1]}}, '9 epochs', max_steps=1, checkpoints='s3://b/r')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert "a place for checkpoints like s3://b/r/study needs fsspec" in done.stderr
+    assert "pip install 'shoestring[remote]'" in done.stderr
+    assert "remote" in EXTRAS
 
 
 def test_stepping_needs_nothing() -> None:

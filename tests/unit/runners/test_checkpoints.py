@@ -14,6 +14,7 @@ from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
 from shoestring.core.space import Space
 from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.storage import Folder, Stored
 
 
 def ledger_of(*curves: list[float], direction: str = "min") -> Ledger:
@@ -171,3 +172,45 @@ def test_a_limit_that_cannot_be_kept_is_not_kept_by_deleting_the_best(tmp_path: 
     train(kept, 0, [1.0], size=100)
     assert kept.drop_over_limit(keep=set()) == []
     assert kept.newest(0) == 1
+
+
+def test_the_index_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[Path] = []
+    real = Folder.list
+
+    def count(self: Folder) -> dict[int, dict[int, Stored]]:
+        listed.append(self.root)
+        return real(self)
+
+    monkeypatch.setattr(Folder, "list", count)
+    kept = Checkpoints(tmp_path / "c", at_most_bytes=250)
+    kept.start(ledger_of())
+    for trial in range(4):
+        train(kept, trial, [4.0 - trial], size=100)
+        kept.drop_over_limit(keep=set())
+    assert [kept.newest(trial) for trial in range(4)] == [0, 0, 1, 1]
+    assert len(listed) == 1
+
+
+def test_what_was_deleted_behind_our_back_is_not_there(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "c")
+    train(kept, 0, [3.0, 2.0])
+    kept.path(0, 2).unlink()
+    assert kept.newest(0) == 1
+
+
+def test_a_worker_elsewhere_has_written_it_already(tmp_path: Path) -> None:
+    kept, seat = Checkpoints(tmp_path / "c"), Folder(tmp_path / "c")
+    for attempt, text_of_it in (("a1", "first"), ("b2", "again")):
+        seat.scratch(0, 1, attempt).write_text(text_of_it)
+        seat.put(0, 1, attempt)
+        assert kept.keep_put(0, 1, 0.5, attempt) >= 0.5
+    assert kept.path(0, 1).read_text() == "again"
+    assert steps(kept, 0) == ["step-000001"]
+
+
+def test_attempts_that_came_to_nothing_go_when_the_study_is_taken_up(tmp_path: Path) -> None:
+    Folder(tmp_path / "c").scratch(0, 3, "a1").write_text("cut off")
+    kept = Checkpoints(tmp_path / "c")
+    kept.start(ledger_of([1.0, 2.0, 3.0]))
+    assert steps(kept, 0) == []

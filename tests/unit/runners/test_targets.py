@@ -163,3 +163,18 @@ def test_code_that_was_typed_in_is_trained_by_two_workers(tmp_path: Path) -> Non
 def test_code_that_was_typed_in_is_refused_without_cloudpickle(tmp_path: Path) -> None:
     done = type_in("sys.modules['cloudpickle'] = None", tmp_path)
     assert "it was typed in, not read from a file; pip install cloudpickle" in done.stderr.splitlines()[-1]
+
+
+def test_code_of_the_script_itself_travels_whole_to_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node imports no script of ours; a worker process does."""
+
+    def train(config: object) -> float:
+        return 3.0
+
+    train.__module__, train.__qualname__ = "__main__", "train"
+    monkeypatch.setattr(sys.modules["__main__"], "train", train, raising=False)
+    by_name, whole = pack_code(train), pack_code(train, has_our_main=False)
+    monkeypatch.delattr(sys.modules["__main__"], "train")
+    with pytest.raises(AttributeError):
+        unpack_code(by_name)
+    assert unpack_code(whole)(None) == 3.0

@@ -12,7 +12,7 @@ from training_code import Counter
 
 from shoestring.core.space import Space
 from shoestring.errors import RunnerError
-from shoestring.runners import checkpoints, groups
+from shoestring.runners import groups, storage
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.command import Commands
 from shoestring.runners.process import Processes
@@ -67,9 +67,9 @@ def test_the_local_runner_needs_nothing_that_windows_lacks(tmp_path: Path) -> No
 
 
 def test_checkpoints_are_flushed_by_a_writer_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "IS_WINDOWS", True)
+    monkeypatch.setattr(storage, "IS_WINDOWS", True)
     modes: list[bool] = []
-    monkeypatch.setattr(checkpoints.os, "fsync", lambda number: modes.append(_is_writable(number)))  # type: ignore[attr-defined]
+    monkeypatch.setattr(storage.os, "fsync", lambda number: modes.append(_is_writable(number)))  # type: ignore[attr-defined]
     Checkpoints(tmp_path).save(0, 1, lambda path: path.write_text("x"))
     assert modes == [True]
 

@@ -202,7 +202,7 @@ def test_a_program_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     words = ["sh", "-c", "echo '{\"value\": {x}}'"]
     study = Study.begin(SPACE, "4 epochs", seed=1, target={"kind": "command", "where": words})
-    study.run(Commands(words, study.ledger.space, study.checkpoints, 1))
+    study.run(Commands(words, study.ledger.space, Path(study.checkpoints), 1))
     again = study.retrain_best()
     assert again.is_same
     assert again.trainer is None

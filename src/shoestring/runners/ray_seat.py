@@ -1,0 +1,148 @@
+"""What runs on the nodes of a Ray cluster: seats, which train, and a sentry on each node, which answers for them.
+
+A seat is an actor that carries out steps of any trial, one call after the other, in the main thread of its process. It never
+decides, and keeps nothing but the trial it had last. A sentry is another process: it answers while training code holds
+Python's lock for minutes, as reading a large file can, and sees processes that were stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoestring.core.space import Config
+from shoestring.runners.files import remove, remove_leftovers, temporary_folder
+from shoestring.runners.logs import STDERR, STDOUT
+from shoestring.runners.resume_check import preserve_random_state
+from shoestring.runners.storage import Folder, Outbox, Parcels, Storage, name_trial
+from shoestring.runners.targets import unpack_code
+from shoestring.runners.training import RAISED, Live, can_save, shape_of
+from shoestring.runners.worker_child import carry_out, print_to
+
+Answer = dict[str, Any]  # as `worker` lists them
+
+
+@dataclass(frozen=True, slots=True)
+class Thaw:
+    """Where a trial goes on from."""
+
+    trial: int
+    config: Config
+    max_steps: int  # of a full training
+    step: int = 0
+    name: str = ""  # of the checkpoint in its storage
+    parcel: bytes | None = None  # the checkpoint itself, for a seat that does not reach the storage
+
+
+class Seat:
+    """An actor that carries out steps."""
+
+    def __init__(self, code: bytes, paths: Sequence[str], storage: Storage, mark: str) -> None:
+        sys.path += [path for path in paths if path not in sys.path and os.path.isdir(path)]
+        remove_leftovers()
+        self._desk = temporary_folder(self)
+        self._reaches = storage.sees(mark)
+        self._storage: Outbox = storage if self._reaches else Parcels(self._desk)
+        self._logs = storage.root if self._reaches and isinstance(storage, Folder) else None
+        self._stderr = os.dup(2)
+        self._live: Live | None = None
+        self._trial = -1
+        self._ready: Answer = {
+            "is": "ready",
+            "reaches": self._reaches,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+        }
+        try:
+            self._target = unpack_code(code)
+            self._ready |= {"can_save": can_save(self._target), "is_plain": shape_of(self._target) == "function"}
+        except Exception as error:
+            self._ready |= {"is": "unusable", "text": f"{type(error).__name__}: {error}".splitlines()[0]}
+
+    def hello(self) -> Answer:
+        import ray
+
+        return {**self._ready, "node": ray.get_runtime_context().get_node_id()}
+
+    def step(
+        self, thaw: Thaw | None, message: Mapping[str, Any], check: Thaw | None = None, attempt: str = ""
+    ) -> Answer:
+        """One step, of the trial that is here or of one that is thawed first.
+
+        With a resume check before it, if asked; with a checkpoint after it, if an attempt at one is named.
+        """
+        try:
+            if thaw is not None:
+                self._begin(thaw)
+            checked = {} if check is None else {"check": self._check(check, message)}
+        except FileNotFoundError as error:
+            return {"is": "gone", "text": str(error)}
+        assert self._live is not None
+        answer = {**carry_out(self._live, {"do": "step", **message}), **checked}
+        if attempt and answer["is"] == "stepped" and answer["can_save"]:
+            answer["checkpoint"] = self.save(self._live.step, attempt)
+        return answer
+
+    def save(self, step: int, attempt: str) -> Answer:
+        """Write a checkpoint and put it to where it is kept, or send it along."""
+        assert self._live is not None
+        try:
+            path = self._storage.scratch(self._trial, step, attempt)
+            answer = carry_out(self._live, {"do": "save", "path": path})
+            if answer["is"] == "saved":
+                began = time.perf_counter()
+                answer["parcel"] = self._storage.put(self._trial, step, attempt)
+                answer["seconds"] += time.perf_counter() - began
+            return answer
+        except Exception as error:  # the storage, not the training code; each kind has its own errors
+            return {"is": "failed", "text": f"the checkpoint of step {step} cannot be kept: {error}"}
+
+    def _begin(self, thaw: Thaw) -> None:
+        if self._live is not None:
+            self._live.close()
+        self._trial = thaw.trial
+        if self._logs is not None:
+            folder = self._logs / name_trial(thaw.trial)
+            print_to([str(folder / STDOUT), str(folder / STDERR)], self._stderr)
+        self._live = self._thaw(thaw)
+
+    def _thaw(self, thaw: Thaw) -> Live:
+        checkpoint = self._fetch(thaw) if thaw.step else None
+        return Live(self._target, thaw.config, thaw.step, checkpoint, thaw.max_steps)
+
+    def _fetch(self, thaw: Thaw) -> Path:
+        into = self._desk / "thawed"
+        remove(into)
+        return self._storage.get(thaw.trial, thaw.name, into, thaw.parcel)
+
+    def _check(self, thaw: Thaw, message: Mapping[str, Any]) -> tuple[float | None, float]:
+        """The value of the next step from a checkpoint, None if there is none, and the seconds it took."""
+        began, value = time.perf_counter(), None
+        with preserve_random_state():
+            copy = self._thaw(thaw)
+            with contextlib.suppress(*RAISED):  # a copy that cannot go on has no value: the check tells
+                value = copy.advance(message["config"], message["until"], True).value
+            copy.close()
+        return value, time.perf_counter() - began
+
+
+class Sentry:
+    """An actor that needs nothing of its node and says that it is there."""
+
+    def look(self, pids: Sequence[int]) -> list[int]:
+        """Those of these processes that were stopped, and so will neither go on nor end."""
+        return [pid for pid in pids if _state(pid) in ("T", "t")]
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:  # gone, which Ray tells itself, or no Linux
+        return ""

@@ -1,0 +1,160 @@
+"""A small Ray cluster on loopback, a server that speaks S3, a database: all started here and stopped at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoestring.runners.files import remove_leftovers
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+os.environ |= {
+    "RAY_CODE_GATE": f"{tempfile.gettempdir()}/ray-code-gate-{os.getpid()}",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # everything on loopback, as Ray does on those systems
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(16),  # else one is kept in the home folder
+    "RAY_enable_metrics_collection": "0",
+    "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),  # for nodes and drivers
+}
+NODE = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": 80_000_000}
+
+
+class Nodes:
+    """The cluster: a head without room, where drivers are, and nodes that can be added, killed and silenced."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._temporary = tempfile.mkdtemp(prefix="r", dir="/tmp")  # names of sockets must be short
+        head = {**NODE, "num_cpus": 0, "temp_dir": self._temporary}
+        self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
+        self.address: str = self._cluster.address
+        self._silenced: list[int] = []
+
+    def connect(self) -> None:
+        """This process is a driver from now on."""
+        import ray
+
+        if not ray.is_initialized():
+            ray.init(address=self.address, logging_level="warning", log_to_driver=False)
+
+    def add(self, cpus: int = 2, **resources: float) -> Any:
+        return patiently(lambda: self._cluster.add_node(**NODE, num_cpus=cpus, resources=resources))
+
+    def kill(self, node: Any) -> None:
+        """As if its plug was pulled."""
+        self._signal(node, signal.SIGKILL)
+
+    def silence(self, node: Any) -> None:
+        """Its processes are there and do nothing, as when the network is cut or the machine swaps."""
+        self._signal(node, signal.SIGSTOP)
+        self._silenced += _tree(_raylet(node))
+
+    def close(self) -> None:
+        for pid in self._silenced:
+            _send(pid, signal.SIGKILL)
+        self._cluster.shutdown()
+        for _ in range(20):  # processes that were killed may need a moment to be gone
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            remove_leftovers()
+            if not os.path.exists(self._temporary) and not list(
+                Path(tempfile.gettempdir()).glob("shoestring-checkpoints-*")
+            ):
+                return
+            time.sleep(0.2)
+
+    def _signal(self, node: Any, number: int) -> None:
+        for pid in _tree(_raylet(node)):
+            _send(pid, number)
+
+
+def patiently(start: Callable[[], Any]) -> Any:
+    """A machine that is busy with other things may take longer than the 30 s that Ray gives a node to start."""
+    for _ in range(3):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    return start()
+
+
+def _raylet(node: Any) -> int:
+    (process,) = node.all_processes["raylet"]
+    return int(process.process.pid)
+
+
+def _tree(pid: int) -> list[int]:
+    """A process and all below it, the parents first."""
+    found = [pid]
+    for parent in found:
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+@pytest.fixture(scope="session")
+def nodes(s3: str) -> Iterator[Nodes]:
+    import ray
+
+    made = Nodes()
+    yield made
+    ray.shutdown()
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def connected(nodes: Nodes) -> Nodes:
+    """This process is a driver on the cluster, which has two nodes with room for two seats each."""
+    nodes.connect()
+    nodes.add(), nodes.add()
+    return nodes
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """A bucket on a server in this process; nodes and drivers find it through the environment that they inherit."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    os.environ |= {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket="bucket")
+    yield "s3://bucket"
+    server.stop()
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    def wait(happens: Callable[[], bool], within_s: float = 60.0) -> None:
+        deadline = time.monotonic() + within_s
+        while not happens():
+            assert time.monotonic() < deadline, "it did not happen"
+            time.sleep(0.05)
+
+    return wait

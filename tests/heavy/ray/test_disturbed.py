@@ -1,0 +1,229 @@
+"""Nodes that die, fall silent and come while a study runs, and drivers that are killed: nothing is lost or paid twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import HERE, Nodes
+from postgres_server import new_database
+from ray_code import CONFIGS, GATE, SlowCurve, loss_at
+
+from shoestring import Space
+from shoestring.core.entries import Cost, Lost, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.space import Config
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.ray import Seats
+from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.simulated import Simulated, StepOutcome
+from shoestring.stores.sql import Sql
+from shoestring.study.study import Study
+
+SPACE = Space.listed(CONFIGS)
+BUDGET, MAX_STEPS = 72, 12
+POLICIES = ("bhpt", "thrift")
+
+
+class Table:
+    """The curves of the training code, for a run that nothing disturbs."""
+
+    def step(self, config: Config, step: int) -> StepOutcome:
+        return StepOutcome(loss_at(dict(config), step), Cost(train=1.0))
+
+
+def begin(policy: str, store: str | None = None, budget: str = f"{BUDGET} epochs") -> Study:
+    return Study.begin(SPACE, budget, name=policy, store=store, max_steps=MAX_STEPS, policy=policy, seed=1, workers=2)
+
+
+def undisturbed(policy: str) -> Ledger:
+    study = begin(policy)
+    study.run(Simulated(Table(), 2))
+    return study.ledger
+
+
+def check_books(ledger: Ledger, policy: str) -> None:
+    """The budget held, each step was paid for once, and nothing else was found than without any disturbance."""
+    finished = [(e.trial, e.step) for e in ledger.entries() if isinstance(e, Receipt) and e.is_finished]
+    assert ledger.spent <= BUDGET
+    assert ledger.spent == len(set(finished)), "each step is charged once, however often it had to be trained"
+    assert len(ledger.trials) == len(CONFIGS)
+    for trial in ledger.trials:
+        assert list(trial.values) == [loss_at(trial.config, step) for step in range(1, trial.steps + 1)]
+    expected = undisturbed(policy)
+    assert ledger.best is not None
+    assert expected.best is not None
+    assert (ledger.best.best_config, ledger.best.best_value) == (expected.best.best_config, expected.best.best_value)
+
+
+def test_nodes_die_and_fall_silent_and_come(nodes: Nodes, tmp_path: Path, eventually: Callable[..., None]) -> None:
+    """Two studies at once, on two nodes: one is killed, one is added, and the other of the first two is silenced."""
+    nodes.connect()
+    each = dict.fromkeys(POLICIES, 1.0)  # room for one seat of each study
+    doomed, mute = nodes.add(cpus=2, **each), nodes.add(cpus=2, **each)
+    studies = {policy: begin(policy) for policy in POLICIES}
+    endings: list[str] = []
+
+    def run(policy: str) -> None:
+        runner = Seats(SlowCurve, Checkpoints(tmp_path / policy), 2, RayCluster(resources={policy: 1}))
+        endings.append(studies[policy].run(runner).reason)
+
+    threads = [threading.Thread(target=run, args=(policy,), daemon=True) for policy in POLICIES]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: all(len(study.ledger.orders) >= 5 for study in studies.values()))
+    with all_steps_held():
+        nodes.kill(doomed)
+        nodes.add(cpus=2, **each)
+    eventually(lambda: all(has_two_seats_again(study) for study in studies.values()))
+    with all_steps_held():  # else all the money is spent elsewhere until the silence is noticed
+        nodes.silence(mute)
+        eventually(lambda: any(find_silent(study.ledger) for study in studies.values()))
+    for thread in threads:
+        thread.join(90)
+    assert endings == ["budget", "budget"]
+    for policy, study in studies.items():
+        check_books(study.ledger, policy)
+        assert study.ledger.spent == BUDGET
+        lost = [entry for entry in study.ledger.entries() if isinstance(entry, Lost)]
+        assert all(entry.seconds <= 15 for entry in lost), "what a silent node may cost"
+
+
+def find_silent(ledger: Ledger) -> list[Lost]:
+    """What we noticed, long before Ray would have noticed."""
+    lost = [entry for entry in ledger.entries() if isinstance(entry, Lost)]
+    return [entry for entry in lost if entry.why == "nothing was heard of its node for 10 s"]
+
+
+@contextlib.contextmanager
+def all_steps_held() -> Iterator[None]:
+    """What is done meanwhile is done in the midst of the study, however long it takes."""
+    Path(GATE).touch()
+    try:
+        yield
+    finally:
+        Path(GATE).unlink()
+
+
+def has_two_seats_again(study: Study) -> bool:
+    """It lost one, and has receipts of two behind that."""
+    entries = list(study.ledger.entries())
+    lost = [number for number, entry in enumerate(entries) if isinstance(entry, Lost) and entry.death]
+    return len({e.worker for e in entries[lost[-1] :] if isinstance(e, Receipt)}) >= 2 if lost else False
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_driver_is_killed_and_another_machine_goes_on(
+    policy: str, connected: Nodes, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    store, place = new_database(), tmp_path / "shared"
+    study = Study.begin(
+        SPACE,
+        f"{BUDGET} epochs",
+        name=policy,
+        store=store,
+        max_steps=MAX_STEPS,
+        policy=policy,
+        seed=1,
+        workers=2,
+        target={
+            "kind": "python",
+            "where": str(HERE / "ray_code.py:SlowCurve"),
+            "runner": "ray",
+            "cluster": {"address": connected.address},
+            "checkpoints": str(place),
+        },
+    )
+    with resume(policy, store, tmp_path / "one") as first:
+        eventually(lambda: len(receipts_in(study)) >= 12)
+        first.send_signal(signal.SIGKILL)
+    before = list(study.store.load(policy).entries())  # type: ignore[union-attr]
+    with resume(policy, store, tmp_path / "two", "--json") as second:
+        said, narrated = second.communicate(timeout=120)
+    assert second.returncode == 0, narrated
+    assert json.loads(said)["spent"] == BUDGET
+    ledger = study.store.load(policy)
+    assert ledger is not None
+    assert list(ledger.entries())[: len(before)] == before, "nothing that was stored is lost"
+    check_books(ledger, policy)
+    assert max(trial.saved for trial in ledger.trials) > 0
+    assert not (tmp_path / "two" / "shoestring.checkpoints").exists()
+
+
+def receipts_in(study: Study) -> list[Receipt]:
+    ledger = study.store.load(study.name)
+    assert ledger is not None
+    return [entry for entry in ledger.entries() if isinstance(entry, Receipt)]
+
+
+def resume(policy: str, store: str, folder: Path, *words: str) -> subprocess.Popen[str]:
+    folder.mkdir()
+    return start(folder, "resume", "--study", policy, "--store", store, *words)
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "shoestring", *words, "--quiet"]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_driver_that_is_told_to_stop_freezes_and_leaves(
+    connected: Nodes, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """As before a spot machine goes. What was given to `run` is what `resume` goes on with."""
+    space = ["-p", "rate={float=[0.05,0.7]}", "--max-steps", "6", "--policy", "asha", "--seed", "1", "--study", "s"]
+    where = [
+        "--runner",
+        "ray",
+        "--address",
+        connected.address,
+        "--cpus",
+        "1",
+        "--workers",
+        "2",
+        "--checkpoints",
+        "kept",
+    ]
+    words = [
+        "run",
+        f"{HERE}/ray_code.py:SlowCurve",
+        *space,
+        *where,
+        "--budget",
+        "40 epochs",
+        "--store",
+        "s.db",
+        "--json",
+    ]
+    with start(tmp_path, *words) as driver:
+        store = Sql(f"sqlite:///{tmp_path}/s.db")
+        eventually(lambda: (ledger := store.load("s")) is not None and ledger.spent > 4)
+        driver.send_signal(signal.SIGTERM)
+        said, narrated = driver.communicate(timeout=60)
+    assert driver.returncode == 143, narrated
+    assert json.loads(said)["reason"] == "stopped"
+    stopped = Study.open("s", tmp_path / "s.db")
+    assert stopped.ledger.opened.target["cluster"] == {"address": connected.address, "cpus": 1.0}
+    frozen = {(trial.number, trial.steps) for trial in stopped.trials if trial.steps}
+    kept = {
+        (int(path.parent.name[-4:]), int(path.name[-6:])) for path in (tmp_path / "kept/s").glob("trial-*/step-??????")
+    }
+    assert frozen <= kept
+    with start(tmp_path, "resume", "--budget", "24 epochs", "--store", "s.db", "--json") as driver:
+        said, narrated = driver.communicate(timeout=60)
+    assert driver.returncode == 0, narrated
+    assert json.loads(said)["spent"] == 24

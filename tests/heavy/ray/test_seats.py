@@ -1,0 +1,167 @@
+"""The Ray runner keeps the contract of all runners, wherever its checkpoints go, and says what it cannot do."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from conftest import Nodes
+from ray_code import CONFIGS, HoldsTheLock, OutOfSight, Quick, SlowCurve, loss_at, never_saves, plain
+
+from shoestring import Space, tune
+from shoestring.core.entries import Lost, Note, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.errors import RunnerError
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.ray import Seats
+from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.simulated import Simulated
+from shoestring.runners.storage import Storage
+from shoestring.study.study import Study
+from shoestring.testing.runners import (
+    Curve,
+    CurveSource,
+    check_resuming,
+    check_runner_contract,
+    make_opened,
+    outcomes,
+    run_study,
+)
+
+pytestmark = pytest.mark.usefixtures("connected")
+SPACE = Space.listed(CONFIGS)
+
+
+def receipts(ledger: Ledger) -> list[Receipt]:
+    return [entry for entry in ledger.entries() if isinstance(entry, Receipt)]
+
+
+def test_one_seat_keeps_the_contract(tmp_path: Path) -> None:
+    check_runner_contract(lambda folder: Seats(Curve, Checkpoints(folder)), tmp_path)
+
+
+def test_three_seats_buy_what_one_buys(tmp_path: Path) -> None:
+    ledger = run_study(Seats(Curve, Checkpoints(tmp_path), workers=3), Ledger([make_opened(workers=3)]))
+    values = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(ledger)}
+    expected = run_study(Simulated(CurveSource()), Ledger([make_opened()]))
+    common = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(expected)}
+    both = values.keys() & common.keys()
+    assert {key: values[key] for key in both} == {key: common[key] for key in both}
+    assert len(both) >= 12
+    assert ledger.spent <= 15
+    assert len({receipt.worker for receipt in receipts(ledger)}) == 3
+
+
+@pytest.mark.parametrize("kind", ["bytes through the driver", "s3"])
+def test_a_study_that_was_cut_goes_on_from_checkpoints_that_lie(kind: str, s3: str, tmp_path: Path) -> None:
+    places = itertools.count()
+    expected = run_study(Simulated(CurveSource()), Ledger([make_opened()]))
+    storage: Path | str | Storage = OutOfSight(tmp_path / "kept") if kind != "s3" else f"{s3}/seats-{next(places)}"
+
+    def make(folder: Path) -> Seats:
+        return Seats(Curve, Checkpoints(storage))
+
+    check_resuming(make, tmp_path, expected, (9,))
+    if kind != "s3":
+        assert list((tmp_path / "kept").glob("trial-*/step-*")), "they lie with the driver"
+
+
+def test_tune_and_its_logs(tmp_path: Path) -> None:
+    store = str(tmp_path / "s.db")
+    study = tune(
+        SlowCurve, SPACE, "10 epochs", max_steps=4, policy="asha", runner="ray", workers=2, store=store, progress=False
+    )
+    assert study.spent == 10
+    assert study.best is not None
+    assert study.best.load(SlowCurve).done == study.best.step
+    assert isinstance(study.checkpoints, Path)
+    log = study.checkpoints / f"trial-{study.best.trial:04d}" / "stdout.txt"
+    assert f"step {study.best.step}" in log.read_text()
+    assert not list(study.checkpoints.glob(".mark-*"))
+
+
+def test_the_resume_check_is_made_in_the_seat(tmp_path: Path) -> None:
+    class Forgets(Quick):
+        def load(self, path: Path) -> None:
+            self.done = 0
+
+    found = {}
+    for train in (Quick, Forgets):
+        study = tune(
+            train, SPACE, "100 epochs", max_steps=20, policy="random_search", runner="ray", seed=1, progress=False
+        )
+        (check,) = [entry for entry in study.ledger.entries() if isinstance(entry, Note) and entry.topic == "check"]
+        found[train.__name__] = check.facts["same"]
+        assert check.facts["seconds"] > 0
+    assert found == {"Quick": True, "Forgets": False}
+
+
+def test_code_that_cannot_save_holds_its_seat_until_another_needs_it(tmp_path: Path) -> None:
+    study = tune(
+        never_saves,
+        SPACE,
+        "30 epochs",
+        max_steps=6,
+        policy="successive_halving",
+        runner="ray",
+        workers=2,
+        progress=False,
+    )
+    lost = [entry for entry in study.ledger.entries() if isinstance(entry, Lost)]
+    assert study.spent == 30
+    assert {entry.held for entry in lost} == {0}
+    assert {entry.why for entry in lost} == {"another trial needed its seat, and it could not be saved"}
+    for trial in study.trials:
+        assert list(trial.values) == [loss_at(trial.config, step) for step in range(1, trial.steps + 1)]
+
+
+def test_a_plain_function_loses_nothing(tmp_path: Path) -> None:
+    study = tune(plain, SPACE, "8 epochs", runner="ray", workers=2, store=str(tmp_path / "s.db"), progress=False)
+    assert study.spent == 8
+    assert not [entry for entry in study.ledger.entries() if isinstance(entry, Lost)]
+    assert not list(tmp_path.glob("*checkpoints*"))
+
+
+def test_a_step_that_lets_nobody_else_run_is_not_taken_for_silent(tmp_path: Path) -> None:
+    cluster = RayCluster(silent_after_s=1.0)
+    study = tune(HoldsTheLock, SPACE, "1 epochs", max_steps=2, runner=cluster, progress=False)
+    (receipt,) = receipts(study.ledger)
+    assert receipt.status == "ok"
+    assert receipt.cost.total >= 3.0
+
+
+def test_the_wall_cuts_steps_off(tmp_path: Path) -> None:
+    study = Study.begin(SPACE, "3s", max_steps=60, policy="random_search", seed=1)
+    study.run(Seats(SlowCurve, Checkpoints(tmp_path), workers=2))
+    assert 3.0 <= study.spent <= 4.0
+    assert sum(receipt.cost.total for receipt in receipts(study.ledger)) <= 4.0
+
+
+def test_what_cannot_be_is_told() -> None:
+    cluster = RayCluster(cpus=64, gpus=1, start_within_s=0.5)
+    with (
+        pytest.warns(UserWarning, match="no node of the Ray cluster has room"),
+        pytest.raises(
+            RunnerError, match=r"no room for .* s: a seat needs 64 CPU, 1 GPU of one node, and the cluster has"
+        ),
+    ):
+        tune(plain, SPACE, "2 epochs", runner=cluster, progress=False)
+    with pytest.raises(RunnerError, match="Ray clients"):
+        RayCluster(address="ray://somewhere:10001")
+    with pytest.raises(RunnerError, match="gpus=-1 of a seat must be a number, 0 or more"):
+        RayCluster(gpus=-1)
+    with pytest.raises(RunnerError, match="live=3 is for other runners"):
+        tune(plain, SPACE, "2 epochs", runner="ray", live=3, progress=False)
+
+
+def test_seats_take_custom_resources(connected: Nodes) -> None:
+    node = connected.add(cpus=1, highmem=1)
+    try:
+        cluster = RayCluster(cpus=0.5, resources={"highmem": 1})
+        runner = Seats(plain, Checkpoints(Path("unused")), 2, cluster)
+        runner.start(Ledger([make_opened()]))
+        assert runner.workers == 1, "there is no more of it"
+        runner.close()
+    finally:
+        connected.kill(node)
