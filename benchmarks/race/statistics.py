@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from training.sources import JUDGED_ONLY
 
 from benchmarks.race import methods
 from shoestring import policies
@@ -110,6 +111,19 @@ def table_of_means(grid: Grid, base: Any, draws: Any) -> list[dict[str, Any]]:
                 | {"median": float(np.median(known)), "cells": len(known)}
             )
     return rows
+
+
+def unseen(grid: Grid, resamples: int) -> dict[str, Any]:
+    """Means over those sources alone that the weights of `thrift` may not be trained on."""
+    own = [i for i, cell in enumerate(grid.cells) if cell[0] in JUDGED_ONLY]
+    if not own:
+        return {"sources": [], "means": []}
+    part = Grid([grid.cells[i] for i in own], grid.methods, grid.budgets, grid.regret[own])
+    sources = sorted({cell[0] for cell in part.cells})
+    return {
+        "sources": sources,
+        "means": table_of_means(part, weights(part.cells), resampled(part.cells, resamples)),
+    }
 
 
 def differences(grid: Grid, reference: str, base: Any, draws: Any) -> list[dict[str, Any]]:
@@ -249,7 +263,7 @@ def effort(runs: Sequence[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def _part_of(run: Run) -> tuple[str, str, int, int]:
+def part_of(run: Run) -> tuple[str, str, int, int]:
     return str(run["suite"]), str(run["unit"]), int(run["steps"]), int(run["pool"] or 0)
 
 
@@ -257,8 +271,8 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
     """Everything that the page says."""
     chosen = reference or policies.DEFAULT
     parts = []
-    for part in sorted({_part_of(run) for run in runs}):
-        own = [run for run in runs if _part_of(run) == part]
+    for part in sorted({part_of(run) for run in runs}):
+        own = [run for run in runs if part_of(run) == part]
         grid = Grid.of(own)
         base, draws = weights(grid.cells), resampled(grid.cells, resamples)
         compared = differences(grid, chosen, base, draws)
@@ -269,11 +283,13 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
                 "sources": sorted({cell[0] for cell in grid.cells}),
                 "tables": sorted({f"{cell[0]}/{cell[1]}" for cell in grid.cells}),
                 "means": table_of_means(grid, base, draws),
+                "unseen": unseen(grid, resamples),
                 "differences": compared,
                 "by_source": by_source(grid),
                 "ranks": ranks(grid),
                 "losses": losses(compared),
                 "effort": effort(own),
+                "lanes": sorted({(run["lanes"], run["cores"]) for run in own if "lanes" in run}),
             }
         )
     times = sorted(run["at"] for run in runs)
