@@ -55,7 +55,7 @@ def table(facts: Mapping[str, Any]) -> str:
     names = chosen(first, facts["reference"])
     cells = [_column(part, budget, names) for part, budget, _ in columns]
     heads = ["", *(head for *_, head in columns)]
-    rows = [[_label(name, facts["reference"]), *(cell.get(name, "–") for cell in cells)] for name in names]
+    rows = [[label(name, facts["reference"]), *(cell.get(name, "–") for cell in cells)] for name in names]
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -66,7 +66,7 @@ def _column(part: Mapping[str, Any], budget: float, names: Sequence[str]) -> dic
     return {name: f"**{number(mean)}**" if mean <= least else number(mean) for name, mean in means.items()}
 
 
-def _label(name: str, reference: str) -> str:
+def label(name: str, reference: str) -> str:
     tool = methods.describe(name)["tool"]
     if tool in NAMES:
         return f"{NAMES[tool]}, {name.removeprefix(f'{tool}_').replace('_', ' ')}"
@@ -77,6 +77,7 @@ def picture(facts: Mapping[str, Any], style: str) -> str:
     """Regret of the same rows against money, as a file of its own, light and dark."""
     part, reference = facts["parts"][0], facts["reference"]
     kinds = {name: methods.kind(name, reference) for name in chosen(part, reference)}
-    drawn = pictures.regret_against_money(part["means"], part["budgets"], kinds, part["unit"])
+    labels = {name: label(name, reference).replace("`", "") for name in kinds}
+    drawn = pictures.regret_against_money(part["means"], part["budgets"], kinds, part["unit"], labels)
     alone = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     return alone.replace("</title>", f"</title><style>{style}svg{{background:var(--paper)}}</style>", 1) + "\n"

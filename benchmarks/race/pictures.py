@@ -20,7 +20,11 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def regret_against_money(
-    rows: Sequence[Mapping[str, Any]], budgets: Sequence[float], kinds: Mapping[str, str], unit: str
+    rows: Sequence[Mapping[str, Any]],
+    budgets: Sequence[float],
+    kinds: Mapping[str, str],
+    unit: str,
+    labels: Mapping[str, str] | None = None,
 ) -> str:
     """One line a method; `kinds` says of each shown method whether it is the reference, one of ours, or a peer."""
     shown = [row for row in rows if row["method"] in kinds and row["mean"] > 0]
@@ -58,7 +62,7 @@ def regret_against_money(
         parts.append(
             f'<g class="{kinds[name]}"><title>{escape(name)}</title><polyline points="{points}"/>{dots}'
             f'<path class="lead" d="M{end + 3:.1f} {ends[name]:.1f} L{WIDTH - right + 12} {place:.1f}"/>'
-            f'<text x="{WIDTH - right + 15}" y="{place + 3.5:.1f}">{escape(name)}</text></g>'
+            f'<text x="{WIDTH - right + 15}" y="{place + 3.5:.1f}">{escape((labels or {}).get(name, name))}</text></g>'
         )
     return _svg(height, "mean normalised regret against money", parts)
 

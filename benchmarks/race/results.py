@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.race.statistics import PART, part_of
 
 REGRET = 1e-4
+LINE = 400  # characters
 SUMS = ("thinking_s", "decisions", "trials")
 
 
@@ -55,12 +56,18 @@ def _method(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def write(told: Mapping[str, Any], path: Path) -> None:
-    """A line for each method and table, so that a change of one is a small change of the file."""
-    text = json.dumps(told, allow_nan=False, separators=(",", ":"))
-    for mark in ('"methods":{', '"regret":{', '"cost":['):
-        text = text.replace(mark, mark + "\n")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.replace("},", "},\n") + "\n", encoding="utf-8")
+    path.write_text(_laid_out(told) + "\n", encoding="utf-8")
+
+
+def _laid_out(value: Any) -> str:
+    """JSON with what fits on a line on one, so that other runs of a table change a line of the file."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    if len(text) <= LINE or not isinstance(value, dict | list):
+        return text
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(map(_laid_out, value)) + "\n]"
+    return "{\n" + ",\n".join(f"{json.dumps(name)}:{_laid_out(own)}" for name, own in value.items()) + "\n}"
 
 
 def runs_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
