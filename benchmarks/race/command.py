@@ -145,22 +145,23 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 def _read_files(
     parser: argparse.ArgumentParser, chosen: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Runs and costs; a file that was kept may hold both."""
+    """Runs and costs, each once; a file that was kept may hold both."""
     from benchmarks.race import results, trained
 
-    runs: list[dict[str, Any]] = []
+    runs: dict[Any, dict[str, Any]] = {}
     costs = [json.loads(line) for path in chosen.cost for line in path.read_text("utf-8").splitlines()]
     for path in chosen.runs:
         if path.suffix == ".json":
             kept = json.loads(path.read_text("utf-8"))
-            runs += results.runs_of(kept)
             costs += kept["cost"]
+            found = results.runs_of(kept)
         else:
-            runs += [trained.rescaled(line) for line in running.read(path)]
+            found = [trained.rescaled(line) for line in running.read(path)]
+        runs |= {running.key_of(line): line for line in found}
     if not runs:
         parser.error(f"{' '.join(map(str, chosen.runs))} holds no runs: make some with `race run`")
     once = {(line["method"], line["arms"]): line for line in costs}
-    return runs, list(once.values())
+    return list(runs.values()), list(once.values())
 
 
 def cost(arguments: Sequence[str]) -> int:

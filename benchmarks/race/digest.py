@@ -46,10 +46,10 @@ def chosen(part: Mapping[str, Any], reference: str) -> list[str]:
 
 
 def table(facts: Mapping[str, Any]) -> str:
-    """Markdown: a row for each chosen method of the first part, a column for each budget; the real clock where it was raced."""
+    """Markdown: a row for each chosen method of the first part, a column for each budget that ranks count, and the clock."""
     first = facts["parts"][0]
     clock = next((part for part in facts["parts"] if part["suite"] == "trained"), None)
-    columns = [(first, budget, f"{budget:g}") for budget in first["budgets"]]
+    columns = [(first, budget, f"{budget:g}") for budget in first["ranks"]["budgets"]]
     if clock:
         columns += [(clock, budget, "real clock") for budget in clock["budgets"]]
     names = chosen(first, facts["reference"])
@@ -77,7 +77,7 @@ def picture(facts: Mapping[str, Any], style: str) -> str:
     """Regret of the same rows against money, as a file of its own, light and dark."""
     part, reference = facts["parts"][0], facts["reference"]
     kinds = {name: methods.kind(name, reference) for name in chosen(part, reference)}
-    labels = {name: label(name, reference).replace("`", "") for name in kinds}
-    drawn = pictures.regret_against_money(part["means"], part["budgets"], kinds, part["unit"], labels)
+    labels = {name: label(name, "").replace("`", "") for name in kinds}  # the reference is known by its colour
+    drawn = pictures.regret_against_money(part["means"], part["ranks"]["budgets"], kinds, part["unit"], labels)
     alone = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     return alone.replace("</title>", f"</title><style>{style}svg{{background:var(--paper)}}</style>", 1) + "\n"

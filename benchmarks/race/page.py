@@ -94,8 +94,8 @@ def _part(part: Mapping[str, Any], reference: str) -> str:
 
 def _say_ranks(ranks: Mapping[str, Any]) -> str:
     text = (
-        f"Average ranks over {ranks['tables']} tables and all budgets; Nemenyi's critical difference at 5 %. Tables of "
-        "one source are alike, so it flatters."
+        f"Average ranks over {ranks['tables']} tables at budgets of {', '.join(f'{b:g}' for b in ranks['budgets'])}; "
+        "Nemenyi's critical difference at 5 %. Tables of one source are alike, so it flatters."
     )
     return text + (f" Left out, since runs are missing: {', '.join(ranks['left_out'])}." if ranks["left_out"] else "")
 

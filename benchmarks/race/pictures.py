@@ -27,7 +27,7 @@ def regret_against_money(
     labels: Mapping[str, str] | None = None,
 ) -> str:
     """One line a method; `kinds` says of each shown method whether it is the reference, one of ours, or a peer."""
-    shown = [row for row in rows if row["method"] in kinds and row["mean"] > 0]
+    shown = [row for row in rows if row["method"] in kinds and row["budget"] in budgets and row["mean"] > 0]
     if not shown:
         return ""
     left, right, top, bottom, height = 44, 160, 12, 34, 380
@@ -52,6 +52,7 @@ def regret_against_money(
         parts.append(f'<text x="{x(budget):.1f}" y="{height - bottom + 14}" text-anchor="middle">{budget:g}</text>')
     axis = "full curves of money" if unit == "curves" else "money, in the time of a full curve"
     parts.append(f'<text x="{(left + WIDTH - right) / 2:.0f}" y="{height - 5}" text-anchor="middle">{axis}</text>')
+    parts.append(f'<text x="{WIDTH - right}" y="{top + 4}" text-anchor="end">mean regret: low is good</text>')
     lines = {name: [row for row in shown if row["method"] == name] for name in kinds}
     ends = {name: y(own[-1]["mean"]) for name, own in lines.items() if own}
     for name, place in _spread(ends, top + 4, height - 4).items():

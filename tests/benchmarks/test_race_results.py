@@ -102,6 +102,15 @@ def test_the_few_rows_are_ours_and_of_each_tool_the_best(capsys: Any, tmp_path: 
     assert "prefers-color-scheme:dark" in (tmp_path / "a.svg").read_text()
 
 
+def test_ranks_count_the_budgets_of_the_reference_and_those_who_have_them_all() -> None:
+    lines = [line(method=m, budget=b) for m, b in product(("sequential_halving", "asha", "dehb_default"), (1.0, 2.0))]
+    lines += [line(method="dehb_default", budget=20.0), line(method="bhpt", budget=1.0)]
+    found = statistics.ranks(statistics.Grid.of(lines), "sequential_halving")
+    assert found["budgets"] == [1.0, 2.0]
+    assert set(found["ranks"]) == {"sequential_halving", "asha", "dehb_default"}
+    assert found["left_out"] == ["bhpt"]
+
+
 def test_every_tool_has_a_name_that_people_know() -> None:
     from benchmarks.race.peers import environments
 
