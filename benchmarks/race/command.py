@@ -109,7 +109,7 @@ def report(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--figure", type=Path, help="the first suite's regret against money in a few rows, as an SVG file"
     )
-    parser.add_argument("--markdown", action="store_true", help="the same few rows as a Markdown table")
+    parser.add_argument("--markdown", choices=["few", "all"], help="the same few rows, or everything, as Markdown")
     chosen = parser.parse_args(arguments)
     runs, costs = _read_files(parser, chosen)
     facts = statistics.summary(runs, reference=chosen.reference, resamples=chosen.resamples)
@@ -120,7 +120,7 @@ def report(arguments: Sequence[str]) -> int:
     if chosen.figure:
         chosen.figure.write_text(digest.picture(facts, page.STYLE), encoding="utf-8")
     if chosen.markdown:
-        print(digest.table(facts), end="")
+        print(digest.few(facts) if chosen.markdown == "few" else digest.everything(facts, costs), end="")
     if chosen.json or not (chosen.out or chosen.figure or chosen.markdown):
         print(json.dumps({**facts, "cost": costs}, allow_nan=False))
     return 0

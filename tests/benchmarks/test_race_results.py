@@ -73,8 +73,9 @@ def test_a_kept_race_tells_what_its_runs_told(tmp_path: Path) -> None:
 def test_a_kept_race_is_reported_like_its_runs(tmp_path: Path, capsys: Any) -> None:
     results.write(results.keep(some_lines(), []), tmp_path / "race.json")
     for path in (tmp_path / "race.json", write(tmp_path / "runs.jsonl", some_lines())):
-        assert command.main(["report", str(path), "--markdown", "--resamples", "5"]) == 0
+        assert command.main(["report", str(path), "--markdown", "few", "--resamples", "5"]) == 0
     kept, raw = np.array_split(capsys.readouterr().out.splitlines(), 2)
+    assert len(kept) > len(METHODS)
     assert [row.split("|")[:-2] for row in kept] == [row.split("|")[:-2] for row in raw]  # the clock: by today's lowest
 
 
@@ -86,9 +87,12 @@ def test_the_few_rows_are_ours_and_of_each_tool_the_best(capsys: Any, tmp_path: 
     lines = [line(method=method, regret=regret) for method, regret in regrets.items()]
     lines += [line(suite="trained", unit="seconds", source="xgboost", table="diabetes", method="thrift", best=60.0)]
     runs = write(tmp_path / "runs.jsonl", [*lines, line(method="oracle", regret=0.0), line(method="hyperband")])
-    told = ["report", str(runs), "--resamples", "5", "--markdown", "--figure", str(tmp_path / "a.svg")]
+    told = ["report", str(runs), "--resamples", "5", "--markdown", "few", "--figure", str(tmp_path / "a.svg")]
     assert command.main(told) == 0
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in capsys.readouterr().out.splitlines()]
+    said = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in said if row.startswith("|")]
+    assert said[0] == "1 tables of 1 sources, 1 seeds where no other number is given."
+    assert said[-1] == "Ahead of `sequential_halving` by more than chance: `thrift` at 1."
     assert rows[0] == ["", "1", "real clock"]
     assert [row[:2] for row in rows[2:]] == [
         ["`thrift`", "**.100**"],
@@ -135,23 +139,29 @@ def test_what_thrift_was_not_trained_on_is_told_apart() -> None:
 # the README ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_readme_tells_what_the_kept_race_tells() -> None:
-    facts = statistics.summary(results.runs_of(json.loads(KEPT.read_text())), resamples=2)
-    assert digest.table(facts) in (ROOT / "README.md").read_text()
-    assert (ROOT / "docs" / "pictures" / "race.svg").read_text() == digest.picture(facts, page.STYLE)
+@pytest.fixture(scope="module")
+def kept() -> dict[str, Any]:
+    told = json.loads(KEPT.read_text())
+    return {**statistics.summary(results.runs_of(told), resamples=1000), "cost": told["cost"]}
 
 
-def test_the_kept_race_is_as_large_as_it_says() -> None:
-    facts = statistics.summary(results.runs_of(json.loads(KEPT.read_text())), resamples=2)
-    tables = next(part for part in facts["parts"] if part["suite"] == "tables")
-    clock = next(part for part in facts["parts"] if part["suite"] == "trained")
+def test_the_readmes_tell_what_the_kept_race_tells(kept: dict[str, Any]) -> None:
+    assert digest.few(kept) in (ROOT / "README.md").read_text()
+    assert digest.everything(kept, kept["cost"]) in (ROOT / "benchmarks" / "race" / "README.md").read_text()
+    assert (ROOT / "docs" / "pictures" / "race.svg").read_text() == digest.picture(kept, page.STYLE)
+
+
+def test_the_kept_race_is_a_whole_one(kept: dict[str, Any]) -> None:
+    tables, clock = (next(part for part in kept["parts"] if part["suite"] == suite) for suite in ("tables", "trained"))
     many = [row for row in tables["effort"] if row["seeds"] >= 10 and row["tables"] == len(tables["tables"])]
     assert len(tables["sources"]) >= 10
     assert len(tables["tables"]) >= 20
     assert sum(not row["ours"] for row in many) >= 10
-    assert min(row["seeds"] for row in tables["effort"]) >= 3
     assert len(clock["tables"]) >= 5
     assert min(row["seeds"] for row in clock["effort"]) >= 3
+    assert {50, 200, 1000} == {row["arms"] for row in kept["cost"]}
+    assert sum(not methods.is_ours(name) for name in {row["method"] for row in kept["cost"]}) >= 10
+    assert KEPT.stat().st_size < 300_000
 
 
 # the real clock ------------------------------------------------------------------------------------------------------
