@@ -158,5 +158,7 @@ def picture(facts: Mapping[str, Any], style: str) -> str:
     kinds = {name: methods.kind(name, reference) for name in chosen(part, reference)}
     labels = {name: label(name, "").replace("`", "") for name in kinds}  # the reference is known by its colour
     drawn = pictures.regret_against_money(part["means"], part["ranks"]["budgets"], kinds, part["unit"], labels)
-    alone = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    return alone.replace("</title>", f"</title><style>{style}svg{{background:var(--paper)}}</style>", 1) + "\n"
+    width, height = (int(1.5 * float(side)) for side in drawn.split('viewBox="0 0 ')[1].split('"')[0].split())
+    alone = drawn.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" ', 1)
+    own = f"svg{{background:var(--paper);width:{width}px;height:{height}px;max-width:none}}"
+    return alone.replace("</title>", f"</title><style>{style}{own}</style>", 1) + "\n"

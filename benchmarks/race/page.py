@@ -13,6 +13,7 @@ from benchmarks.race import methods, pictures
 from benchmarks.race.digest import best_first
 from benchmarks.race.pictures import number
 from benchmarks.race.statistics import cliques
+from benchmarks.race.trained import CURVE_S
 
 SEEN = frozenset((Path(__file__).parent / "seen_tables.txt").read_text("utf-8").split())
 MOST_LINES = 14  # in the picture of regret against money
@@ -58,6 +59,8 @@ def _part(part: Mapping[str, Any], reference: str) -> str:
         for count, each in part["lanes"]
     )
     counted = "full curves" if part["unit"] == "curves" else "seconds, 1 being the time of a full curve"
+    if part["suite"] == "trained":
+        counted = f"units of {CURVE_S:g} seconds"
     ranks = part["ranks"]
     critical = ranks["critical_difference"]
     top_budget = max(part["budgets"])
@@ -69,7 +72,9 @@ def _part(part: Mapping[str, Any], reference: str) -> str:
             f"<p>{len(part['tables'])} problems of {len(part['sources'])} sources: {escape(', '.join(part['sources']))}."
             f"{lanes}</p>",
             _figure(
-                pictures.regret_against_money(part["means"], part["budgets"], _shown(part, kinds), part["unit"]),
+                "" if len(part["budgets"]) < 2 else pictures.regret_against_money(
+                    part["means"], part["budgets"], _shown(part, kinds), part["unit"]
+                ),
                 f"Mean regret against money. Shown: the reference, what always races, and the best up to {top_budget:g}.",
             ),
             _means("Mean regret, with its interval", part["means"], part, kinds),
@@ -215,13 +220,14 @@ def _costs(costs: Sequence[Mapping[str, Any]]) -> str:
     def cell(row: Mapping[str, Any] | None) -> tuple[str, str]:
         if row is None or row.get("absent"):
             return "–", ""
-        note = f", {escape(row['error'][:40])}" if row.get("error") else ""
+        note = f' <b title="{escape(row["error"])}">*</b>' if row.get("error") else ""
         memory = f"{row['memory_mb']:.0f} MB" if row["memory_mb"] else "memory unknown"
         return f"{row['mean_ms']:.2f} <small>{row['p95_ms']:.1f}, {memory}{note}</small>", ""
 
     rows = [(name, [cell(cells.get((name, n))) for n in arms]) for name in names]
     caption = (
-        "Milliseconds of a decision (95 % quantile, peak memory of the process that thinks), by configs to choose from"
+        "Milliseconds of a decision (95 % quantile, peak memory of the process that thinks), by configs to choose from; "
+        "*: ended before its money was spent"
     )
     return "<h2>What thinking costs</h2>" + _table(caption, ["method", *(f"{n} arms" for n in arms)], rows, kinds)
 
@@ -237,7 +243,7 @@ def _honesty(facts: Mapping[str, Any]) -> str:
         f"<p>{facts['runs']} runs, {escape(facts['from'])} to {escape(facts['to'])}; {facts['resamples']} resamples. Seeds "
         "draw the configs and the methods' own random numbers; both come from a hash of the run's names, so every run can be "
         "repeated.</p>"
-        f"<p>Seeds by method: {_say_seeds(facts)}. A method with fewer seeds or budgets has wider intervals, and stands in the "
+        f"<p>Seeds. {_say_seeds(facts)} A method with fewer seeds or budgets has wider intervals, and stands in the "
         "ranks only where it has all budgets.</p>"
         "<p>Tables marked ● lay open while this project was developed: constants of ours (the arms of sequential_halving, "
         f"weights and priors) were chosen with some of them in sight. Not marked: {not_marked}. Tables marked ▲ are of sources "
@@ -257,13 +263,14 @@ def _marks(name: str) -> str:
 
 
 def _say_seeds(facts: Mapping[str, Any]) -> str:
-    by_count: dict[int, set[str]] = {}
+    said = []
     for part in facts["parts"]:
+        by_count: dict[int, list[str]] = {}
         for row in part["effort"]:
-            by_count.setdefault(row["seeds"], set()).add(row["method"])
-    return "; ".join(
-        f"{count}: {escape(', '.join(sorted(by_count[count])))}" for count in sorted(by_count, reverse=True)
-    )
+            by_count.setdefault(row["seeds"], []).append(row["method"])
+        counts = [f"{count} of {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
+        said.append(escape(f"{SUITES.get(part['suite'], part['suite'])}: {'; '.join(counts)}."))
+    return " ".join(said)
 
 
 def _figure(picture: str, caption: str) -> str:
