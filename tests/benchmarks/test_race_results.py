@@ -79,6 +79,14 @@ def test_a_kept_race_is_reported_like_its_runs(tmp_path: Path, capsys: Any) -> N
     assert [row.split("|")[:-2] for row in kept] == [row.split("|")[:-2] for row in raw]  # the clock: by today's lowest
 
 
+def test_a_run_in_two_files_counts_once(tmp_path: Path, capsys: Any) -> None:
+    one, two = (write(tmp_path / name, some_lines()[:n]) for name, n in (("a.jsonl", 9), ("b.jsonl", 12)))
+    command.main(["report", str(one), str(two), "--json", "--resamples", "2"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == 12
+    assert sum(row["runs"] for row in told["parts"][0]["effort"]) == 12
+
+
 # a few rows ----------------------------------------------------------------------------------------------------------
 
 
