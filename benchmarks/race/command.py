@@ -7,12 +7,21 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.race import methods, problems, running
 
 
 def main(arguments: Sequence[str]) -> int:
-    commands = {"run": run, "report": report, "cost": cost, "peers": peers, "methods": list_methods}
+    commands = {
+        "run": run,
+        "report": report,
+        "keep": keep,
+        "cost": cost,
+        "lowest": lowest,
+        "peers": peers,
+        "methods": list_methods,
+    }
     arguments = list(arguments)
     name = arguments.pop(0) if arguments and arguments[0] in commands else "run"
     try:
@@ -41,6 +50,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--unit", nargs="+", default=["curves"], choices=["curves", "seconds"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--lanes", type=int, default=1, help="on a real clock: so many runs at once, each on cores of its own (Linux)"
+    )
     parser.add_argument("--steps", type=int, default=50, help="curves are thinned to at most so many")
     parser.add_argument("--pool", type=int, help="configs drawn for each seed (default: 200, of plain tables 1000)")
     parser.add_argument("--patience", type=float, default=running.PATIENCE_S, help="seconds for one run")
@@ -74,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     absent: dict[str, str] = {}
     failed = 0
-    for number, line in enumerate(running.race(left, chosen.out, chosen.jobs, chosen.patience), 1):
+    for number, line in enumerate(running.race(left, chosen.out, chosen.jobs, chosen.patience, chosen.lanes), 1):
         if "absent" in line:
             absent.setdefault(line["method"], line["absent"])
         failed += bool(line.get("error"))
@@ -91,37 +103,93 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def report(arguments: Sequence[str]) -> int:
-    from benchmarks.race import page, statistics
+    from benchmarks.race import digest, page, statistics
 
     parser = parser_of("report", "Tables and pictures of the runs in these files, as one HTML page.")
-    parser.add_argument("runs", type=Path, nargs="+")
+    _add_files(parser)
     parser.add_argument("-o", "--out", type=Path, help="the page")
     parser.add_argument("--json", action="store_true", help="the numbers on standard output")
     parser.add_argument("--reference", help="the method that others are compared with (default: our default policy)")
-    parser.add_argument("--cost", type=Path, nargs="*", default=[], help="files of `race cost`")
     parser.add_argument("--resamples", type=int, default=1000)
-    parser.add_argument("--figure", type=Path, help="the first suite's picture of regret against money, as an SVG file")
+    parser.add_argument(
+        "--figure", type=Path, help="the first suite's regret against money in a few rows, as an SVG file"
+    )
+    parser.add_argument("--markdown", choices=["few", "all"], help="the same few rows, or everything, as Markdown")
     chosen = parser.parse_args(arguments)
-    runs = [line for path in chosen.runs for line in running.read(path)]
-    if not runs:
-        parser.error(f"{' '.join(map(str, chosen.runs))} holds no runs: make some with `race run`")
-    costs = [json.loads(line) for path in chosen.cost for line in path.read_text("utf-8").splitlines()]
+    runs, costs = _read_files(parser, chosen)
     facts = statistics.summary(runs, reference=chosen.reference, resamples=chosen.resamples)
     if chosen.out:
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
         chosen.out.write_text(page.html(facts, costs), encoding="utf-8")
         say(f"written: {chosen.out}")
     if chosen.figure:
-        chosen.figure.write_text(page.figure(facts), encoding="utf-8")
-    if chosen.json or not (chosen.out or chosen.figure):
+        chosen.figure.write_text(digest.picture(facts, page.STYLE), encoding="utf-8")
+    if chosen.markdown:
+        print(digest.few(facts) if chosen.markdown == "few" else digest.everything(facts, costs), end="")
+    if chosen.json or not (chosen.out or chosen.figure or chosen.markdown):
         print(json.dumps({**facts, "cost": costs}, allow_nan=False))
     return 0
+
+
+def keep(arguments: Sequence[str]) -> int:
+    from benchmarks.race import results
+
+    parser = parser_of("keep", "All these runs in one small file, of which `race report` makes the same page.")
+    _add_files(parser)
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    chosen = parser.parse_args(arguments)
+    results.write(results.keep(*_read_files(parser, chosen)), chosen.out)
+    return 0
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", type=Path, nargs="+", help="files of `race run`, or .json files of `race keep`")
+    parser.add_argument("--cost", type=Path, nargs="*", default=[], help="files of `race cost`")
+
+
+def _read_files(
+    parser: argparse.ArgumentParser, chosen: argparse.Namespace
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Runs and costs, each once; a file that was kept may hold both."""
+    from benchmarks.race import results, trained
+
+    runs: dict[Any, dict[str, Any]] = {}
+    costs = [json.loads(line) for path in chosen.cost for line in path.read_text("utf-8").splitlines()]
+    for path in chosen.runs:
+        if path.suffix == ".json":
+            kept = json.loads(path.read_text("utf-8"))
+            costs += kept["cost"]
+            found = results.runs_of(kept)
+        else:
+            found = [trained.rescaled(line) for line in running.read(path)]
+        runs |= {running.key_of(line): line for line in found}
+    if not runs:
+        parser.error(f"{' '.join(map(str, chosen.runs))} holds no runs: make some with `race run`")
+    once = {(line["method"], line["arms"]): line for line in costs}
+    return list(runs.values()), list(once.values())
 
 
 def cost(arguments: Sequence[str]) -> int:
     from benchmarks.race import cost as measuring
 
     return measuring.main(arguments)
+
+
+def lowest(arguments: Sequence[str]) -> int:
+    from benchmarks.race import trained
+
+    parser = parser_of(
+        "lowest", "Of each trained task the best that any of these runs reached: what regrets are counted from."
+    )
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("-o", "--out", type=Path, default=trained.LOWEST_FILE)
+    chosen = parser.parse_args(arguments)
+    found = trained.lowest(line for path in chosen.runs for line in running.read(path))
+    lacking = sorted(set(trained.SPACES) - set(found))
+    if lacking:
+        parser.error(f"there is no run of {', '.join(lacking)}: race --suite trained first")
+    chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return 0
 
 
 def peers(arguments: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -21,24 +22,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.race import methods, running
-from benchmarks.race.problems import TableProblem
-from shoestring.runners.tables import Table
+from benchmarks.race.peers.policy import ONE_THREAD
+from benchmarks.race.problems import MADE_UP_STEPS, made_up
 
-STEPS, STEPS_EACH, TIMED = 50, 4, 20
-
-
-def made_up(arms: int) -> TableProblem:
-    """Curves of power laws, whose ends depend on four hyperparameters."""
-    rng = np.random.default_rng(arms)
-    hp = rng.random((arms, 4))
-    ends = 0.1 + 0.5 * ((hp - 0.4) ** 2).sum(axis=1)
-    curves = (
-        ends[:, None]
-        + (0.3 + hp[:, :1]) / np.arange(1.0, STEPS + 1) ** 0.7
-        + 0.002 * rng.standard_normal((arms, STEPS))
-    )
-    configs = [{f"x{j}": float(value) for j, value in enumerate(row)} for row in hp]
-    return TableProblem(Table(configs, curves, np.ones_like(curves), name=f"made up, {arms} arms"))
+STEPS_EACH, TIMED = 4, 20
 
 
 @dataclass(frozen=True)
@@ -61,7 +48,7 @@ class Memory:
 def measure(method: str, arms: int, patience_s: float) -> dict[str, Any]:
     """In this very process: see `main` for one of its own."""
     problem = made_up(arms)
-    curves = arms * STEPS_EACH / STEPS
+    curves = arms * STEPS_EACH / MADE_UP_STEPS
     told: dict[str, Any] = {"method": method, "arms": arms}
     try:
         with methods.entering(method, problem, curves, "curves", patience_s) as (policy, version):
@@ -104,21 +91,24 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(measure(chosen.methods[0], chosen.arms[0], chosen.patience)))
         return 0
     lines = []
+    if chosen.out:
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+        chosen.out.write_text("", encoding="utf-8")
     for arms in chosen.arms:
         for method in methods.named(chosen.methods, "tables"):
             if method == methods.ORACLE:
                 continue
             line = _in_its_own_process(method, arms, chosen.patience)
             lines.append(line)
+            if chosen.out:
+                with chosen.out.open("a", encoding="utf-8") as file:  # at once: it may be cut off
+                    file.write(json.dumps(line) + "\n")
             facts = line.get("absent") or f"{line['mean_ms']:9.3f} ms {line['memory_mb'] or math.nan:7.0f} MB"
             print(
                 f"{method:<28} {arms:5d} arms {facts} {line.get('error') or ''}".rstrip()[:140],
                 file=sys.stderr,
                 flush=True,
             )
-    if chosen.out:
-        chosen.out.parent.mkdir(parents=True, exist_ok=True)
-        chosen.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     print(json.dumps({"name": "race_cost", "measured": lines}))
     return 0
 
@@ -126,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
 def _in_its_own_process(method: str, arms: int, patience_s: float) -> dict[str, Any]:
     told = ["--here", "--methods", method, "--arms", str(arms), "--patience", str(patience_s)]
     command = [sys.executable, "-m", "benchmarks", "race", "cost", *told]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **ONE_THREAD})
     if done.returncode:
         return {"method": method, "arms": arms, "absent": (done.stderr.strip().splitlines() or ["no word"])[-1]}
     line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

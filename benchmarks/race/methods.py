@@ -96,6 +96,11 @@ def is_ours(name: str) -> bool:
     return name == ORACLE or _tool(name) is None
 
 
+def kind(name: str, reference: str) -> str:
+    """How it is coloured."""
+    return "ref" if name == reference else "own" if is_ours(name) else "peer"
+
+
 def is_installed(name: str) -> bool:
     tool = _tool(name)
     return tool is None or environments.find_python(tool[0]) is not None

@@ -7,13 +7,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from training.sources import TRAINABLE
+
 from benchmarks.race import methods, pictures
+from benchmarks.race.digest import best_first
 from benchmarks.race.pictures import number
 from benchmarks.race.statistics import cliques
+from benchmarks.race.trained import CURVE_S
 
 SEEN = frozenset((Path(__file__).parent / "seen_tables.txt").read_text("utf-8").split())
 MOST_LINES = 14  # in the picture of regret against money
-_STYLE = (Path(__file__).parent / "page.css").read_text("utf-8")
+STYLE = (Path(__file__).parent / "page.css").read_text("utf-8")
 SUITES = {
     "tables": "Recorded curves",
     "plain": "Plain objectives: a trial is one value",
@@ -26,23 +30,13 @@ def html(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]] = ()) -> s
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>The race</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+        f"<title>The race</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
     )
-
-
-def figure(facts: Mapping[str, Any]) -> str:
-    """The first picture of the page as a file of its own, light and dark too."""
-    part = facts["parts"][0]
-    kinds = _kinds(part, facts["reference"])
-    picture = pictures.regret_against_money(part["means"], part["budgets"], _shown(part, kinds), part["unit"])
-    alone = picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    return alone.replace("</title>", f"</title><style>{_STYLE}svg{{background:var(--paper)}}</style>", 1) + "\n"
 
 
 def _kinds(part: Mapping[str, Any], reference: str) -> dict[str, str]:
     """Of each method, how it is coloured."""
-    names = [row["method"] for row in part["effort"]]
-    return {name: "ref" if name == reference else "own" if methods.is_ours(name) else "peer" for name in names}
+    return {row["method"]: methods.kind(row["method"], reference) for row in part["effort"]}
 
 
 def _head(facts: Mapping[str, Any]) -> str:
@@ -60,7 +54,13 @@ def _head(facts: Mapping[str, Any]) -> str:
 def _part(part: Mapping[str, Any], reference: str) -> str:
     kinds = _kinds(part, reference)
     title = SUITES.get(part["suite"], part["suite"])
+    lanes = "".join(
+        f" {count} runs at a time, each alone on {'a core' if each == 1 else f'{each} cores'} of its own, in a shuffled order."
+        for count, each in part["lanes"]
+    )
     counted = "full curves" if part["unit"] == "curves" else "seconds, 1 being the time of a full curve"
+    if part["suite"] == "trained":
+        counted = f"units of {CURVE_S:g} seconds"
     ranks = part["ranks"]
     critical = ranks["critical_difference"]
     top_budget = max(part["budgets"])
@@ -69,12 +69,16 @@ def _part(part: Mapping[str, Any], reference: str) -> str:
     return "".join(
         [
             f"<h2>{escape(title)}, budgets in {counted}</h2>",
-            f"<p>{len(part['tables'])} problems of {len(part['sources'])} sources: {escape(', '.join(part['sources']))}.</p>",
+            f"<p>{len(part['tables'])} problems of {len(part['sources'])} sources: {escape(', '.join(part['sources']))}."
+            f"{lanes}</p>",
             _figure(
-                pictures.regret_against_money(part["means"], part["budgets"], _shown(part, kinds), part["unit"]),
+                "" if len(part["budgets"]) < 2 else pictures.regret_against_money(
+                    part["means"], part["budgets"], _shown(part, kinds), part["unit"]
+                ),
                 f"Mean regret against money. Shown: the reference, what always races, and the best up to {top_budget:g}.",
             ),
-            _means(part, kinds),
+            _means("Mean regret, with its interval", part["means"], part, kinds),
+            _unseen(part, kinds),
             _figure(
                 pictures.difference_dots(dots, kinds),
                 f"{reference} minus the other at a budget of {middle:g}, on the same draws (square-root scale).",
@@ -95,34 +99,23 @@ def _part(part: Mapping[str, Any], reference: str) -> str:
 
 def _say_ranks(ranks: Mapping[str, Any]) -> str:
     text = (
-        f"Average ranks over {ranks['tables']} tables and all budgets; Nemenyi's critical difference at 5 %. Tables of "
-        "one source are alike, so it flatters."
+        f"Average ranks over {ranks['tables']} tables at budgets of {', '.join(f'{b:g}' for b in ranks['budgets'])}; "
+        "Nemenyi's critical difference at 5 %. Tables of one source are alike, so it flatters."
     )
     return text + (f" Left out, since runs are missing: {', '.join(ranks['left_out'])}." if ranks["left_out"] else "")
 
 
-def _best_first(part: Mapping[str, Any]) -> list[str]:
-    """Methods by their average place at the budgets that they have; the oracle is no competitor and comes last."""
-    places: dict[str, list[int]] = {}
-    for budget in part["budgets"]:
-        own = [row for row in part["means"] if row["budget"] == budget and row["method"] != methods.ORACLE]
-        for place, row in enumerate(sorted(own, key=lambda row: row["mean"])):
-            places.setdefault(row["method"], []).append(place)
-    ordered = sorted(places, key=lambda name: sum(places[name]) / len(places[name]))
-    return ordered + [row["method"] for row in part["effort"] if row["method"] == methods.ORACLE]
-
-
 def _shown(part: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, str]:
     """The methods in the picture: a picture of thirty lines shows none."""
-    ranked = [name for name in _best_first(part) if name != methods.ORACLE]
+    ranked = [name for name in best_first(part) if name != methods.ORACLE]
     fixed = [name for name in ranked if kinds[name] == "ref" or name in methods.ALWAYS]
     chosen = [*fixed, *(name for name in ranked if name not in fixed)][:MOST_LINES]
     return {name: kinds[name] for name in ranked if name in chosen}
 
 
-def _means(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
-    cells = {(row["method"], row["budget"]): row for row in part["means"]}
-    real = [row for row in part["means"] if row["method"] != methods.ORACLE]
+def _means(caption: str, means: Sequence[Mapping[str, Any]], part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
+    cells = {(row["method"], row["budget"]): row for row in means}
+    real = [row for row in means if row["method"] != methods.ORACLE]
     best = {b: min((row["mean"] for row in real if row["budget"] == b), default=0.0) for b in part["budgets"]}
 
     def cell(row: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -131,8 +124,16 @@ def _means(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
         text = f"{number(row['mean'])} <small>{number(row['low'])}–{number(row['high'])}</small>"
         return text, "best" if row["mean"] <= best[row["budget"]] and row["method"] != methods.ORACLE else ""
 
-    rows = [(name, [cell(cells.get((name, b))) for b in part["budgets"]]) for name in _best_first(part)]
-    return _table("Mean regret, with its interval", ["method", *(f"{b:g}" for b in part["budgets"])], rows, kinds)
+    rows = [(name, [cell(cells.get((name, b))) for b in part["budgets"]]) for name in best_first(part)]
+    return _table(caption, ["method", *(f"{b:g}" for b in part["budgets"])], rows, kinds)
+
+
+def _unseen(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
+    sources = part["unseen"]["sources"]
+    if "thrift" not in kinds or not sources or sources == part["sources"]:
+        return ""
+    caption = f"The same on the sources that thrift was never trained on: {', '.join(sources)}"
+    return _means(caption, part["unseen"]["means"], part, kinds)
 
 
 def _differences(part: Mapping[str, Any], kinds: Mapping[str, str], reference: str) -> str:
@@ -219,35 +220,57 @@ def _costs(costs: Sequence[Mapping[str, Any]]) -> str:
     def cell(row: Mapping[str, Any] | None) -> tuple[str, str]:
         if row is None or row.get("absent"):
             return "–", ""
-        note = f", {escape(row['error'][:40])}" if row.get("error") else ""
+        note = f' <b title="{escape(row["error"])}">*</b>' if row.get("error") else ""
         memory = f"{row['memory_mb']:.0f} MB" if row["memory_mb"] else "memory unknown"
         return f"{row['mean_ms']:.2f} <small>{row['p95_ms']:.1f}, {memory}{note}</small>", ""
 
     rows = [(name, [cell(cells.get((name, n))) for n in arms]) for name in names]
     caption = (
-        "Milliseconds of a decision (95 % quantile, peak memory of the process that thinks), by configs to choose from"
+        "Milliseconds of a decision (95 % quantile, peak memory of the process that thinks), by configs to choose from; "
+        "*: ended before its money was spent"
     )
     return "<h2>What thinking costs</h2>" + _table(caption, ["method", *(f"{n} arms" for n in arms)], rows, kinds)
 
 
 def _honesty(facts: Mapping[str, Any]) -> str:
     tables = sorted({name for part in facts["parts"] if part["suite"] != "trained" for name in part["tables"]})
-    marked = "".join(f"<li>{escape(name)}{' ●' if name in SEEN else ''}</li>" for name in tables)
+    marked = "".join(f"<li>{escape(name)}{_marks(name)}</li>" for name in tables)
     fresh = [name for name in tables if name not in SEEN]
     not_marked = escape(", ".join(fresh)) or "none, so nothing here is fresh evidence"
+    behind = sum(row["certain"] for part in facts["parts"] for row in part["losses"])
     return (
         "<h2>How far to trust this</h2>"
         f"<p>{facts['runs']} runs, {escape(facts['from'])} to {escape(facts['to'])}; {facts['resamples']} resamples. Seeds "
         "draw the configs and the methods' own random numbers; both come from a hash of the run's names, so every run can be "
         "repeated.</p>"
+        f"<p>Seeds. {_say_seeds(facts)} A method with fewer seeds or budgets has wider intervals, and stands in the "
+        "ranks only where it has all budgets.</p>"
         "<p>Tables marked ● lay open while this project was developed: constants of ours (the arms of sequential_halving, "
-        f"weights and priors) were chosen with some of them in sight. Not marked: {not_marked}.</p>"
+        f"weights and priors) were chosen with some of them in sight. Not marked: {not_marked}. Tables marked ▲ are of sources "
+        "that the weights of thrift were trained on.</p>"
+        f"<p>Where we lose: {behind} of the comparisons above have the reference behind with an interval that excludes 0; each "
+        f"part lists them under “Where {escape(facts['reference'])} is behind”, ours and others.</p>"
         "<p>Tools run with the settings that their documentation introduces, told the number of steps where they need it. On "
         "tables a proposed point is taken for the nearest config not tried yet. A tool that can pause a run resumes it for "
         "free; one that cannot pays again. Starting a tool's process is never charged; its thinking is, where the clock is "
         "real.</p>"
         f"<details><summary>{len(tables)} tables</summary><ul>{marked}</ul></details>"
     )
+
+
+def _marks(name: str) -> str:
+    return (" ●" if name in SEEN else "") + (" ▲" if name.partition("/")[0] in TRAINABLE else "")
+
+
+def _say_seeds(facts: Mapping[str, Any]) -> str:
+    said = []
+    for part in facts["parts"]:
+        by_count: dict[int, list[str]] = {}
+        for row in part["effort"]:
+            by_count.setdefault(row["seeds"], []).append(row["method"])
+        counts = [f"{count} of {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
+        said.append(escape(f"{SUITES.get(part['suite'], part['suite'])}: {'; '.join(counts)}."))
+    return " ".join(said)
 
 
 def _figure(picture: str, caption: str) -> str:

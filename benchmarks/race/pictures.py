@@ -20,10 +20,14 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def regret_against_money(
-    rows: Sequence[Mapping[str, Any]], budgets: Sequence[float], kinds: Mapping[str, str], unit: str
+    rows: Sequence[Mapping[str, Any]],
+    budgets: Sequence[float],
+    kinds: Mapping[str, str],
+    unit: str,
+    labels: Mapping[str, str] | None = None,
 ) -> str:
     """One line a method; `kinds` says of each shown method whether it is the reference, one of ours, or a peer."""
-    shown = [row for row in rows if row["method"] in kinds and row["mean"] > 0]
+    shown = [row for row in rows if row["method"] in kinds and row["budget"] in budgets and row["mean"] > 0]
     if not shown:
         return ""
     left, right, top, bottom, height = 44, 160, 12, 34, 380
@@ -48,6 +52,7 @@ def regret_against_money(
         parts.append(f'<text x="{x(budget):.1f}" y="{height - bottom + 14}" text-anchor="middle">{budget:g}</text>')
     axis = "full curves of money" if unit == "curves" else "money, in the time of a full curve"
     parts.append(f'<text x="{(left + WIDTH - right) / 2:.0f}" y="{height - 5}" text-anchor="middle">{axis}</text>')
+    parts.append(f'<text x="{WIDTH - right}" y="{top + 4}" text-anchor="end">mean regret: low is good</text>')
     lines = {name: [row for row in shown if row["method"] == name] for name in kinds}
     ends = {name: y(own[-1]["mean"]) for name, own in lines.items() if own}
     for name, place in _spread(ends, top + 4, height - 4).items():
@@ -58,7 +63,7 @@ def regret_against_money(
         parts.append(
             f'<g class="{kinds[name]}"><title>{escape(name)}</title><polyline points="{points}"/>{dots}'
             f'<path class="lead" d="M{end + 3:.1f} {ends[name]:.1f} L{WIDTH - right + 12} {place:.1f}"/>'
-            f'<text x="{WIDTH - right + 15}" y="{place + 3.5:.1f}">{escape(name)}</text></g>'
+            f'<text x="{WIDTH - right + 15}" y="{place + 3.5:.1f}">{escape((labels or {}).get(name, name))}</text></g>'
         )
     return _svg(height, "mean normalised regret against money", parts)
 

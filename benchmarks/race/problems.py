@@ -40,6 +40,7 @@ Unit = Literal["curves", "seconds"]
 SUITES = ("tables", "plain", "trained")
 SHIPPED = Path(__file__).parents[1] / "data"
 FEWEST_CONFIGS, FEWEST_STEPS, CLIP = 40, 10, 0.95
+MADE_UP_STEPS = 50
 POOL = {"tables": 200, "plain": 1000, "trained": 0}  # configs drawn for each seed
 
 
@@ -194,6 +195,20 @@ class TableProblem(Problem):
         losses = self._reachable(curves, unit)
         row, column = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
         return self.table.configs[int(row)], int(column) + 1
+
+
+def made_up(arms: int) -> TableProblem:
+    """Curves of power laws, whose ends depend on four hyperparameters: not raced on, but what thinking is timed with."""
+    rng = np.random.default_rng(arms)
+    hp = rng.random((arms, 4))
+    ends = 0.1 + 0.5 * ((hp - 0.4) ** 2).sum(axis=1)
+    curves = (
+        ends[:, None]
+        + (0.3 + hp[:, :1]) / np.arange(1.0, MADE_UP_STEPS + 1) ** 0.7
+        + 0.002 * rng.standard_normal((arms, MADE_UP_STEPS))
+    )
+    configs = [{f"x{j}": float(value) for j, value in enumerate(row)} for row in hp]
+    return TableProblem(Table(configs, curves, np.ones_like(curves), name=f"made up, {arms} arms"))
 
 
 def draw_table(table: Table, seed: int, pool: int) -> Table:

@@ -12,9 +12,10 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.race import methods
-from benchmarks.race.problems import Entrant, Problem, Unit, hashed
+from benchmarks.race.problems import Entrant, Problem, Unit, hashed, made_up
 from shoestring import policies
 from shoestring.core.decision import Decision
 from shoestring.core.entries import Entry, Opened
@@ -33,6 +34,8 @@ from shoestring.core.policy import Policy
 from shoestring.study.loop import run_in_memory
 
 KEY = ("suite", "source", "table", "method", "budget", "unit", "seed", "steps", "pool")
+_SPAWN = get_context("spawn")  # fresh processes: a fork would share the pipes of a tool that this one drives
+WARM_UP_CONFIGS, WARM_UP_S = 20, 3.0
 PATIENCE_S = 900.0  # for one run: whoever thinks longer is cut off, and gets what it had by then
 
 
@@ -125,9 +128,11 @@ class Run:
 def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Its line."""
     problem = _draw(run.entrant, run.seed)
-    began = time.perf_counter()
     told = {**run.key, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
+        if run.entrant.suite == "trained":
+            _warm_up(run.method, methods.pid_of(run.method))
+        began = time.perf_counter()
         with methods.entering(run.method, problem, run.budget, run.unit, patience_s) as (policy, version):
             seed = hashed(run.entrant.name, run.method, f"{run.budget:g}", run.unit, run.seed)
             outcome = compete(problem, policy, curves=run.budget, unit=run.unit, seed=seed, patience_s=patience_s)
@@ -139,6 +144,7 @@ def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         **told,
         "version": version,
         "best": outcome.best,
+        "start": problem.start,
         "regret": problem.regret(outcome.best, run.budget, run.unit),
         "spent": outcome.ledger.spent,
         "trials": len(outcome.ledger.trials),
@@ -147,6 +153,15 @@ def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         "wall_s": round(time.perf_counter() - began, 3),
         "error": outcome.error,
     }
+
+
+@cache
+def _warm_up(method: str, pid: int | None) -> None:
+    """A few decisions that nobody pays for: many a method imports on its first ones. Once in each process that thinks."""
+    problem = made_up(WARM_UP_CONFIGS)
+    curves = WARM_UP_CONFIGS / problem.max_steps
+    with suppress(methods.NotThere), methods.entering(method, problem, curves, "curves", PATIENCE_S) as (policy, _):
+        compete(problem, policy, curves=curves, unit="curves", seed=0, patience_s=WARM_UP_S)
 
 
 @lru_cache(maxsize=4)
@@ -209,16 +224,18 @@ def missing(runs: Iterable[Run], done: Iterable[dict[str, Any]], *, retry: bool 
     return [run for run in runs if key_of(run.key) not in have]
 
 
-def race(runs: Sequence[Run], path: Path, jobs: int, patience_s: float = PATIENCE_S) -> Iterator[dict[str, Any]]:
+def race(
+    runs: Sequence[Run], path: Path, jobs: int, patience_s: float = PATIENCE_S, lanes: int = 1
+) -> Iterator[dict[str, Any]]:
     """Do all these runs and write each down as it is done. Whatever is not installed is told, and not written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     mend(path)
     shared = [run for run in runs if run.entrant.suite != "trained"]
     alone = [run for run in runs if run.entrant.suite == "trained"]
-    # On a real clock nobody shares the machine, and nobody always comes first.
-    alone.sort(key=lambda run: hashed("order", *run.key.values()))
+    # On a real clock nobody shares a core, and nobody always comes first; a race that is cut off has whole seeds.
+    alone.sort(key=lambda run: (run.seed, hashed("order", *run.key.values())))
     with path.open("a", encoding="utf-8") as file:
-        for told in chain(_many(shared, jobs, patience_s), map(do, alone)):
+        for told in chain(_many(shared, jobs, patience_s), _in_lanes(alone, lanes, patience_s)):
             if "absent" not in told:
                 file.write(json.dumps(told, allow_nan=False) + "\n")
                 file.flush()
@@ -229,13 +246,39 @@ def _many(runs: Sequence[Run], jobs: int, patience_s: float) -> Iterator[dict[st
     if jobs <= 1 or len(runs) < 2:
         yield from (do(run, patience_s) for run in runs)
         return
-    # Fresh processes: a fork would share the pipes of a tool that this one drives.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread)
+    yield from _pooled(runs, patience_s, ProcessPoolExecutor(jobs, mp_context=_SPAWN, initializer=_one_thread))
+
+
+def _in_lanes(runs: Sequence[Run], lanes: int, patience_s: float) -> Iterator[dict[str, Any]]:
+    """One run at a time in each lane of cores of its own, which the tool that it drives shares with it."""
+    if lanes <= 1:
+        yield from (do(run, patience_s) for run in runs)
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // lanes
+    if not each:
+        raise SystemExit(f"--lanes {lanes} needs as many cores, and there are {len(cores)}: take fewer lanes")
+    free = _SPAWN.SimpleQueue()
+    for i in range(lanes):
+        free.put(cores[i * each : (i + 1) * each])
+    pool = ProcessPoolExecutor(lanes, mp_context=_SPAWN, initializer=_take_lane, initargs=(free,))
+    for told in _pooled(runs, patience_s, pool):
+        yield {**told, "lanes": lanes, "cores": each}
+
+
+def _pooled(runs: Sequence[Run], patience_s: float, pool: ProcessPoolExecutor) -> Iterator[dict[str, Any]]:
     try:
-        for future in as_completed([pool.submit(do, run, patience_s) for run in runs]):
-            yield future.result()
+        submitted = {pool.submit(do, run, patience_s): run for run in runs}
+        for future in as_completed(submitted):
+            error = future.exception()
+            yield future.result() if error is None else {**submitted[future].key, "absent": repr(error)}
     finally:  # whoever stops the race does not want to wait for thousands of runs
         pool.shutdown(cancel_futures=True)
+
+
+def _take_lane(free: Any) -> None:
+    os.sched_setaffinity(0, free.get())
+    _one_thread()
 
 
 def _one_thread() -> None:

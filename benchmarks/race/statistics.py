@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from training.sources import JUDGED_ONLY
 
 from benchmarks.race import methods
 from shoestring import policies
@@ -112,6 +113,19 @@ def table_of_means(grid: Grid, base: Any, draws: Any) -> list[dict[str, Any]]:
     return rows
 
 
+def unseen(grid: Grid, resamples: int) -> dict[str, Any]:
+    """Means over those sources alone that the weights of `thrift` may not be trained on."""
+    own = [i for i, cell in enumerate(grid.cells) if cell[0] in JUDGED_ONLY]
+    if not own:
+        return {"sources": [], "means": []}
+    part = Grid([grid.cells[i] for i in own], grid.methods, grid.budgets, grid.regret[own])
+    sources = sorted({cell[0] for cell in part.cells})
+    return {
+        "sources": sources,
+        "means": table_of_means(part, weights(part.cells), resampled(part.cells, resamples)),
+    }
+
+
 def differences(grid: Grid, reference: str, base: Any, draws: Any) -> list[dict[str, Any]]:
     """Reference minus the other: below 0, the reference is better."""
     if reference not in grid.methods:
@@ -158,26 +172,38 @@ def by_source(grid: Grid) -> list[dict[str, Any]]:
     return rows
 
 
-def ranks(grid: Grid) -> dict[str, Any]:
-    """Average ranks over (table, budget) blocks; the critical difference counts tables only, budgets are no new evidence."""
+def ranks(grid: Grid, reference: str | None = None) -> dict[str, Any]:
+    """Average ranks over (table, budget) blocks; the critical difference counts tables only, budgets are no new evidence.
+
+    Ranked are all that have every table at every budget at which the reference has (without it: at which anybody has).
+    """
     blocks: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, (source, table, _) in enumerate(grid.cells):
         blocks[source, table].append(i)
     means = np.array([_mean_there(grid.regret[own]) for own in blocks.values()])  # (tables, methods, budgets)
+    own = grid.methods.index(reference) if reference in grid.methods else None
+    share = np.isfinite(means).mean(axis=0)  # (methods, budgets), of tables
+    counted = share.max(axis=0) > 0 if own is None else share[own] >= share[own].max() - 1e-12
+    means, budgets = (
+        means[:, :, counted],
+        [b for b, is_counted in zip(grid.budgets, counted, strict=True) if is_counted],
+    )
     share = np.isfinite(means).mean(axis=(0, 2))
-    ranked = [m for m, name in enumerate(grid.methods) if share[m] >= share.max() - 1e-12 and name != methods.ORACLE]
+    least = share.max() if own is None else share[own]
+    ranked = [m for m, name in enumerate(grid.methods) if share[m] >= least - 1e-12 and name != methods.ORACLE]
     means = means[:, ranked]
     complete = np.isfinite(means).all(axis=(1, 2))
     names = [grid.methods[m] for m in ranked]
     left_out = [name for name in grid.methods if name not in names and name != methods.ORACLE]
     if len(names) < 2 or not complete.any():
-        return {"ranks": {}, "tables": 0, "critical_difference": None, "left_out": left_out}
+        return {"ranks": {}, "tables": 0, "budgets": budgets, "critical_difference": None, "left_out": left_out}
     per_block = np.array([[rank(table[:, b]) for b in range(table.shape[1])] for table in means[complete]])
     average = per_block.mean(axis=(0, 1))
     order = np.argsort(average, kind="stable")
     return {
         "ranks": {names[i]: float(average[i]) for i in order},
         "tables": int(complete.sum()),
+        "budgets": budgets,
         "critical_difference": critical_difference(len(names), int(complete.sum())),
         "left_out": left_out,
     }
@@ -249,7 +275,7 @@ def effort(runs: Sequence[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def _part_of(run: Run) -> tuple[str, str, int, int]:
+def part_of(run: Run) -> tuple[str, str, int, int]:
     return str(run["suite"]), str(run["unit"]), int(run["steps"]), int(run["pool"] or 0)
 
 
@@ -257,8 +283,8 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
     """Everything that the page says."""
     chosen = reference or policies.DEFAULT
     parts = []
-    for part in sorted({_part_of(run) for run in runs}):
-        own = [run for run in runs if _part_of(run) == part]
+    for part in sorted({part_of(run) for run in runs}):
+        own = [run for run in runs if part_of(run) == part]
         grid = Grid.of(own)
         base, draws = weights(grid.cells), resampled(grid.cells, resamples)
         compared = differences(grid, chosen, base, draws)
@@ -269,11 +295,13 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
                 "sources": sorted({cell[0] for cell in grid.cells}),
                 "tables": sorted({f"{cell[0]}/{cell[1]}" for cell in grid.cells}),
                 "means": table_of_means(grid, base, draws),
+                "unseen": unseen(grid, resamples),
                 "differences": compared,
                 "by_source": by_source(grid),
-                "ranks": ranks(grid),
+                "ranks": ranks(grid, chosen),
                 "losses": losses(compared),
                 "effort": effort(own),
+                "lanes": sorted({(run["lanes"], run["cores"]) for run in own if "lanes" in run}),
             }
         )
     times = sorted(run["at"] for run in runs)

@@ -8,18 +8,19 @@
                transformer     a small transformer in NumPy, rows of pixels as its tokens, an epoch a step
 
 The value is the validation log loss (of diabetes: the root mean squared error). Nobody knows the true optimum: `LOWEST` is
-the best that any method reached in long runs on the machine that wrote them down, so a regret may be below 0. A regret of
-1 is a model that knows only how often each class occurs. A budget of 1 buys `CURVE_S` seconds; what a step brings that ends
-later does not count. Frozen trials stay in memory.
+the best that any run has reached. `race lowest` reads it off files of runs, so a later run may have a regret below 0; the
+page takes today's. A regret of 1 is a model that knows only how often each class occurs. A budget of 1 buys `CURVE_S`
+seconds; what a step brings that ends later does not count. Frozen trials stay in memory.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -37,16 +38,9 @@ from shoestring.runners.local import Local
 from shoestring.runners.runner import Runner
 
 MANY = 100_000  # frozen trials: all of them
-CURVE_S = 2.0
-LOWEST = {  # the best of a few runs of 60 s each (random search, top_k_after_one, sequential_halving) on a busy machine
-    "mlp/digits": 0.088,
-    "linear/digits": 0.083,
-    "xgboost/breast_cancer": 0.050,
-    "xgboost/digits": 0.096,
-    "xgboost/diabetes": 56.4,
-    "networks/cnn": 0.092,
-    "networks/transformer": 0.178,
-}
+CURVE_S = 3.0
+LOWEST_FILE = Path(__file__).parent / "lowest.json"  # written by `race lowest`
+LOWEST: dict[str, float] = {name: told["value"] for name, told in json.loads(LOWEST_FILE.read_text("utf-8")).items()}
 _BOOSTING = {
     "eta": Float(0.005, 1.0, log=True),
     "max_depth": Int(1, 10),
@@ -134,6 +128,31 @@ class TrainedProblem(Problem):
         runner = Local(trainer(self.name), Checkpoints(folder), live=MANY)
         folder.rmdir()
         return runner
+
+
+def lowest(runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of each task the best that any of these runs reached, and which run that was."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        name = f"{run['source']}/{run['table']}"
+        if (
+            run["suite"] != "trained"
+            or run["best"] is None
+            or run["best"] >= found.get(name, {}).get("value", math.inf)
+        ):
+            continue
+        told = {"value": run["best"], "method": run["method"], "seconds": run["budget"] * CURVE_S, "seed": run["seed"]}
+        found[name] = {**told, "at": run["at"]}
+    return dict(sorted(found.items()))
+
+
+def rescaled(run: dict[str, Any]) -> dict[str, Any]:
+    """A run with the regret that it has by today's `LOWEST`."""
+    if run["suite"] != "trained":
+        return run
+    least = LOWEST[f"{run['source']}/{run['table']}"]
+    best = run["start"] if run["best"] is None else run["best"]
+    return {**run, "regret": (best - least) / (run["start"] - least)}
 
 
 def problem(table: str) -> TrainedProblem:

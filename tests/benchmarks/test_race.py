@@ -196,9 +196,10 @@ def test_what_ends_after_the_last_second_does_not_count() -> None:
     ledger = Ledger([running.opened(problem, policy, 1, "seconds", 0)])
     order = Order(number=0, trial=0, config=problem.space.from_cube(np.full(5, 0.5)), until=3)
     ledger = ledger.append(order)
-    for step, (value, at) in enumerate([(60.0, 0.5), (58.0, 1.9), (55.0, 2.1)], 1):
+    assert ledger.budget.total == trained.CURVE_S
+    for step, (value, share) in enumerate([(60.0, 0.25), (58.0, 0.95), (55.0, 1.05)], 1):
+        at = share * trained.CURVE_S
         ledger = ledger.append(Receipt(order=0, trial=0, step=step, value=value, cost=Cost(train=0.7), at=at))
-    assert ledger.budget.total == 2.0
     assert problem.best(ledger) == 58.0
     assert problem.best(ledger.fork(2)) is None
 

@@ -1,0 +1,281 @@
+"""What is kept of a race and told in a README: nothing is lost, rows follow a rule, and the real clock is fair to everybody."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from benchmarks.race import command, cost, digest, methods, page, problems, results, running, statistics, trained
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "benchmarks" / "race" / "results" / "race.json"
+METHODS = ("sequential_halving", "thrift", "random_search", "optuna_tpe_median", "optuna_tpe_hyperband", "dehb_default")
+
+
+def line(**changes: Any) -> dict[str, Any]:
+    told = {"suite": "tables", "unit": "curves", "steps": 50, "pool": None, "source": "klein_cnn_cifar10", "table": "t"}
+    told |= {"method": "asha", "budget": 1.0, "seed": 0, "at": "2026-01-01T00:00:00+00:00", "version": "1", "best": 0.5}
+    told |= {"start": 1.0, "regret": 0.5, "thinking_s": 0.1, "decisions": 4, "trials": 2, "error": None}
+    return told | changes
+
+
+def some_lines() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(3)
+    tables = [("klein_cnn_cifar10", "cnn"), ("algoperf", "wmt"), ("algoperf", "fastmri")]
+    lines = [
+        line(source=source, table=table, method=method, budget=budget, seed=seed, regret=float(rng.random()))
+        | {"thinking_s": float(rng.random()), "decisions": int(rng.integers(9)) + 1, "trials": int(rng.integers(9))}
+        for (source, table), method, budget, seed in product(tables, METHODS, (1.0, 5.0), range(3))
+        if not (method == "dehb_default" and (budget == 5.0 or seed == 0))  # as of a slow one that was cut off
+    ]
+    lines[7]["error"] = 'boom {"a": 1}, and more'
+    tasks = [line(suite="trained", unit="seconds", source="xgboost", table="diabetes", method=m) for m in METHODS[:4]]
+    return lines + [{**task, "best": 60.0, "start": 80.0, "lanes": 8, "cores": 2} for task in tasks]
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return path
+
+
+# kept ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_kept_race_tells_what_its_runs_told(tmp_path: Path) -> None:
+    runs = write(tmp_path / "runs.jsonl", some_lines())
+    costs = write(tmp_path / "cost.jsonl", [{"method": "asha", "arms": 50, "mean_ms": 1.5}])
+    assert command.main(["keep", str(runs), "--cost", str(costs), "-o", str(tmp_path / "race.json")]) == 0
+    kept = json.loads((tmp_path / "race.json").read_text())
+    assert kept["cost"] == [{"method": "asha", "arms": 50, "mean_ms": 1.5}]
+    known = statistics.summary([trained.rescaled(one) for one in some_lines()], resamples=20)
+    found = statistics.summary(results.runs_of(kept), resamples=20)
+    assert (found["runs"], found["from"], found["to"]) == (known["runs"], known["from"], known["to"])
+    for part, own in zip(found["parts"], known["parts"], strict=True):
+        assert [(row["method"], row["cells"]) for row in part["means"]] == [
+            (r["method"], r["cells"]) for r in own["means"]
+        ]
+        for name in ("mean", "low", "high"):
+            assert [row[name] for row in part["means"]] == pytest.approx([row[name] for row in own["means"]], abs=1e-4)
+        assert part["lanes"] == own["lanes"]
+        for row, same in zip(part["effort"], own["effort"], strict=True):
+            rounded = {name: pytest.approx(same[name], rel=1e-2) for name in ("decision_ms", "trials")}
+            assert row == {**same, **rounded}
+
+
+def test_a_kept_race_is_reported_like_its_runs(tmp_path: Path, capsys: Any) -> None:
+    results.write(results.keep(some_lines(), []), tmp_path / "race.json")
+    for path in (tmp_path / "race.json", write(tmp_path / "runs.jsonl", some_lines())):
+        assert command.main(["report", str(path), "--markdown", "few", "--resamples", "5"]) == 0
+    kept, raw = np.array_split(capsys.readouterr().out.splitlines(), 2)
+    assert len(kept) > len(METHODS)
+    assert [row.split("|")[:-2] for row in kept] == [row.split("|")[:-2] for row in raw]  # the clock: by today's lowest
+
+
+def test_a_run_in_two_files_counts_once(tmp_path: Path, capsys: Any) -> None:
+    one, two = (write(tmp_path / name, some_lines()[:n]) for name, n in (("a.jsonl", 9), ("b.jsonl", 12)))
+    command.main(["report", str(one), str(two), "--json", "--resamples", "2"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == 12
+    assert sum(row["runs"] for row in told["parts"][0]["effort"]) == 12
+
+
+# a few rows ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_few_rows_are_ours_and_of_each_tool_the_best(capsys: Any, tmp_path: Path) -> None:
+    regrets = dict(zip(METHODS, (0.2, 0.1, 0.9, 0.5, 0.4, 0.3), strict=True))
+    lines = [line(method=method, regret=regret) for method, regret in regrets.items()]
+    lines += [line(suite="trained", unit="seconds", source="xgboost", table="diabetes", method="thrift", best=60.0)]
+    runs = write(tmp_path / "runs.jsonl", [*lines, line(method="oracle", regret=0.0), line(method="hyperband")])
+    told = ["report", str(runs), "--resamples", "5", "--markdown", "few", "--figure", str(tmp_path / "a.svg")]
+    assert command.main(told) == 0
+    said = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in said if row.startswith("|")]
+    assert said[0] == "1 tables of 1 sources, 1 seeds where no other number is given."
+    assert said[-1] == "Ahead of `sequential_halving` by more than chance: `thrift` at 1."
+    assert rows[0] == ["", "1", "real clock"]
+    assert [row[:2] for row in rows[2:]] == [
+        ["`thrift`", "**.100**"],
+        ["`sequential_halving`, our default", ".200"],
+        ["DEHB, default", ".300"],
+        ["Optuna, tpe hyperband", ".400"],
+        ["`random_search`", ".900"],
+    ]
+    assert [row[2] == "–" for row in rows[2:]] == [False, True, True, True, True]
+    ElementTree.parse(tmp_path / "a.svg")
+    assert "prefers-color-scheme:dark" in (tmp_path / "a.svg").read_text()
+
+
+def test_ranks_count_the_budgets_of_the_reference_and_those_who_have_them_all() -> None:
+    lines = [line(method=m, budget=b) for m, b in product(("sequential_halving", "asha", "dehb_default"), (1.0, 2.0))]
+    lines += [line(method="dehb_default", budget=20.0), line(method="bhpt", budget=1.0)]
+    found = statistics.ranks(statistics.Grid.of(lines), "sequential_halving")
+    assert found["budgets"] == [1.0, 2.0]
+    assert set(found["ranks"]) == {"sequential_halving", "asha", "dehb_default"}
+    assert found["left_out"] == ["bhpt"]
+
+
+def test_every_tool_has_a_name_that_people_know() -> None:
+    from benchmarks.race.peers import environments
+
+    on_curves = {tool for tool, known in environments.TOOLS.items() if known.methods}
+    assert on_curves == set(digest.NAMES)
+
+
+def test_what_thrift_was_not_trained_on_is_told_apart() -> None:
+    facts = statistics.summary(some_lines(), resamples=5)
+    part = facts["parts"][0]
+    assert part["unseen"]["sources"] == ["klein_cnn_cifar10"]
+    own = [one["regret"] for one in some_lines() if (one["source"], one["method"]) == ("klein_cnn_cifar10", "thrift")]
+    means = [row["mean"] for row in part["unseen"]["means"] if row["method"] == "thrift"]
+    assert np.mean(means) == pytest.approx(np.mean(own))
+    text = page.html(facts)
+    assert "thrift was never trained on: klein_cnn_cifar10" in text
+    assert "algoperf/wmt ● ▲" in text
+    assert "klein_cnn_cifar10/cnn ▲" not in text
+    assert "8 runs at a time, each alone on 2 cores of its own" in text
+
+
+# the README ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[str, Any]:
+    told = json.loads(KEPT.read_text())
+    return {**statistics.summary(results.runs_of(told), resamples=1000), "cost": told["cost"]}
+
+
+def test_the_readmes_tell_what_the_kept_race_tells(kept: dict[str, Any]) -> None:
+    assert digest.few(kept) in (ROOT / "README.md").read_text()
+    assert digest.everything(kept, kept["cost"]) in (ROOT / "benchmarks" / "race" / "README.md").read_text()
+    assert (ROOT / "docs" / "pictures" / "race.svg").read_text() == digest.picture(kept, page.STYLE)
+
+
+def test_the_kept_race_is_a_whole_one(kept: dict[str, Any]) -> None:
+    tables, clock = (next(part for part in kept["parts"] if part["suite"] == suite) for suite in ("tables", "trained"))
+    many = [row for row in tables["effort"] if row["seeds"] >= 10 and row["tables"] == len(tables["tables"])]
+    assert len(tables["sources"]) >= 10
+    assert len(tables["tables"]) >= 20
+    assert sum(not row["ours"] for row in many) >= 10
+    assert len(clock["tables"]) >= 5
+    assert min(row["seeds"] for part in (tables, clock) for row in part["effort"]) >= 3
+    assert {50, 200, 1000} == {row["arms"] for row in kept["cost"]}
+    assert sum(not methods.is_ours(name) for name in {row["method"] for row in kept["cost"]}) >= 10
+    assert KEPT.stat().st_size < 300_000
+
+
+# the real clock ------------------------------------------------------------------------------------------------------
+
+
+def task(name: str = "diabetes", seed: int = 0, method: str = "random_search", budget: float = 0.02) -> running.Run:
+    return running.Run(problems.Entrant("trained", "xgboost", name), method, budget, "seconds", seed)
+
+
+def test_on_a_real_clock_seeds_come_in_order_and_methods_in_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"m{i}" for i in range(20)]
+    order: list[running.Run] = []
+    monkeypatch.setattr(running, "do", lambda run, *_: order.append(run) or {"absent": ""})  # type: ignore[func-returns-value]
+    runs = [task(seed=seed, method=name) for name in names for seed in range(2)]
+    list(running.race(runs, tmp_path / "a.jsonl", jobs=1))
+    assert [run.seed for run in order] == [0] * 20 + [1] * 20
+    first, second = ([run.method for run in order[i : i + 20]] for i in (0, 20))
+    assert sorted(first) == sorted(second) == sorted(names)
+    assert first != second != names
+
+
+def test_each_lane_has_cores_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[Any] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: pinned.append(cores))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {7, 2, 3, 5, 9})
+    monkeypatch.setattr(running, "ProcessPoolExecutor", lambda n, mp_context, initializer, initargs: (n, *initargs))
+    monkeypatch.setattr(running, "_SPAWN", type("Spawn", (), {"SimpleQueue": SimpleQueue}))
+
+    def pooled(runs: Any, patience_s: float, pool: Any) -> Any:
+        for _ in range(pool[0]):
+            running._take_lane(pool[1])
+        yield {}
+
+    monkeypatch.setattr(running, "_pooled", pooled)
+    assert list(running._in_lanes([task(), task()], 2, 1.0)) == [{"lanes": 2, "cores": 2}]
+    assert pinned == [[2, 3], [5, 7]]
+    with pytest.raises(SystemExit, match="--lanes 6 needs as many cores, and there are 5: take fewer"):
+        list(running._in_lanes([task()], 6, 1.0))
+
+
+def test_a_run_that_cannot_be_done_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def do(run: running.Run, patience_s: float) -> dict[str, Any]:
+        if run.seed == 1:
+            raise ImportError("no such thing")
+        return {"seed": run.seed}
+
+    monkeypatch.setattr(running, "do", do)
+    told = list(running._pooled([task(seed=seed) for seed in range(3)], 1.0, ThreadPoolExecutor(1)))  # type: ignore[arg-type]
+    assert sorted(one["seed"] for one in told) == [0, 1, 2]
+    assert [one["absent"] for one in told if one["seed"] == 1] == ["ImportError('no such thing')"]
+
+
+def test_a_method_warms_up_once_before_its_clock_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    compete = running.compete
+    running._warm_up.cache_clear()
+
+    def watched(problem: Any, *rest: Any, **more: Any) -> running.Outcome:
+        seen.append(type(problem))
+        return compete(problem, *rest, **more)
+
+    monkeypatch.setattr(running, "compete", watched)
+    for seed in range(2):
+        assert "absent" not in running.do(task(seed=seed))
+    assert seen == [problems.TableProblem, trained.TrainedProblem, trained.TrainedProblem]
+    assert "is not installed" in running.do(task(method="dehb_default"))["absent"] or methods.is_installed(
+        "dehb_default"
+    )
+
+
+def test_the_lowest_loss_of_each_task_is_read_off_runs(tmp_path: Path, capsys: Any) -> None:
+    names = [name.split("/") for name in trained.SPACES]
+    lines = [
+        line(suite="trained", source=source, table=table, seed=seed, best=best, budget=20.0)
+        for source, table in names
+        for seed, best in enumerate((0.4, 0.2, None, 0.3))
+    ]
+    out = tmp_path / "lowest.json"
+    assert command.main(["lowest", str(write(tmp_path / "a.jsonl", lines)), "-o", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert set(found) == set(trained.SPACES)
+    assert {(one["value"], one["seed"], one["seconds"]) for one in found.values()} == {(0.2, 1, 20 * trained.CURVE_S)}
+    with pytest.raises(SystemExit):
+        command.main(["lowest", str(write(tmp_path / "b.jsonl", lines[:4])), "-o", str(out)])
+    assert "there is no run of linear/digits" in capsys.readouterr().err
+
+
+def test_regrets_on_the_clock_count_from_the_lowest_known_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trained.LOWEST, "xgboost/diabetes", 50.0)
+    run = line(suite="trained", source="xgboost", table="diabetes", best=60.0, start=70.0, regret=99.0)
+    assert trained.rescaled(run)["regret"] == 0.5
+    assert trained.rescaled({**run, "best": None})["regret"] == 1.0
+    assert trained.rescaled(line())["regret"] == 0.5
+
+
+def test_what_thinking_costs_is_written_as_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = iter([{"method": "asha", "arms": 50, "mean_ms": 1.0, "memory_mb": 40.0}])
+
+    def measured(*_: Any) -> dict[str, Any]:
+        for one in lines:
+            return one
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cost, "_in_its_own_process", measured)
+    path = tmp_path / "cost.jsonl"
+    assert command.main(["cost", "--methods", "asha", "--arms", "50", "-o", str(path)]) == 130
+    assert [json.loads(one)["mean_ms"] for one in path.read_text().splitlines()] == [1.0]
