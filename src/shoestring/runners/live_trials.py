@@ -67,7 +67,9 @@ class LiveTrials:
         return live
 
     def drop(self, trial: int) -> None:
-        self._by_trial.pop(trial).close()
+        """Forget it; one that was just put away is gone already."""
+        if (live := self._by_trial.pop(trial, None)) is not None:
+            live.close()
         self._random.pop(trial, None)
         if self._training == trial:
             self._training = None

@@ -173,6 +173,9 @@ def test_code_of_the_script_itself_travels_whole_to_a_cluster(monkeypatch: pytes
 
     train.__module__, train.__qualname__ = "__main__", "train"
     monkeypatch.setattr(sys.modules["__main__"], "train", train, raising=False)
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__file__", __file__, raising=False
+    )  # tests in parallel have no script
     by_name, whole = pack_code(train), pack_code(train, has_our_main=False)
     monkeypatch.delattr(sys.modules["__main__"], "train")
     with pytest.raises(AttributeError):
