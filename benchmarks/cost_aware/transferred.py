@@ -27,7 +27,7 @@ from shoestring.models.cost_aware.linear import fit_transfer
 Array = NDArray[np.float64]
 Line = dict[str, Any]
 ONLINE = (5, 10, 20)
-OVERTAKEN_AT = 20  # "with only about ten hyperparameter evaluations" the models are equal
+OVERTAKEN_AT = 10  # "with only about ten hyperparameter evaluations" the models are equal
 
 
 def transfer_models(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:

@@ -156,7 +156,8 @@ def test_the_default_is_held_to_what_it_reached(scripts: Any) -> None:
     assert judge(bhpt=limit, hyperband=limit + 0.1) == []
     assert judge(bhpt=limit + 0.1, hyperband=1.0) == [f"1: above {limit}"]
     assert judge(own=False, bhpt=limit + 0.1, hyperband=1.0) == []
-    assert judge(curves=2.0, bhpt=0.05, hyperband=0.05) == []  # there it may be level
+    assert judge(curves=2.0, bhpt=0.05, hyperband=0.05) == ["2: not below hyperband"]
+    assert judge(curves=5.0, bhpt=0.05, hyperband=0.05) == []  # nothing was promised there
     assert judge(bhpt=0.05, hyperband=0.05) == ["1: not below hyperband"]
 
 
