@@ -47,9 +47,8 @@ class Checkpoints:
         A place that `is_needed`, because the code may save, is tried out before anything is bought.
         """
         self._sign = ledger.books.sign
-        is_local = isinstance(
-            self.storage, Folder
-        )  # where another study may have left something, whatever this one does
+        # In a folder another study may have left something, whatever this one does.
+        is_local = isinstance(self.storage, Folder)
         if is_needed and not is_local:
             self.storage.try_out()
         self._index = self.storage.list() if is_needed or is_local else {}

@@ -81,9 +81,8 @@ class Desk:
         journal = self.study.journal
         while True:
             start = self.ledger = journal.refresh()
-            self._policy = (
-                self.study.policy
-            )  # looked up here: once entries are proposed, what is stored must not be asked
+            # Looked up here: once entries are proposed, what is stored must not be asked.
+            self._policy = self.study.policy
             answers: list[Any] = []
             self._unstored, until_s = [], time.monotonic() + _TURNS_S
             for work in works:

@@ -82,9 +82,8 @@ def look(ledger: Ledger, candidates: int) -> Scene:
         left=left / mean_price / curves.block,
         steps=curves.seen(length),
     )
-    badness = np.where(
-        arms.is_opened, 1.0 - standing(arms), math.nan
-    )  # newest losses of different steps do not compare
+    # Newest losses of different steps do not compare; standings do.
+    badness = np.where(arms.is_opened, 1.0 - standing(arms), math.nan)
     arms = replace(arms, x=rank_columns(_columns(ledger, table, pool), badness))
     can_buy &= reach >= 1
     buys = np.clip(affordable, 0, 2**31).astype(np.int64)
