@@ -145,7 +145,7 @@ def _section(figure: Figure) -> str:
 
 def _copies(copies: Sequence[Copyable]) -> str:
     rows = "".join(
-        f'<h3>{_text(one.name)}</h3><div class="copy"><pre id="copy-{number}">{_text(one.text)}</pre>'
+        f'<h3>{_text(one.name)}</h3><div class="copy"><pre id="copy-{number}" tabindex="0">{_text(one.text)}</pre>'
         f'<button type="button" data-copies="copy-{number}">copy</button></div>'
         for number, one in enumerate(copies)
     )
