@@ -64,9 +64,7 @@ def cost_model_error(problems: list[Problem], options: Namespace, traces: Traces
         for (folder, n), v in less.items()
     ]
     papers = {p.folder for p in problems if p.named == PAPER}
-    judged = {
-        f"{folder} at {n}": (n, interval(v)) for (folder, n), v in less.items() if folder in papers and n <= FEW
-    }
+    judged = {f"{folder} at {n}": (n, interval(v)) for (folder, n), v in less.items() if folder in papers and n <= FEW}
     measured = {at: [round(number, 3) for number in found] for at, (_, found) in judged.items()}
     ok = all(mean < 0 for _, (mean, _, _) in judged.values())
     told = {"name": "RMSE of LV-3 with named features less that of GP, in the paper's space", "measured": measured}

@@ -176,6 +176,8 @@ class Checkpoints:
 
     def drop_over_limit(self, keep: set[int]) -> list[Lost]:
         """Delete what the limit has no room for, the oldest trials first; those in `keep` and the best stay."""
+        if self._index is None:  # no study was taken up: its place may be the very thing that failed
+            return []
         if self._total_bytes() > self.at_most_bytes:
             for trial in self._untidy:  # rather a step to be run again after a crash than a whole trial now
                 self._tidy(trial)

@@ -214,3 +214,10 @@ def test_attempts_that_came_to_nothing_go_when_the_study_is_taken_up(tmp_path: P
     kept = Checkpoints(tmp_path / "c")
     kept.start(ledger_of([1.0, 2.0, 3.0]))
     assert steps(kept, 0) == []
+
+
+def test_nothing_is_looked_for_in_a_place_that_was_never_taken_up(tmp_path: Path) -> None:
+    """The error of a place that cannot be used must not be hidden by another one when the runner is closed."""
+    checkpoints = Checkpoints(tmp_path / "study", at_most_bytes=1.0)
+    checkpoints.storage.list = lambda: pytest.fail("it was listed")  # type: ignore[method-assign]
+    assert checkpoints.drop_over_limit(set()) == []
