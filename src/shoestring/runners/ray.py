@@ -40,8 +40,7 @@ class Seats:
     """Training code on a Ray cluster; see the module."""
 
     simulated = False
-    check_start_s = 0.0  # a copy begins in the seat of its trial
-    freezing_s = 0.0  # every order ends with a checkpoint
+    check_start_s = freezing_s = 0.0  # a copy begins in the seat of its trial, and every order ends with a checkpoint
 
     def __init__(
         self,
