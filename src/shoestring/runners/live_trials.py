@@ -47,6 +47,10 @@ class LiveTrials:
     def __iter__(self) -> Iterator[tuple[int, Live]]:
         return iter(list(self._by_trial.items()))
 
+    def __reversed__(self) -> Iterator[tuple[int, Live]]:
+        """The most recently used first."""
+        return reversed(self._by_trial.items())
+
     def __getitem__(self, trial: int) -> Live:
         return self._by_trial[trial]
 

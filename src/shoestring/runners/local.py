@@ -3,8 +3,9 @@
 It cannot cut a step off, so at most one step goes over a budget of seconds or dollars.
 
 Frozen trials stay in memory (see `live_trials`) and are saved late: at a new best, when a trial has more unsaved work than
-saving is worth (see `Checkpoints.is_due`), when it is put away, and at the end. So a process that is killed takes some work
-along, which is trained again when it is wanted; its receipts are stored, and stay.
+saving is worth (see `Checkpoints.is_due`), when it is put away, and at the end, the last trained first, as far as a fiftieth of
+the budget goes. So a process that is killed takes some work along, which is trained again when it is wanted; its receipts are
+stored, and stay.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ from shoestring.runners.runner import (
 from shoestring.runners.slots import WaitingOrders
 from shoestring.runners.training import RAISED, Ended, Live, can_save
 
+# Of a budget of time, else of the time so far: what saving at the end may take. The rest is trained again if it is wanted.
+_FREEZING_SHARE = 0.02
+_LEAST_FREEZING_S = 1.0  # where that time is not money
+
 
 class Local:
     """Training code in this process; see the module."""
@@ -56,6 +61,8 @@ class Local:
         self._since = 0.0
         self._checked_order: int | None = None
         self.max_steps = 1  # of a full training; `start` knows it
+        self._total_s: float | None = None  # of the budget; None: it is in epochs
+        self._is_frozen = False  # since the last order
         self._clock = Clock()
 
     def now(self) -> float:
@@ -64,12 +71,15 @@ class Local:
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
         self.max_steps = ledger.max_steps
+        rate = ledger.budget.per_second(ledger.workers)
+        self._total_s = ledger.budget.total / rate if rate else None
         self._lives.start()
         self._clock.start(ledger)
         return survivors
 
     def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
         """Several orders are carried out one after the other."""
+        self._is_frozen = False
         if self._order is None:
             self._begin(order, held, former)
         elif order.number != self._order.number:
@@ -116,26 +126,44 @@ class Local:
 
     @property
     def freezing_s(self) -> float:
-        return sum(self.checkpoints.expect_save_s(trial) for trial, live in self._lives if _can_be_saved(live))
+        """Of a race with hundreds of losers most are not worth the money: see `_FREEZING_SHARE`."""
+        total_s, most_s = 0.0, self._most_freezing_s()
+        for trial, live in reversed(self._lives):
+            if total_s >= most_s:
+                return most_s
+            total_s += self.checkpoints.expect_save_s(trial) if _can_be_saved(live) else 0.0
+        return min(total_s, most_s)
 
     def freeze(self) -> float:
-        """All are written before the first is waited for: the disk takes them together."""
-        began = time.monotonic()
+        """The last trained first, as long as there is time; all are written before the first is waited for."""
+        self._is_frozen = True
+        began, most_s = time.monotonic(), self._most_freezing_s()
         written: list[tuple[int, Live, float]] = []
-        for trial, live in self._lives:
+        kept_s = 0.0  # what it will take to wait for the disk
+        for trial, live in reversed(self._lives):
             began_one = time.monotonic()
+            if began_one - began + kept_s >= most_s:
+                break
             with contextlib.suppress(*RAISED):  # a courtesy here: what cannot be saved is trained again
                 if _can_be_saved(live):
                     live.save(self.checkpoints.partial_path(trial, live.step))
-                    written.append((trial, live, time.monotonic() - began_one))
+                    written_s = time.monotonic() - began_one
+                    written.append((trial, live, written_s))
+                    kept_s += max(0.0, self.checkpoints.expect_save_s(trial) - written_s)
         for trial, live, written_s in written:
             with contextlib.suppress(OSError):
                 self.checkpoints.keep(trial, live.step, written_s)
         return time.monotonic() - began
 
+    def _most_freezing_s(self) -> float:
+        if self._total_s is not None:
+            return _FREEZING_SHARE * self._total_s
+        return max(_LEAST_FREEZING_S, _FREEZING_SHARE * self.now())
+
     def close(self, freeze: bool = True) -> None:
         if freeze:  # else the checkpoints are another's by now
-            self.freeze()
+            if not self._is_frozen:
+                self.freeze()
             self.checkpoints.drop_over_limit(keep=set())
             self.checkpoints.close()
         self._lives.clear()

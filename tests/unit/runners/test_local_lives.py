@@ -243,6 +243,25 @@ def test_saving_at_the_end_is_paid_from_the_budget(
         assert outcome.ledger.books.by_kind["setup"] >= frozen_s
 
 
+def test_saving_hundreds_of_losers_does_not_take_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saving all 60 would take 30 of 100 seconds; a fiftieth is kept for it, and goes to those that were trained last."""
+    monkeypatch.setattr(Slowly, "clock", 0.0)
+    for module in ("local", "checkpoints"):
+        monkeypatch.setattr(f"shoestring.runners.{module}.time.monotonic", lambda: Slowly.clock)
+    monkeypatch.setattr("shoestring.runners.training.time.perf_counter", lambda: Slowly.clock)
+    space, budget = Space({"x": Float(0, 1)}), Budget("100s")
+    opened = Opened(space=space, budget=budget, policy="p", settings={}, seed=0, max_steps=9)
+    study = Study(Slowly, tmp_path, Ledger([opened]))
+    study.runner._clock.now = lambda: Slowly.clock  # type: ignore[method-assign]
+    study.train(*((trial, 1) for trial in range(60)))
+    saved = set(study.runner.checkpoints._entries)
+    assert len(saved) < 10, "only what was the best"
+    assert study.runner.freezing_s == 2.0
+    assert study.runner.freeze() == 2.0
+    study.runner.close()
+    assert set(study.runner.checkpoints._entries) - saved == {56, 57, 58, 59}, "and closing it saves no more"
+
+
 def test_the_end_of_a_study_counts_no_time_in_epochs(counter: type[Counter], tmp_path: Path) -> None:
     ledger = Ledger([make_opened("12 epochs")])
     outcome = run_in_memory(ledger, RandomSearch(), Local(counter, Checkpoints(tmp_path)))
