@@ -127,7 +127,7 @@ class Run:
 
 def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Its line."""
-    problem = _draw(run.entrant, run.seed)
+    problem = draw(run.entrant, run.seed)
     told = {**run.key, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
         if run.entrant.suite == "trained":
@@ -140,12 +140,16 @@ def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         return {**told, "absent": str(error)}
     if outcome.error and not outcome.ledger.orders:  # it never got to its first decision: nothing was measured
         return {**told, "absent": outcome.error.splitlines()[-1]}
+    return told | tell(problem, outcome, run.budget, run.unit, version, began)
+
+
+def tell(problem: Problem, outcome: Outcome, budget: float, unit: Unit, version: str, began: float) -> dict[str, Any]:
+    """What came of a run, beside its key; `began` on the clock of `time.perf_counter`."""
     return {
-        **told,
         "version": version,
         "best": outcome.best,
         "start": problem.start,
-        "regret": problem.regret(outcome.best, run.budget, run.unit),
+        "regret": problem.regret(outcome.best, budget, unit),
         "spent": outcome.ledger.spent,
         "trials": len(outcome.ledger.trials),
         "decisions": len(outcome.decision_s),
@@ -165,7 +169,7 @@ def _warm_up(method: str, pid: int | None) -> None:
 
 
 @lru_cache(maxsize=4)
-def _draw(entrant: Entrant, seed: int) -> Problem:
+def draw(entrant: Entrant, seed: int) -> Problem:
     return entrant.draw(seed)
 
 
@@ -246,7 +250,7 @@ def _many(runs: Sequence[Run], jobs: int, patience_s: float) -> Iterator[dict[st
     if jobs <= 1 or len(runs) < 2:
         yield from (do(run, patience_s) for run in runs)
         return
-    yield from _pooled(runs, patience_s, ProcessPoolExecutor(jobs, mp_context=_SPAWN, initializer=_one_thread))
+    yield from _pooled(runs, patience_s, ProcessPoolExecutor(jobs, mp_context=_SPAWN, initializer=use_one_thread))
 
 
 def _in_lanes(runs: Sequence[Run], lanes: int, patience_s: float) -> Iterator[dict[str, Any]]:
@@ -278,10 +282,10 @@ def _pooled(runs: Sequence[Run], patience_s: float, pool: ProcessPoolExecutor) -
 
 def _take_lane(free: Any) -> None:
     os.sched_setaffinity(0, free.get())
-    _one_thread()
+    use_one_thread()
 
 
-def _one_thread() -> None:
+def use_one_thread() -> None:
     from benchmarks.race.peers.policy import ONE_THREAD
 
     os.environ.update(ONE_THREAD)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.race import running
-from benchmarks.race.problems import Entrant, Problem, hashed
+from benchmarks.race.problems import hashed
 from benchmarks.thrift.protocol import Study
 from shoestring import __version__, policies
 from shoestring.core.policy import Policy
@@ -56,11 +55,6 @@ def _read(path: Path, device: str | None) -> tuple[Any, ...]:
     return read(path) if device is None else (OnDevice(path, device),)
 
 
-@lru_cache(maxsize=4)
-def _draw(entrant: Entrant, seed: int) -> Problem:
-    return entrant.draw(seed)
-
-
 def key_of(study: Study) -> dict[str, Any]:
     return running.Run(study.entrant, study.method, study.budget, study.unit, study.seed).key
 
@@ -69,7 +63,7 @@ def do(
     study: Study, weights: Path, settings: dict[str, Any] | None = None, device: str | None = None
 ) -> dict[str, Any]:
     """The line of one study."""
-    problem = _draw(study.entrant, study.seed)
+    problem = running.draw(study.entrant, study.seed)
     if study.training is None:
         policy = policies.make(study.method)
     else:
@@ -78,19 +72,8 @@ def do(
     seed = hashed(study.entrant.name, f"{study.budget:g}", study.unit, study.seed)
     began = time.perf_counter()
     outcome = running.compete(problem, policy, curves=study.budget, unit=study.unit, seed=seed)
-    return {
-        **key_of(study),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "version": f"shoestring {__version__}",
-        "best": outcome.best,
-        "regret": problem.regret(outcome.best, study.budget, study.unit),
-        "spent": outcome.ledger.spent,
-        "trials": len(outcome.ledger.trials),
-        "decisions": len(outcome.decision_s),
-        "thinking_s": round(sum(outcome.decision_s), 6),
-        "wall_s": round(time.perf_counter() - began, 3),
-        "error": outcome.error,
-    }
+    told = running.tell(problem, outcome, study.budget, study.unit, f"shoestring {__version__}", began)
+    return {**key_of(study), "at": datetime.now(UTC).isoformat(timespec="seconds"), **told}
 
 
 def run(
@@ -106,7 +89,7 @@ def run(
     running.mend(out)
     done = {running.key_of(line) for line in running.read(out)}
     left = [study for study in studies if running.key_of(key_of(study)) not in done]
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=running.use_one_thread)
     try:
         with out.open("a", encoding="utf-8") as file:
             for future in [pool.submit(do, study, weights, settings, device) for study in left]:
@@ -116,9 +99,3 @@ def run(
                 yield line
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _one_thread() -> None:
-    from benchmarks.race.peers.policy import ONE_THREAD
-
-    os.environ.update(ONE_THREAD)
