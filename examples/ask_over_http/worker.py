@@ -9,6 +9,7 @@ or started again under its old name goes on with its order, from the newest chec
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import signal
@@ -64,7 +65,7 @@ def post(path: str, **body: Any) -> dict[str, Any]:
                 raise Gone(said) from None
             if error.code != 503:
                 sys.exit(f"the server refuses {path}: {said}")
-        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+        except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
             said = str(error)
         if time.monotonic() > give_up_at:
             sys.exit(f"the server does not answer {path}: {said}")

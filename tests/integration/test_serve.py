@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -75,11 +76,11 @@ def post(address: str, path: str, **body: Any) -> dict[str, Any]:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return dict(json.load(answer))
         except urllib.error.HTTPError as error:
-            with error:
-                said = error.read().decode()
             if error.code != 503:
+                with error:
+                    said = error.read().decode()
                 raise AssertionError(f"{path} {body}: {error.code} {said}") from None
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
+        except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError):
             pass
         time.sleep(0.05)
     raise AssertionError("the server is gone")
