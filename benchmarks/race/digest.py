@@ -6,14 +6,18 @@ Rows are chosen by a rule, not by hand: of a tool the method with the best avera
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.race import methods, pictures
 from benchmarks.race.pictures import number
 
 OWN = ("thrift", "asha")  # beside the reference and what always races
+BEGIN, END = "<!-- race report: begin -->\n", "<!-- race report: end -->\n"
 NAMES = {
+    "botorch": "BoTorch",
     "dehb": "DEHB",
+    "hebo": "HEBO",
     "neps": "NePS",
     "optuna": "Optuna",
     "ray": "Ray Tune",
@@ -48,8 +52,17 @@ def chosen(part: Mapping[str, Any], reference: str) -> list[str]:
 def few(facts: Mapping[str, Any]) -> str:
     """Markdown for the README: chosen methods on the first part, at each budget that ranks count, and on the real clock."""
     first = facts["parts"][0]
-    certain = [f"{label(row['method'], '')} {where}" for where, row in _losses(facts) if row["certain"]]
-    ahead = f"Ahead of `{facts['reference']}` by more than chance: {', '.join(certain) or 'nobody'}."
+    rows = _losses(facts, facts["reference"])
+    certain = [f"{label(row['method'], '')} {where}" for where, row in rows if row["certain"]]
+    perhaps: dict[str, list[str]] = {}
+    for where, row in sorted(rows, key=lambda found: found[1]["budget"]):
+        if not row["certain"] and not methods.is_ours(row["method"]):
+            perhaps.setdefault(label(row["method"], ""), []).append(where)
+    tools = [f"{name} {' and '.join(places)}" for name, places in perhaps.items()]
+    ahead = (
+        f"Ahead of `{facts['reference']}` by more than chance: {', '.join(certain) or 'nobody'}. Other tools ahead of it in the "
+        f"mean, which may be chance: {'; '.join(tools) or 'none'}."
+    )
     return "\n".join([_size(first) + "\n", _means(facts, chosen(first, facts["reference"])), ahead + "\n"])
 
 
@@ -65,10 +78,12 @@ def everything(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]]) -> 
     ]
     if sources:
         texts += [f"The few on sources that `thrift` was never trained on ({sources}):\n", _unseen(first, names)]
-    texts += [f"Where `{facts['reference']}` is behind in the mean, paired on the same draws:\n", _behind(facts)]
+    texts += [_behind(facts, facts["reference"])]
+    texts += [_plain(facts, part) for part in facts["parts"][1:] if part["suite"] == "plain"]
     if costs:
         texts += ["Milliseconds of a decision (MB of memory), by configs to choose from; *: cut off before its end:\n"]
         texts += [_thinking(costs)]
+    texts += [say_who_lacks(facts) + "\n"]
     return "\n".join(texts)
 
 
@@ -110,21 +125,46 @@ def _size(part: Mapping[str, Any]) -> str:
     )
 
 
-def _losses(facts: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _plain(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    """Objectives that are one value, in a table of their own: other methods, and budgets that mean something else."""
+    names = [name for name in best_first(part) if name != methods.ORACLE]
+    seeds = max(row["seeds"] for row in part["effort"])
+    about = (
+        f"Plain objectives, a trial being one value at a price: {', '.join(part['tables'])}; {seeds} seeds. Budgets in "
+        f"{'trials' if part['unit'] == 'curves' else 'the median price of a trial'}:\n"
+    )
+    columns = [(f"{b:g}", _column(part["means"], b, names)) for b in part["budgets"]]
+    table = _table("", names, columns)
+    return "\n".join([about, table, _behind(facts, part["reference"])])
+
+
+def say_who_lacks(facts: Mapping[str, Any]) -> str:
+    """Methods of other tools that the race knows and that have no run, with the reason where it is the method's own."""
+    ran = {row["method"] for part in facts["parts"] for row in part["effort"]}
+    lacking = [name for name in methods.peers() if name not in ran]
+    notes = {name: methods.describe(name)["note"] for name in lacking}
+    told = [f"{name} ({note})" if note else name for name, note in notes.items()]
+    return f"Known to the race, and without a run here: {', '.join(told) or 'nobody'}."
+
+
+def _losses(facts: Mapping[str, Any], reference: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Of the parts that have this reference."""
     return [
         ("on the real clock" if part["suite"] == "trained" else f"at {row['budget']:g}", row)
         for part in facts["parts"]
+        if part["reference"] == reference
         for row in part["losses"]
     ]
 
 
-def _behind(facts: Mapping[str, Any]) -> str:
-    lines = []
-    for where, row in _losses(facts):
+def _behind(facts: Mapping[str, Any], reference: str) -> str:
+    lines = [f"Where `{reference}` is behind in the mean, paired on the same draws:\n\n"]
+    found = _losses(facts, reference)
+    for where, row in found:
         sure = "" if row["certain"] else ", which may be chance"
         span = f"{number(row['low'])} to {number(row['high'])}"
         lines.append(f"- {where}: {label(row['method'], '')}, by {number(row['difference'])} ({span}){sure}\n")
-    return "".join(lines) or "- nowhere\n"
+    return "".join(lines if found else [*lines, "- nowhere\n"])
 
 
 def _thinking(costs: Sequence[Mapping[str, Any]]) -> str:
@@ -150,6 +190,17 @@ def label(name: str, reference: str) -> str:
     if tool in NAMES:
         return f"{NAMES[tool]}, {name.removeprefix(f'{tool}_').replace('_', ' ')}"
     return f"`{name}`, our default" if name == reference else f"`{name}`"
+
+
+def put_into(path: Path, text: str) -> None:
+    """Between the marks of a file that the race reports in."""
+    before, begin, rest = path.read_text("utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(
+            f"{path} has no lines {BEGIN.strip()} and {END.strip()}: add them where the report is to stand"
+        )
+    path.write_text(before + begin + text + end + after, encoding="utf-8")
 
 
 def picture(facts: Mapping[str, Any], style: str) -> str:

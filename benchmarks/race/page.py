@@ -9,7 +9,7 @@ from typing import Any
 
 from training.sources import TRAINABLE
 
-from benchmarks.race import methods, pictures
+from benchmarks.race import digest, methods, pictures
 from benchmarks.race.digest import best_first
 from benchmarks.race.pictures import number
 from benchmarks.race.statistics import cliques
@@ -26,7 +26,7 @@ SUITES = {
 
 
 def html(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]] = ()) -> str:
-    body = [_head(facts), *(_part(part, facts["reference"]) for part in facts["parts"]), _costs(costs), _honesty(facts)]
+    body = [_head(facts), *(_part(part) for part in facts["parts"]), _costs(costs), _honesty(facts)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -34,9 +34,9 @@ def html(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]] = ()) -> s
     )
 
 
-def _kinds(part: Mapping[str, Any], reference: str) -> dict[str, str]:
+def _kinds(part: Mapping[str, Any]) -> dict[str, str]:
     """Of each method, how it is coloured."""
-    return {row["method"]: methods.kind(row["method"], reference) for row in part["effort"]}
+    return {row["method"]: methods.kind(row["method"], part["reference"]) for row in part["effort"]}
 
 
 def _head(facts: Mapping[str, Any]) -> str:
@@ -46,13 +46,22 @@ def _head(facts: Mapping[str, Any]) -> str:
         "Regret is 0 for the lowest loss that any drawn config reaches within the budget and 1 for the median first loss; small "
         "is good. Every source counts the same, in it every table, of that every seed. Intervals are 95 %, by a bootstrap "
         "nested in the same way. "
-        f'<b style="color:var(--ref)">{escape(facts["reference"])}</b> is the reference, '
+        f'<b style="color:var(--ref)">{escape(_references(facts))}</b> is the reference, '
         '<span style="color:var(--own)">ours</span> and <span style="color:var(--peer)">other tools</span> are coloured.</p>'
     )
 
 
-def _part(part: Mapping[str, Any], reference: str) -> str:
-    kinds = _kinds(part, reference)
+def _references(facts: Mapping[str, Any]) -> str:
+    """What we recommend for each kind of problem is what others are compared with."""
+    first, *others = facts["parts"]
+    apart = [part for part in others if part["reference"] != first["reference"]]
+    return "; ".join(
+        [first["reference"], *(f"{part['reference']} on {SUITES[part['suite']].lower()}" for part in apart)]
+    )
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    kinds, reference = _kinds(part), part["reference"]
     title = SUITES.get(part["suite"], part["suite"])
     lanes = "".join(
         f" {count} runs at a time, each alone on {'a core' if each == 1 else f'{each} cores'} of its own, in a shuffled order."
@@ -249,7 +258,8 @@ def _honesty(facts: Mapping[str, Any]) -> str:
         f"weights and priors) were chosen with some of them in sight. Not marked: {not_marked}. Tables marked ▲ are of sources "
         "that the weights of thrift were trained on.</p>"
         f"<p>Where we lose: {behind} of the comparisons above have the reference behind with an interval that excludes 0; each "
-        f"part lists them under “Where {escape(facts['reference'])} is behind”, ours and others.</p>"
+        "part lists them under “Where the reference is behind” by its name, ours and others.</p>"
+        f"<p>{escape(digest.say_who_lacks(facts))}</p>"
         "<p>Tools run with the settings that their documentation introduces, told the number of steps where they need it. On "
         "tables a proposed point is taken for the nearest config not tried yet. A tool that can pause a run resumes it for "
         "free; one that cannot pays again. Starting a tool's process is never charged; its thinking is, where the clock is "
