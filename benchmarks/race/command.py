@@ -157,11 +157,11 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 def _read_files(
     parser: argparse.ArgumentParser, chosen: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Runs and costs, each once; a file that was kept may hold both."""
+    """Runs and costs, each once, the last one told; a file that was kept may hold both."""
     from benchmarks.race import results, trained
 
     runs: dict[Any, dict[str, Any]] = {}
-    costs = [json.loads(line) for path in chosen.cost for line in path.read_text("utf-8").splitlines()]
+    costs: list[dict[str, Any]] = []
     for path in chosen.runs:
         if path.suffix == ".json":
             kept = json.loads(path.read_text("utf-8"))
@@ -172,6 +172,7 @@ def _read_files(
         runs |= {running.key_of(line): line for line in found}
     if not runs:
         parser.error(f"{' '.join(map(str, chosen.runs))} holds no runs: make some with `race run`")
+    costs += [json.loads(line) for path in chosen.cost for line in path.read_text("utf-8").splitlines()]
     once = {(line["method"], line["arms"]): line for line in costs}
     return list(runs.values()), list(once.values())
 

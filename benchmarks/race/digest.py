@@ -13,6 +13,7 @@ from benchmarks.race import methods, pictures
 from benchmarks.race.pictures import number
 
 OWN = ("thrift", "asha")  # beside the reference and what always races
+PARTLY = "†"
 BEGIN, END = "<!-- race report: begin -->\n", "<!-- race report: end -->\n"
 NAMES = {
     "botorch": "BoTorch",
@@ -90,13 +91,19 @@ def everything(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]]) -> 
 def _means(facts: Mapping[str, Any], names: Sequence[str]) -> str:
     first = facts["parts"][0]
     clock = next((part for part in facts["parts"] if part["suite"] == "trained"), None)
-    columns = [(f"{budget:g}", _column(first["means"], budget, names)) for budget in first["ranks"]["budgets"]]
+    means, whole = first["means"], whole_runs(first)
+    columns = [(f"{budget:g}", _column(means, budget, names, whole)) for budget in first["ranks"]["budgets"]]
     if clock:
         columns += [("real clock", _column(clock["means"], budget, names)) for budget in clock["budgets"]]
     seeds = {row["method"]: row["seeds"] for row in first["effort"]}
     most = max(seeds.values())
     notes = {name: f" ({seeds[name]} seeds)" for name in names if seeds[name] < most}
     return _table(facts["reference"], names, columns, notes)
+
+
+def whole_runs(part: Mapping[str, Any]) -> dict[str, int]:
+    """Of each method, the runs at one budget if all its seeds ran on all problems."""
+    return {row["method"]: row["seeds"] * len(part["tables"]) for row in part["effort"]}
 
 
 def _unseen(part: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -121,7 +128,8 @@ def _table(
 def _size(part: Mapping[str, Any]) -> str:
     most = max(row["seeds"] for row in part["effort"])
     return (
-        f"{len(part['tables'])} tables of {len(part['sources'])} sources, {most} seeds where no other number is given."
+        f"{len(part['tables'])} tables of {len(part['sources'])} sources, {most} seeds where no other number is given; "
+        f"{PARTLY}: of a part of the tables and seeds."
     )
 
 
@@ -131,9 +139,9 @@ def _plain(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     seeds = max(row["seeds"] for row in part["effort"])
     about = (
         f"Plain objectives, a trial being one value at a price: {', '.join(part['tables'])}; {seeds} seeds. Budgets in "
-        f"{'trials' if part['unit'] == 'curves' else 'the median price of a trial'}:\n"
+        f"{'trials' if part['unit'] == 'curves' else 'the median price of a trial'}; {PARTLY} as above:\n"
     )
-    columns = [(f"{b:g}", _column(part["means"], b, names)) for b in part["budgets"]]
+    columns = [(f"{b:g}", _column(part["means"], b, names, whole_runs(part))) for b in part["budgets"]]
     table = _table("", names, columns)
     return "\n".join([about, table, _behind(facts, part["reference"])])
 
@@ -179,10 +187,15 @@ def _thinking(costs: Sequence[Mapping[str, Any]]) -> str:
     return _table("", sorted(by_time, key=lambda name: by_time[name]), [(f"{n}", cells[n]) for n in arms])
 
 
-def _column(means: Sequence[Mapping[str, Any]], budget: float, names: Sequence[str]) -> dict[str, str]:
-    own = {row["method"]: row["mean"] for row in means if row["budget"] == budget and row["method"] in names}
-    least = min(own.values(), default=0.0)
-    return {name: f"**{number(mean)}**" if mean <= least else number(mean) for name, mean in own.items()}
+def _column(
+    means: Sequence[Mapping[str, Any]], budget: float, names: Sequence[str], whole: Mapping[str, int] | None = None
+) -> dict[str, str]:
+    """`whole`: the runs of a method that was not cut off; a mean of fewer is marked."""
+    own = {row["method"]: row for row in means if row["budget"] == budget and row["method"] in names}
+    least = min((row["mean"] for row in own.values()), default=0.0)
+    marks = {name: PARTLY if row["cells"] < (whole or {}).get(name, 0) else "" for name, row in own.items()}
+    texts = {name: number(row["mean"]) + marks[name] for name, row in own.items()}
+    return {name: f"**{texts[name]}**" if row["mean"] <= least else texts[name] for name, row in own.items()}
 
 
 def label(name: str, reference: str) -> str:

@@ -86,7 +86,7 @@ def _part(part: Mapping[str, Any]) -> str:
                 ),
                 f"Mean regret against money. Shown: the reference, what always races, and the best up to {top_budget:g}.",
             ),
-            _means("Mean regret, with its interval", part["means"], part, kinds),
+            _means(f"Mean regret, with its interval; {digest.PARTLY}: of a part of the runs", part["means"], part, kinds),
             _unseen(part, kinds),
             _figure(
                 pictures.difference_dots(dots, kinds),
@@ -126,11 +126,13 @@ def _means(caption: str, means: Sequence[Mapping[str, Any]], part: Mapping[str, 
     cells = {(row["method"], row["budget"]): row for row in means}
     real = [row for row in means if row["method"] != methods.ORACLE]
     best = {b: min((row["mean"] for row in real if row["budget"] == b), default=0.0) for b in part["budgets"]}
+    whole = digest.whole_runs(part) if means is part["means"] else {}
 
     def cell(row: Mapping[str, Any] | None) -> tuple[str, str]:
         if row is None:
             return "–", ""
-        text = f"{number(row['mean'])} <small>{number(row['low'])}–{number(row['high'])}</small>"
+        mark = digest.PARTLY if row["cells"] < whole.get(row["method"], 0) else ""
+        text = f"{number(row['mean'])}{mark} <small>{number(row['low'])}–{number(row['high'])}</small>"
         return text, "best" if row["mean"] <= best[row["budget"]] and row["method"] != methods.ORACLE else ""
 
     rows = [(name, [cell(cells.get((name, b))) for b in part["budgets"]]) for name in best_first(part)]
@@ -256,7 +258,10 @@ def _honesty(facts: Mapping[str, Any]) -> str:
         "ranks only where it has all budgets.</p>"
         "<p>Tables marked ● lay open while this project was developed: constants of ours (the arms of sequential_halving, "
         f"weights and priors) were chosen with some of them in sight. Not marked: {not_marked}. Tables marked ▲ are of sources "
-        "that the weights of thrift were trained on.</p>"
+        "that the weights of thrift were trained on. thrift leaves small budgets to sequential_halving, so the two differ there "
+        "by the draw of random numbers alone; its own page says how small.</p>"
+        "<p>What a regret of 0 is: on tables the lowest loss of a drawn config within the budget, of a function its true "
+        "minimum, on the real clock the lowest loss that any run has reached so far.</p>"
         f"<p>Where we lose: {behind} of the comparisons above have the reference behind with an interval that excludes 0; each "
         "part lists them under “Where the reference is behind” by its name, ours and others.</p>"
         f"<p>{escape(digest.say_who_lacks(facts))}</p>"
