@@ -68,6 +68,8 @@ def _part(part: Mapping[str, Any]) -> str:
         for count, each in part["lanes"]
     )
     counted = "full curves" if part["unit"] == "curves" else "seconds, 1 being the time of a full curve"
+    if part["suite"] == "plain":
+        counted = "trials" if part["unit"] == "curves" else "seconds, 1 being the median price of a trial"
     if part["suite"] == "trained":
         counted = f"units of {CURVE_S:g} seconds"
     ranks = part["ranks"]

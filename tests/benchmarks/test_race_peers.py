@@ -203,6 +203,7 @@ def test_plain_objectives_have_a_section_and_a_reference_of_their_own() -> None:
     ]
     text = page.html(facts)
     assert "cost_aware_ei on plain objectives" in text
+    assert "a trial is one value, budgets in seconds, 1 being the median price of a trial</h2>" in text
     assert "<h3>Where cost_aware_ei is behind</h3><ul><li>botorch_logei at 20: by .100" in text
     assert "functions/branin ●" in text  # known to everybody who worked on cost_aware_ei
     said = digest.everything(facts, [])
