@@ -21,22 +21,23 @@ class CopyingLocal(Local):
 
     def __init__(self, trainer: Any, checkpoints: Checkpoints, live: int) -> None:
         models: dict[int, Any] = {}  # by trial
+        runner = self
 
         class Training:
-            def __init__(training, config: Config) -> None:  # `self` is the runner
-                order = self._order
+            def __init__(self, config: Config) -> None:
+                order = runner._order
                 assert order is not None
                 source = order.why.get(COPY_OF)
-                training.model = trainer(config) if source is None else deepcopy(models[int(source)])
+                self.model = trainer(config) if source is None else deepcopy(models[int(source)])
                 if source is not None:
-                    training.model.change(config)
-                models[order.trial] = training.model
+                    self.model.change(config)
+                models[order.trial] = self.model
 
-            def step(training) -> None:
-                training.model.step()
+            def step(self) -> None:
+                self.model.step()
 
-            def validate(training) -> float:
-                value: float = training.model.validate()
+            def validate(self) -> float:
+                value: float = self.model.validate()
                 return value
 
         super().__init__(Training, checkpoints, live=live)
