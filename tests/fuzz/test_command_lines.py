@@ -189,6 +189,9 @@ OPTIONS: dict[str, list[str] | None] = {
     "--format": ["csv", "jsonl", "xml"],
     "--ledger": None,
     "-o": ["new", "empty", "folder", "nowhere/x", "binary", "", "\x00"],
+    "--svg": ["figures", "folder", "binary", "nowhere/x", "", "\x00"],
+    "--figure": ["money", "curves", "curve", "", "\x00"],
+    "--dark": None,
     "--quiet": None,
     "--store": STORES,
     "--study": ["s", "t", "", "no such", "\x00", "a\nb", "x" * 500],
@@ -210,7 +213,7 @@ OWN = {  # the options that a command has; a line may have others, too
     "export": "--format --ledger -o --store --study",
     "retrain": "--store --study --json",
     "logs": "--store --study",
-    "report": "-o --store --study",
+    "report": "-o --svg --figure --dark --store --study --json",
 }
 
 

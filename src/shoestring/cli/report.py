@@ -15,20 +15,31 @@ from urllib.parse import urlencode
 from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
 from shoestring.core.strict_json import dumps
-from shoestring.errors import ShoestringError, StoreError, StudyError
+from shoestring.errors import ShoestringError, StoreError, StudyError, did_you_mean
 from shoestring.network.access import Access
 from shoestring.network.server import Answer, Refused, Routes, Server
 from shoestring.policies.citations import cite
 from shoestring.reports.pictures.compare import draw_comparison
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
+from shoestring.reports.pictures.static import draw_png, write_svg
 from shoestring.reports.pictures.story import Story, gather
 from shoestring.stores.opening import open_store
 from shoestring.study.study import Study
 
 
-def write_report(studies: Sequence[str], compare: Iterable[str], output: str, store: str, as_json: bool) -> None:
-    """One file about one study or several; without names, about all that the store holds."""
+def write_report(
+    studies: Sequence[str],
+    compare: Iterable[str],
+    output: str | None,
+    svg: str | None,
+    png: str | None,
+    only: Sequence[str],
+    dark: bool,
+    store: str,
+    as_json: bool,
+) -> None:
+    """About one study or several; without names, about all that the store holds."""
     began = time.perf_counter()
     opened = open_store(store, must_exist=True)
     names = list(studies) or opened.studies()
@@ -36,34 +47,63 @@ def write_report(studies: Sequence[str], compare: Iterable[str], output: str, st
         raise StudyError(f"there is no study in {store}: nothing to draw")
     stories = [gather(name, Study.open(name, opened).ledger) for name in names]
     loaded = time.perf_counter()
-    page = render(stories, store_words(store, opened.where), compare)
+    figures = _choose(_draw(stories, compare), only)
+    written = [*_write_figures(figures, svg, "svg", dark), *_write_figures(figures, png, "png", dark)]
+    page = output if output is not None or written else "report.html"
+    size = sum(path.stat().st_size for path in written)
+    if page is not None:
+        text = _write_page(stories, store_words(store, opened.where), figures).encode()
+        _write(Path(page), text)
+        size += len(text)
+    told = {
+        "report": page,
+        "figures": [str(path) for path in written],
+        "studies": names,
+        "bytes": size,
+        "load_s": loaded - began,
+        "draw_s": time.perf_counter() - loaded,
+    }
+    print_line(dumps(told) if as_json else "\n".join(map(str, filter(None, [*written, page]))))
+
+
+def _choose(figures: Sequence[Figure], only: Sequence[str]) -> list[Figure]:
+    known = [figure.key for figure in figures]
+    for name in only:
+        if name not in known:
+            raise StudyError(f"there is no figure {name!r} of this study. {did_you_mean(name, known)}")
+    return [figure for figure in figures if not only or figure.key in only]
+
+
+def _write_figures(figures: Sequence[Figure], folder: str | None, kind: str, dark: bool) -> list[Path]:
+    """Each as a file of its own; those on dark ground have a name of their own, too."""
+    if folder is None:
+        return []
+    paths = []
+    _write(Path(folder))
+    for figure in figures:
+        path = Path(folder) / f"{figure.key}{'-dark' if dark else ''}.{kind}"
+        drawn = write_svg(figure, "dark" if dark else "light")
+        _write(path, draw_png(drawn) if kind == "png" else drawn.encode())
+        paths.append(path)
+    return paths
+
+
+def _write(path: Path, content: bytes | None = None) -> None:
+    """A file; without content, a folder."""
     try:
-        Path(output).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"the report cannot be written to {output!r}: {error.strerror or error}") from None
-    told = {"report": output, "studies": names, "bytes": len(page.encode())}
-    told |= {"load_s": loaded - began, "draw_s": time.perf_counter() - loaded}
-    print_line(dumps(told) if as_json else output)
+        path.mkdir(parents=True, exist_ok=True) if content is None else path.write_bytes(content)
+    except (OSError, ValueError) as error:  # the latter for a name that no file can have
+        raise StoreError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
-def render(
-    stories: Sequence[Story], where: Sequence[str], compare: Iterable[str] = (), *, version: str | None = None
-) -> str:
+def render(stories: Sequence[Story], where: Sequence[str], *, version: str | None = None) -> str:
     """`where`: the words that name the store in a command."""
+    return _write_page(stories, where, _draw(stories), version)
+
+
+def _draw(stories: Sequence[Story], compare: Iterable[str] = ()) -> list[Figure]:
     if len(stories) == 1:
-        story = stories[0]
-        figures = [*_replays(story, compare), *draw_study(story)]
-        return write_page(
-            story.name,
-            lead_of(story),
-            figures,
-            copies_of(
-                story,
-                shlex.join(["shoestring", "resume", "--study", story.name, *where]),
-                cite(story.books.policy),
-            ),
-            version=version,
-        )
+        return [*_replays(stories[0], compare), *draw_study(stories[0])]
     side_by_side = draw_comparison(stories)
     figures = [side_by_side] if side_by_side is not None else []
     for number, story in enumerate(stories):
@@ -71,8 +111,19 @@ def render(
         for key in ("money", "curves"):  # of each, what the comparison does not show
             if key in drawn:
                 figures.append(replace(drawn[key], key=f"{key}-{number}", title=f"{story.name}: {drawn[key].title}"))
-    lead = f"The studies of {stories[0].name} to {stories[-1].name} side by side, then one by one."
-    return write_page(f"{len(stories)} studies", lead, figures, version=version)
+    return figures
+
+
+def _write_page(
+    stories: Sequence[Story], where: Sequence[str], figures: Sequence[Figure], version: str | None = None
+) -> str:
+    story = stories[0]
+    if len(stories) > 1:
+        lead = f"The studies of {story.name} to {stories[-1].name} side by side, then one by one."
+        return write_page(f"{len(stories)} studies", lead, figures, version=version)
+    resume = shlex.join(["shoestring", "resume", "--study", story.name, *where])
+    copies = copies_of(story, resume, cite(story.books.policy))
+    return write_page(story.name, lead_of(story), figures, copies, version=version)
 
 
 def _replays(story: Story, compare: Iterable[str]) -> list[Figure]:

@@ -135,6 +135,15 @@ def test_axe_finds_nothing_serious(browser: Any, report: Path) -> None:
     assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
 
 
+def test_figures_as_png(report: Path) -> None:
+    for words in (("--png", "figures"), ("--png", "figures", "--dark")):
+        subprocess.run(shoestring("report", *words), cwd=report.parent, check=True, capture_output=True)
+    found = {path.stem: path.read_bytes() for path in (report.parent / "figures").iterdir()}
+    assert {"money", "money-dark", "curves", "curves-dark", "timeline"} <= set(found)
+    assert all(content.startswith(b"\x89PNG") for content in found.values())
+    assert found["curves"] != found["curves-dark"]
+
+
 def test_watching_follows_a_running_study(browser: Any, tmp_path: Path) -> None:
     quiet: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(tune(tmp_path, "100 epochs", sleep=0.15), **quiet) as running:

@@ -85,7 +85,7 @@ def draw_parallel(story: Story) -> Figure | None:
         sheet.text(x, _HEAD - 5, top, anchor="middle")
         sheet.text(x, _FOOT + 34, bottom, anchor="middle")
     sentence = (
-        f"{len(compared.numbers)} configs at step {compared.step}, the better the darker; "
+        f"{len(compared.numbers)} configs at step {compared.step}, the better the stronger the colour; "
         "a line below the axes marks a parameter that is not active."
     )
     best_first = sorted(range(len(compared.numbers)), key=lambda i: compared.losses[i])[:MOST_TABLE_ROWS]

@@ -34,6 +34,12 @@ def money_scale(budget: Budget, high: float, start: float, end: float) -> PlotAx
     return PlotAxis(0.0, max(high, 1e-12), start, end)
 
 
+def value_scale(low: float, high: float, bottom: float, top: float) -> PlotAxis:
+    """With a little room at both ends: the best value must not lie on the axis below it."""
+    room = 0.04 * (high - low)
+    return PlotAxis(low - room, high + room, bottom, top)
+
+
 def why_tip(segment: Segment, budget: Budget) -> str:
     """What a mark says about the decision that bought it."""
     order = segment.order

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from shoestring.core.money import show_seconds
 from shoestring.reports.facts import say_config, state_of
-from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, money_scale, plot_area, why_tip
+from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, money_scale, plot_area, value_scale, why_tip
 from shoestring.reports.pictures.story import KINDS, NewBest, Story
 from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
 
@@ -50,7 +50,7 @@ def draw_best(story: Story) -> Figure | None:
     sheet = Sheet(label="best value against money")
     left, right, bottom, top = plot_area(sheet)
     x = money_scale(story.budget, max(story.ledger.spent, story.budget.total), left, right)
-    y = PlotAxis(*range_of_bests([story]), bottom, top)
+    y = value_scale(*range_of_bests([story]), bottom, top)
     sheet.axes(x, y, f"spent ({story.budget.unit})", "best value")
     points = staircase(story.bests, story.ledger.spent)
     sheet.line([(x(spent), y(value)) for spent, value in points], "curve best")
@@ -120,7 +120,7 @@ def draw_front(story: Story) -> Figure | None:
     values = [float(trial.best_value or 0.0) for trial in known]
     low, high = clip_range(values, is_max=story.is_max)
     x = PlotAxis(min(t.seconds for t in known), max(t.seconds for t in known), left, right, log=True)
-    y = PlotAxis(low, high, bottom, top)
+    y = value_scale(low, high, bottom, top)
     sheet.axes(x, y, "seconds of the trial", "its best value", lambda s: show_seconds(s))
     front, best = [], math.inf
     for trial in sorted(known, key=lambda t: (t.seconds, t.best_loss)):

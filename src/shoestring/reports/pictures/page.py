@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
-from importlib.resources import files
 
 from shoestring.core.texts import printable
 from shoestring.reports.facts import say_config
@@ -30,6 +29,7 @@ from shoestring.reports.pictures.policy_figures import (
     draw_schedule,
 )
 from shoestring.reports.pictures.story import Story
+from shoestring.reports.pictures.style import follow_reader, read_beside, style_marks
 from shoestring.reports.pictures.timeline import draw_timeline
 
 FIGURES: tuple[Callable[[Story], Figure | None], ...] = (
@@ -76,7 +76,8 @@ def write_page(
     version: str | None = None,
 ) -> str:
     """`links`: other pages, by name. `version`: of a page that is served and asks its server for newer ones."""
-    style, script = _read("page.css"), _read("page.js") + (_read("watch.js") if version is not None else "")
+    style = "\n".join((follow_reader(), style_marks(), read_beside("page.css")))
+    script = read_beside("page.js") + (read_beside("watch.js") if version is not None else "")
     asks = "connect-src 'self'; " if version is not None else ""
     policy = f"default-src 'none'; {asks}style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
     anchors = "".join(f'<a href="#{escape(figure.key)}">{_text(figure.title)}</a>' for figure in figures)
@@ -158,7 +159,3 @@ def _text(words: str) -> str:
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _read(name: str) -> str:
-    return files("shoestring.reports.pictures").joinpath(name).read_text(encoding="utf-8").strip()

@@ -42,10 +42,10 @@ class PlotAxis:
 
 
 def _round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
+    """Multiples of 1, 2, 2.5 or 5 times a power of ten."""
     raw = (high - low) / max(1, most - 1)
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
     return [float(f"{i * step:.12g}") for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
