@@ -144,6 +144,32 @@ def test_figures_as_png(report: Path) -> None:
     assert found["curves"] != found["curves-dark"]
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_study_in_a_notebook(browser: Any, report: Path, theme: str) -> None:
+    """As JupyterLab shows it: two outputs in a page that says whether it is light, whatever the system has."""
+    from shoestring import Study
+    from shoestring.reports.pictures import style
+
+    study = Study.open(store=f"sqlite:///{report.parent}/shoestring.db")
+    ink, ground = ("rgb(20, 20, 20)", "white") if theme == "light" else ("rgb(230, 230, 230)", "black")
+    outputs = 2 * f"<div class='output'>{study._repr_html_()}</div>"
+    body = f"<body data-jp-theme-light={str(theme == 'light').lower()} style='color:{ink};background:{ground}'>"
+    page = report.parent / f"notebook-{theme}.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8>{body}<svg><text class=name>mine</text></svg>{outputs}")
+    visit = Visit(browser, page.as_uri(), viewport={"width": 900, "height": 900}, color_scheme="light")
+    assert visit.trouble == []
+    assert visit.requests == [page.as_uri()]
+    shown = visit.page.locator(".output svg")
+    assert shown.count() == 6
+    fill = "(mark) => getComputedStyle(mark).fill"
+    bars, names = visit.page.locator(".output rect.train"), visit.page.locator(".output text.name")
+    colour = {"light": style.LIGHT, "dark": style.DARK}[theme]["c-train"]
+    expected = "rgb({}, {}, {})".format(*(int(colour[i : i + 2], 16) for i in (1, 3, 5)))
+    assert {bars.nth(i).evaluate(fill) for i in range(bars.count())} == {expected}
+    assert {names.nth(i).evaluate(fill) for i in range(names.count())} == {ink}
+    assert visit.page.locator("body > svg text").evaluate(fill) == "rgb(0, 0, 0)", "what is not ours is left alone"
+
+
 def test_watching_follows_a_running_study(browser: Any, tmp_path: Path) -> None:
     quiet: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(tune(tmp_path, "100 epochs", sleep=0.15), **quiet) as running:

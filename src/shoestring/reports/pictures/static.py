@@ -13,12 +13,12 @@ from shoestring.core.texts import printable
 from shoestring.errors import MissingExtra, StudyError
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.style import DARK, FONT, LIGHT, style_marks, write_out
+from shoestring.reports.pictures.svg import drop_tips
 
 Look = Literal["light", "dark", "reader"]  # reader: as the reader has it, where the program that shows it can tell
 PADDING = 14.0
 PNG_ZOOM = 2.0  # pixels for a unit: sharp on today's screens
 _HEAD = re.compile(r'<svg viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>')
-_TIP = re.compile(r' data-tip="[^"]*"')
 
 
 def write_svg(figure: Figure, look: Look = "light") -> str:
@@ -37,7 +37,7 @@ def wrap_svg(drawn: str, title: str, sentence: str = "", look: Look = "light", p
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
         f"<title>{escape(printable(title))}</title>{described}<style>\n{_style(drawn, look)}</style>\n{ground}"
-        f"{_break_lines(_TIP.sub('', drawn[head.end() :]))}\n"
+        f"{_break_lines(drop_tips(drawn[head.end() :]))}\n"
     )
 
 

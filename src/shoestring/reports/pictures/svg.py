@@ -6,12 +6,15 @@ Colours are classes of the page's style, so a figure follows light and dark; `ti
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from shoestring.core.texts import printable
 
 Point = tuple[float, float]
+_TIP = re.compile(r' data-tip="[^"]*"/>')
+_TIPPED = re.compile(r'<(\w+)([^<>]*) data-tip="([^"]*)"/>')
 
 
 class PlotAxis:
@@ -101,6 +104,15 @@ class Sheet:
     def __str__(self) -> str:
         head = f'<svg viewBox="0 0 {_n(self.width)} {_n(self.height)}" role="img" aria-label="{escape(self._label)}">'
         return head + "".join(self._marks) + "</svg>"
+
+
+def drop_tips(drawn: str) -> str:
+    return _TIP.sub("/>", drawn)
+
+
+def tips_as_titles(drawn: str) -> str:
+    """Tips that a browser shows by itself, where no script may run."""
+    return _TIPPED.sub(r"<\1\2><title>\3</title></\1>", drawn)
 
 
 def thin(points: Sequence[Point], most: int) -> list[Point]:
