@@ -1,6 +1,6 @@
 """Draw the pictures of the README and the docs from real studies.
 
-python docs/pictures/make.py              # recorded trainings replayed, in seconds; always the same files
+python docs/pictures/make.py              # from recorded trainings and kept measurements; always the same files
 python docs/pictures/make.py terminal     # the terminal while `make demo` runs: trains for 30 seconds
 
 A test holds the files of the first against what this script makes. The PNG for GitHub's social preview is made where
@@ -9,6 +9,7 @@ A test holds the files of the first against what this script makes. The PNG for 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -54,7 +55,16 @@ def draw() -> dict[str, str]:
     assert compared is not None
     shown = [*(figures[key] for key in SHOWN), compared]
     files = {f"report_{figure.key}.svg": write_svg(figure, "reader") for figure in shown}
-    return {**files, f"{SOCIAL}.svg": draw_social_preview(figures["curves"].svg)}
+    return {**files, **draw_scale(), f"{SOCIAL}.svg": draw_social_preview(figures["curves"].svg)}
+
+
+def draw_scale() -> dict[str, str]:
+    """What `python -m benchmarks scale` measured."""
+    sys.path.append(str(ROOT))
+    from benchmarks.scale.pictures import draw_growth, draw_utilisation
+
+    told = json.loads((ROOT / "benchmarks" / "scale" / "results" / "scale.json").read_text(encoding="utf-8"))
+    return {"scale_utilisation.svg": draw_utilisation(told["runs"]), "scale_growth.svg": draw_growth(told["growth"])}
 
 
 def draw_social_preview(curves: str) -> str:

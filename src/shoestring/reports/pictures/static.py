@@ -26,12 +26,16 @@ def write_svg(figure: Figure, look: Look = "light") -> str:
     return wrap_svg(figure.svg, figure.title, figure.sentence, look)
 
 
-def wrap_svg(drawn: str, title: str, sentence: str = "", look: Look = "light", padding: float = PADDING) -> str:
-    """`drawn`: what a `Sheet` gives."""
+def wrap_svg(
+    drawn: str, title: str, sentence: str = "", look: Look = "light", padding: float = PADDING, zoom: float = 1.0
+) -> str:
+    """`drawn`: what a `Sheet` gives; `zoom`: how large it is shown where nobody says otherwise."""
     head = _HEAD.match(drawn)
     assert head is not None, "not a sheet"
     width, height = (float(side) + 2 * padding for side in head.groups())
-    size = f'width="{width:g}" height="{height:g}" viewBox="{-padding:g} {-padding:g} {width:g} {height:g}"'
+    size = (
+        f'width="{zoom * width:g}" height="{zoom * height:g}" viewBox="{-padding:g} {-padding:g} {width:g} {height:g}"'
+    )
     ground = f'<rect class="ground" x="{-padding:g}" y="{-padding:g}" width="{width:g}" height="{height:g}"/>'
     described = f"<desc>{escape(printable(sentence))}</desc>" if sentence else ""
     return (

@@ -54,7 +54,7 @@ def _round_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def show_number(number: float) -> str:
-    return f"{number:.4g}"
+    return f"{number:,.0f}" if 1e4 <= abs(number) < 1e6 else f"{number:.4g}"
 
 
 class Sheet:
