@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,17 @@ def draw_utilisation(runs: Iterable[Mapping[str, Any]]) -> str:
     return write_panels(panels, "share of workers that are busy, against their number")
 
 
-def draw_growth(growth: Iterable[Mapping[str, Any]]) -> str:
-    growth = list(growth)
-    times = {one["store"]: list(zip(one["receipts"], one["ms"], strict=True)) for one in growth}
-    sizes = {
-        one["store"]: [(count, size / 1024) for count, size in zip(one["receipts"], one["bytes"], strict=True)]
-        for one in growth
-    }
-    panels = [
-        draw_lines(times, "receipts", "milliseconds of processor time an entry"),
-        draw_lines(sizes, "receipts", "kilobytes of memory an entry"),
-    ]
+def draw_growth(growth: Sequence[Mapping[str, Any]]) -> str:
+    panels = []
+    for field, scale, told in (
+        ("ms", 1, "milliseconds of processor an entry"),
+        ("bytes", 1024, "kilobytes of memory an entry"),
+    ):
+        lines = {
+            one["store"]: [
+                (count / 1000, amount / scale) for count, amount in zip(one["receipts"], one[field], strict=True)
+            ]
+            for one in growth
+        }
+        panels.append(draw_lines(lines, "receipts, in thousands", told))
     return write_panels(panels, "what an entry costs over a long study")

@@ -71,6 +71,13 @@ def test_one_file_can_follow_its_reader(figures: list[Figure]) -> None:
     assert DARK["c-train"] in dark
 
 
+def test_texts_grow_where_a_wide_picture_is_shown_small() -> None:
+    on_a_phone = "@media (max-width: 480px)"
+    assert on_a_phone in wrap_svg(str(Sheet()), "wide", look="reader")
+    assert on_a_phone not in wrap_svg(str(Sheet(480.0)), "drawn for a phone", look="reader")
+    assert on_a_phone not in wrap_svg(str(Sheet()), "for a paper")
+
+
 def test_what_a_user_wrote_is_text() -> None:
     sheet = Sheet()
     sheet.text(1, 1, EVIL)

@@ -18,6 +18,7 @@ from shoestring.reports.pictures.svg import drop_tips
 Look = Literal["light", "dark", "reader"]  # reader: as the reader has it, where the program that shows it can tell
 PADDING = 14.0
 PNG_ZOOM = 2.0  # pixels for a unit: sharp on today's screens
+_ON_A_PHONE = "@media (max-width: 480px) { svg text { font-size: 15px; } }\n"  # of the picture, where it is shown small
 _HEAD = re.compile(r'<svg viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>')
 
 
@@ -40,17 +41,18 @@ def wrap_svg(
     described = f"<desc>{escape(printable(sentence))}</desc>" if sentence else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
-        f"<title>{escape(printable(title))}</title>{described}<style>\n{_style(drawn, look)}</style>\n{ground}"
+        f"<title>{escape(printable(title))}</title>{described}<style>\n{_style(drawn, look, width)}</style>\n{ground}"
         f"{_break_lines(drop_tips(drawn[head.end() :]))}\n"
     )
 
 
-def _style(drawn: str, look: Look) -> str:
+def _style(drawn: str, look: Look, width: float) -> str:
     rules = f"{style_marks(drawn)}\nsvg .ground {{ fill: var(--card); }}\n"
     first = write_out(rules, DARK if look == "dark" else LIGHT)
     if look != "reader":
         return first
-    return f"{first}@media (prefers-color-scheme: dark) {{\n{_only_colours(rules, DARK)}}}\n"
+    phone = _ON_A_PHONE if width > 600 else ""
+    return f"{first}@media (prefers-color-scheme: dark) {{\n{_only_colours(rules, DARK)}}}\n{phone}"
 
 
 def _only_colours(rules: str, colours: Mapping[str, str]) -> str:
