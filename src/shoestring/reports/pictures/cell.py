@@ -21,7 +21,8 @@ from shoestring.reports.pictures.svg import drop_tips, tips_as_titles
 
 MOST_WITH_TIPS = 80_000  # bytes: a notebook is kept, mailed and compared
 MOST_BYTES = 250_000
-MOST_ENTRIES = 50_000  # a second of reading
+MOST_ENTRIES = 150_000  # a second or two of reading
+MOST_POINTS = 8_000  # of all curves
 _DARK_NOTEBOOKS = (  # JupyterLab, VS Code, Colab, and pages made from notebooks
     'body[data-jp-theme-light="false"]',
     "body.vscode-dark",
@@ -46,12 +47,13 @@ def draw_cell(name: str, ledger: Ledger) -> str:
     if len(ledger) > MOST_ENTRIES:
         return _leave_out(f"{len(ledger)} entries")
     story = gather(name, ledger)
-    figures = [figure for figure in (draw_money(story), draw_best(story), draw_curves(story)) if figure is not None]
+    drawn = (draw_money(story), draw_best(story), draw_curves(story, MOST_POINTS))
+    figures = [figure for figure in drawn if figure is not None]
     for change, most in ((tips_as_titles, MOST_WITH_TIPS), (drop_tips, MOST_BYTES)):
-        drawn = [change(figure.svg) for figure in figures]
-        size = sum(len(one.encode()) for one in drawn)
+        pictures = [change(figure.svg) for figure in figures]
+        size = sum(len(picture.encode()) for picture in pictures)
         if size <= most:
-            return _put_together(figures, drawn)
+            return _put_together(figures, pictures)
     return _leave_out(f"{size // 1000} kB of figures")
 
 
@@ -59,16 +61,16 @@ def _leave_out(why: str) -> str:
     return f"<div>{why} are too much for a notebook: <code>shoestring report</code> draws them.</div>"
 
 
-def _put_together(figures: Sequence[Figure], drawn: Sequence[str]) -> str:
+def _put_together(figures: Sequence[Figure], pictures: Sequence[str]) -> str:
     rules = (
-        style_marks("".join(drawn), "SCOPE")
+        style_marks("".join(pictures), "SCOPE")
         + f"\nSCOPE {_SIZE}\nSCOPE {{ {name_colours({**LIGHT, **_OF_NOTEBOOK})} }}\n"
     )
     dark = ", ".join(f"{notebook} SCOPE" for notebook in _DARK_NOTEBOOKS)
     rules += f"{dark} {{ {name_colours({**DARK, **_OF_NOTEBOOK})} }}"
     scope = f"shoestring-{hashlib.sha256(rules.encode()).hexdigest()[:10]}"
     parts = [
-        f"<div><b>{escape(printable(figure.title))}.</b> {escape(printable(figure.sentence))}</div>{svg}"
-        for figure, svg in zip(figures, drawn, strict=True)
+        f"<div><b>{escape(printable(figure.title))}.</b> {escape(printable(figure.sentence))}</div>{picture}"
+        for figure, picture in zip(figures, pictures, strict=True)
     ]
     return f'<div class="{scope}"><style>{rules.replace("SCOPE", f".{scope}")}</style>{"".join(parts)}</div>'

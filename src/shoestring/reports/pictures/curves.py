@@ -16,7 +16,7 @@ _MOST_POINTS = 20_000  # in the whole figure: more is not seen, and a page must 
 _SHADES = 5  # of what a segment cost
 
 
-def draw_curves(story: Story) -> Figure | None:
+def draw_curves(story: Story, most_points: int = _MOST_POINTS) -> Figure | None:
     longest = max((trial.steps for trial in story.trials), default=0)
     values = [v for trial in story.trials for v in trial.values if v is not None and math.isfinite(v)]
     if longest < 2 or not values:
@@ -27,7 +27,7 @@ def draw_curves(story: Story) -> Figure | None:
     x, y = PlotAxis(1.0, float(longest), left, right), value_scale(low, high, bottom, top)
     sheet.axes(x, y, "step", "value")
     shades = _Shades([segment.seconds for segment in story.segments])
-    most = max(8, _MOST_POINTS // max(1, len(story.segments)))
+    most = max(8, most_points // max(1, len(story.segments)))
     of_trial = story.segments_of()
     best = story.ledger.best
     for trial in sorted(story.trials, key=lambda t: t is best):  # the best one last, so on top

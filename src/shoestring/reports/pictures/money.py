@@ -10,10 +10,11 @@ from shoestring.core.money import show_seconds
 from shoestring.reports.facts import say_config, state_of
 from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, money_scale, plot_area, value_scale, why_tip
 from shoestring.reports.pictures.story import KINDS, NewBest, Story
-from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
+from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number, thin
 
 _BAR_HEIGHT = 34.0
 _EARLY = 0.02
+_MOST_DOTS = 300  # on a line: more would touch each other
 
 
 def draw_money(story: Story) -> Figure:
@@ -52,9 +53,9 @@ def draw_best(story: Story) -> Figure | None:
     x = money_scale(story.budget, max(story.ledger.spent, story.budget.total), left, right)
     y = value_scale(*range_of_bests([story]), bottom, top)
     sheet.axes(x, y, f"spent ({story.budget.unit})", "best value")
-    points = staircase(story.bests, story.ledger.spent)
-    sheet.line([(x(spent), y(value)) for spent, value in points], "curve best")
-    for best in story.bests:
+    points = [(x(spent), y(value)) for spent, value in staircase(story.bests, story.ledger.spent)]
+    sheet.line(thin(points, 4 * _MOST_DOTS), "curve best")
+    for best in [*story.bests[: -1 : math.ceil(len(story.bests) / _MOST_DOTS)], story.bests[-1]]:
         config = say_config(story.trials[best.trial].config)
         tip = f"{best.value:.6g} after {story.budget.show(best.spent)}\ntrial {best.trial}, step {best.step}\n{config}"
         sheet.dot((x(best.spent), y(best.value)), "dot best", tip)
