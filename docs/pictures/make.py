@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from shoestring.core.entries import Order
+from shoestring.errors import MissingExtra
 from shoestring.reports.pictures.compare import draw_comparison
 from shoestring.reports.pictures.page import draw_study
 from shoestring.reports.pictures.static import draw_png, wrap_svg, write_svg
@@ -111,7 +112,10 @@ def main(words: list[str]) -> None:
     for name, text in files.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     if f"{SOCIAL}.svg" in files:
-        (FOLDER / f"{SOCIAL}.png").write_bytes(draw_png(files[f"{SOCIAL}.svg"], zoom=1.0))
+        try:
+            (FOLDER / f"{SOCIAL}.png").write_bytes(draw_png(files[f"{SOCIAL}.svg"], zoom=1.0))
+        except MissingExtra as error:
+            sys.stderr.write(f"{SOCIAL}.png is left as it is: {error}\n")
 
 
 if __name__ == "__main__":
