@@ -184,6 +184,14 @@ def logs(**options: Any) -> None:
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
 @click.option("--compare", multiple=True, metavar="POLICY", help="What this policy would have had, by replay.")
+@click.option(
+    "--decision",
+    "decisions",
+    type=int,
+    multiple=True,
+    metavar="N",
+    help="What was believed when order N was placed; may be repeated.  [default: a few telling ones]",
+)
 @options.store_option
 @options.json_option
 def report(**options: Any) -> None:

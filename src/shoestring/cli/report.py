@@ -22,20 +22,35 @@ from shoestring.policies.citations import cite
 from shoestring.reports.pictures.compare import draw_comparison
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
+from shoestring.reports.pictures.replayed import draw_replayed
 from shoestring.reports.pictures.story import Story, gather
 from shoestring.stores.opening import open_store
+from shoestring.study.beliefs import recall
 from shoestring.study.study import Study
 
 
-def write_report(studies: Sequence[str], compare: Iterable[str], output: str, store: str, as_json: bool) -> None:
+def write_report(
+    studies: Sequence[str],
+    compare: Iterable[str],
+    decisions: Sequence[int],
+    output: str,
+    store: str,
+    as_json: bool,
+) -> None:
     """One file about one study or several; without names, about all that the store holds."""
     began = time.perf_counter()
     opened = open_store(store, must_exist=True)
     names = list(studies) or opened.studies()
     if not names:
         raise StudyError(f"there is no study in {store}: nothing to draw")
-    stories = [gather(name, Study.open(name, opened).ledger) for name in names]
+    ledgers = {name: Study.open(name, opened).ledger for name in names}
+    if decisions and len(names) > 1:
+        raise StudyError(f"--decision {decisions[0]} is of one study: name it, one of {', '.join(names)}")
+    for ledger in ledgers.values():
+        ledger.entries()  # of a snapshot they are not read before
     loaded = time.perf_counter()
+    tell = partial(recall, decisions=decisions) if len(names) == 1 else gather
+    stories = [tell(name, ledger) for name, ledger in ledgers.items()]
     page = render(stories, store_words(store, opened.where), compare)
     try:
         Path(output).write_text(page, encoding="utf-8")
@@ -79,14 +94,17 @@ def _replays(story: Story, compare: Iterable[str]) -> list[Figure]:
     """What other policies would have had from the same recorded curves, as far as these reach."""
     from shoestring.study.replay import replay
 
-    others, missing = [], 0.0
+    others, missing, frozen = [], 0.0, []
     for name in compare:
         replayed = replay(story.ledger, policies.make(name))
         others.append(gather(f"replay of {name}", replayed.ledger))
         missing = max(missing, replayed.missing_share)
+        frozen.append(draw_replayed(story, others[-1], replayed.missing_share))
     caution = f"Replayed on recorded curves: up to {missing:.0%} of the steps that were asked for are not recorded."
     figure = draw_comparison([story, *others], title="And with another policy", caution=caution) if others else None
-    return [figure] if figure is not None else []
+    known = [one for one in frozen if one is not None]
+    chosen = replace(known[0], others=known[1:]) if known else None
+    return [one for one in (figure, chosen) if one is not None]
 
 
 # watching ------------------------------------------------------------------------------------------------------------
@@ -113,7 +131,7 @@ class WatchedStore:
             return write_page(self._store.where, "Which study?", [], links=links, version=version)
         known = self._pages.get(study.name)
         if known is None or known[0] != version:
-            known = version, render([gather(study.name, study.ledger)], self._where, version=version)
+            known = version, render([recall(study.name, study.ledger)], self._where, version=version)
             self._pages[study.name] = known
         return known[1]
 
