@@ -117,36 +117,38 @@ class WatchedStore:
         self._store = open_store(store, must_exist=True)
         self._where = store_words(store, self._store.where)
         self._studies: dict[str, Study] = {}
-        self._pages: dict[str, tuple[str, str]] = {}  # by study: version, page
+        self._pages: dict[str, tuple[tuple[str, str], str]] = {}  # by study: version and decision, page
         self.address_of: Callable[[str], str] = str  # of a study's page; the server knows
 
     def version(self, name: str | None) -> str:
         study = self._study(name)
         return str(len(study.journal.refresh())) if study is not None else ",".join(self._store.studies())
 
-    def page(self, name: str | None) -> str:
+    def page(self, name: str | None, decision: str = "") -> str:
+        """`decision`: the number of an order that is looked at; empty: some telling ones."""
         study, version = self._study(name), self.version(name)
         if study is None:
             links = {known: self.address_of(known) for known in self._store.studies()}
             return write_page(self._store.where, "Which study?", [], links=links, version=version)
         known = self._pages.get(study.name)
-        if known is None or known[0] != version:
-            known = version, render([recall(study.name, study.ledger)], self._where, version=version)
+        if known is None or known[0] != (version, decision):
+            story = recall(study.name, study.ledger, _read_decision(decision))
+            known = (version, decision), render([story], self._where, version=version)
             self._pages[study.name] = known
         return known[1]
 
     def routes(self) -> Routes:
         """A page, and its version, which the page asks for now and then. There is nothing to post."""
 
-        def get(render: Callable[[str | None], str], kind: str, query: Mapping[str, str], body: bytes) -> Answer:
+        def get(render: Callable[[Mapping[str, str]], str], kind: str, query: Mapping[str, str], body: bytes) -> Answer:
             try:
-                return Answer(render(query.get("study")), kind)
+                return Answer(render(query), kind)
             except ShoestringError as error:
                 raise Refused(500, error) from None
 
         return {
-            ("GET", "/"): partial(get, self.page, "text/html"),
-            ("GET", "/version"): partial(get, self.version, "text/plain"),
+            ("GET", "/"): partial(get, lambda q: self.page(q.get("study"), q.get("decision", "")), "text/html"),
+            ("GET", "/version"): partial(get, lambda q: self.version(q.get("study")), "text/plain"),
         }
 
     def _study(self, name: str | None) -> Study | None:
@@ -158,6 +160,12 @@ class WatchedStore:
         if name not in self._studies:
             self._studies[name] = Study.open(name, self._store)
         return self._studies[name]
+
+
+def _read_decision(text: str) -> tuple[int, ...]:
+    if text and not (text.isascii() and text.isdigit()):
+        raise StudyError(f"decision={text!r} must be the number of an order, as decision=7")
+    return (int(text),) if text else ()
 
 
 def watch_store(store: str, name: str | None, port: int) -> None:
