@@ -221,6 +221,23 @@ def test_texts_of_a_config_are_texts() -> None:
     assert "\x1b" not in page
 
 
+def test_where_things_stood_is_never_on_the_edge() -> None:
+    """One bad value among many good ones would be clipped; not if it is the newest, or the best so far."""
+    policy = small("random_search")
+    ledger = simulate(policy, Decaying(), opened(policy, budget="13 epochs")).ledger
+    number = ledger.orders[-1].number
+    curve = BelievedCurve(1, ledger.trials[1].config, np.arange(1, 10), quantiles([-9.0] * 9, 0.01))
+    (figure,) = figures_of(draw_expected(made_up(ledger, number, Believed([curve]))))
+    assert ledger.trials[0].best_value is not None
+    guides = re.findall(r'<line class="guide" x1="62" y1="([0-9.]+)"', figure.svg)
+    top = min(float(y) for y in re.findall(r'<polyline class="curve after" points="[0-9.]+,([0-9.]+)', figure.svg))
+    assert len(guides) == 1
+    assert top <= float(guides[0])
+    axis = re.search(r'<line class="axis" x1="62" y1="([0-9.]+)"', figure.svg)
+    assert axis is not None
+    assert 30.0 < float(guides[0]) < float(axis[1])
+
+
 # offers --------------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +259,10 @@ def test_the_front_is_marked_and_dots_are_few() -> None:
         f"{gain[chosen] / gain[top]:.0%} of the largest improvement for {cost[chosen] / cost[top]:.0%}"
         in figure.sentence
     )
+    assert "lower edge" not in figure.sentence
+    hopeless = replace(offers, gain=np.where(np.arange(5000) == top, gain, np.where(gain < 0.2, 1e-9, gain)))
+    (other,) = figures_of(draw_offers(made_up(ledger, 5, Believed([own], offers=hopeless))))
+    assert f"{np.count_nonzero(hopeless.gain == 1e-9)} promise next to nothing" in other.sentence
     assert [row[0] for row in figure.rows[:2]] == ["bought", "runner-up"]
     assert len(figure.rows) == len({chosen, top, *front.tolist()})
     same = replace(offers, cost=np.ones(5000))

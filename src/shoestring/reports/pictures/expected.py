@@ -98,9 +98,9 @@ def _range(story: Story, told: Sequence[ExpectedOf], recalled: Recalled) -> tupl
     """Of all that was seen, came and is expected, of curves with a chance of one half: wider beliefs end at the edge."""
     values = [value for one in told for part in (one.seen, one.came) for _, value in part]
     values += [float(v) for one in told for v in one.curve.quantiles[_IN_RANGE[len(one.curve.steps) > 1]].ravel()]
-    if recalled.best is not None:
-        values.append(recalled.best)
     low, high = clip_range(values, is_max=story.is_max)
+    now = [one.seen[-1][1] for one in told if one.seen] + ([] if recalled.best is None else [recalled.best])
+    low, high = min([low, *now]), max([high, *now])  # where things stood is never on the edge
     room = 0.05 * (high - low)
     return low - room, high + room
 

@@ -13,7 +13,7 @@ from shoestring.reports.pictures.story import Recalled, Segment, Story
 from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
 
 _MOST_DOTS = 300
-_LEAST = 1e-6  # of the largest improvement: what promises less stands on the lower edge
+_LEAST = 1e-3  # of the largest improvement: what promises less stands on the lower edge
 
 
 def draw_offers(story: Story) -> Figure | None:
@@ -60,10 +60,12 @@ def _say(segment: Segment, offers: Offers) -> str:
         f"Before order {segment.order.number}: {len(gain)} candidates, {len(offers.front)} of them on the front, where "
     )
     head += "nothing promises more for less. "
+    hopeless = np.count_nonzero(gain < _LEAST * gain[top])
+    edge = f" {hopeless} promise next to nothing and stand on the lower edge." if hopeless else ""
     if at == top:
-        return f"{head}The one that promises most was bought."
+        return f"{head}The one that promises most was bought.{edge}"
     share, price = gain[at] / gain[top], cost[at] / cost[top]
-    return f"{head}The one bought promises {share:.0%} of the largest improvement for {price:.0%} of its price."
+    return f"{head}The one bought promises {share:.0%} of the largest improvement for {price:.0%} of its price.{edge}"
 
 
 def _thin(offers: Offers) -> list[int]:
