@@ -197,6 +197,7 @@ OPTIONS: dict[str, list[str] | None] = {
     "--study": ["s", "t", "", "no such", "\x00", "a\nb", "x" * 500],
     "--json": None,
     "--workers": ["0", "-1", "x", "1"],
+    "--decision": ["0", "3", "-1", "x", "99999999999999999999"],
     "--help": None,
     "--no-such-option": None,
 }
@@ -213,7 +214,7 @@ OWN = {  # the options that a command has; a line may have others, too
     "export": "--format --ledger -o --store --study",
     "retrain": "--store --study --json",
     "logs": "--store --study",
-    "report": "-o --svg --figure --dark --store --study --json",
+    "report": "-o --decision --svg --figure --dark --store --study --json",
 }
 
 

@@ -190,6 +190,14 @@ def logs(**options: Any) -> None:
 )
 @click.option("--dark", is_flag=True, help="Figures of their own on dark ground; a page follows its reader.")
 @click.option("--compare", multiple=True, metavar="POLICY", help="What this policy would have had, by replay.")
+@click.option(
+    "--decision",
+    "decisions",
+    type=int,
+    multiple=True,
+    metavar="N",
+    help="What was believed when order N was placed; may be repeated.  [default: a few telling ones]",
+)
 @options.store_option
 @options.json_option
 def report(**options: Any) -> None:

@@ -208,3 +208,8 @@ def test_png_is_drawn(figures: list[Figure]) -> None:
         assert light != dark
         width = int.from_bytes(light[16:20], "big")
         assert width == round(static.PNG_ZOOM * (Sheet().width + 2 * static.PADDING))
+
+
+def test_figures_to_choose_from_are_files_of_their_own(folder: Path) -> None:
+    found = report("--svg", "all", "--compare", "asha", "--compare", "random_search", "--figure", "replayed").split()
+    assert found == ["all/replayed-asha.svg", "all/replayed-random_search.svg"]
