@@ -176,7 +176,7 @@ def test_what_came_later_is_counted_and_told() -> None:
         for p, e in enumerate(ledger.entries())
         if isinstance(e, Receipt) and e.trial == 0 and p > ledger.entries().index(order)
     ]
-    assert f"{len(later)} of {len(later) + len(came_of_0)} lie in the light band" in figure.sentence
+    assert f"{len(later)} of {len(later) + len(came_of_0)} lie where nine in ten should" in figure.sentence
     assert next(row[1] for row in figure.rows if row[2] == int(steps[0])) == "bought"
     assert {row[1] for row in figure.rows if row[0] == 0} == {"runner-up"}
     assert figure.rows[0][-1] == f"{later[0]:.4g}"

@@ -126,7 +126,7 @@ def _draw_panels(story: Story, told: Sequence[ExpectedOf], y_range: tuple[float,
         _draw_belief(sheet, one, x, y)
         _draw_line(sheet, one.came, x, y, "curve after", f"what came\n{one.tip}")
         _draw_line(sheet, one.seen, x, y, "curve best" if place == 0 else "curve shade-5", one.tip)
-    sheet.text(4, TOP, "value", "name")
+    sheet.text(4, 12, "value", "name")
     sheet.text((LEFT + sheet.width) / 2, sheet.height - 2, "step", "name", "middle")
     return sheet
 
@@ -205,7 +205,7 @@ def _say(segment: Segment, recalled: Recalled, told: Sequence[ExpectedOf], *, si
     bands = "; ".join(words for words, is_band in ((bands, True), (bars, False)) if is_band in lengths)
     known = [(q, value) for one in told for step, value in one.came if (q := one.at(step)) is not None]
     inside = sum(q[0] <= value <= q[-1] for q, value in known)
-    came = f" What came later is drawn thin, and {inside} of {len(known)} lie in the light band." if known else ""
+    came = f" What came later is drawn thin; {inside} of {len(known)} lie where nine in ten should." if known else ""
     return f"{drawn}: {bands}.{came}"
 
 
