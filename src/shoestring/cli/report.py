@@ -96,9 +96,11 @@ def _write(path: Path, content: bytes | None = None) -> None:
         raise StoreError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
-def render(stories: Sequence[Story], where: Sequence[str], *, version: str | None = None) -> str:
+def render(
+    stories: Sequence[Story], where: Sequence[str], compare: Iterable[str] = (), *, version: str | None = None
+) -> str:
     """`where`: the words that name the store in a command."""
-    return _write_page(stories, where, _draw(stories), version)
+    return _write_page(stories, where, _draw(stories, compare), version)
 
 
 def _draw(stories: Sequence[Story], compare: Iterable[str] = ()) -> list[Figure]:
