@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import ndtri
@@ -80,6 +82,19 @@ def test_thrift_expects_in_the_middle_what_its_order_says() -> None:
         middle = at_step(believed, steps_before(ledger, order) + int(number(order, "reach")))[2]
         assert float(f"{middle:.3g}") == pytest.approx(number(order, "expected_end"), rel=1e-9)
     assert len(found) > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("thrift", {"opening": 0.1}), ("bhpt", {"arms": 6, "belief": "learned"})]
+)
+def test_a_newcomer_that_is_no_candidate_any_more_has_no_belief(name: str, settings: dict[str, object]) -> None:
+    """Another version may have drawn other candidates: then nothing is told, rather than something of another config."""
+    policy = policies.make(name, settings)
+    assert isinstance(policy, Believing)
+    found = told(name, settings=settings, budget="60 epochs")
+    ledger, order, believed = next(one for one in found if one[1].trial == len(one[0].trials))
+    assert believed.curves[0].config == order.config
+    assert policy.believe(ledger, replace(order, config={**order.config, "lr": 0.123456})) is None
 
 
 def test_the_learned_rule_expects_what_its_order_says_within_its_band() -> None:

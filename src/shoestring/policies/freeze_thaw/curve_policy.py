@@ -150,7 +150,7 @@ class CurvePolicy:
 
     def believe(self, ledger: Ledger, order: Order) -> Believed | None:
         """The curves of the arm bought and of those whose ends are expected to be best."""
-        if not order.why.get("compared"):
+        if not order.why.get("compared") or "arm" not in order.why:
             return None
         arms = ledger.view(ArmsView(self.arms))
         outlook = self.look_ahead(ledger, arms, order.memo)

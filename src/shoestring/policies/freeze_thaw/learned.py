@@ -82,14 +82,11 @@ class LearnedRule:
             return None
         scene = look(ledger, self._count_candidates(ledger))
         mean = self._plan(believe(shipped(), scene.arms), scene)[0].mean
-        bought = order.trial if order.trial < scene.trials else self._find(scene, order)
+        bought = scene.find(order)
+        if bought is None:
+            return None
         ranked = np.argsort(mean, kind="stable")[: np.count_nonzero(np.isfinite(mean))]
         return Believed(scene.tell(ledger, put_first(ranked, bought), shipped(), 1.0), BEST_BY_THEN)
-
-    def _find(self, scene: Scene, order: Order) -> int | None:
-        """The candidate that this order opened."""
-        arms = range(scene.trials, len(scene.steps))
-        return next((arm for arm in arms if scene.config(arm) == order.config), None)
 
     def _count_candidates(self, ledger: Ledger) -> int:
         rows = ledger.space.rows

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from shoestring.core.arrays import Flags, Floats
 from shoestring.core.believing import BelievedCurve
 from shoestring.core.encoding import Points
+from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 from shoestring.models.thrift.belief import believe_with_reach
@@ -62,6 +63,11 @@ class Scene:
     def config(self, arm: int) -> Config:
         """Of a candidate."""
         return self.table.config(self.pool, self.pool.points, arm - self.trials)
+
+    def find(self, order: Order) -> int | None:
+        """The arm that this order bought of; None: a candidate that another version of this package drew."""
+        arms = [order.trial] if order.trial < self.trials else range(self.trials, len(self.steps))
+        return next((arm for arm in arms if arm < self.trials or self.config(arm) == order.config), None)
 
     def tell(
         self, ledger: Ledger, listed: Sequence[int], networks: tuple[Network, ...], sureness: float

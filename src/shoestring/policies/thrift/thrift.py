@@ -157,9 +157,10 @@ class Thrift:
         if "expected_end" not in order.why:
             return None  # halving decided
         networks, near = self._networks(), self._look(ledger).within(self.horizon)
+        if (bought := near.find(order)) is None:
+            return None
         index = self._weigh(near, believe(networks, near.arms, self.sureness))
         ranked = np.argsort(-index, kind="stable")[: np.count_nonzero(index > -math.inf)]
-        bought = order.trial if order.trial < near.trials else None
         return Believed(near.tell(ledger, put_first(ranked, bought), networks, self.sureness), BEST_BY_THEN)
 
 
