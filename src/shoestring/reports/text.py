@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shoestring.core.entries import Amended, Entry, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import show_seconds
-from shoestring.core.texts import printable
+from shoestring.core.texts import count, printable
 from shoestring.reports import facts
 from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
 from shoestring.reports.reasons import label_numbers, say_reason
@@ -37,7 +37,8 @@ def status(name: str, ledger: Ledger, checkpoint: Path | str | None, rows: int =
     budget = ledger.budget
     head = Text.assemble(
         (printable(name), "bold"),
-        f"  {ledger.books.policy}, seed {ledger.opened.seed}, {len(ledger.trials)} trials, {len(ledger.orders)} orders\n",
+        f"  {ledger.books.policy}, seed {ledger.opened.seed}, ",
+        f"{count(len(ledger.trials), 'trial')}, {count(len(ledger.orders), 'order')}\n",
         f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}",
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
         f", left {budget.show(ledger.left)}",
