@@ -34,7 +34,7 @@ from shoestring.runners.runner import Runner
 from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.runners.training import Context, Report
 from shoestring.study import loop
-from shoestring.study.decide import Thinking
+from shoestring.study.decide import REST, Thinking
 from shoestring.study.loop import Ending, run_in_memory
 
 SPACE = Space({"x": Float(0, 1), "y": Float(0, 1)})
@@ -128,7 +128,7 @@ def test_a_dear_wish_does_not_end_a_study_that_can_pay_for_something_else() -> N
     ending = run(make_ledger("20s", 5), "asha", [Simulated(SPREAD)])
     assert ending.ledger.spent >= ENOUGH * 20
     last = ending.ledger.orders[-1]
-    assert last.why["stage"] == "what the policy wanted next costs more than is left"
+    assert last.why["stage"] == REST
     assert last.why["score_name"] == "newest value"
 
 

@@ -2,10 +2,10 @@
 
 spent + reserves of open orders + the reserve of this order must stay within the budget; an order that does not fit is
 shortened to the steps that do. In epochs a reserve is exact. In seconds and dollars it is the policy's, or else the 90 %
-quantile of the trial's own step costs (without the first, which sets it up, once there are others), or of all steps', times
-the steps to run; before any step was paid for it is 0 and the runner holds the wall. A resume check is one more step of a
-trial that starts anew, in a process that starts anew where there are processes; it is made once, and only where all of that
-costs at most 1 % of the budget. Steps are counted from what the trial still holds: a lost state must be trained again.
+quantile of the trial's own step costs, or of all steps', times the steps to run; before any step was paid for it is 0 and
+the runner holds the wall. A resume check is one more step of a trial that starts anew, in a process that starts anew where
+there are processes; it is made once, and only where all of that costs at most 1 % of the budget. Steps are counted from
+what the trial still holds: a lost state must be trained again.
 """
 
 from __future__ import annotations
@@ -155,8 +155,7 @@ def _fit_time(
             raise DecisionError(f"Train(reserve={decision.reserve!r}) must be a number, 0 or more")
         per_step = decision.reserve / (until - held)
     else:
-        # The first step of a trial sets it up: it says little about the next.
-        own = (trial.step_costs[1:] or trial.step_costs) if trial else []
+        own = trial.step_costs if trial else []
         per_step = (upper_quantile(sorted(own)) if own else books.step_costs.most) * rate
     if room <= _ROUNDING * books.budget.total:
         return 0, 0.0

@@ -21,8 +21,11 @@ from shoestring.core.decision import Decision, Finish, Train, Wait
 from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
+from shoestring.core.step_times import upper_quantile
 from shoestring.errors import DecisionError
 from shoestring.runners.blas import OneThread
+
+REST = "what the policy wanted next costs more than is left"
 
 
 class Thinking:
@@ -89,13 +92,13 @@ def decide(
     terms: dict[str, Any] = {"at": now(), "thinking_s": thinking.pending_s, "check_start_s": check_start_s}
     order = ledger.accept(decision, **terms)
     if order is None and not ledger.open_orders:
-        order = _spend_rest(ledger, decision, terms)
+        order = _spend_rest(ledger, terms)
     return decision, replace(order, asked=True) if order is not None and asked else order
 
 
-def _spend_rest(ledger: Ledger, wanted: Train, terms: dict[str, Any]) -> Order | None:
+def _spend_rest(ledger: Ledger, terms: dict[str, Any]) -> Order | None:
     """An order for the frozen trial with the best newest value, of those that have a step which can be paid."""
-    fitting = list(islice(_continue_frozen(ledger, wanted, terms), 2))
+    fitting = list(islice(_continue_frozen(ledger, terms), 2))
     if not fitting:
         return None
     sign, idle = ledger.opened.sign, ledger.books.idle
@@ -107,14 +110,21 @@ def _spend_rest(ledger: Ledger, wanted: Train, terms: dict[str, Any]) -> Order |
         sign * loss,
         *(runner_up[0] if runner_up else ()),
     )
-    return replace(order, why={"stage": "what the policy wanted next costs more than is left", **why})
+    return replace(order, why={"stage": REST, **why})
 
 
-def _continue_frozen(ledger: Ledger, wanted: Train, terms: dict[str, Any]) -> Iterator[tuple[float, Order]]:
-    """(newest loss, order) of each that can be paid, best first. A run tuned while it trains is its policy's alone."""
+def _continue_frozen(ledger: Ledger, terms: dict[str, Any]) -> Iterator[tuple[float, Order]]:
+    """(newest loss, order) of each that can be paid, best first. A run tuned while it trains is its policy's alone.
+
+    One that needs not be set up again is priced without its first step, in which it was.
+    """
+    rate = ledger.budget.per_second(ledger.workers)
     for loss, number in ledger.books.idle:
         trial = ledger.trials[number]
         if math.isfinite(loss) and not trial.is_retuned:
-            decision = Train(trial=number, config=trial.config, until=trial.limit, memo=wanted.memo)
+            costs = trial.step_costs[1:] if trial.held and trial.steps > 1 else trial.step_costs
+            reserve = upper_quantile(sorted(costs)) * rate * (trial.limit - trial.held)
+            # The policy's memo is that of its last order: what it noted for this wish speaks of a trial that does not come.
+            decision = Train(trial=number, config=trial.config, until=trial.limit, reserve=reserve, memo=ledger.memo)
             if (order := ledger.accept(decision, **terms)) is not None:
                 yield loss, order
