@@ -203,11 +203,11 @@ def test_a_study_in_a_notebook(browser: Any, report: Path, theme: str) -> None:
 
 def test_watching_follows_a_running_study(browser: Any, tmp_path: Path) -> None:
     quiet: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(tune(tmp_path, "100 epochs", sleep=0.15), **quiet) as running:
-        while not (tmp_path / "shoestring.db").exists() or not (tmp_path / "shoestring.db").stat().st_size:
+    # More epochs than it will train: on a busy machine a server and a browser take their time to start.
+    with subprocess.Popen(tune(tmp_path, "10000 epochs", sleep=0.15), **quiet) as running:
+        while subprocess.run(shoestring("status"), cwd=tmp_path, capture_output=True, check=False).returncode:
             assert running.poll() is None
             time.sleep(0.05)
-        time.sleep(0.5)
         with subprocess.Popen(shoestring("watch"), **quiet) as server:
             address = server.stdout.readline().strip()  # type: ignore[union-attr]
             assert address.startswith("http://127.0.0.1:")
