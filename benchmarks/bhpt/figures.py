@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+
+from benchmarks.plotting import plt
 
 Rows = list[dict[str, Any]]
 LOOKS = {  # label, colour, line

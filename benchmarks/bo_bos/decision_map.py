@@ -11,20 +11,22 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
+from benchmarks.plotting import plt
 from shoestring.models.stopping.optimal_stopping import StoppingRule
+from shoestring.reports.pictures.style import LIGHT
 from shoestring.runners.tables import Table
 
 HERE = Path(__file__).parent
-COLOURS = {"no simulated curve": "#f2f2f2", "go on": "#9ecae1", "give up": "#e6550d", "trust": "#74c476"}
+COLOURS = {
+    "no simulated curve": LIGHT["rule"],
+    "go on": LIGHT["c-validate"],
+    "give up": LIGHT["c-repeated"],
+    "trust": LIGHT["c-check"],
+}
 
 
 def main() -> None:

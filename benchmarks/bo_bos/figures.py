@@ -16,11 +16,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -30,6 +25,7 @@ from benchmarks.bo_bos.compare import read
 from benchmarks.bo_bos.curves import HERE, tables
 from benchmarks.bo_bos.studies import DESIGN, recorded, study
 from benchmarks.bo_bos.tasks import EPISODES, EPOCHS, STEPS_OF_AN_EPOCH
+from benchmarks.plotting import plt
 
 Array = NDArray[np.float64]
 KEPT = HERE.parents[1] / "out" / "bo_bos"

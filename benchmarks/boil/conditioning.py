@@ -19,10 +19,10 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
-import matplotlib
 import numpy as np
 
 from benchmarks.boil.problems import Problem, found, load
+from benchmarks.plotting import plt
 from shoestring.models.boil.augmentation import (
     Floor,
     count_allowed_points,
@@ -33,9 +33,6 @@ from shoestring.models.boil.augmentation import (
 )
 from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
 from shoestring.models.gp.posterior import condition
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 RESULTS = Path(__file__).parent / "results"
 NOISE = 1e-10

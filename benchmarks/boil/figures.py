@@ -14,13 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.boil.problems import Problem
+from benchmarks.plotting import plt
 from shoestring.models.boil.compression import preference_weights
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]  # by table

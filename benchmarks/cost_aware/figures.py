@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from benchmarks.plotting import plt
 
 Lines = list[dict[str, Any]]
 LABELS = {"alpha=0": "EI", "alpha=1": "EI per cost (alpha=1)", "ei_cool": "EI-cool", "carbo": "CArBO"}

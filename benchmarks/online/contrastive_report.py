@@ -137,10 +137,7 @@ def effects(runs: Runs) -> str:
 
 def figure(runs: Runs, path: Path) -> None:
     """Left: accuracy on the way. Middle: accuracy against passes. Right: the chances that each tuned method ended with."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from benchmarks.plotting import plt as pyplot
 
     grouped = by_method(runs)
     names = runs[0]["names"]

@@ -96,10 +96,7 @@ def judge(runs: Runs) -> dict[str, Any]:
 
 def figure(runs: Runs, path: Path) -> None:
     """Left: validation loss on the way. Middle: loss against time. Right: rounds that were tuned, as the run goes on."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from benchmarks.plotting import plt as pyplot
 
     grouped, times = by_method(runs), relative_time(runs)
     fig, (left, middle, right) = pyplot.subplots(1, 3, figsize=(15, 4.6))

@@ -339,11 +339,7 @@ def judge(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "shoestring"
-    from matplotlib import pyplot
+    from benchmarks.plotting import plt as pyplot
 
     figure, axes = pyplot.subplots(1, len(RATES), figsize=(4 * len(RATES), 3.4), sharex=True)
     curves = {

@@ -126,7 +126,7 @@ def report(arguments: Sequence[str]) -> int:
         chosen.out.write_text(page.html(facts, costs), encoding="utf-8")
         say(f"written: {chosen.out}")
     if chosen.figure:
-        chosen.figure.write_text(digest.picture(facts, page.STYLE), encoding="utf-8")
+        chosen.figure.write_text(digest.picture(facts), encoding="utf-8")
     if chosen.markdown:
         text = digest.few(facts) if chosen.markdown == "few" else digest.everything(facts, costs)
         if chosen.into:

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.race import methods, pictures
 from benchmarks.race.pictures import number
+from shoestring.reports.pictures.static import wrap_svg
 
 OWN = ("thrift", "asha")  # beside the reference and what always races
 PARTLY = "†"
@@ -216,13 +217,10 @@ def put_into(path: Path, text: str) -> None:
     path.write_text(before + begin + text + end + after, encoding="utf-8")
 
 
-def picture(facts: Mapping[str, Any], style: str) -> str:
+def picture(facts: Mapping[str, Any]) -> str:
     """Regret of the same rows against money, as a file of its own, light and dark."""
     part, reference = facts["parts"][0], facts["reference"]
     kinds = {name: methods.kind(name, reference) for name in chosen(part, reference)}
     labels = {name: label(name, "").replace("`", "") for name in kinds}  # the reference is known by its colour
     drawn = pictures.regret_against_money(part["means"], part["ranks"]["budgets"], kinds, part["unit"], labels)
-    width, height = (int(1.5 * float(side)) for side in drawn.split('viewBox="0 0 ')[1].split('"')[0].split())
-    alone = drawn.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" ', 1)
-    own = f"svg{{background:var(--paper);width:{width}px;height:{height}px;max-width:none}}"
-    return alone.replace("</title>", f"</title><style>{style}{own}</style>", 1) + "\n"
+    return wrap_svg(drawn, "mean normalised regret against money", look="reader", padding=10.0, zoom=1.5)

@@ -14,10 +14,11 @@ from benchmarks.race.digest import best_first
 from benchmarks.race.pictures import number
 from benchmarks.race.statistics import cliques
 from benchmarks.race.trained import CURVE_S
+from shoestring.reports.pictures.style import follow_reader, style_marks
 
 SEEN = frozenset((Path(__file__).parent / "seen_tables.txt").read_text("utf-8").split())
 MOST_LINES = 14  # in the picture of regret against money
-STYLE = (Path(__file__).parent / "page.css").read_text("utf-8")
+STYLE = "\n".join((follow_reader(), style_marks(), (Path(__file__).parent / "page.css").read_text("utf-8")))
 SUITES = {
     "tables": "Recorded curves",
     "plain": "Plain objectives: a trial is one value",

@@ -55,10 +55,7 @@ def _keep(folder: Path, result: dict[str, Any], runs: list[Run], growth: list[Gr
     measured = [{k: None if v != v else v for k, v in run._asdict().items()} for run in runs]
     told = {**result, "runs": measured, "growth": [one._asdict() for one in growth]}
     (folder / "scale.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    try:
-        draw(folder)
-    except ImportError:
-        print("matplotlib is not installed: `python -m benchmarks scale.pictures FOLDER` draws where it is", flush=True)
+    draw(folder)
 
 
 def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -> dict[str, Any]:

@@ -1,32 +1,99 @@
-"""Draw the pictures of the README from a real study: the terminal while `make demo` runs.
+"""Draw the pictures of the README and the docs from real studies.
 
-python docs/pictures/make.py        # trains for 30 seconds, writes docs/pictures/terminal.svg
+python docs/pictures/make.py              # from recorded trainings and kept measurements; always the same files
+python docs/pictures/make.py terminal     # the terminal while `make demo` runs: trains for 30 seconds
+
+A test holds the files of the first against what this script makes. The PNG for GitHub's social preview is made where
+`pip install 'shoestring[pictures]'` was done.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-
 from shoestring.core.entries import Order
+from shoestring.errors import MissingExtra
+from shoestring.reports.pictures.compare import draw_comparison
+from shoestring.reports.pictures.page import draw_study
+from shoestring.reports.pictures.static import draw_png, wrap_svg, write_svg
+from shoestring.reports.pictures.story import Story, gather
 from shoestring.reports.progress import LiveView
+from shoestring.runners.simulated import Simulated
+from shoestring.runners.tables import Table
 from shoestring.study.study import Study
 
 ROOT = Path(__file__).parents[2]
-WIDTH = 118
-STUDY = "examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --budget 30s --quiet --json"
+FOLDER = ROOT / "docs" / "pictures"
+TABLE = ROOT / "benchmarks" / "data" / "fashion_curves" / "resnet_alexnet.npz"  # 49 networks, really trained
+SHOWN = ("money", "best", "curves", "timeline", "parallel", "importance")
+COMPARED = ("sequential_halving", "asha", "random_search")
+SEEDS = range(5)
+SOCIAL = "social-preview"  # 1280 by 640, as GitHub asks for
+TERMINAL_WIDTH = 118
+DEMO = "examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --budget 30s --quiet --json"
 
 
-def main() -> None:
-    os.environ["COLUMNS"] = str(WIDTH)  # the view asks its terminal, and a picture has none
+def tune_recorded(policy: str = "sequential_halving", seed: int = 1, workers: int = 4) -> Story:
+    """A study of 400 epochs on recorded trainings: real curves and real costs, in simulated time."""
+    table = Table.load(TABLE)
+    study = Study.begin(
+        table.space(), "400 epochs", max_steps=table.max_steps, policy=policy, seed=seed, workers=workers
+    )
+    study.run(Simulated(table, workers))
+    return gather(policy, study.ledger)
+
+
+def draw() -> dict[str, str]:
+    """Every file that is always the same, by name."""
+    figures = {figure.key: figure for figure in draw_study(tune_recorded())}
+    compared = draw_comparison([tune_recorded(policy, seed) for policy in COMPARED for seed in SEEDS])
+    assert compared is not None
+    shown = [*(figures[key] for key in SHOWN), compared]
+    files = {f"report_{figure.key}.svg": write_svg(figure, "reader") for figure in shown}
+    return {**files, **draw_scale(), f"{SOCIAL}.svg": draw_social_preview(figures["curves"].svg)}
+
+
+def draw_scale() -> dict[str, str]:
+    """What `python -m benchmarks scale` measured."""
+    sys.path.append(str(ROOT))
+    from benchmarks.scale.pictures import draw_growth, draw_utilisation
+
+    told = json.loads((ROOT / "benchmarks" / "scale" / "results" / "scale.json").read_text(encoding="utf-8"))
+    return {"scale_utilisation.svg": draw_utilisation(told["runs"]), "scale_growth.svg": draw_growth(told["growth"])}
+
+
+def draw_social_preview(curves: str) -> str:
+    """What a link to the project shows: seen small, so without the numbers at the axes."""
+    shape = re.sub(r"<text .*?</text>", "", curves)
+    inner = shape.replace("<svg ", '<svg x="560" y="90" width="690" height="440" ', 1)
+    texts = [
+        (212, 92, "name", "shoestring"),
+        (276, 33, "name", "The best model you can afford"),
+        (350, 27, "label", "Hyperparameter tuning"),
+        (388, 27, "label", "under a hard budget:"),
+        (426, 27, "label", "epochs, hours, dollars"),
+    ]
+    written = "".join(
+        f'<text x="72" y="{y}" class="{style}" style="font-size: {size}px">{words}</text>'
+        for y, size, style, words in texts
+    )
+    drawn = f'<svg viewBox="0 0 1280 640" role="img">{inner}{written}</svg>'
+    return wrap_svg(drawn, "shoestring: the best model you can afford", padding=0.0)
+
+
+def draw_terminal() -> str:
+    from rich.console import Console
+
+    os.environ["COLUMNS"] = str(TERMINAL_WIDTH)  # the view asks its terminal, and a picture has none
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/demo.db"
-        command = [sys.executable, "-m", "shoestring", "run", *STUDY.split(), "--store", store]
+        command = [sys.executable, "-m", "shoestring", "run", *DEMO.split(), "--store", store]
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         ledger = Study.open(store=store).ledger
         # The moment of the last order at about two thirds of the money: some trials run, many are frozen.
@@ -35,10 +102,21 @@ def main() -> None:
         view = LiveView(f"digits: {ledger.books.policy}, seed {ledger.opened.seed}")
         then = ledger.fork(moment)
         view(then, then.orders[-1])
-        console = Console(record=True, width=WIDTH, file=open("/dev/null", "w"))  # noqa: SIM115
+        console = Console(record=True, width=TERMINAL_WIDTH, file=open("/dev/null", "w"))  # noqa: SIM115
         console.print(view.render(then))
-    console.save_svg(str(ROOT / "docs" / "pictures" / "terminal.svg"), title="shoestring run examples/digits.py:Digits")
+    return console.export_svg(title="shoestring run examples/digits.py:Digits")
+
+
+def main(words: list[str]) -> None:
+    files = {"terminal.svg": draw_terminal()} if words == ["terminal"] else draw()
+    for name, text in files.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    if f"{SOCIAL}.svg" in files:
+        try:
+            (FOLDER / f"{SOCIAL}.png").write_bytes(draw_png(files[f"{SOCIAL}.svg"], zoom=1.0))
+        except MissingExtra as error:
+            sys.stderr.write(f"{SOCIAL}.png is left as it is: {error}\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

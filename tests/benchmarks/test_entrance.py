@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,3 +73,13 @@ def test_no_script_depends_on_where_it_is_started() -> None:
         assert "sys.path" not in text or path.parent.name == "kill", path  # whose studies are processes of their own
         begun = [line.split()[1] for line in text.splitlines() if line.startswith(("import ", "from "))]
         assert not own & set(begun), f"{path} imports a neighbour without its package"
+
+
+def test_pictures_have_one_look() -> None:
+    """matplotlib is set up in one place, with the colours of a report."""
+    drawing = [
+        file.relative_to(HERE)
+        for file in HERE.rglob("*.py")
+        if re.search(r"^\s*(import matplotlib|from matplotlib import)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert drawing == [Path("plotting.py")]

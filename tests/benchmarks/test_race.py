@@ -622,7 +622,7 @@ def test_the_page_needs_nothing_and_escapes_everything(tmp_path: Path) -> None:
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "http" not in text.replace("http-equiv", "")
-    assert "prefers-color-scheme:dark" in text
+    assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
     assert text.count("<svg") == 3
     assert "Where sequential_halving is behind" in text

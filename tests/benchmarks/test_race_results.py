@@ -126,7 +126,7 @@ def test_the_few_rows_are_ours_and_of_each_tool_the_best(capsys: Any, tmp_path: 
     ]
     assert [row[2] == "–" for row in rows[2:]] == [False, True, True, True, True]
     ElementTree.parse(tmp_path / "a.svg")
-    assert "prefers-color-scheme:dark" in (tmp_path / "a.svg").read_text()
+    assert "prefers-color-scheme: dark" in (tmp_path / "a.svg").read_text()
 
 
 def test_a_mean_of_a_race_that_was_cut_off_is_marked() -> None:
@@ -183,7 +183,7 @@ def kept() -> dict[str, Any]:
 def test_the_readmes_tell_what_the_kept_race_tells(kept: dict[str, Any]) -> None:
     assert digest.few(kept) in (ROOT / "README.md").read_text()
     assert digest.everything(kept, kept["cost"]) in (ROOT / "benchmarks" / "race" / "README.md").read_text()
-    assert (ROOT / "docs" / "pictures" / "race.svg").read_text() == digest.picture(kept, page.STYLE)
+    assert (ROOT / "docs" / "pictures" / "race.svg").read_text() == digest.picture(kept)
 
 
 def test_the_kept_race_is_a_whole_one(kept: dict[str, Any]) -> None:

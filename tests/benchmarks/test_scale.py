@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
+from benchmarks.lines import draw_lines, write_panels
 from benchmarks.scale import LEAST_BUSY, _judge
 from benchmarks.scale.arithmetic import RESULTS, write_tables
 from benchmarks.scale.growth import Growth
@@ -14,6 +17,7 @@ from benchmarks.scale.utilisation import Run, _share_busy, measure
 from shoestring import policies
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Space
+from shoestring.reports.pictures.svg import Sheet
 from shoestring.runners.simulated import Simulated
 from shoestring.study.loop import run_in_memory
 from shoestring.testing.curves import WrittenCurves
@@ -68,3 +72,15 @@ def test_the_page_says_what_the_results_say() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for table in tables.split("\n\n"):
         assert table in page, f"python -m benchmarks scale.arithmetic prints other tables than {PAGE.name} has"
+
+
+def test_names_of_lines_stand_where_no_line_is() -> None:
+    panel = str(draw_lines({"low": [(0, 0.1), (9, 0.1)], "high": [(0, 1.0), (9, 0.9)]}, "x", "y"))
+    marks = [float(y) for y in re.findall(r'<circle [^>]*cy="([\d.]+)"', panel)]
+    names = [float(y) for y in re.findall(r'y="([\d.]+)"[^>]*>● ', panel)]
+    assert len(names) == 2
+    assert all(abs(name - mark) > 11 for name in names for mark in marks)
+    assert "line-0" in panel
+    assert "line-1" in panel
+    text = write_panels([Sheet(100, 50), Sheet(200, 50)], "two")
+    assert ElementTree.fromstring(text).attrib["viewBox"].split()[2:] == ["328", "78"]

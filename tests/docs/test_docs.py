@@ -54,6 +54,15 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / link).exists(), f"{page}: {link}"
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "cli.md"], ids=page_id)
+def test_no_page_says_the_same_passage_twice(page: Path) -> None:
+    """As after a merge: the page of the command line is made, and repeats what each command's help says."""
+    passages = [passage for passage in re.split(r"\n\s*\n", page.read_text()) if len(passage) > 120]
+    lines = [line for line in page.read_text().splitlines() if len(line) > 60] if page.name == "CHANGELOG.md" else []
+    assert len({*passages}) == len(passages)
+    assert len({*lines}) == len(lines)
+
+
 def test_the_cli_page_is_what_the_commands_say() -> None:
     spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
     assert spec is not None

@@ -21,6 +21,7 @@ COMMANDS = {
     "explain": ["explain", "0"],
     "plan": ["plan", "--budget", "20 epochs", "--max-steps", "5"],
     "replay": ["replay", "--policy", "random_search"],
+    "report": ["report"],
     "serve": ["serve"],
 }
 

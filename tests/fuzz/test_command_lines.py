@@ -189,11 +189,15 @@ OPTIONS: dict[str, list[str] | None] = {
     "--format": ["csv", "jsonl", "xml"],
     "--ledger": None,
     "-o": ["new", "empty", "folder", "nowhere/x", "binary", "", "\x00"],
+    "--svg": ["figures", "folder", "binary", "nowhere/x", "", "\x00"],
+    "--figure": ["money", "curves", "curve", "", "\x00"],
+    "--dark": None,
     "--quiet": None,
     "--store": STORES,
     "--study": ["s", "t", "", "no such", "\x00", "a\nb", "x" * 500],
     "--json": None,
     "--workers": ["0", "-1", "x", "1"],
+    "--decision": ["0", "3", "-1", "x", "99999999999999999999"],
     "--help": None,
     "--no-such-option": None,
 }
@@ -210,7 +214,7 @@ OWN = {  # the options that a command has; a line may have others, too
     "export": "--format --ledger -o --store --study",
     "retrain": "--store --study --json",
     "logs": "--store --study",
-    "report": "-o --store --study",
+    "report": "-o --decision --svg --figure --dark --store --study --json",
 }
 
 

@@ -186,6 +186,7 @@ def test_failures(folder: Path) -> None:
     words = ["--space", "space.toml", "--budget", "50 epochs", "--max-steps", "5"]
     done = shoestring(folder, "run", "job.py:broken", "--space", "space.toml", "--budget", "50 epochs", code=1)
     assert "no data" in done.stderr
+    assert "repair the code, then go on with: shoestring resume --study job\n" in done.stderr
     told = result(shoestring(folder, "status", "--json"))
     assert told["trials"] == 3
     assert told["spent"] == 3

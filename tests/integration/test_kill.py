@@ -193,12 +193,13 @@ def test_work_before_the_first_heartbeat_is_charged(tmp_path: Path) -> None:
     for _ in range(3):
         (tmp_path / "work.log").write_text("")
         process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while (lines := (tmp_path / "work.log").read_text().split("\n")[:-1])[39:] == []:  # 0.4 s
+        while (tmp_path / "work.log").read_text().count("\n") < 40:  # 0.4 s
             assert process.poll() is None
             time.sleep(0.01)
         process.kill()
         process.wait()
-        worked_s += float(lines[-1])
+        # Read only now: on a busy machine it went on working for a while after it had been looked at.
+        worked_s += float((tmp_path / "work.log").read_text().split("\n")[-2])
     with Sql(f"sqlite:///{tmp_path}/s.db").lease("s") as lease:
         (last_s,) = lease.cut_off.values()
     charged_s = ledger_of(tmp_path / "s.db").books.by_kind["lost"] + last_s
@@ -210,7 +211,7 @@ def test_work_before_the_first_heartbeat_is_charged(tmp_path: Path) -> None:
 def test_killed_forty_times_in_all_ways(capsys: pytest.CaptureFixture[str]) -> None:
     """The benchmark, small: all kinds of runners, both stores, budgets of epochs and of time."""
     kill = pytest.importorskip("benchmarks.kill", reason="the benchmarks are not here")
-    code = kill.main(["--times", "40", "--minutes", "3", "--at-once", "4", "--json"])
+    code = kill.main(["--times", "40", "--minutes", "15", "--at-once", "4", "--json"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert code == 0, result
     assert result["measured"]["kills"] == 40

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoestring.core.books import Books
-from shoestring.core.decision import Train
 from shoestring.core.entries import Entry, Lost, Opened, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.policy import Policy, find_cut_short
 from shoestring.runners.simulated import Simulated, Source
 from shoestring.stores.memory import Memory
+from shoestring.study.decide import Thinking, decide
 from shoestring.study.loop import run_in_memory
 from shoestring.testing.policies import LISTED, ROUGH, SPACE, opened
 from shoestring.testing.small import small
@@ -44,9 +44,7 @@ def buy_one_by_one(start: Opened, policy: Policy, source: Source) -> list[Entry]
     while True:
         order = None
         if len(ledger.open_orders) < start.workers:
-            decision = policy.decide(ledger, ledger.decision_rng())
-            if isinstance(decision, Train):
-                order = ledger.accept(decision, at=runner.now())
+            _, order = decide(ledger, policy, Thinking(is_free=True), runner.now)
         if order is not None:
             ledger = ledger.append(order)
             runner.submit(order, ledger.trials[order.trial].held)

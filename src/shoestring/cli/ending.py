@@ -53,6 +53,8 @@ def _what_next(study: Study, job: Job, store: str, ending: Ending) -> Iterator[s
     if ending.reason in ("stopped", "deadline"):
         yield f"go on with{secret}: {shlex.join(again)}"
         return
+    if ending.reason == "failing":
+        yield f"repair the code, then go on with{secret}: {shlex.join(again)}"
     if ending.reason == "budget":
         yield f"spend more with{secret}: {shlex.join([*again, '--budget'])} '<a larger total>'"
     best, ledger = study.best, study.ledger

@@ -182,12 +182,31 @@ def logs(**options: Any) -> None:
 
 @cli.command()
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
-@click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
+@click.option("-o", "--output", metavar="FILE", help="The page.  [default: report.html, if no figures are asked for]")
+@click.option("--svg", metavar="FOLDER", help="Write each figure there, as a file of its own.")
+@click.option("--png", metavar="FOLDER", help="The same as PNG: pip install 'shoestring[pictures]'.")
+@click.option(
+    "--figure", "only", multiple=True, metavar="NAME", help="Only this one, as money, best, curves, timeline."
+)
+@click.option("--dark", is_flag=True, help="Figures of their own on dark ground; a page follows its reader.")
 @click.option("--compare", multiple=True, metavar="POLICY", help="What this policy would have had, by replay.")
+@click.option(
+    "--decision",
+    "decisions",
+    type=int,
+    multiple=True,
+    metavar="N",
+    help="What was believed when order N was placed; may be repeated.  [default: a few telling ones]",
+)
 @options.store_option
 @options.json_option
 def report(**options: Any) -> None:
-    """Draw studies as one HTML file: where the money went, every curve, why each order was placed."""
+    """Draw studies as one HTML file: where the money went, every curve, why each order was placed.
+
+    \b
+    shoestring report -o report.html
+    shoestring report mine --figure curves --svg figures --dark
+    """
     from shoestring.cli.report import write_report
 
     write_report(**options)

@@ -15,55 +15,107 @@ from urllib.parse import urlencode
 from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
 from shoestring.core.strict_json import dumps
-from shoestring.errors import ShoestringError, StoreError, StudyError
+from shoestring.errors import ShoestringError, StoreError, StudyError, did_you_mean
 from shoestring.network.access import Access
 from shoestring.network.server import Answer, Refused, Routes, Server
 from shoestring.policies.citations import cite
 from shoestring.reports.pictures.compare import draw_comparison
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
+from shoestring.reports.pictures.replayed import draw_replayed
+from shoestring.reports.pictures.static import draw_png, write_svg
 from shoestring.reports.pictures.story import Story, gather
 from shoestring.stores.opening import open_store
+from shoestring.study.beliefs import recall
 from shoestring.study.study import Study
 
 
-def write_report(studies: Sequence[str], compare: Iterable[str], output: str, store: str, as_json: bool) -> None:
-    """One file about one study or several; without names, about all that the store holds."""
+def write_report(
+    studies: Sequence[str],
+    compare: Iterable[str],
+    decisions: Sequence[int],
+    output: str | None,
+    svg: str | None,
+    png: str | None,
+    only: Sequence[str],
+    dark: bool,
+    store: str,
+    as_json: bool,
+) -> None:
+    """About one study or several; without names, about all that the store holds."""
     began = time.perf_counter()
     opened = open_store(store, must_exist=True)
     names = list(studies) or opened.studies()
     if not names:
         raise StudyError(f"there is no study in {store}: nothing to draw")
-    stories = [gather(name, Study.open(name, opened).ledger) for name in names]
+    ledgers = {name: Study.open(name, opened).ledger for name in names}
+    if decisions and len(names) > 1:
+        raise StudyError(f"--decision {decisions[0]} is of one study: name it, one of {', '.join(names)}")
+    for ledger in ledgers.values():
+        ledger.entries()  # of a snapshot they are not read before
     loaded = time.perf_counter()
-    page = render(stories, store_words(store, opened.where), compare)
+    tell = partial(recall, decisions=decisions) if len(names) == 1 else gather
+    stories = [tell(name, ledger) for name, ledger in ledgers.items()]
+    figures = _choose(_draw(stories, compare), only)
+    written = [*_write_figures(figures, svg, "svg", dark), *_write_figures(figures, png, "png", dark)]
+    page = output if output is not None or written else "report.html"
+    size = sum(path.stat().st_size for path in written)
+    if page is not None:
+        text = _write_page(stories, store_words(store, opened.where), figures).encode()
+        _write(Path(page), text)
+        size += len(text)
+    told = {
+        "report": page,
+        "figures": [str(path) for path in written],
+        "studies": names,
+        "bytes": size,
+        "load_s": loaded - began,
+        "draw_s": time.perf_counter() - loaded,
+    }
+    print_line(dumps(told) if as_json else "\n".join(map(str, filter(None, [*written, page]))))
+
+
+def _choose(figures: Sequence[Figure], only: Sequence[str]) -> list[Figure]:
+    known = [figure.key for figure in figures]
+    for name in only:
+        if name not in known:
+            raise StudyError(f"there is no figure {name!r} of this study. {did_you_mean(name, known)}")
+    return [figure for figure in figures if not only or figure.key in only]
+
+
+def _write_figures(figures: Sequence[Figure], folder: str | None, kind: str, dark: bool) -> list[Path]:
+    """Each as a file of its own; those on dark ground have a name of their own, too."""
+    if folder is None:
+        return []
+    paths = []
+    _write(Path(folder))
+    for figure in (one for several in figures for one in (several, *several.others)):
+        name = "-".join([figure.key, *figure.choice.split()])  # of several decisions or policies, which
+        path = Path(folder) / f"{name}{'-dark' if dark else ''}.{kind}"
+        drawn = write_svg(figure, "dark" if dark else "light")
+        _write(path, draw_png(drawn) if kind == "png" else drawn.encode())
+        paths.append(path)
+    return paths
+
+
+def _write(path: Path, content: bytes | None = None) -> None:
+    """A file; without content, a folder."""
     try:
-        Path(output).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"the report cannot be written to {output!r}: {error.strerror or error}") from None
-    told = {"report": output, "studies": names, "bytes": len(page.encode())}
-    told |= {"load_s": loaded - began, "draw_s": time.perf_counter() - loaded}
-    print_line(dumps(told) if as_json else output)
+        path.mkdir(parents=True, exist_ok=True) if content is None else path.write_bytes(content)
+    except (OSError, ValueError) as error:  # the latter for a name that no file can have
+        raise StoreError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
 def render(
     stories: Sequence[Story], where: Sequence[str], compare: Iterable[str] = (), *, version: str | None = None
 ) -> str:
     """`where`: the words that name the store in a command."""
+    return _write_page(stories, where, _draw(stories, compare), version)
+
+
+def _draw(stories: Sequence[Story], compare: Iterable[str] = ()) -> list[Figure]:
     if len(stories) == 1:
-        story = stories[0]
-        figures = [*_replays(story, compare), *draw_study(story)]
-        return write_page(
-            story.name,
-            lead_of(story),
-            figures,
-            copies_of(
-                story,
-                shlex.join(["shoestring", "resume", "--study", story.name, *where]),
-                cite(story.books.policy),
-            ),
-            version=version,
-        )
+        return [*_replays(stories[0], compare), *draw_study(stories[0])]
     side_by_side = draw_comparison(stories)
     figures = [side_by_side] if side_by_side is not None else []
     for number, story in enumerate(stories):
@@ -71,22 +123,36 @@ def render(
         for key in ("money", "curves"):  # of each, what the comparison does not show
             if key in drawn:
                 figures.append(replace(drawn[key], key=f"{key}-{number}", title=f"{story.name}: {drawn[key].title}"))
-    lead = f"The studies of {stories[0].name} to {stories[-1].name} side by side, then one by one."
-    return write_page(f"{len(stories)} studies", lead, figures, version=version)
+    return figures
+
+
+def _write_page(
+    stories: Sequence[Story], where: Sequence[str], figures: Sequence[Figure], version: str | None = None
+) -> str:
+    story = stories[0]
+    if len(stories) > 1:
+        lead = f"The studies of {story.name} to {stories[-1].name} side by side, then one by one."
+        return write_page(f"{len(stories)} studies", lead, figures, version=version)
+    resume = shlex.join(["shoestring", "resume", "--study", story.name, *where])
+    copies = copies_of(story, resume, cite(story.books.policy))
+    return write_page(story.name, lead_of(story), figures, copies, version=version)
 
 
 def _replays(story: Story, compare: Iterable[str]) -> list[Figure]:
     """What other policies would have had from the same recorded curves, as far as these reach."""
     from shoestring.study.replay import replay
 
-    others, missing = [], 0.0
+    others, missing, frozen = [], 0.0, []
     for name in compare:
         replayed = replay(story.ledger, policies.make(name))
         others.append(gather(f"replay of {name}", replayed.ledger))
         missing = max(missing, replayed.missing_share)
+        frozen.append(draw_replayed(story, others[-1], replayed.missing_share))
     caution = f"Replayed on recorded curves: up to {missing:.0%} of the steps that were asked for are not recorded."
     figure = draw_comparison([story, *others], title="And with another policy", caution=caution) if others else None
-    return [figure] if figure is not None else []
+    known = [one for one in frozen if one is not None]
+    chosen = replace(known[0], others=known[1:]) if known else None
+    return [one for one in (figure, chosen) if one is not None]
 
 
 # watching ------------------------------------------------------------------------------------------------------------
@@ -99,36 +165,38 @@ class WatchedStore:
         self._store = open_store(store, must_exist=True)
         self._where = store_words(store, self._store.where)
         self._studies: dict[str, Study] = {}
-        self._pages: dict[str, tuple[str, str]] = {}  # by study: version, page
+        self._pages: dict[str, tuple[tuple[str, str], str]] = {}  # by study: version and decision, page
         self.address_of: Callable[[str], str] = str  # of a study's page; the server knows
 
     def version(self, name: str | None) -> str:
         study = self._study(name)
         return str(len(study.journal.refresh())) if study is not None else ",".join(self._store.studies())
 
-    def page(self, name: str | None) -> str:
+    def page(self, name: str | None, decision: str = "") -> str:
+        """`decision`: the number of an order that is looked at; empty: some telling ones."""
         study, version = self._study(name), self.version(name)
         if study is None:
             links = {known: self.address_of(known) for known in self._store.studies()}
             return write_page(self._store.where, "Which study?", [], links=links, version=version)
         known = self._pages.get(study.name)
-        if known is None or known[0] != version:
-            known = version, render([gather(study.name, study.ledger)], self._where, version=version)
+        if known is None or known[0] != (version, decision):
+            story = recall(study.name, study.ledger, _read_decision(decision))
+            known = (version, decision), render([story], self._where, version=version)
             self._pages[study.name] = known
         return known[1]
 
     def routes(self) -> Routes:
         """A page, and its version, which the page asks for now and then. There is nothing to post."""
 
-        def get(render: Callable[[str | None], str], kind: str, query: Mapping[str, str], body: bytes) -> Answer:
+        def get(render: Callable[[Mapping[str, str]], str], kind: str, query: Mapping[str, str], body: bytes) -> Answer:
             try:
-                return Answer(render(query.get("study")), kind)
+                return Answer(render(query), kind)
             except ShoestringError as error:
                 raise Refused(500, error) from None
 
         return {
-            ("GET", "/"): partial(get, self.page, "text/html"),
-            ("GET", "/version"): partial(get, self.version, "text/plain"),
+            ("GET", "/"): partial(get, lambda q: self.page(q.get("study"), q.get("decision", "")), "text/html"),
+            ("GET", "/version"): partial(get, lambda q: self.version(q.get("study")), "text/plain"),
         }
 
     def _study(self, name: str | None) -> Study | None:
@@ -140,6 +208,12 @@ class WatchedStore:
         if name not in self._studies:
             self._studies[name] = Study.open(name, self._store)
         return self._studies[name]
+
+
+def _read_decision(text: str) -> tuple[int, ...]:
+    if text and not (text.isascii() and text.isdigit()):
+        raise StudyError(f"decision={text!r} must be the number of an order, as decision=7")
+    return (int(text),) if text else ()
 
 
 def watch_store(store: str, name: str | None, port: int) -> None:

@@ -17,6 +17,7 @@ from shoestring.core.entries import Entry
 from shoestring.core.initial_design import warn_of_small_budget
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget, Prices, parse_duration_s
+from shoestring.core.texts import count
 from shoestring.reports import text
 from shoestring.reports.progress import Progress, make_progress
 from shoestring.runners.local import Local
@@ -157,7 +158,8 @@ def _greeting(study: Study, job: Job, runner: Runner) -> Iterator[str]:
         yield f"study {study.name!r}: {total} for {job.words}, {policy}"
     else:
         spent = f"{ledger.budget.show(ledger.spent)} of {total} spent"
-        yield f"study {study.name!r} goes on: {spent}, {len(ledger.trials)} trials, policy {ledger.books.policy}"
+        trials = count(len(ledger.trials), "trial")
+        yield f"study {study.name!r} goes on: {spent}, {trials}, policy {ledger.books.policy}"
     if change := study.journal.change:
         yield f"changed: {text.change_line(change)}"
     for notice in getattr(study.store, "notices", ()):

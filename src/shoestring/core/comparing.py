@@ -14,12 +14,13 @@ those that were left behind. Whatever else a policy wants to tell stands beside 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats
+from shoestring.core.decision import Why
 from shoestring.core.parameters import Scalar
 from shoestring.core.space import Config
 from shoestring.core.strict_json import dumps
@@ -66,9 +67,17 @@ def compare_scores(
     score = float(in_unit(float(scores[chosen])))
     if heights[second] == -np.inf:
         return compare(score_name, best_is, compared, score)
-    name = say(second)
-    name = name if isinstance(name, int | str) else dumps(name)
-    return compare(score_name, best_is, compared, score, name, float(in_unit(float(scores[second]))))
+    return compare(score_name, best_is, compared, score, _as_told(say(second)), float(in_unit(float(scores[second]))))
+
+
+def _as_told(name: int | str | Config) -> int | str:
+    return name if isinstance(name, int | str) else dumps(name)
+
+
+def find_runner_up(why: Why, among: Iterable[int], say: Callable[[int], int | str | Config]) -> int | None:
+    """The candidate that was told of as the runner-up; None: it is not among these."""
+    told = why.get("runner_up")
+    return next((one for one in among if told is not None and _as_told(say(one)) == told), None)
 
 
 def compare_losses(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
 _MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
+_MOST_FAILURES_AT_A_STEP = 5  # so many trials broken alike at a step that none has got past: no config gets past it
 _MOST_DIVERGED_AT_FIRST = 10  # so many trials with no number before anything has worked: bad luck is not that long
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
@@ -28,6 +29,7 @@ class FailurePatience:
 
     def __init__(self, books: Books) -> None:
         self._forgiven = books.failures_in_a_row
+        self._failed_before = {trial.number for trial in books.trials if trial.failure}
         whole_tens = books.diverged_in_a_row // _MOST_DIVERGED_AT_FIRST
         self._most_diverged = (whole_tens + 1) * _MOST_DIVERGED_AT_FIRST
 
@@ -36,9 +38,22 @@ class FailurePatience:
         most = _MOST_FAILURES if books.ok_receipts else _MOST_FAILURES_AT_FIRST
         if books.failures_in_a_row > self._forgiven and books.failures_in_a_row >= most:
             return books.last_failure
+        if books.failures_in_a_row and books.ok_receipts and self._is_step_impassable(books):
+            return books.last_failure
         if not books.ok_receipts and (diverged := books.diverged_in_a_row) >= self._most_diverged:
             return f"no step has ever worked: {diverged} trials diverged, none gave a number"
         return None
+
+    def _is_step_impassable(self, books: Books) -> bool:
+        """Whether the newest failure came at the furthest step of all, where others failed alike and nobody got past."""
+        furthest = max(trial.steps for trial in books.trials)
+        alike = [
+            trial
+            for trial in books.trials
+            if trial.failure and trial.steps == furthest and trial.number not in self._failed_before
+            if kind_of_failure(trial.failure) == books.failure_kind
+        ]
+        return len(alike) >= _MOST_FAILURES_AT_A_STEP
 
 
 def kind_of_failure(text: str) -> str:

@@ -30,6 +30,11 @@ def printable(text: str, *, lines: bool = False) -> str:
     return "".join(char if char.isprintable() or (lines and char in _KEPT_IN_LINES) else _escape(char) for char in text)
 
 
+def count(number: int, what: str) -> str:
+    """1 trial, 7 trials."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def rule_of_name(name: object) -> str | None:
     """What is wrong with the name of a study, if anything."""
     if not isinstance(name, str) or not name:

@@ -16,9 +16,11 @@ than a quarter of the arms blow up at their very first step, to numbers that are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from shoestring.core.arrays import Flags, Floats
 
@@ -48,6 +50,10 @@ class Scaling:
         """Scaled values, such as predicted means, in the units of the losses."""
         x = self.centre + self.scale * np.asarray(scaled, dtype=np.float64)
         return np.asarray(x if self.floor is None else np.exp(x) + self.floor)
+
+    def quantile_of(self, mean: Floats, std: Floats) -> Callable[[float], Floats]:
+        """From a level to losses: the quantiles of scaled ones that are normal, with these means and deviations."""
+        return lambda level: self.undo(mean + ndtri(level) * std)
 
     def _bend(self, losses: Floats) -> Floats:
         if self.floor is None:

@@ -1,4 +1,4 @@
-"""A study in a notebook: a small table of HTML, and a progress bar while it runs.
+"""A study in a notebook: a small table of HTML with the first figures of a report, and a progress bar while it runs.
 
 The HTML stands alone (no script, no request), takes its colours from the notebook's theme, light or dark, and escapes
 every text that is the user's. The bar is one output that is drawn anew, with IPython's display handle: that works
@@ -30,7 +30,9 @@ _DIM = "opacity:.65"
 
 
 def study_html(name: str, ledger: Ledger, checkpoint: Path | str | None = None, rows: int = _ROWS) -> str:
-    """Best, money and the best trials; `checkpoint` is that of the best step, if there is one."""
+    """Best, money, the best trials and figures; `checkpoint` is that of the best step, if there is one."""
+    from shoestring.reports.pictures.cell import draw_cell  # late: a run that is only followed needs no figures
+
     trials = sort_best_first(ledger)
     table = [_row(("trial", "state", "steps", "best", "curve", "config"), "th")]
     for trial in trials[:rows]:
@@ -43,7 +45,7 @@ def study_html(name: str, ledger: Ledger, checkpoint: Path | str | None = None, 
     head = f"<b>{_text(name)}</b> · {_text(ledger.books.policy)}, seed {ledger.opened.seed}, {len(trials)} trials"
     return (
         f'<div class="shoestring" style="{_FRAME}"><div>{head}</div>{_money(ledger)}{_best(ledger)}{kept}'
-        f'<table style="border-collapse:collapse;color:inherit">{"".join(table)}</table>{more}</div>'
+        f'<table style="border-collapse:collapse;color:inherit">{"".join(table)}</table>{more}{draw_cell(name, ledger)}</div>'
     )
 
 

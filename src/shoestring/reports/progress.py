@@ -11,7 +11,7 @@ from shoestring.core.entries import Entry, Note, Order, Receipt
 from shoestring.core.failures import say_failure
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import show_seconds
-from shoestring.core.texts import printable
+from shoestring.core.texts import count, printable
 from shoestring.reports.facts import say_config
 from shoestring.reports.text import order_line, say_thinking, trial_table, warning_of
 
@@ -92,7 +92,9 @@ class Lines(Talking):
         if tenths > self._tenths:
             self._tenths = tenths
             budget = ledger.budget
-            self.say(f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}, {len(ledger.trials)} trials")
+            self.say(
+                f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}, {count(len(ledger.trials), 'trial')}"
+            )
 
     def say(self, line: str) -> None:
         print(printable(line), file=sys.stderr, flush=True)  # noqa: T201

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoestring.core.entries import Amended, Entry, Note, Order, Receipt
+from shoestring.core.entries import Amended, Note, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import show_seconds
-from shoestring.core.texts import printable
+from shoestring.core.texts import count, printable
 from shoestring.reports import facts
 from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
 from shoestring.reports.reasons import label_numbers, say_reason
@@ -37,7 +39,8 @@ def status(name: str, ledger: Ledger, checkpoint: Path | str | None, rows: int =
     budget = ledger.budget
     head = Text.assemble(
         (printable(name), "bold"),
-        f"  {ledger.books.policy}, seed {ledger.opened.seed}, {len(ledger.trials)} trials, {len(ledger.orders)} orders\n",
+        f"  {ledger.books.policy}, seed {ledger.opened.seed}, ",
+        f"{count(len(ledger.trials), 'trial')}, {count(len(ledger.orders), 'order')}\n",
         f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}",
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
         f", left {budget.show(ledger.left)}",
@@ -169,12 +172,11 @@ def orders_of(ledger: Ledger, trial: int) -> RenderableType:
 def ending(ledger: Ledger, reason: str, text: str = "", *, in_this_process: bool = False) -> str:
     """Why a run ended, in one sentence. `in_this_process`: training ran here, where no step can be cut off."""
     budget = ledger.budget
-    spent = f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}"
-    if ledger.spent > budget.total:
-        last = [entry for entry in ledger.entries(len(ledger) - 2) if not _is_saving(entry)]
-        is_by_step = in_this_process and not isinstance(last[-1], Note)  # not by thinking
+    spent, over = f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}", ledger.spent - budget.total
+    if over > 0 and budget.show(ledger.spent) != budget.show(budget.total):  # less cannot be seen
+        is_by_step = in_this_process and over > _seconds_after_last_step(ledger) * budget.per_second(ledger.workers)
         why = ": the last step could not be cut off" if is_by_step else ""
-        spent += f" ({budget.show(ledger.spent - budget.total)} over{why})"
+        spent += f" ({budget.show(over)} over{why})"
     spent += _say_training_share(ledger)
     return f"{printable(text) if reason in ('policy', 'budget') and text else _REASONS[reason]}: {spent}"
 
@@ -185,9 +187,10 @@ def _say_training_share(ledger: Ledger) -> str:
     return "" if share is None or ledger.budget.unit == "epochs" else f", {share:.0%} of it on training"
 
 
-def _is_saving(entry: Entry) -> bool:
-    """At the end of a run."""
-    return isinstance(entry, Note) and "kind" in entry.facts
+def _seconds_after_last_step(ledger: Ledger) -> float:
+    """Of thinking and saving at the end of a run: at most an entry of each."""
+    last = takewhile(lambda entry: isinstance(entry, Note), reversed(ledger.entries(max(0, len(ledger) - 2))))
+    return math.fsum(entry.facts.get("seconds", 0.0) for entry in last if isinstance(entry, Note))
 
 
 def change_line(change: Amended) -> str:

@@ -11,6 +11,7 @@ stored, and stay.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import traceback
@@ -135,21 +136,26 @@ class Local:
         return min(total_s, most_s)
 
     def freeze(self) -> float:
-        """The last trained first, as long as there is time; all are written before the first is waited for."""
+        """The last trained first, as long as there is time; all are written before the first is waited for.
+
+        The very last may take all that is left: after Ctrl-C it is worth more than a fiftieth, at the wall nothing is left.
+        """
         self._is_frozen = True
         began, most_s = time.monotonic(), self._most_freezing_s()
+        left_s = math.inf if self._total_s is None else max(most_s, self._total_s - self.now())
         written: list[tuple[int, Live, float]] = []
         kept_s = 0.0  # what it will take to wait for the disk
         for trial, live in reversed(self._lives):
-            began_one = time.monotonic()
-            if began_one - began + kept_s >= most_s:
+            if not _can_be_saved(live):
+                continue
+            began_one, expected_s = time.monotonic(), self.checkpoints.expect_save_s(trial)
+            if began_one - began + kept_s + expected_s > (most_s if written else left_s):
                 break
             with contextlib.suppress(*RAISED):  # a courtesy here: what cannot be saved is trained again
-                if _can_be_saved(live):
-                    live.save(self.checkpoints.partial_path(trial, live.step))
-                    written_s = time.monotonic() - began_one
-                    written.append((trial, live, written_s))
-                    kept_s += max(0.0, self.checkpoints.expect_save_s(trial) - written_s)
+                live.save(self.checkpoints.partial_path(trial, live.step))
+                written_s = time.monotonic() - began_one
+                written.append((trial, live, written_s))
+                kept_s += max(0.0, expected_s - written_s)
         for trial, live, written_s in written:
             with contextlib.suppress(OSError):
                 self.checkpoints.keep(trial, live.step, written_s)

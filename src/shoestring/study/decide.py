@@ -2,20 +2,30 @@
 
 Thinking is charged to budgets of time and money: the policy's time and that of keeping the books, that is, all time that no
 runner spent. It stays pending until an order is recorded that carries it.
+
+When what the policy wants costs more than is left and nothing is under way that may cost less than reserved, the rest goes to
+the best frozen trial that it pays for: money is not given back because a dear config came last.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
+from typing import Any
 
+from shoestring.core.comparing import compare
 from shoestring.core.decision import Decision, Finish, Train, Wait
 from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
+from shoestring.core.step_times import upper_quantile
 from shoestring.errors import DecisionError
 from shoestring.runners.blas import OneThread
+
+REST = "what the policy wanted next costs more than is left"
 
 
 class Thinking:
@@ -65,7 +75,9 @@ def decide(
     check_start_s: float | None = None,
     asked: bool = False,
 ) -> tuple[Decision, Order | None]:
-    """What the policy wants, and the order that it becomes: checked, priced, shortened. None: nothing can be bought.
+    """What the policy wants, and the order that it becomes: checked, priced, shortened; else one for the rest of the money.
+
+    None: nothing can be bought.
 
     `check_start_s`: see `Ledger.accept`. `asked`: somebody who owns their loop carries the order out, not a runner.
     """
@@ -77,5 +89,42 @@ def decide(
         raise DecisionError(
             f"{policy.name} decided {decision!r}: decide(ledger, rng) must return Train(…), Wait() or Finish(why)"
         )
-    order = ledger.accept(decision, at=now(), thinking_s=thinking.pending_s, check_start_s=check_start_s)
+    terms: dict[str, Any] = {"at": now(), "thinking_s": thinking.pending_s, "check_start_s": check_start_s}
+    order = ledger.accept(decision, **terms)
+    if order is None and not ledger.open_orders:
+        order = _spend_rest(ledger, terms)
     return decision, replace(order, asked=True) if order is not None and asked else order
+
+
+def _spend_rest(ledger: Ledger, terms: dict[str, Any]) -> Order | None:
+    """An order for the frozen trial with the best newest value, of those that have a step which can be paid."""
+    fitting = list(islice(_continue_frozen(ledger, terms), 2))
+    if not fitting:
+        return None
+    sign, idle = ledger.opened.sign, ledger.books.idle
+    (loss, order), runner_up = fitting[0], [(rival.trial, sign * loss) for loss, rival in fitting[1:]]
+    why = compare(
+        "newest value",
+        "lowest" if sign > 0 else "highest",
+        len(idle),
+        sign * loss,
+        *(runner_up[0] if runner_up else ()),
+    )
+    return replace(order, why={"stage": REST, **why})
+
+
+def _continue_frozen(ledger: Ledger, terms: dict[str, Any]) -> Iterator[tuple[float, Order]]:
+    """(newest loss, order) of each that can be paid, best first. A run tuned while it trains is its policy's alone.
+
+    One that needs not be set up again is priced without its first step, in which it was.
+    """
+    rate = ledger.budget.per_second(ledger.workers)
+    for loss, number in ledger.books.idle:
+        trial = ledger.trials[number]
+        if math.isfinite(loss) and not trial.is_retuned:
+            costs = trial.step_costs[1:] if trial.held and trial.steps > 1 else trial.step_costs
+            reserve = upper_quantile(sorted(costs)) * rate * (trial.limit - trial.held)
+            # The policy's memo is that of its last order: what it noted for this wish speaks of a trial that does not come.
+            decision = Train(trial=number, config=trial.config, until=trial.limit, reserve=reserve, memo=ledger.memo)
+            if (order := ledger.accept(decision, **terms)) is not None:
+                yield loss, order

@@ -18,6 +18,7 @@ from shoestring.core.money import Budget, Prices, read_duration_s
 from shoestring.core.policy import Policy
 from shoestring.core.space import Config, Space
 from shoestring.core.strict_json import dumps
+from shoestring.core.texts import count
 from shoestring.core.values import is_whole, to_plain
 from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean, one_line
 from shoestring.reports.facts import say_config
@@ -58,7 +59,7 @@ class Study:
         books, best = self.ledger.books, self.ledger.best
         found = "no result yet" if best is None else f"best {best.best_value:.6g} with {say_config(best.best_config)}"
         spent = f"{books.budget.show(books.spent)} of {books.budget.show(books.budget.total)} spent"
-        return one_line(f"<Study {self.name!r}: {books.policy}, {spent}, {len(books.trials)} trials, {found}>")
+        return one_line(f"<Study {self.name!r}: {books.policy}, {spent}, {count(len(books.trials), 'trial')}, {found}>")
 
     def _repr_html_(self) -> str:
         from shoestring.reports.notebook import study_html

@@ -19,12 +19,13 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 
 TRAIN = """
 import time
+from shoestring import Report
 def train(config):
     if config["layers"] == 4:
         raise RuntimeError("<script>alert(2)</script> \\x1b[31m no luck")
     for step in range(1, 21):
         time.sleep({sleep})
-        yield config["lr"] / step + 0.01 * config["layers"]
+        yield Report(config["lr"] / step + 0.01 * config["layers"], cost=0.2 * config["layers"])
 """
 PARAMETERS = (
     "lr={float=[1e-4,1.0],log=true}",
@@ -33,14 +34,18 @@ PARAMETERS = (
 )
 
 
+BUDGETS = {"sequential_halving": "300 epochs", "bhpt": "150 epochs", "cost_aware_ei": "200s"}
+
+
 def shoestring(*words: str) -> list[str]:
     return [sys.executable, "-m", "shoestring", *words]
 
 
-def tune(folder: Path, budget: str, sleep: float = 0.0) -> list[str]:
+def tune(folder: Path, budget: str, sleep: float = 0.0, policy: str = "sequential_halving") -> list[str]:
     (folder / "train.py").write_text(TRAIN.replace("{sleep}", str(sleep)))
     parameters = [word for parameter in PARAMETERS for word in ("-p", parameter)]
-    return shoestring("run", "train.py:train", "--budget", budget, "--max-steps", "20", "--seed", "1", *parameters)
+    words = ("--budget", budget, "--max-steps", "20", "--seed", "1", "--policy", policy)
+    return shoestring("run", "train.py:train", *words, *parameters)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +70,12 @@ class Visit:
         self.page.goto(address)
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=BUDGETS)
+def report(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    subprocess.run(tune(folder, "300 epochs"), cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        tune(folder, BUDGETS[request.param], policy=request.param), cwd=folder, check=True, capture_output=True
+    )
     report = shoestring("report", "-o", "report.html", "--compare", "asha")
     subprocess.run(report, cwd=folder, check=True, capture_output=True)
     return folder / "report.html"
@@ -84,7 +91,7 @@ def test_a_report(browser: Any, report: Path, width: int, scheme: str) -> None:
     sections = page.locator("section:has(svg)")
     assert sections.count() >= 8
     for number in range(sections.count()):
-        box = sections.nth(number).locator("svg").bounding_box()
+        box = sections.nth(number).locator("svg:visible").bounding_box()
         assert box["width"] > 250
         assert box["height"] > 30
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing sticks out"
@@ -102,6 +109,30 @@ def test_hovering_tells_why(browser: Any, report: Path) -> None:
     assert "order 0: trial 0" in said
     assert "why:" in said
     assert page.locator("#tip").is_visible()
+
+
+def test_one_decision_is_seen_at_a_time(browser: Any, report: Path) -> None:
+    page = Visit(browser, report.as_uri(), viewport={"width": 390, "height": 900}, java_script_enabled=False).page
+    for section in page.locator("section:has(.choices)").all():
+        labels = section.locator(".choices > label")
+        for number in range(labels.count()):
+            labels.nth(number).click()
+            assert section.locator("svg:visible").count() == 1
+            assert labels.nth(number).inner_text() in section.locator("p:visible").inner_text()
+            assert section.locator("details:visible").count() == 1
+
+
+def test_a_belief_and_an_offer_tell_why(browser: Any, report: Path) -> None:
+    page = Visit(browser, report.as_uri(), viewport={"width": 1200, "height": 900}).page
+    for mark in ("#expected svg:visible [data-t]", "#offers svg:visible circle.best"):
+        for found in page.locator(mark).all()[:1]:
+            found.scroll_into_view_if_needed()
+            found.hover(force=True)
+            assert page.locator("#tip").is_visible()
+    has = {key for key in ("expected", "offers", "replayed") if page.locator(f"#{key}").count()}
+    policy = page.locator("p.lead").inner_text().split(" by ")[1].split(";")[0]
+    wanted = {"bhpt": {"expected", "replayed"}, "cost_aware_ei": {"expected", "offers", "replayed"}}
+    assert has == wanted.get(policy, {"replayed"})
 
 
 def test_tables_are_reached_by_keyboard(browser: Any, report: Path) -> None:
@@ -135,13 +166,48 @@ def test_axe_finds_nothing_serious(browser: Any, report: Path) -> None:
     assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
 
 
+def test_figures_as_png(report: Path) -> None:
+    for words in (("--png", "figures"), ("--png", "figures", "--dark")):
+        subprocess.run(shoestring("report", *words), cwd=report.parent, check=True, capture_output=True)
+    found = {path.stem: path.read_bytes() for path in (report.parent / "figures").iterdir()}
+    assert {"money", "money-dark", "curves", "curves-dark", "timeline"} <= set(found)
+    assert all(content.startswith(b"\x89PNG") for content in found.values())
+    assert found["curves"] != found["curves-dark"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_study_in_a_notebook(browser: Any, report: Path, theme: str) -> None:
+    """As JupyterLab shows it: two outputs in a page that says whether it is light, whatever the system has."""
+    from shoestring import Study
+    from shoestring.reports.pictures import style
+
+    study = Study.open(store=f"sqlite:///{report.parent}/shoestring.db")
+    ink, ground = ("rgb(20, 20, 20)", "white") if theme == "light" else ("rgb(230, 230, 230)", "black")
+    outputs = 2 * f"<div class='output'>{study._repr_html_()}</div>"
+    body = f"<body data-jp-theme-light={str(theme == 'light').lower()} style='color:{ink};background:{ground}'>"
+    page = report.parent / f"notebook-{theme}.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8>{body}<svg><text class=name>mine</text></svg>{outputs}")
+    visit = Visit(browser, page.as_uri(), viewport={"width": 900, "height": 900}, color_scheme="light")
+    assert visit.trouble == []
+    assert visit.requests == [page.as_uri()]
+    shown = visit.page.locator(".output svg")
+    assert shown.count() == 6
+    fill = "(mark) => getComputedStyle(mark).fill"
+    bars, names = visit.page.locator(".output rect.train"), visit.page.locator(".output text.name")
+    colour = {"light": style.LIGHT, "dark": style.DARK}[theme]["c-train"]
+    expected = "rgb({}, {}, {})".format(*(int(colour[i : i + 2], 16) for i in (1, 3, 5)))
+    assert {bars.nth(i).evaluate(fill) for i in range(bars.count())} == {expected}
+    assert {names.nth(i).evaluate(fill) for i in range(names.count())} == {ink}
+    assert visit.page.locator("body > svg text").evaluate(fill) == "rgb(0, 0, 0)", "what is not ours is left alone"
+
+
 def test_watching_follows_a_running_study(browser: Any, tmp_path: Path) -> None:
     quiet: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(tune(tmp_path, "100 epochs", sleep=0.15), **quiet) as running:
-        while not (tmp_path / "shoestring.db").exists() or not (tmp_path / "shoestring.db").stat().st_size:
+    # More epochs than it will train: on a busy machine a server and a browser take their time to start.
+    with subprocess.Popen(tune(tmp_path, "10000 epochs", sleep=0.15), **quiet) as running:
+        while subprocess.run(shoestring("status"), cwd=tmp_path, capture_output=True, check=False).returncode:
             assert running.poll() is None
             time.sleep(0.05)
-        time.sleep(0.5)
         with subprocess.Popen(shoestring("watch"), **quiet) as server:
             address = server.stdout.readline().strip()  # type: ignore[union-attr]
             assert address.startswith("http://127.0.0.1:")

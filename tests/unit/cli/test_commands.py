@@ -234,7 +234,7 @@ def test_errors_are_one_line_whatever_they_quote(shoestring: Shoestring) -> None
     [("dear", "ValueError: the reported cost 1e+308 must be seconds"), ("leaving", "GeneratorExit: of my own")],
 )
 def test_odd_ends_of_training_code_are_its_failures(shoestring: Shoestring, name: str, told: str) -> None:
-    done = shoestring(*run(name), "--policy", "random_search", code=1 if name == "dear" else 0)
+    done = shoestring(*run(name), "--policy", "random_search", code=1)
     assert told in done.err
     if name == "dear":
         assert "Traceback" not in done.err
@@ -316,3 +316,19 @@ def test_logs_of_a_command(shoestring: Shoestring) -> None:
 def test_a_trial_without_a_log_says_so(shoestring: Shoestring) -> None:
     shoestring(*run("train", "5 epochs"), "--quiet")
     assert "only worker processes and commands keep a log" in shoestring("logs", "0", *STORE, code=2).err
+
+
+# drawing -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_shows_the_decision_that_was_asked_for(shoestring: Shoestring, tmp_path: Path) -> None:
+    shoestring(*run("train", "30 epochs"), "--policy", "bhpt", "--set", "arms=5")
+    told = shoestring("report", "train", "--decision", "12", "--compare", "asha", *STORE, "--json").json
+    page = (tmp_path / told["report"]).read_text("utf-8")
+    assert "When order 12 bought" in page
+    assert "What asha would have frozen" in page
+    wrong = shoestring("report", "train", "--decision", "77", *STORE, code=2)
+    assert "decision 77: there is no such order in 'train'. Its orders are 0 to " in wrong.err
+    shoestring(*run("unlucky", "9 epochs"))
+    several = shoestring("report", "--decision", "1", *STORE, code=2)
+    assert "--decision 1 is of one study: name it, one of train, unlucky" in several.err

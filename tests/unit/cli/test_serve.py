@@ -271,3 +271,22 @@ def test_pages_to_watch(tmp_path: Path) -> None:
     Study.begin(SPACE, "9 epochs", name="two", policy="random_search", store=where, seed=1)
     watched.address_of = lambda name: f"where-{name}-is"
     assert "where-two-is" in page({}, b"").text
+
+
+def test_a_decision_to_look_at_while_watching(tmp_path: Path) -> None:
+    where = f"sqlite:///{tmp_path}/w.db"
+    settings = {"arms": 4, "parameters": (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)}
+    study = Study.begin(
+        SPACE, "20 epochs", name="one", policy="bhpt", settings=settings, store=where, seed=1, max_steps=5
+    )
+    while (order := study.ask()) is not None and order.number < 9:
+        study.tell(order, 0.5 + 0.1 * order.trial)
+    page = WatchedStore(where).routes()["GET", "/"]
+    assert 'id="expected-order-9"' in page({}, b"").text
+    asked = page({"decision": "7"}, b"").text
+    assert "When order 7 bought" in asked
+    assert "When order 9 bought" not in asked
+    with pytest.raises(Refused, match="decision 99: there is no such order"):
+        page({"decision": "99"}, b"")
+    with pytest.raises(Refused, match=r"decision='x' must be the number of an order"):
+        page({"decision": "x"}, b"")

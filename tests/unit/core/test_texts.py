@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shoestring import Choice, Constant, Float, Space
 from shoestring.core.entries import Cost, Order
-from shoestring.core.texts import MOST_BYTES, bounded, printable, rule_of_name
+from shoestring.core.texts import MOST_BYTES, bounded, count, printable, rule_of_name
 from shoestring.errors import SpaceError
 from shoestring.runners.runner import write_broken_receipt
 
@@ -72,3 +72,7 @@ def test_options_and_names_too_long_to_be_stored_with_every_order_are_refused() 
             Space({"x": parameter})
     with pytest.raises(SpaceError, match="has 300 characters"):
         Space({"x" * 300: Float(0, 1)})
+
+
+def test_one_of_a_thing_is_not_many() -> None:
+    assert [count(number, "trial") for number in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]

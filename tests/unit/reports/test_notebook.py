@@ -13,6 +13,11 @@ import pytest
 from shoestring import Choice, Float, Space, Study, tune
 from shoestring.reports import notebook
 from shoestring.reports.notebook import NotebookView, make_view, study_html
+from shoestring.reports.pictures import cell
+from shoestring.reports.pictures.page import draw_study
+from shoestring.reports.pictures.story import gather
+from shoestring.reports.pictures.style import DARK, LIGHT
+from shoestring.reports.pictures.svg import drop_tips, tips_as_titles
 from shoestring.reports.progress import Lines, LiveView, Quiet
 
 SPACE = Space({"x": Float(0.0, 1.0)})
@@ -35,6 +40,9 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.seen.append(tag)
         self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.seen.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -63,18 +71,88 @@ def test_a_study_without_a_result_is_shown_too() -> None:
 
 def test_it_stands_alone_and_takes_the_colours_of_its_surroundings() -> None:
     page = tune(loss, SPACE, "9 epochs")._repr_html_()
-    assert not re.search(r"https?:|src=|href=|url\(|<script|<link|@import", page)
-    assert not re.search(r"#[0-9a-f]{3,6}\b|color:(?!inherit)|background:(?!transparent)", page)
+    assert not re.search(r"https?:|src=|href=|url\(|<script|<link|@import| id=", page)
+    table = page.split("<style>")[0]
+    assert not re.search(r"#[0-9a-f]{3,6}\b|color:(?!inherit)|background:(?!transparent)", table)
 
 
 def test_every_text_of_the_user_is_escaped() -> None:
     space = Space({f"p{EVIL}": Choice([EVIL, "b"])})
     study = tune(lambda config: 1.0, space, "1 epoch", name="a<b>&'\"")
     page = study_html(study.name, study.ledger, checkpoint=None)
-    assert set(Tags(page).seen) == {"div", "b", "progress", "table", "tr", "th", "td"}
+    drawn = {"style", "svg", "rect", "text", "circle", "line", "polyline", "title"}
+    assert set(Tags(page).seen) <= {"div", "b", "progress", "table", "tr", "th", "td"} | drawn
     assert "<script" not in page
     assert "\x1b" not in page
     assert "&lt;script&gt;" in page
+
+
+# figures -------------------------------------------------------------------------------------------------------------
+
+
+def studied(policy: str = "sequential_halving", budget: str = "300 epochs", **more: Any) -> Study:
+    study = Study.begin(SPACE, budget, policy=policy, max_steps=50, seed=1, **more)
+    study.run(_simulated())
+    return study
+
+
+def test_the_figures_are_those_of_the_report() -> None:
+    study = studied()
+    page = study._repr_html_()
+    drawn = {figure.key: figure for figure in draw_study(gather(study.name, study.ledger))}
+    assert page.count("<svg ") == 3
+    for key in ("money", "best", "curves"):
+        assert tips_as_titles(drawn[key].svg) in page, "the same marks, from the same function"
+        assert drawn[key].title in page
+        assert drawn[key].sentence in page
+    assert "<title>order 0: trial 0 to step" in page, "marks say why, without a script"
+    assert "data-tip" not in page
+
+
+def test_fifty_trials_of_fifty_steps_are_small() -> None:
+    study = studied("random_search", "2500 epochs")
+    assert (len(study.ledger.trials), study.ledger.trials[-1].steps) == (50, 50)
+    assert len(study._repr_html_().encode()) <= 100_000
+
+
+def test_what_is_too_large_loses_its_tips_then_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = studied()
+    full = study._repr_html_()
+    monkeypatch.setattr(cell, "MOST_WITH_TIPS", len(drop_tips(full)) // 4)
+    bare = study._repr_html_()
+    assert "<title>" not in bare
+    assert bare.count("<svg ") == 3
+    assert len(bare) < len(full)
+    monkeypatch.setattr(cell, "MOST_BYTES", 1000)
+    assert "kB of figures are too much for a notebook" in study._repr_html_()
+    monkeypatch.setattr(cell, "MOST_ENTRIES", 10)
+    text = study._repr_html_()
+    assert f"{len(study.ledger)} entries are too much" in text
+    assert "<svg" not in text
+
+
+def test_outputs_of_one_notebook_do_not_disturb_each_other() -> None:
+    pages = [studied()._repr_html_(), studied("random_search")._repr_html_()]
+    for page in pages:
+        (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+        (scope,) = set(re.findall(r'<div class="(shoestring-\w+)">', page))
+        selectors = [one.strip() for group in re.findall(r"([^{}]+)\{", style) for one in group.split(",")]
+        assert len(selectors) > 10
+        assert all(f".{scope}" in selector for selector in selectors), "nothing else in the notebook is touched"
+        assert page.index("<style>") > page.index(scope)
+    assert studied()._repr_html_() == pages[0], "the same study, the same bytes: notebooks are compared"
+
+
+def test_dark_notebooks_have_the_dark_colours() -> None:
+    page = studied()._repr_html_()
+    light, dark = page.split('body[data-jp-theme-light="false"]')
+    assert LIGHT["c-train"] in light
+    assert DARK["c-train"] not in light
+    assert DARK["c-train"] in dark
+    assert "body.vscode-dark" in dark
+    for name in ("ink", "soft"):  # texts are the notebook's own colour, whatever it is
+        assert re.findall(rf"--{name}: ([^;]*);", page) == [cell._OF_NOTEBOOK[name]] * 2
+        assert "currentColor" in cell._OF_NOTEBOOK[name]
 
 
 def test_the_line_of_a_study() -> None:

@@ -23,11 +23,12 @@ from shoestring.core.space import Config, Space
 from shoestring.reports.pictures.compare import draw_comparison, interval, values_at
 from shoestring.reports.pictures.curves import draw_curves
 from shoestring.reports.pictures.importance import divergence, measure
-from shoestring.reports.pictures.money import clip_range, staircase
+from shoestring.reports.pictures.money import clip_range, draw_best, staircase
 from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
 from shoestring.reports.pictures.story import gather
 from shoestring.reports.pictures.svg import PlotAxis, Sheet, thin
 from shoestring.runners.simulated import StepOutcome
+from shoestring.testing.curves import Decaying
 from shoestring.testing.policies import opened, simulate
 
 EVIL = '<script>alert("x")</script>\x1b[31m'
@@ -142,6 +143,20 @@ def test_every_bought_step_is_drawn_once(ledger: Ledger) -> None:
     assert figure is not None
     lines = re.findall(r"<polyline", figure.svg)
     assert len(lines) == sum(segment.to_step > segment.from_step for segment in gather("s", ledger).segments)
+
+
+def test_a_line_of_very_many_new_bests_stays_small() -> None:
+    policy = policies.make("random_search")
+    start = opened(policy, space=Space({"x": Float(0.0, 1.0)}), budget="2000 epochs", max_steps=1000)
+    story = gather("s", simulate(policy, Decaying(), start).ledger)
+    assert len(story.bests) > 600
+    figure = draw_best(story)
+    assert figure is not None
+    dots = re.findall(r"<circle [^>]*data-tip=\"([^\"]*)", figure.svg)
+    assert 250 < len(dots) <= 301
+    assert dots[0].startswith(f"{story.bests[0].value:.6g} after")
+    assert dots[-1].startswith(f"{story.bests[-1].value:.6g} after")
+    assert len(figure.svg) < 100_000
 
 
 # the parts -----------------------------------------------------------------------------------------------------------

@@ -123,6 +123,11 @@ def test_what_could_not_be_cut_off_is_said_of_training_in_this_process_only() ->
     assert text.ending(frozen, "budget", in_this_process=True) == cut + all_of_it, "nor by saving"
     thought = bought("1s").append(Note(topic="thinking", facts={"seconds": 0.5}))
     assert text.ending(thought, "budget", in_this_process=True) == f"{over}), 67% of it on training"
+    both = ledger.append(Note(topic="thinking", facts={"seconds": 0.1})).append(frozen.entries()[-1])
+    assert "600 ms over: the last step could not be cut off)" in text.ending(both, "budget", in_this_process=True)
+    assert (
+        text.ending(bought("1s", train_s=1.0001), "budget") == f"the budget is spent: spent 1.0 s of 1.0 s{all_of_it}"
+    )
     assert text.ending(bought("2s"), "budget", "a rest is left") == f"a rest is left: spent 1.0 s of 2.0 s{all_of_it}"
 
 

@@ -94,14 +94,9 @@ class StoppingRule:
 
         `incumbent` (inf if there is none) and the noise correction `xi` are in units of the losses.
         """
-        errors = self.errors(values)
-        if errors.size < self.n0:
-            raise ValueError(f"values has {errors.size} steps, the plan needs n0={self.n0}: train on, then plan.")
         if math.isnan(incumbent) or not 0.0 <= xi < math.inf:
             raise ValueError(f"incumbent={incumbent} must be a loss (inf if there is none) and xi={xi} not negative.")
-        seen = errors[: self.n0]
-        fit = fit_curve(seen, noise_variance=self.noise_variance, with_asymptote=self.with_asymptote)
-        mean, cov = curve_posterior(seen, range(self.n0 + 1, self.n_max + 1), fit)
+        fit, mean, cov = self.foresee(values)
         paths = keep_paths_within_unit(draw_paths(mean, cov, self.n_paths, rng))
         decisions = solve_backwards(
             paths,
@@ -112,9 +107,18 @@ class StoppingRule:
             n_cells=self.n_cells,
             min_paths=self.min_paths,
             min_survivors=self.min_survivors,
-            head=seen if self.statistic == "all" else (),
+            head=self.errors(values)[: self.n0] if self.statistic == "all" else (),
         )
         return StoppingPlan(self, fit, decisions)
+
+    def foresee(self, values: Floats | Sequence[float]) -> tuple[CurveFit, Floats, Floats]:
+        """What follows from the first n0 losses for the errors of the steps after them: mean (m,) and covariance (m, m)."""
+        errors = self.errors(values)
+        if errors.size < self.n0:
+            raise ValueError(f"values has {errors.size} steps, the plan needs n0={self.n0}: train on, then plan.")
+        seen = errors[: self.n0]
+        fit = fit_curve(seen, noise_variance=self.noise_variance, with_asymptote=self.with_asymptote)
+        return fit, *curve_posterior(seen, range(self.n0 + 1, self.n_max + 1), fit)
 
     def errors(self, values: Floats | Sequence[float]) -> Floats:
         """Losses (n,) as errors in [0, 1]."""

@@ -54,16 +54,25 @@ class Belief:
 def believe(networks: tuple[Network, ...], arms: Arms, sureness: float = 1.0) -> Belief:
     """Ask the networks; at least one arm must have been trained. `sureness`: power of their chances."""
     scale = scale_of(arms)
-    chances = probabilities(networks, features(arms, scale), _answering(arms)) ** sureness
-    return Belief(scale, chances / chances.sum(axis=1, keepdims=True))
+    return Belief(scale, _sharpen(probabilities(networks, features(arms, scale), _answering(arms)), sureness))
 
 
-def believe_with_reach(networks: tuple[Network, ...], arms: Arms, arm: int, reach: Indices) -> Belief:
-    """What one arm would come to with so many steps, or so many; (len(reach), BINS). The study stays as it is."""
+def believe_with_reach(
+    networks: tuple[Network, ...], arms: Arms, arm: int | Indices, reach: Indices, sureness: float = 1.0
+) -> Belief:
+    """What one arm, or each of these, would come to with so many steps; (len(reach), BINS). The study stays as it is."""
     scale, answering = scale_of(arms), _answering(arms)
     study = features(arms, scale)
-    told = np.vstack([study[answering], features_with_reach(study[arm], reach, arms.steps)])
-    return Belief(scale, probabilities(networks, told, np.arange(len(answering)))[len(answering) :])
+    told = np.vstack(
+        [study[answering], features_with_reach(study[np.broadcast_to(arm, len(reach))], reach, arms.steps)]
+    )
+    chances = probabilities(networks, told, np.arange(len(answering)))[len(answering) :]
+    return Belief(scale, _sharpen(chances, sureness))
+
+
+def _sharpen(chances: Floats, sureness: float) -> Floats:
+    powers: Floats = chances**sureness
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _answering(arms: Arms) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

@@ -130,8 +130,8 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
 
 
 def features_with_reach(f: NDArray[np.float32], reach: Indices, steps: int) -> NDArray[np.float32]:
-    """(len(reach), FEATURES): one arm's features (FEATURES,) as they would be with other numbers of steps in reach."""
-    others = np.tile(f, (len(reach), 1))
+    """Features (n, FEATURES) as they would be with other numbers of steps (n,) in reach."""
+    others = f.copy()
     others[:, _REACH] = np.stack(_reach_columns(reach, float(steps)), axis=1)
     return others
 

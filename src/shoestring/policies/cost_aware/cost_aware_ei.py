@@ -33,10 +33,12 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats
+from shoestring.core.believing import BEST_BY_THEN, MOST_CURVES, Believed, BelievedCurve, Offers, put_first
 from shoestring.core.books import Trial
-from shoestring.core.comparing import BestIs, are_apart, compare_scores
+from shoestring.core.comparing import BestIs, are_apart, compare_scores, find_runner_up
 from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.encoding import Points
+from shoestring.core.entries import Order
 from shoestring.core.initial_design import is_in_design
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits
@@ -51,7 +53,7 @@ from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implie
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
-from shoestring.models.loss_scaling import fit_scaling
+from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Pool
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
 
@@ -59,6 +61,7 @@ Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
 DESIGN = "initial design"
 CHEAP_SHARE = 1 / 8  # of the budget, for the cheap initial design
 _CHEAP_CANDIDATES = 500
+_LOOKED_THROUGH = 100  # of the candidates with the best scores: several of them may be one answer found again
 _REFITS = Refits(often=30, every=5, afresh=1.5)  # by number of results
 
 
@@ -70,12 +73,42 @@ class Look:
     table: ConfigTable
     pool: Pool  # candidates begin with it
     costs: TrialCosts
-    loss_unit: float  # what one unit of EI is in losses
+    gp: GP  # of scaled losses
+    scale: Scaling
     alpha: float
     memo: Memo
 
+    @property
+    def loss_unit(self) -> float:
+        """What one unit of EI is in losses."""
+        return float(self.scale.scale)
+
     def config(self, candidate: int) -> Config:
         return self.table.config(self.pool, self.found.points, candidate)
+
+    def offers(self, why: Why) -> Offers:
+        """All candidates in the units of the study."""
+        found, (scores, _, best_is, _) = self.found, _score(self)
+        ranked = np.argsort(scores if best_is == "lowest" else -scores, kind="stable")
+        return Offers(
+            gain=self.loss_unit * np.exp(found.log_ei),
+            cost=self.costs.rate * np.exp(found.log_cost),
+            front=pareto_front(found.log_ei, found.log_cost),
+            chosen=found.index,
+            runner_up=find_runner_up(why, ranked[:_LOOKED_THROUGH].tolist(), self.config),
+            least=None if found.threshold is None else self.loss_unit * float(np.exp(found.threshold)),
+            config=self.config,
+        )
+
+    def expect(self, candidates: Sequence[int], sign: float, max_steps: int) -> list[BelievedCurve]:
+        """The value of a full training of each of these."""
+        points = self.found.points.take(list(candidates))
+        mean, variance = self.gp.predict(self.table.encoding.features(points))
+        told = []
+        for one, m, v in zip(candidates, mean, variance, strict=True):
+            quantile = self.scale.quantile_of(np.array([m]), np.sqrt([v + self.gp.noise_variance]))
+            told.append(BelievedCurve.of(None, self.config(one), [max_steps], quantile, sign))
+        return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +207,19 @@ class CostAwareEI:
             found = find_cei(surface, pool.points, self.slack, allowed=is_allowed, refine=refine)
         else:
             found = find_ei_alpha(surface, pool.points, alpha, allowed=is_allowed, refine=refine)
-        return Look(found, table, pool, costs, float(scale.scale), alpha, {**memo, **costs.memo})
+        return Look(found, table, pool, costs, gp, scale, alpha, {**memo, **costs.memo})
+
+    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
+        """Improvement and price of all candidates, and what was expected of the one bought and of others on the front."""
+        if "ei" not in order.why:
+            return None
+        seen = self.score_candidates(ledger, ledger.decision_rng())
+        if seen is None:
+            return None
+        offers = seen.offers(order.why)
+        few = offers.front[np.unique(np.linspace(0, len(offers.front) - 1, MOST_CURVES).astype(int))]
+        listed = put_first(few, offers.chosen, offers.runner_up)
+        return Believed(seen.expect(listed, ledger.opened.sign, ledger.max_steps), BEST_BY_THEN, offers)
 
     def _costs(self, ledger: Ledger, table: ConfigTable) -> TrialCosts:
         return TrialCosts(ledger, table, self.cost_model, self.cost_features, self.transferred)
@@ -213,17 +258,22 @@ class CostAwareEI:
         return why
 
 
-def _compare(seen: Look) -> Why:
-    """By cost among the points that CEI admits, where costs differ; else by EI for its cost."""
-    found, unit, at = seen.found, seen.loss_unit, seen.found.index
+def _score(seen: Look) -> tuple[Floats, str, BestIs, float]:
+    """By cost among the points that CEI admits, where costs differ; else by EI for its cost: in logs, with name and unit."""
+    found, unit = seen.found, seen.loss_unit
     scores, name = found.log_ei - seen.alpha * found.log_cost, "expected improvement"
     if by_cost := found.threshold is not None and np.ptp(found.log_cost) > 1e-9:
         scores, unit = np.where(found.log_ei >= found.threshold, found.log_cost, np.inf), seen.costs.rate
         name = "predicted cost, of those that promise enough"
     elif seen.alpha:
         name = f"expected improvement / cost^{seen.alpha:.3g}"
-    best_is: BestIs = "lowest" if by_cost else "highest"
-    apart = are_apart(found.points.cube, at)
+    return scores, name, "lowest" if by_cost else "highest", unit
+
+
+def _compare(seen: Look) -> Why:
+    scores, name, best_is, unit = _score(seen)
+    at = seen.found.index
+    apart = are_apart(seen.found.points.cube, at)
     return compare_scores(name, best_is, scores, at, seen.config, rivals=apart, in_unit=lambda s: unit * np.exp(s))
 
 

@@ -42,18 +42,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from importlib import import_module
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.believing import Believed
 from shoestring.core.comparing import compare_losses, compare_scores
 from shoestring.core.decision import Decision, Why
+from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.settings import require_at_least, require_one_of, require_share, require_within
 from shoestring.models.freeze_thaw.action_value import ValuePlan, plan_values
 from shoestring.policies.freeze_thaw.arms import ArmsView, Reach, buy_steps, measure_reach
-from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook
+from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook, mix
 
 _PRINTED_SAMPLES = 10  # the paper names no number; averaged, so that its Q is an expectation over the parameters too
 _STEPS_PER_ARM = 4.0  # as many arms as sequential halving would begin
@@ -85,10 +87,7 @@ class BHPT(CurvePolicy):
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if self.belief == "learned":
-            # Found late: whoever reads or runs the paper's belief needs neither the network nor what thrift has around it.
-            learned = import_module("shoestring.policies.freeze_thaw.learned")
-            rule = learned.LearnedRule(self.arms, self.eps, self.commit, self.tolerance, self.past_best)
-            decision: Decision = rule.decide(ledger, rng)
+            decision: Decision = self._learned_rule().decide(ledger, rng)
             return decision
         if self.eps is None and ledger.open_orders and not ledger.books.receipts and not ledger.queue:
             # Nothing is known, so all arms that are not under way promise the same: the next one, without a belief.
@@ -98,6 +97,17 @@ class BHPT(CurvePolicy):
                 arm = int(np.argmax(room > 0))
                 return buy_steps(ledger, arms, arm, why={"arm": arm}, memo=ledger.memo)
         return CurvePolicy.decide(self, ledger, rng)
+
+    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
+        if self.belief == "learned":
+            believed: Believed | None = self._learned_rule().believe(ledger, order)
+            return believed
+        return CurvePolicy.believe(self, ledger, order)
+
+    def _learned_rule(self) -> Any:
+        # Found late: whoever reads or runs the paper's belief needs neither the network nor what thrift has around it.
+        learned = import_module("shoestring.policies.freeze_thaw.learned")
+        return learned.LearnedRule(self.arms, self.eps, self.commit, self.tolerance, self.past_best)
 
     def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
         """Algorithm 1: the best arm once it needs all that is left, else the one whose future is most worth knowing."""
@@ -110,7 +120,7 @@ class BHPT(CurvePolicy):
         committed = self.commit and plan.tau_star >= r
         arm = plan.top_arm if committed else plan.choose_arm(rng, self.eps)
         at = int(outlook.arms.trained[arm] + plan.tau[arm]) - 1
-        mu, sigma = _describe(outlook, mean[:, arm, at], variance[:, arm, at])
+        mu, sigma = _describe(outlook, *mix(mean[:, arm, at], variance[:, arm, at]))
         by_gain = not committed and (arm != plan.top_arm or (self.eps is None and plan.gain[arm] > 0.0))
         return arm, {
             **_compare(outlook, plan, arm, by_gain),
@@ -135,10 +145,9 @@ def _compare(outlook: Outlook, plan: ValuePlan, arm: int, by_gain: bool) -> Why:
     return compare_losses(name, plan.mean, arm, arms.say, sign=arms.sign, undo=outlook.scaling.undo)
 
 
-def _describe(outlook: Outlook, mean: Floats, variance: Floats) -> tuple[float, float]:
-    """Mean and standard deviation of a mixture of normals (n_samples,), in the unit of the values."""
-    centre = float(mean.mean())
-    sigma = float(np.sqrt(variance.mean() + mean.var()))
+def _describe(outlook: Outlook, mean: Floats, std: Floats) -> tuple[float, float]:
+    """Mean and standard deviation in the unit of the values."""
+    centre, sigma = float(mean), float(std)
     # the way back to values need not be linear: half the width of the interval of one sigma either side
     width = abs(outlook.to_value(centre + sigma) - outlook.to_value(centre - sigma))
     return outlook.to_value(centre), width / 2.0

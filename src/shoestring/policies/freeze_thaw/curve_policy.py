@@ -16,7 +16,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.believing import Believed, BelievedCurve, put_first
+from shoestring.core.comparing import find_runner_up
 from shoestring.core.decision import NO_MEMO, Decision, Memo, Why
+from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
@@ -69,6 +72,11 @@ class Outlook:
         """The smallest loss so far; infinite before the first."""
         seen = self.beliefs[0].curves.losses
         return float(np.nanmin(seen)) if not np.isnan(seen).all() else math.inf
+
+
+def mix(mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of an even mixture of normals, by their first axis."""
+    return mean.mean(axis=0), np.sqrt(variance.mean(axis=0) + mean.var(axis=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +140,7 @@ class CurvePolicy:
         reach = measure_reach(ledger, arms)
         if (settled := settle_without_choice(ledger, arms, reach)) is not None:
             return settled
-        outlook = self.look_ahead(ledger, arms)
+        outlook = self.look_ahead(ledger, arms, ledger.memo)
         arm, why = self.choose_arm(outlook, reach, rng)
         return buy_steps(ledger, arms, arm, why={"arm": arm, **why}, memo=outlook.memo)
 
@@ -140,15 +148,34 @@ class CurvePolicy:
         """The arm that gets the next step, one with room for it, and the numbers behind that."""
         raise NotImplementedError
 
-    def look_ahead(self, ledger: Ledger, arms: ArmTable) -> Outlook:
-        """The belief given all losses so far."""
+    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
+        """The curves of the arm bought and of those whose ends are expected to be best."""
+        if not order.why.get("compared") or "arm" not in order.why:
+            return None
+        arms = ledger.view(ArmsView(self.arms))
+        outlook = self.look_ahead(ledger, arms, order.memo)
+        noise = np.array([belief.parameters.noise for belief in outlook.beliefs])
+        mean, variance = outlook.predict()
+        mean, std = mix(mean, variance + noise[:, None, None])  # (n_arms, max_steps)
+        ends = [ledger.max_steps if t is None else ledger.trials[t].limit for t in arms.trial_of]
+        room = measure_reach(ledger, arms).room
+        ranked = [int(arm) for arm in np.argsort(mean[:, -1], kind="stable") if room[arm]]
+        told = []
+        for arm in put_first(ranked, int(str(order.why["arm"])), find_runner_up(order.why, ranked, arms.say)):
+            steps = np.arange(arms.trained[arm] + 1, ends[arm] + 1)
+            quantile = outlook.scaling.quantile_of(mean[arm, steps - 1], std[arm, steps - 1])
+            told.append(BelievedCurve.of(arms.trial_of[arm], arms.configs[arm], steps, quantile, arms.sign))
+        return Believed(told)
+
+    def look_ahead(self, ledger: Ledger, arms: ArmTable, memo: Memo) -> Outlook:
+        """The belief given all losses so far; `memo`: what is known of its parameters."""
         reported = ~np.isnan(arms.losses)
         scale = self._find_scale(arms.losses, reported)
         losses = np.where(reported, scale.apply(arms.losses), np.nan)
         start = None if self.start is None else float(scale.apply(np.array(arms.sign * self.start)))
         curves = Curves.of(losses, unit=float(self.epochs_per_step), start=start)
         kernel = None if self.lengthscale is None else arms.similarity(self.lengthscale)
-        parameters, memo = self._carry_parameters(ledger, curves, kernel)
+        parameters, memo = self._carry_parameters(ledger, memo, curves, kernel)
         return Outlook(arms, scale, [FreezeThawBelief.given(curves, p, kernel) for p in parameters], memo)
 
     def _find_scale(self, losses: Floats, reported: np.ndarray) -> Scaling:
@@ -160,12 +187,12 @@ class CurvePolicy:
         return replace(found, centre=0.0, scale=1.0, fence=fence)
 
     def _carry_parameters(
-        self, ledger: Ledger, curves: Curves, kernel: Floats | None
+        self, ledger: Ledger, memo: Memo, curves: Curves, kernel: Floats | None
     ) -> tuple[list[CurveParameters], Memo]:
         """The parameters of this moment, fitted again if that is due, and the next memo."""
         if not isinstance(self.parameters, str):
             return [CurveParameters(*self.parameters)], NO_MEMO
-        memo, receipts, n = ledger.memo, ledger.books.receipts, N_PARAMETERS + self.falling
+        receipts, n = ledger.books.receipts, N_PARAMETERS + self.falling
         is_single = self.parameters == "sampled" and self.samples == 1
         fit = (SINGLE_DRAWS if is_single else REFITS).check_due(memo, receipts)
         theta = list(memo.get("theta", ()))

@@ -24,9 +24,11 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
-from shoestring.core.comparing import compare_scores
+from shoestring.core.believing import Believed, BelievedCurve, put_first
+from shoestring.core.comparing import compare_scores, find_runner_up
 from shoestring.core.decision import Decision, Memo
 from shoestring.core.encoding import Encoding
+from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.settings import require_whole
 from shoestring.errors import PolicyError
@@ -79,7 +81,7 @@ class FabolasEpochs:
             steps = min(lengths[0], int(reach.room[fresh[0]]))
             return buy_steps(ledger, arms, int(fresh[0]), steps, why={"first": True}, memo=ledger.memo)
         scale = fit_scaling(arms.losses, ~np.isnan(arms.losses))
-        gp, memo = _fit_surrogate(ledger, arms, scale)
+        gp, memo = _fit_surrogate(ledger, arms, scale, ledger.memo)
         pairs = self._list_pairs(gp, scale, arms, reach, lengths)
         full = _encode(arms, np.unique(pairs[:, 0]), ledger.max_steps)
         n = len(full)
@@ -100,28 +102,47 @@ class FabolasEpochs:
         }
         return buy_steps(ledger, arms, arm, int(lacking[chosen]), why=why, memo=memo)
 
+    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
+        """The curves of the arm bought and of those that look best at full length."""
+        if not order.why.get("compared"):
+            return None
+        arms, sign = ledger.view(ArmsView(self.arms)), ledger.opened.sign
+        scale = fit_scaling(arms.losses, ~np.isnan(arms.losses))
+        gp, _ = _fit_surrogate(ledger, arms, scale, order.memo)
+        ranked = _rank(gp, scale, arms, measure_reach(ledger, arms))
+        told = []
+        for arm in put_first(ranked, int(str(order.why["arm"])), find_runner_up(order.why, ranked, arms.say)):
+            steps = np.arange(arms.trained[arm] + 1, ledger.max_steps + 1)
+            mean, variance = gp.predict(_encode(arms, np.full(len(steps), arm), steps))
+            quantile = scale.quantile_of(mean, np.sqrt(variance + gp.noise_variance))
+            told.append(BelievedCurve.of(arms.trial_of[arm], arms.configs[arm], steps, quantile, sign))
+        return Believed(told)
+
     def _list_pairs(self, gp: GP, scale: Scaling, arms: ArmTable, reach: Reach, lengths: list[int]) -> Indices:
         """(n, 2) arms and lengths that can be bought, of the arms that look best at full length."""
-        free = np.flatnonzero(reach.room)
-        mean, variance = gp.predict(_encode(arms, free, arms.losses.shape[1]))
-        best = float(np.nanmin(scale.apply(arms.losses)[~np.isnan(arms.losses)]))
-        ranked = free[np.argsort(-log_expected_improvement(mean, np.sqrt(variance), best), kind="stable")]
         found = []
-        for arm in ranked[: self.representatives]:
+        for arm in _rank(gp, scale, arms, reach)[: self.representatives]:
             end = int(arms.trained[arm] + reach.room[arm])
             longer = {min(length, end) for length in lengths if length > arms.trained[arm]} or {end}
             found += [(int(arm), length) for length in sorted(longer)]
         return np.array(found)
 
 
-def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling) -> tuple[GP, Memo]:
+def _rank(gp: GP, scale: Scaling, arms: ArmTable, reach: Reach) -> Indices:
+    """The arms that can be bought, by their expected improvement at full length."""
+    free = np.flatnonzero(reach.room)
+    mean, variance = gp.predict(_encode(arms, free, arms.losses.shape[1]))
+    best = float(np.nanmin(scale.apply(arms.losses)[~np.isnan(arms.losses)]))
+    return free[np.argsort(-log_expected_improvement(mean, np.sqrt(variance), best), kind="stable")]
+
+
+def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling, memo: Memo) -> tuple[GP, Memo]:
     """A process fitted to the last loss of each order; its parameters are refreshed by the number of receipts."""
     ends = {(arms.arm_of_trial[order.trial], order.until) for order in ledger.orders}
     ends |= {(arm, int(n)) for arm, n in enumerate(arms.trained)}  # where a run was cut short or diverged
     seen = np.array(sorted((a, t) for a, t in ends if 0 < t <= arms.trained[a] and not np.isnan(arms.losses[a, t - 1])))
     x = _encode(arms, seen[:, 0], seen[:, 1])
     y = scale.apply(arms.losses[seen[:, 0], seen[:, 1] - 1])
-    memo = ledger.memo
     return carry_gp(_make_kernel(arms.encoding), x, y, memo, REFITS.check_due(memo, ledger.books.receipts))
 
 

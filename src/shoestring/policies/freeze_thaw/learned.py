@@ -22,8 +22,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.believing import BEST_BY_THEN, Believed, put_first
 from shoestring.core.comparing import compare_losses, compare_scores
 from shoestring.core.decision import Decision, Train, Wait, Why
+from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import nothing_to_buy, train_further, train_new
 from shoestring.core.space import Config
@@ -73,6 +75,18 @@ class LearnedRule:
             "r": r,
         }
         return _buy(ledger, scene, arm, why)
+
+    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
+        """How low the arms with the lowest mean can get, the longer they are trained."""
+        if "mu" not in order.why:
+            return None
+        scene = look(ledger, self._count_candidates(ledger))
+        mean = self._plan(believe(shipped(), scene.arms), scene)[0].mean
+        bought = scene.find(order)
+        if bought is None:
+            return None
+        ranked = np.argsort(mean, kind="stable")[: np.count_nonzero(np.isfinite(mean))]
+        return Believed(scene.tell(ledger, put_first(ranked, bought), shipped(), 1.0), BEST_BY_THEN)
 
     def _count_candidates(self, ledger: Ledger) -> int:
         rows = ledger.space.rows

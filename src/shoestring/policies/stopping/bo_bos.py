@@ -47,7 +47,10 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
+from scipy.special import ndtri
 
+from shoestring.core.arrays import Floats
+from shoestring.core.believing import BelievedCurve
 from shoestring.core.books import Trial
 from shoestring.core.comparing import compare, compare_losses
 from shoestring.core.decision import Memo, Why
@@ -200,6 +203,22 @@ class BOBOS(UcbPolicy):
             why["reason"] = "the rule would give up, but the surrogate is too unsure of the end (C2)"
             return GoOn(trial.steps + 1, {**_compare(verdict), **why})
         return GiveUp(why)
+
+    def foresee(self, ledger: Ledger, trial: Trial, judged: Why) -> list[BelievedCurve]:
+        """The futures that were simulated, from the step where that was done."""
+        if "decision" not in judged:
+            return []
+        runs, n0 = RunsUnderWay.read(ledger.memo, self.memo_lists), int(str(judged["planned_at"]))
+        bounds = pick_range(ledger, self.low, self.high, runs.error_range)
+        rule = self.make_rule(n0, ledger.max_steps, float(str(judged["k1"])), bounds)
+        _, mean, cov = rule.foresee(curve_of(trial)[:n0])
+        std = np.sqrt(np.maximum(np.diagonal(cov), 0.0) + rule.noise_variance)
+
+        def quantile(level: float) -> Floats:  # a future that leaves the range of errors is not looked at
+            return np.asarray(bounds.low + bounds.width * np.clip(mean + ndtri(level) * std, 0.0, 1.0))
+
+        steps = range(n0 + 1, ledger.max_steps + 1)
+        return [BelievedCurve.of(trial.number, trial.config, steps, quantile, ledger.opened.sign)]
 
     def plan_step(self, steps: int) -> int:
         """The step in the place of N0: a run of so many steps is judged by the futures simulated there."""

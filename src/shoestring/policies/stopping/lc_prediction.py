@@ -27,14 +27,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from shoestring.core.believing import BelievedCurve
+from shoestring.core.books import Trial
 from shoestring.core.comparing import compare
+from shoestring.core.decision import Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
 from shoestring.core.settings import require_between, require_one_of, require_whole
 from shoestring.models.stopping.forecasts import FinalForecast, forecast_by_families, forecast_by_process
 from shoestring.policies.stopping.error_range import RANGE_LEFT, pick_range, require_range
 from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, find_incumbent
-from shoestring.policies.stopping.ucb_policy import UcbPolicy
+from shoestring.policies.stopping.ucb_policy import UcbPolicy, normal_end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,14 @@ class LCPrediction(UcbPolicy):
             return GiveUp(why, predicted)
         name, least = "probability of ending better than the best run", "the least that is trained on"
         return GoOn(next_check, {**compare(name, "highest", 2, found.prob_better, least, self.threshold), **why})
+
+    def foresee(self, ledger: Ledger, trial: Trial, judged: Why) -> list[BelievedCurve]:
+        """The end of the run: nothing else is forecast."""
+        if "forecast" not in judged:
+            return []
+        sign = ledger.opened.sign
+        quantile = normal_end(sign * float(str(judged["forecast"])), float(str(judged["forecast_std"])))
+        return [BelievedCurve.of(trial.number, trial.config, [ledger.max_steps], quantile, sign)]
 
     def _forecast(self, ledger: Ledger, run: ActiveRun, errors: np.ndarray, best_error: float) -> FinalForecast:
         if self.forecast == "process":

@@ -6,14 +6,18 @@ it and when to give it up. How runs travel in the memo: `runs`; the surrogate: `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from scipy.special import ndtri
 
+from shoestring.core.arrays import Floats
+from shoestring.core.believing import Believed, BelievedCurve
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Why
+from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
 from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
@@ -95,6 +99,23 @@ class UcbPolicy:
                     runs.predicted[run.trial] = answer.predicted
         return self._begin(ledger, rng, runs, why)
 
+    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
+        """The run judged, or the run given up and what was expected of the config that was chosen after it."""
+        why, sign = order.why, ledger.opened.sign
+        told = []
+        if "mean" in why:  # of a full training, in the unit of the values
+            quantile = normal_end(sign * float(str(why["mean"])), float(str(why["std"])))
+            told.append(BelievedCurve.of(order.trial, order.config, [ledger.max_steps], quantile, sign))
+        for trial, prefix in ((order.trial, ""), (why.get("gave_up"), "gave_up_")):
+            judged = {name.removeprefix(prefix): value for name, value in why.items() if name.startswith(prefix)}
+            if judged.get("phase") == "judged" and isinstance(trial, int):
+                told += self.foresee(ledger, ledger.trials[trial], judged)
+        return Believed(told) if told else None
+
+    def foresee(self, ledger: Ledger, trial: Trial, judged: Why) -> list[BelievedCurve]:
+        """What was expected of a run when it was judged, with these reasons; nothing where no curve was forecast."""
+        return []
+
     def _ask(self, ledger: Ledger, trial: Trial, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp | None:
         """None: the run has come to its end."""
         if trial.is_stuck or trial.steps >= run.goal:
@@ -155,6 +176,11 @@ class UcbPolicy:
         if ledger.queue:
             return look_at(ledger.queue[0], belief, weight)
         return choose(ledger, belief, weight, self.candidates, rng, frozen)
+
+
+def normal_end(mean: float, std: float) -> Callable[[float], Floats]:
+    """From a level to the one loss (1,) below which a normal end falls with that chance."""
+    return lambda level: np.array([mean + ndtri(level) * std])
 
 
 def explain_choice(ledger: Ledger, belief: Surrogate, chosen: Chosen) -> Why:

@@ -9,16 +9,21 @@ be bought; its reserve is gone from what is left. A trial that diverged or faile
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoestring.core.arrays import Flags, Floats
+from shoestring.core.believing import BelievedCurve
 from shoestring.core.encoding import Points
+from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
+from shoestring.models.thrift.belief import believe_with_reach
 from shoestring.models.thrift.features import Arms, rank_columns, standing
+from shoestring.models.thrift.network import Network
 from shoestring.models.thrift.shapes import STEPS
 from shoestring.policies.config_table import ConfigsView, ConfigTable, Pool
 from shoestring.policies.thrift.curves import CURVES, SeenCurves
@@ -58,6 +63,28 @@ class Scene:
     def config(self, arm: int) -> Config:
         """Of a candidate."""
         return self.table.config(self.pool, self.pool.points, arm - self.trials)
+
+    def find(self, order: Order) -> int | None:
+        """The arm that this order bought of; None: a candidate that another version of this package drew."""
+        arms = [order.trial] if order.trial < self.trials else range(self.trials, len(self.steps))
+        return next((arm for arm in arms if arm < self.trials or self.config(arm) == order.config), None)
+
+    def tell(
+        self, ledger: Ledger, listed: Sequence[int], networks: tuple[Network, ...], sureness: float
+    ) -> list[BelievedCurve]:
+        """The best that the network expects of these arms, by how many of the steps to their ends they would get."""
+        to_come = [np.arange(1, max(1, self.arms.steps - self.arms.n[arm]) + 1) for arm in listed]
+        of_arm = np.repeat(listed, [len(one) for one in to_come])
+        belief = believe_with_reach(networks, self.arms, of_arm, np.concatenate(to_come), sureness)
+        told = []
+        for arm, seen in zip(listed, to_come, strict=True):
+            last = np.floor((self.arms.n[arm] + seen) * self.curves.block + _ROUNDING)  # of a block of real steps
+            steps = np.maximum(last, self.steps[arm] + 1).astype(np.intp)
+            is_trial, own = arm < self.trials, replace(belief, chances=belief.chances[of_arm == arm])
+            config = ledger.trials[arm].config if is_trial else self.config(arm)
+            number = arm if is_trial else None
+            told.append(BelievedCurve.of(number, config, steps, own.quantile, ledger.opened.sign))
+        return told
 
 
 def look(ledger: Ledger, candidates: int) -> Scene:

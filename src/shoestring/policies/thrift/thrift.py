@@ -37,8 +37,10 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.believing import BEST_BY_THEN, Believed, put_first
 from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Decision, Memo, Train, Wait, Why
+from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import train_further, train_new
 from shoestring.core.settings import require_at_least, require_between, require_share
@@ -112,8 +114,7 @@ class Thrift:
 
     def _ask(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         """What the belief would buy; left to halving where it has nothing to say or is not to be trusted."""
-        wanted = round(self.candidates_per_curve * self._curves(ledger)) - len(ledger.trials)
-        scene = look(ledger, min(_MOST, max(_FEWEST, wanted)))
+        scene = self._look(ledger)
         if ledger.max_steps == 1 or not scene.is_told or not scene.can_buy.any():
             return self._halve(ledger, rng, _kept(ledger))
         networks = self._networks()
@@ -125,15 +126,23 @@ class Thrift:
         near = scene.within(self.horizon)
         return self._buy(ledger, near, believe(networks, near.arms, self.sureness), memo)
 
+    def _look(self, ledger: Ledger) -> Scene:
+        wanted = round(self.candidates_per_curve * self._curves(ledger)) - len(ledger.trials)
+        return look(ledger, min(_MOST, max(_FEWEST, wanted)))
+
     def _networks(self) -> tuple[Network, ...]:
         return shipped()
 
-    def _buy(self, ledger: Ledger, scene: Scene, belief: Belief, memo: Memo) -> Train:
+    def _weigh(self, scene: Scene, belief: Belief) -> Floats:
+        """(K,): the index of each arm, -inf where it is not to be bought."""
         share, can_buy = standing(scene.arms), scene.can_buy
         if self.race and (racing := can_buy & in_race(scene.arms, np.where(can_buy, share, -1.0))).any():
             can_buy = racing
         cost = scene.arms.price * np.maximum(scene.arms.reach, 1) ** self.thirst
-        index = np.where(can_buy, belief.gain * share**self.caution / cost, -math.inf)
+        return np.where(can_buy, belief.gain * share**self.caution / cost, -math.inf)
+
+    def _buy(self, ledger: Ledger, scene: Scene, belief: Belief, memo: Memo) -> Train:
+        index = self._weigh(scene, belief)
         chosen = int(np.argmax(index))
         bought = int(scene.steps[chosen])
         more = max(math.ceil(scene.curves.block), int(self.growth * bought))
@@ -142,6 +151,17 @@ class Thrift:
         if chosen < scene.trials:
             return train_further(ledger.trials[chosen], until, why=why, memo=memo)
         return train_new(ledger, scene.config(chosen), until, why=why, memo=memo)
+
+    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
+        """How low the arms with the largest index can get, the longer they are trained."""
+        if "expected_end" not in order.why:
+            return None  # halving decided
+        networks, near = self._networks(), self._look(ledger).within(self.horizon)
+        if (bought := near.find(order)) is None:
+            return None
+        index = self._weigh(near, believe(networks, near.arms, self.sureness))
+        ranked = np.argsort(-index, kind="stable")[: np.count_nonzero(index > -math.inf)]
+        return Believed(near.tell(ledger, put_first(ranked, bought), networks, self.sureness), BEST_BY_THEN)
 
 
 def _kept(ledger: Ledger) -> Memo:

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoestring.core.arrays import Floats
 from shoestring.core.money import Budget
-from shoestring.reports.pictures.figure import Figure, money_scale, plot_area
+from shoestring.reports.pictures.figure import Figure, money_scale, plot_area, value_scale
 from shoestring.reports.pictures.money import range_of_bests, staircase
 from shoestring.reports.pictures.story import Story
 from shoestring.reports.pictures.svg import PlotAxis, Sheet
@@ -31,7 +31,7 @@ def draw_comparison(stories: Sequence[Story], *, title: str = "Side by side", ca
     sheet = Sheet(height=340, label="best value against money, by policy")
     left, right, bottom, top = plot_area(sheet)
     x = money_scale(budget, max(story.ledger.spent for story in known), left, right)
-    y = PlotAxis(*range_of_bests(known), bottom, top)
+    y = value_scale(*range_of_bests(known), bottom, top)
     sheet.axes(x, y, f"spent ({budget.unit})", "best value")
     groups: dict[str, list[Story]] = {}
     for story in known:

@@ -62,7 +62,7 @@ def draw_parallel(story: Story) -> Figure | None:
         return None
     names = list(parameters)[:_MOST_SHOWN]
     sheet = Sheet(height=336, label="configs by parameter and value")
-    xs = [40 + i * (sheet.width - 80) / len(names) for i in range(len(names) + 1)]
+    xs = [54 + i * (sheet.width - 96) / len(names) for i in range(len(names) + 1)]
     low, high = clip_range(list(compared.values), is_max=story.is_max)
     y_value = PlotAxis(low, high, _FOOT, _HEAD)
     order = sorted(range(len(compared.numbers)), key=lambda i: -compared.losses[i])  # the best drawn last
@@ -85,7 +85,7 @@ def draw_parallel(story: Story) -> Figure | None:
         sheet.text(x, _HEAD - 5, top, anchor="middle")
         sheet.text(x, _FOOT + 34, bottom, anchor="middle")
     sentence = (
-        f"{len(compared.numbers)} configs at step {compared.step}, the better the darker; "
+        f"{len(compared.numbers)} configs at step {compared.step}, the better the stronger the colour; "
         "a line below the axes marks a parameter that is not active."
     )
     best_first = sorted(range(len(compared.numbers)), key=lambda i: compared.losses[i])[:MOST_TABLE_ROWS]

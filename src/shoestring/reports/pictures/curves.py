@@ -7,7 +7,7 @@ import math
 from shoestring.core.books import Trial
 from shoestring.core.money import show_seconds
 from shoestring.reports.facts import say_config, sort_best_first, state_of
-from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, plot_area, why_tip
+from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, plot_area, value_scale, why_tip
 from shoestring.reports.pictures.money import clip_range
 from shoestring.reports.pictures.story import Segment, Story
 from shoestring.reports.pictures.svg import PlotAxis, Point, Sheet, thin
@@ -16,7 +16,7 @@ _MOST_POINTS = 20_000  # in the whole figure: more is not seen, and a page must 
 _SHADES = 5  # of what a segment cost
 
 
-def draw_curves(story: Story) -> Figure | None:
+def draw_curves(story: Story, most_points: int = _MOST_POINTS) -> Figure | None:
     longest = max((trial.steps for trial in story.trials), default=0)
     values = [v for trial in story.trials for v in trial.values if v is not None and math.isfinite(v)]
     if longest < 2 or not values:
@@ -24,10 +24,10 @@ def draw_curves(story: Story) -> Figure | None:
     sheet = Sheet(height=380, label="all learning curves")
     left, right, bottom, top = plot_area(sheet)
     low, high = clip_range(values, is_max=story.is_max)
-    x, y = PlotAxis(1.0, float(longest), left, right), PlotAxis(low, high, bottom, top)
+    x, y = PlotAxis(1.0, float(longest), left, right), value_scale(low, high, bottom, top)
     sheet.axes(x, y, "step", "value")
     shades = _Shades([segment.seconds for segment in story.segments])
-    most = max(8, _MOST_POINTS // max(1, len(story.segments)))
+    most = max(8, most_points // max(1, len(story.segments)))
     of_trial = story.segments_of()
     best = story.ledger.best
     for trial in sorted(story.trials, key=lambda t: t is best):  # the best one last, so on top
@@ -37,14 +37,14 @@ def draw_curves(story: Story) -> Figure | None:
             if points:
                 sheet.line(thin(points, most), f"curve {shade}", why_tip(segment, story.budget))
         _mark_end(sheet, trial, x, y, is_best=trial is best)
-    clipped = sum(not low <= value <= high for value in values)
+    clipped = sum(not y.low <= value <= y.high for value in values)
     outside = f" {clipped} values lie outside and are drawn on the edge." if clipped else ""
     frozen = sum(state_of(trial) == "frozen" for trial in story.trials)
     steps = sum(trial.steps for trial in story.trials)
     full = steps / (len(story.trials) * story.ledger.max_steps)
     sentence = (
         f"{len(story.trials)} trials, {frozen} of them frozen on the way; {full:.0%} of all their steps was bought. "
-        f"The darker, the dearer.{outside}"
+        f"The stronger the colour, the dearer.{outside}"
     )
     rows = [
         [

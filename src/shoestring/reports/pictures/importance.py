@@ -44,7 +44,7 @@ def draw_importance(story: Story) -> Figure | None:
         sheet.segment((x(chance), top - 2), (x(chance), top + 20), "guide")
     sheet.text((x.start + x.end) / 2, sheet.height - 4, "divergence of the best third from all", "name", "middle")
     clear = [name for name in ordered if found[name][1] > found[name][3]]
-    told = f"{', '.join(clear)} stand out" if clear else "No parameter stands out"
+    told = f"{', '.join(clear)} {'stands' if len(clear) == 1 else 'stand'} out" if clear else "No parameter stands out"
     sentence = (
         f"{told} from what chance alone gives (the upright marks), judged on {len(compared.numbers)} trials at step "
         f"{compared.step}. Configs were chosen by the policy, so this tells about where it looked."

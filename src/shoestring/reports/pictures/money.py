@@ -8,12 +8,13 @@ from itertools import pairwise
 
 from shoestring.core.money import show_seconds
 from shoestring.reports.facts import say_config, state_of
-from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, money_scale, plot_area, why_tip
+from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, money_scale, plot_area, value_scale, why_tip
 from shoestring.reports.pictures.story import KINDS, NewBest, Story
-from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
+from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number, thin
 
 _BAR_HEIGHT = 34.0
 _EARLY = 0.02
+_MOST_DOTS = 300  # on a line: more would touch each other
 
 
 def draw_money(story: Story) -> Figure:
@@ -50,11 +51,11 @@ def draw_best(story: Story) -> Figure | None:
     sheet = Sheet(label="best value against money")
     left, right, bottom, top = plot_area(sheet)
     x = money_scale(story.budget, max(story.ledger.spent, story.budget.total), left, right)
-    y = PlotAxis(*range_of_bests([story]), bottom, top)
+    y = value_scale(*range_of_bests([story]), bottom, top)
     sheet.axes(x, y, f"spent ({story.budget.unit})", "best value")
-    points = staircase(story.bests, story.ledger.spent)
-    sheet.line([(x(spent), y(value)) for spent, value in points], "curve best")
-    for best in story.bests:
+    points = [(x(spent), y(value)) for spent, value in staircase(story.bests, story.ledger.spent)]
+    sheet.line(thin(points, 4 * _MOST_DOTS), "curve best")
+    for best in [*story.bests[: -1 : math.ceil(len(story.bests) / _MOST_DOTS)], story.bests[-1]]:
         config = say_config(story.trials[best.trial].config)
         tip = f"{best.value:.6g} after {story.budget.show(best.spent)}\ntrial {best.trial}, step {best.step}\n{config}"
         sheet.dot((x(best.spent), y(best.value)), "dot best", tip)
@@ -120,7 +121,7 @@ def draw_front(story: Story) -> Figure | None:
     values = [float(trial.best_value or 0.0) for trial in known]
     low, high = clip_range(values, is_max=story.is_max)
     x = PlotAxis(min(t.seconds for t in known), max(t.seconds for t in known), left, right, log=True)
-    y = PlotAxis(low, high, bottom, top)
+    y = value_scale(low, high, bottom, top)
     sheet.axes(x, y, "seconds of the trial", "its best value", lambda s: show_seconds(s))
     front, best = [], math.inf
     for trial in sorted(known, key=lambda t: (t.seconds, t.best_loss)):

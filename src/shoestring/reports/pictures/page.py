@@ -13,16 +13,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
-from importlib.resources import files
 
 from shoestring.core.texts import printable
 from shoestring.reports.facts import say_config
 from shoestring.reports.pictures.beliefs import draw_chances, draw_forecasts
 from shoestring.reports.pictures.configs import draw_parallel, draw_slices
 from shoestring.reports.pictures.curves import draw_curves
+from shoestring.reports.pictures.expected import draw_expected
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.importance import draw_importance
 from shoestring.reports.pictures.money import draw_best, draw_front, draw_money, draw_predicted
+from shoestring.reports.pictures.offers import draw_offers
 from shoestring.reports.pictures.policy_figures import (
     draw_compression,
     draw_decisions,
@@ -30,6 +31,7 @@ from shoestring.reports.pictures.policy_figures import (
     draw_schedule,
 )
 from shoestring.reports.pictures.story import Story
+from shoestring.reports.pictures.style import follow_reader, read_beside, style_marks
 from shoestring.reports.pictures.timeline import draw_timeline
 
 FIGURES: tuple[Callable[[Story], Figure | None], ...] = (
@@ -38,6 +40,8 @@ FIGURES: tuple[Callable[[Story], Figure | None], ...] = (
     draw_curves,
     draw_forecasts,
     draw_chances,
+    draw_expected,
+    draw_offers,
     draw_improvement,
     draw_decisions,
     draw_compression,
@@ -76,7 +80,8 @@ def write_page(
     version: str | None = None,
 ) -> str:
     """`links`: other pages, by name. `version`: of a page that is served and asks its server for newer ones."""
-    style, script = _read("page.css"), _read("page.js") + (_read("watch.js") if version is not None else "")
+    style = "\n".join((follow_reader(), style_marks(), read_beside("page.css")))
+    script = read_beside("page.js") + (read_beside("watch.js") if version is not None else "")
     asks = "connect-src 'self'; " if version is not None else ""
     policy = f"default-src 'none'; {asks}style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
     anchors = "".join(f'<a href="#{escape(figure.key)}">{_text(figure.title)}</a>' for figure in figures)
@@ -133,13 +138,28 @@ def copies_of(story: Story, resume_command: str, citation: str | None = None) ->
 
 
 def _section(figure: Figure) -> str:
+    body = _choices(figure) if figure.others else _body(figure)
+    return f'<section id="{escape(figure.key)}"><h2>{_text(figure.title)}</h2>{body}</section>'
+
+
+def _choices(figure: Figure) -> str:
+    """One of several is shown, the figure itself at first: radio buttons and a rule of the style, no script."""
+    marks, bodies = [], []
+    for one in (figure, *figure.others):
+        name, checked = escape(f"{figure.key}-{one.choice}".replace(" ", "-")), " checked" if one is figure else ""
+        marks.append(f'<input type="radio" name="{escape(figure.key)}" id="{name}"{checked}>')
+        marks.append(f'<label for="{name}">{_text(one.choice)}</label>')
+        bodies.append(f'<div class="choice">{_body(one)}</div>')
+    return f'<fieldset class="choices"><legend>show</legend>{"".join(marks + bodies)}</fieldset>'
+
+
+def _body(figure: Figure) -> str:
     head = "".join(f"<th>{_text(column)}</th>" for column in figure.columns)
     body = "".join("<tr>" + "".join(f"<td>{_text(str(cell))}</td>" for cell in row) + "</tr>" for row in figure.rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return (
-        f'<section id="{escape(figure.key)}"><h2>{_text(figure.title)}</h2><p>{_text(figure.sentence)}</p>'
-        f'<div class="picture" tabindex="0">{figure.svg}</div>'
-        f'<details><summary>as a table</summary><div class="wide" tabindex="0">{table}</div></details></section>'
+        f'<p>{_text(figure.sentence)}</p><div class="picture" tabindex="0">{figure.svg}</div>'
+        f'<details><summary>as a table</summary><div class="wide" tabindex="0">{table}</div></details>'
     )
 
 
@@ -158,7 +178,3 @@ def _text(words: str) -> str:
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _read(name: str) -> str:
-    return files("shoestring.reports.pictures").joinpath(name).read_text(encoding="utf-8").strip()

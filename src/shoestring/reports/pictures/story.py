@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shoestring.core.believing import Believed
 from shoestring.core.bookkeeping import BooksView
 from shoestring.core.books import Books, Trial
 from shoestring.core.entries import Lost, Order, Receipt
@@ -25,6 +26,7 @@ KINDS = {  # what seconds went into, in the order they are drawn
     "failed": "failed or cut off",
     "lost": "lost with a worker",
 }
+Believe = Callable[[Ledger, Order], Believed | None]  # the ledger as it was before the order
 
 
 @dataclass(slots=True)
@@ -54,6 +56,15 @@ class NewBest:
     step: int
 
 
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A decision as it was: what the policy believed, and how far things stood."""
+
+    believed: Believed
+    had: Mapping[int, int]  # steps of the trials that it tells of
+    best: float | None  # value
+
+
 @dataclass
 class Story:
     name: str
@@ -62,6 +73,7 @@ class Story:
     bests: list[NewBest] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
     failed_steps: int = 0
+    recalled: dict[int, Recalled] = field(default_factory=dict)  # by order number, as far as beliefs were asked for
     books: Books = field(init=False)
     budget: Budget = field(init=False)
     trials: Sequence[Trial] = field(init=False)
@@ -80,13 +92,21 @@ class Story:
         return by_trial
 
 
-def gather(name: str, ledger: Ledger) -> Story:
-    """One pass over the entries. Books of its own are folded along, since what was spent at each moment is asked for."""
+def gather(name: str, ledger: Ledger, believe: Believe | None = None, decisions: Container[int] = ()) -> Story:
+    """One pass over the entries. Books of its own are folded along, since what was spent at each moment is asked for.
+
+    `believe` is asked about the orders of these numbers, with the ledger as it was before each.
+    """
     story = Story(name, ledger)
     view = BooksView()
     books = view.start(ledger.opened)
-    for entry in ledger.entries()[1:]:
+    entries = ledger.entries()
+    for place, entry in enumerate(entries[1:], 1):
         before = books.spent
+        if believe is not None and isinstance(entry, Order) and entry.number in decisions:
+            then = Ledger.restored(ledger.opened, books, place, lambda place=place: entries[:place])  # type: ignore[misc]
+            if (believed := believe(then, entry)) is not None:
+                story.recalled[entry.number] = _recall(then, entry, believed)
         is_repeated = isinstance(entry, Receipt) and entry.step <= books.trials[entry.trial].steps
         best_before = books.best_loss
         books = view.absorb(books, entry)
@@ -102,6 +122,13 @@ def gather(name: str, ledger: Ledger) -> Story:
     for kind in ("thinking", "check", "lost"):
         story.seconds[kind] = books.by_kind[kind]
     return story
+
+
+def _recall(then: Ledger, order: Order, believed: Believed) -> Recalled:
+    """Numbers only: the books go on changing."""
+    told = {curve.trial for curve in believed.curves} | {order.trial}
+    had = {trial.number: trial.steps for trial in then.trials if trial.number in told}
+    return Recalled(believed, had, None if then.best is None else then.best.best_value)
 
 
 def _take_receipt(story: Story, receipt: Receipt, paid: float, *, is_repeated: bool) -> None:

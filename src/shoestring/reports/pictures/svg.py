@@ -6,12 +6,15 @@ Colours are classes of the page's style, so a figure follows light and dark; `ti
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from shoestring.core.texts import printable
 
 Point = tuple[float, float]
+_TIP = re.compile(r' data-tip="[^"]*"/>')
+_TIPPED = re.compile(r'<(\w+)([^<>]*) data-tip="([^"]*)"/>')
 
 
 class PlotAxis:
@@ -42,16 +45,16 @@ class PlotAxis:
 
 
 def _round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
+    """Multiples of 1, 2, 2.5 or 5 times a power of ten."""
     raw = (high - low) / max(1, most - 1)
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
     return [float(f"{i * step:.12g}") for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def show_number(number: float) -> str:
-    return f"{number:.4g}"
+    return f"{number:,.0f}" if 1e4 <= abs(number) < 1e6 else f"{number:.4g}"
 
 
 class Sheet:
@@ -101,6 +104,15 @@ class Sheet:
     def __str__(self) -> str:
         head = f'<svg viewBox="0 0 {_n(self.width)} {_n(self.height)}" role="img" aria-label="{escape(self._label)}">'
         return head + "".join(self._marks) + "</svg>"
+
+
+def drop_tips(drawn: str) -> str:
+    return _TIP.sub("/>", drawn)
+
+
+def tips_as_titles(drawn: str) -> str:
+    """Tips that a browser shows by itself, where no script may run."""
+    return _TIPPED.sub(r"<\1\2><title>\3</title></\1>", drawn)
 
 
 def thin(points: Sequence[Point], most: int) -> list[Point]:

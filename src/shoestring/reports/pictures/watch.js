@@ -14,6 +14,10 @@
         const details = section.querySelector("details");
         if (details && open.has(section.id)) details.open = true;
       });
+      main.querySelectorAll("input:checked").forEach(chosen => {
+        const same = chosen.defaultChecked ? null : fresh.querySelector("#" + CSS.escape(chosen.id));
+        if (same) same.checked = true;
+      });
       main.replaceWith(fresh);
       seen = version;
     } catch {
