@@ -115,7 +115,10 @@ def report(arguments: Sequence[str]) -> int:
         "--figure", type=Path, help="the first suite's regret against money in a few rows, as an SVG file"
     )
     parser.add_argument("--markdown", choices=["few", "all"], help="the same few rows, or everything, as Markdown")
+    parser.add_argument("--into", type=Path, help="put the Markdown between the two marks of this file")
     chosen = parser.parse_args(arguments)
+    if chosen.into and not chosen.markdown:
+        parser.error(f"--into {chosen.into} has nothing to put there: add --markdown few, or all")
     runs, costs = _read_files(parser, chosen)
     facts = statistics.summary(runs, reference=chosen.reference, resamples=chosen.resamples)
     if chosen.out:
@@ -125,7 +128,11 @@ def report(arguments: Sequence[str]) -> int:
     if chosen.figure:
         chosen.figure.write_text(digest.picture(facts), encoding="utf-8")
     if chosen.markdown:
-        print(digest.few(facts) if chosen.markdown == "few" else digest.everything(facts, costs), end="")
+        text = digest.few(facts) if chosen.markdown == "few" else digest.everything(facts, costs)
+        if chosen.into:
+            digest.put_into(chosen.into, text)
+        else:
+            print(text, end="")
     if chosen.json or not (chosen.out or chosen.figure or chosen.markdown):
         print(json.dumps({**facts, "cost": costs}, allow_nan=False))
     return 0
@@ -150,11 +157,11 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 def _read_files(
     parser: argparse.ArgumentParser, chosen: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Runs and costs, each once; a file that was kept may hold both."""
+    """Runs and costs, each once, the last one told; a file that was kept may hold both."""
     from benchmarks.race import results, trained
 
     runs: dict[Any, dict[str, Any]] = {}
-    costs = [json.loads(line) for path in chosen.cost for line in path.read_text("utf-8").splitlines()]
+    costs: list[dict[str, Any]] = []
     for path in chosen.runs:
         if path.suffix == ".json":
             kept = json.loads(path.read_text("utf-8"))
@@ -165,6 +172,7 @@ def _read_files(
         runs |= {running.key_of(line): line for line in found}
     if not runs:
         parser.error(f"{' '.join(map(str, chosen.runs))} holds no runs: make some with `race run`")
+    costs += [json.loads(line) for path in chosen.cost for line in path.read_text("utf-8").splitlines()]
     once = {(line["method"], line["arms"]): line for line in costs}
     return list(runs.values()), list(once.values())
 
@@ -205,10 +213,11 @@ def peers(arguments: Sequence[str]) -> int:
 
 
 def list_methods(arguments: Sequence[str]) -> int:
-    parser_of("methods", "Who can race, and what is installed.").parse_args(arguments)
-    for name in (*methods.ours(), methods.ORACLE, *methods.peers(plain=True)):
+    parser_of("methods", "Who can race, and who is absent for what reason.").parse_args(arguments)
+    for name in (*methods.ours(), methods.ORACLE, *methods.peers()):
         facts = methods.describe(name)
-        print(f"{name:<28} {facts['tool']:<14} {'' if facts['installed'] else 'not installed'}".rstrip())
+        absent = f"absent: {facts['absent']}" if facts["absent"] else ""
+        print(f"{name:<28} {facts['tool']:<17} {absent or facts['note'] or ''}".rstrip())
     return 0
 
 

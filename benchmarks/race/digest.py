@@ -6,6 +6,7 @@ Rows are chosen by a rule, not by hand: of a tool the method with the best avera
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.race import methods, pictures
@@ -13,8 +14,12 @@ from benchmarks.race.pictures import number
 from shoestring.reports.pictures.static import wrap_svg
 
 OWN = ("thrift", "asha")  # beside the reference and what always races
+PARTLY = "†"
+BEGIN, END = "<!-- race report: begin -->\n", "<!-- race report: end -->\n"
 NAMES = {
+    "botorch": "BoTorch",
     "dehb": "DEHB",
+    "hebo": "HEBO",
     "neps": "NePS",
     "optuna": "Optuna",
     "ray": "Ray Tune",
@@ -49,8 +54,17 @@ def chosen(part: Mapping[str, Any], reference: str) -> list[str]:
 def few(facts: Mapping[str, Any]) -> str:
     """Markdown for the README: chosen methods on the first part, at each budget that ranks count, and on the real clock."""
     first = facts["parts"][0]
-    certain = [f"{label(row['method'], '')} {where}" for where, row in _losses(facts) if row["certain"]]
-    ahead = f"Ahead of `{facts['reference']}` by more than chance: {', '.join(certain) or 'nobody'}."
+    rows = _losses(facts, facts["reference"])
+    certain = [f"{label(row['method'], '')} {where}" for where, row in rows if row["certain"]]
+    perhaps: dict[str, list[str]] = {}
+    for where, row in sorted(rows, key=lambda found: found[1]["budget"]):
+        if not row["certain"] and not methods.is_ours(row["method"]):
+            perhaps.setdefault(label(row["method"], ""), []).append(where)
+    tools = [f"{name} {' and '.join(places)}" for name, places in perhaps.items()]
+    ahead = (
+        f"Ahead of `{facts['reference']}` by more than chance: {', '.join(certain) or 'nobody'}. Other tools ahead of it in the "
+        f"mean, which may be chance: {'; '.join(tools) or 'none'}."
+    )
     return "\n".join([_size(first) + "\n", _means(facts, chosen(first, facts["reference"])), ahead + "\n"])
 
 
@@ -66,23 +80,31 @@ def everything(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]]) -> 
     ]
     if sources:
         texts += [f"The few on sources that `thrift` was never trained on ({sources}):\n", _unseen(first, names)]
-    texts += [f"Where `{facts['reference']}` is behind in the mean, paired on the same draws:\n", _behind(facts)]
+    texts += [_behind(facts, facts["reference"])]
+    texts += [_plain(facts, part) for part in facts["parts"][1:] if part["suite"] == "plain"]
     if costs:
         texts += ["Milliseconds of a decision (MB of memory), by configs to choose from; *: cut off before its end:\n"]
         texts += [_thinking(costs)]
+    texts += [say_who_lacks(facts) + "\n"]
     return "\n".join(texts)
 
 
 def _means(facts: Mapping[str, Any], names: Sequence[str]) -> str:
     first = facts["parts"][0]
     clock = next((part for part in facts["parts"] if part["suite"] == "trained"), None)
-    columns = [(f"{budget:g}", _column(first["means"], budget, names)) for budget in first["ranks"]["budgets"]]
+    means, whole = first["means"], whole_runs(first)
+    columns = [(f"{budget:g}", _column(means, budget, names, whole)) for budget in first["ranks"]["budgets"]]
     if clock:
         columns += [("real clock", _column(clock["means"], budget, names)) for budget in clock["budgets"]]
     seeds = {row["method"]: row["seeds"] for row in first["effort"]}
     most = max(seeds.values())
     notes = {name: f" ({seeds[name]} seeds)" for name in names if seeds[name] < most}
     return _table(facts["reference"], names, columns, notes)
+
+
+def whole_runs(part: Mapping[str, Any]) -> dict[str, int]:
+    """Of each method, the runs at one budget if all its seeds ran on all problems."""
+    return {row["method"]: row["seeds"] * len(part["tables"]) for row in part["effort"]}
 
 
 def _unseen(part: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -107,25 +129,51 @@ def _table(
 def _size(part: Mapping[str, Any]) -> str:
     most = max(row["seeds"] for row in part["effort"])
     return (
-        f"{len(part['tables'])} tables of {len(part['sources'])} sources, {most} seeds where no other number is given."
+        f"{len(part['tables'])} tables of {len(part['sources'])} sources, {most} seeds where no other number is given; "
+        f"{PARTLY}: of a part of the tables and seeds."
     )
 
 
-def _losses(facts: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _plain(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    """Objectives that are one value, in a table of their own: other methods, and budgets that mean something else."""
+    names = [name for name in best_first(part) if name != methods.ORACLE]
+    seeds = max(row["seeds"] for row in part["effort"])
+    about = (
+        f"Plain objectives, a trial being one value at a price: {', '.join(part['tables'])}; {seeds} seeds. Budgets in "
+        f"{'trials' if part['unit'] == 'curves' else 'the median price of a trial'}; {PARTLY} as above:\n"
+    )
+    columns = [(f"{b:g}", _column(part["means"], b, names, whole_runs(part))) for b in part["budgets"]]
+    table = _table("", names, columns)
+    return "\n".join([about, table, _behind(facts, part["reference"])])
+
+
+def say_who_lacks(facts: Mapping[str, Any]) -> str:
+    """Methods of other tools that the race knows and that have no run, with the reason where it is the method's own."""
+    ran = {row["method"] for part in facts["parts"] for row in part["effort"]}
+    lacking = [name for name in methods.peers() if name not in ran]
+    notes = {name: methods.describe(name)["note"] for name in lacking}
+    told = [f"{name} ({note})" if note else name for name, note in notes.items()]
+    return f"Known to the race, and without a run here: {', '.join(told) or 'nobody'}."
+
+
+def _losses(facts: Mapping[str, Any], reference: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Of the parts that have this reference."""
     return [
         ("on the real clock" if part["suite"] == "trained" else f"at {row['budget']:g}", row)
         for part in facts["parts"]
+        if part["reference"] == reference
         for row in part["losses"]
     ]
 
 
-def _behind(facts: Mapping[str, Any]) -> str:
-    lines = []
-    for where, row in _losses(facts):
+def _behind(facts: Mapping[str, Any], reference: str) -> str:
+    lines = [f"Where `{reference}` is behind in the mean, paired on the same draws:\n\n"]
+    found = _losses(facts, reference)
+    for where, row in found:
         sure = "" if row["certain"] else ", which may be chance"
         span = f"{number(row['low'])} to {number(row['high'])}"
         lines.append(f"- {where}: {label(row['method'], '')}, by {number(row['difference'])} ({span}){sure}\n")
-    return "".join(lines) or "- nowhere\n"
+    return "".join(lines if found else [*lines, "- nowhere\n"])
 
 
 def _thinking(costs: Sequence[Mapping[str, Any]]) -> str:
@@ -140,10 +188,15 @@ def _thinking(costs: Sequence[Mapping[str, Any]]) -> str:
     return _table("", sorted(by_time, key=lambda name: by_time[name]), [(f"{n}", cells[n]) for n in arms])
 
 
-def _column(means: Sequence[Mapping[str, Any]], budget: float, names: Sequence[str]) -> dict[str, str]:
-    own = {row["method"]: row["mean"] for row in means if row["budget"] == budget and row["method"] in names}
-    least = min(own.values(), default=0.0)
-    return {name: f"**{number(mean)}**" if mean <= least else number(mean) for name, mean in own.items()}
+def _column(
+    means: Sequence[Mapping[str, Any]], budget: float, names: Sequence[str], whole: Mapping[str, int] | None = None
+) -> dict[str, str]:
+    """`whole`: the runs of a method that was not cut off; a mean of fewer is marked."""
+    own = {row["method"]: row for row in means if row["budget"] == budget and row["method"] in names}
+    least = min((row["mean"] for row in own.values()), default=0.0)
+    marks = {name: PARTLY if row["cells"] < (whole or {}).get(name, 0) else "" for name, row in own.items()}
+    texts = {name: number(row["mean"]) + marks[name] for name, row in own.items()}
+    return {name: f"**{texts[name]}**" if row["mean"] <= least else texts[name] for name, row in own.items()}
 
 
 def label(name: str, reference: str) -> str:
@@ -151,6 +204,17 @@ def label(name: str, reference: str) -> str:
     if tool in NAMES:
         return f"{NAMES[tool]}, {name.removeprefix(f'{tool}_').replace('_', ' ')}"
     return f"`{name}`, our default" if name == reference else f"`{name}`"
+
+
+def put_into(path: Path, text: str) -> None:
+    """Between the marks of a file that the race reports in."""
+    before, begin, rest = path.read_text("utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(
+            f"{path} has no lines {BEGIN.strip()} and {END.strip()}: add them where the report is to stand"
+        )
+    path.write_text(before + begin + text + end + after, encoding="utf-8")
 
 
 def picture(facts: Mapping[str, Any]) -> str:

@@ -62,18 +62,21 @@ def ours() -> list[str]:
     ]
 
 
-def peers(*, plain: bool) -> list[str]:
-    """Methods of other tools, installed or not; with `plain` those too that only know whole trainings."""
+def peers(suite: str | None = None) -> list[str]:
+    """Methods of other tools, installed or not, that can race on this suite; without one, on any."""
     return [
         f"{tool}_{method}"
         for tool, known in environments.TOOLS.items()
-        for method in (*known.methods, *(known.plain_methods if plain else ()))
+        for method in (
+            *known.methods,
+            *(known.plain_methods if suite in (None, "plain") else ()),
+            *(known.trained_methods if suite in (None, "trained") else ()),
+        )
     ]
 
 
 def named(words: Sequence[str], suite: str) -> list[str]:
     """The methods that these words stand for on this suite, in order, each once; what always races comes along."""
-    plain = suite == "plain"
     found: list[str] = []
     for word in words:
         if word == "ours":
@@ -81,10 +84,10 @@ def named(words: Sequence[str], suite: str) -> list[str]:
         elif word == "quick":
             found += [name for name in ours() if name not in SLOW]
         elif word == "all":
-            found += ours() + [name for name in peers(plain=plain) if is_installed(name)]
+            found += ours() + [name for name in peers(suite) if is_installed(name)]
         elif word in environments.TOOLS:
-            found += [name for name in peers(plain=plain) if (_tool(name) or ("",))[0] == word]
-        elif word in (ORACLE, *peers(plain=True)):
+            found += [name for name in peers(suite) if (_tool(name) or ("",))[0] == word]
+        elif word in (ORACLE, *peers()):
             found.append(word)
         else:
             make_own(word)  # an unknown name is an error now, not after an hour
@@ -102,8 +105,21 @@ def kind(name: str, reference: str) -> str:
 
 
 def is_installed(name: str) -> bool:
+    return why_absent(name) is None
+
+
+def why_absent(name: str) -> str | None:
+    """What a method lacks to race at all; None: nothing."""
     tool = _tool(name)
-    return tool is None or environments.find_python(tool[0]) is not None
+    if tool is None:
+        return None
+    if environments.find_python(tool[0]) is None:
+        return f"{tool[0]} is not installed: {_way_to(tool[0])}"
+    return f"{environments.NOTES[name]}: {_way_to(tool[0])}" if environments.lacks_files(*tool) else None
+
+
+def _way_to(tool: str) -> str:
+    return f"python -m benchmarks race peers {tool}"
 
 
 def make_own(word: str) -> Policy:
@@ -124,9 +140,13 @@ def entering(name: str, problem: Problem, curves: float, unit: Unit, patience_s:
     if tool is None:
         yield make_own(name), f"shoestring {shoestring.__version__}"
         return
+    if why := why_absent(name):
+        raise NotThere(why)
+    if problem.fixed is None and tool[1] in environments.TOOLS[tool[0]].trained_methods:
+        raise NotThere(environments.NOTES[name])
     driver = _driver(tool[0])
     # Between two decisions the loop ends a run that takes too long; only a tool that hangs in one is ended itself.
-    policy = PeerPolicy(name, tool[1], driver, 2.0 * patience_s)
+    policy = PeerPolicy(name, tool[1], driver, 2.0 * patience_s, problem.fixed or ())
     yield policy, driver.version
     policy.close()
 
@@ -147,7 +167,7 @@ def _driver(tool: str) -> Driver:
     if tool not in _DRIVERS:
         python = environments.find_python(tool)
         if python is None:
-            raise NotThere(f"{tool} is not installed: python -m benchmarks race peers {tool}")
+            raise NotThere(f"{tool} is not installed: {_way_to(tool)}")
         try:
             _DRIVERS[tool] = Driver(python, tool)
         except PeerError as error:
@@ -176,5 +196,6 @@ def describe(name: str) -> dict[str, Any]:
         "method": name,
         "ours": is_ours(name),
         "tool": tool[0] if tool else "shoestring",
-        "installed": is_installed(name),
+        "absent": why_absent(name),
+        "note": environments.NOTES.get(name),
     }

@@ -25,6 +25,9 @@ class Network:
         self._weights = self.make_weights(self._rng)
         self._speed = {name: np.zeros_like(w) for name, w in self._weights.items()}
 
+    def change(self, config: dict[str, Any]) -> None:
+        self._config = config
+
     def make_weights(self, rng: np.random.Generator) -> Weights:
         raise NotImplementedError
 

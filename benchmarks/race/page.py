@@ -9,7 +9,7 @@ from typing import Any
 
 from training.sources import TRAINABLE
 
-from benchmarks.race import methods, pictures
+from benchmarks.race import digest, methods, pictures
 from benchmarks.race.digest import best_first
 from benchmarks.race.pictures import number
 from benchmarks.race.statistics import cliques
@@ -27,7 +27,7 @@ SUITES = {
 
 
 def html(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]] = ()) -> str:
-    body = [_head(facts), *(_part(part, facts["reference"]) for part in facts["parts"]), _costs(costs), _honesty(facts)]
+    body = [_head(facts), *(_part(part) for part in facts["parts"]), _costs(costs), _honesty(facts)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -35,9 +35,9 @@ def html(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]] = ()) -> s
     )
 
 
-def _kinds(part: Mapping[str, Any], reference: str) -> dict[str, str]:
+def _kinds(part: Mapping[str, Any]) -> dict[str, str]:
     """Of each method, how it is coloured."""
-    return {row["method"]: methods.kind(row["method"], reference) for row in part["effort"]}
+    return {row["method"]: methods.kind(row["method"], part["reference"]) for row in part["effort"]}
 
 
 def _head(facts: Mapping[str, Any]) -> str:
@@ -47,19 +47,30 @@ def _head(facts: Mapping[str, Any]) -> str:
         "Regret is 0 for the lowest loss that any drawn config reaches within the budget and 1 for the median first loss; small "
         "is good. Every source counts the same, in it every table, of that every seed. Intervals are 95 %, by a bootstrap "
         "nested in the same way. "
-        f'<b style="color:var(--ref)">{escape(facts["reference"])}</b> is the reference, '
+        f'<b style="color:var(--ref)">{escape(_references(facts))}</b> is the reference, '
         '<span style="color:var(--own)">ours</span> and <span style="color:var(--peer)">other tools</span> are coloured.</p>'
     )
 
 
-def _part(part: Mapping[str, Any], reference: str) -> str:
-    kinds = _kinds(part, reference)
+def _references(facts: Mapping[str, Any]) -> str:
+    """What we recommend for each kind of problem is what others are compared with."""
+    first, *others = facts["parts"]
+    apart = [part for part in others if part["reference"] != first["reference"]]
+    return "; ".join(
+        [first["reference"], *(f"{part['reference']} on {SUITES[part['suite']].lower()}" for part in apart)]
+    )
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    kinds, reference = _kinds(part), part["reference"]
     title = SUITES.get(part["suite"], part["suite"])
     lanes = "".join(
         f" {count} runs at a time, each alone on {'a core' if each == 1 else f'{each} cores'} of its own, in a shuffled order."
         for count, each in part["lanes"]
     )
     counted = "full curves" if part["unit"] == "curves" else "seconds, 1 being the time of a full curve"
+    if part["suite"] == "plain":
+        counted = "trials" if part["unit"] == "curves" else "seconds, 1 being the median price of a trial"
     if part["suite"] == "trained":
         counted = f"units of {CURVE_S:g} seconds"
     ranks = part["ranks"]
@@ -78,7 +89,7 @@ def _part(part: Mapping[str, Any], reference: str) -> str:
                 ),
                 f"Mean regret against money. Shown: the reference, what always races, and the best up to {top_budget:g}.",
             ),
-            _means("Mean regret, with its interval", part["means"], part, kinds),
+            _means(f"Mean regret, with its interval; {digest.PARTLY}: of a part of the runs", part["means"], part, kinds),
             _unseen(part, kinds),
             _figure(
                 pictures.difference_dots(dots, kinds),
@@ -118,11 +129,13 @@ def _means(caption: str, means: Sequence[Mapping[str, Any]], part: Mapping[str, 
     cells = {(row["method"], row["budget"]): row for row in means}
     real = [row for row in means if row["method"] != methods.ORACLE]
     best = {b: min((row["mean"] for row in real if row["budget"] == b), default=0.0) for b in part["budgets"]}
+    whole = digest.whole_runs(part) if means is part["means"] else {}
 
     def cell(row: Mapping[str, Any] | None) -> tuple[str, str]:
         if row is None:
             return "–", ""
-        text = f"{number(row['mean'])} <small>{number(row['low'])}–{number(row['high'])}</small>"
+        mark = digest.PARTLY if row["cells"] < whole.get(row["method"], 0) else ""
+        text = f"{number(row['mean'])}{mark} <small>{number(row['low'])}–{number(row['high'])}</small>"
         return text, "best" if row["mean"] <= best[row["budget"]] and row["method"] != methods.ORACLE else ""
 
     rows = [(name, [cell(cells.get((name, b))) for b in part["budgets"]]) for name in best_first(part)]
@@ -248,9 +261,13 @@ def _honesty(facts: Mapping[str, Any]) -> str:
         "ranks only where it has all budgets.</p>"
         "<p>Tables marked ● lay open while this project was developed: constants of ours (the arms of sequential_halving, "
         f"weights and priors) were chosen with some of them in sight. Not marked: {not_marked}. Tables marked ▲ are of sources "
-        "that the weights of thrift were trained on.</p>"
+        "that the weights of thrift were trained on. thrift leaves small budgets to sequential_halving, so the two differ there "
+        "by the draw of random numbers alone; its own page says how small.</p>"
+        "<p>What a regret of 0 is: on tables the lowest loss of a drawn config within the budget, of a function its true "
+        "minimum, on the real clock the lowest loss that any run has reached so far.</p>"
         f"<p>Where we lose: {behind} of the comparisons above have the reference behind with an interval that excludes 0; each "
-        f"part lists them under “Where {escape(facts['reference'])} is behind”, ours and others.</p>"
+        "part lists them under “Where the reference is behind” by its name, ours and others.</p>"
+        f"<p>{escape(digest.say_who_lacks(facts))}</p>"
         "<p>Tools run with the settings that their documentation introduces, told the number of steps where they need it. On "
         "tables a proposed point is taken for the nearest config not tried yet. A tool that can pause a run resumes it for "
         "free; one that cannot pays again. Starting a tool's process is never charged; its thinking is, where the clock is "

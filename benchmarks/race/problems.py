@@ -111,6 +111,11 @@ class Problem:
         """What a run that found nothing is given."""
         raise NotImplementedError
 
+    @property
+    def fixed(self) -> frozenset[str] | None:
+        """Hyperparameters that a copied training cannot change; None: trainings cannot be copied here."""
+        return None
+
     def runner(self) -> Runner:
         raise NotImplementedError
 

@@ -44,7 +44,7 @@ def _method(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     errors = [run["error"] for run in runs if run["error"]]
     times = sorted(run["at"] for run in runs)
     return {
-        "versions": sorted({str(run["version"]) for run in runs}),
+        "versions": sorted({version for run in runs for version in str(run["version"]).split(", ")}),
         "from": times[0],
         "to": times[-1],
         "lanes": sorted({(run["lanes"], run["cores"]) for run in runs if "lanes" in run}),
@@ -89,6 +89,7 @@ def runs_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
                 if value is not None
             ]
             shared = {name: part[name] for name in PART} | {"method": method, "version": ", ".join(facts["versions"])}
+            shared["pool"] = part["pool"] or None  # as a run has it: one that is done again takes its place
             shared |= {name: facts[name] / len(own) for name in SUMS}
             shared |= dict(zip(("lanes", "cores"), facts["lanes"][0], strict=True)) if facts["lanes"] else {}
             for number, run in enumerate(own):

@@ -10,7 +10,8 @@
 The value is the validation log loss (of diabetes: the root mean squared error). Nobody knows the true optimum: `LOWEST` is
 the best that any run has reached. `race lowest` reads it off files of runs, so a later run may have a regret below 0; the
 page takes today's. A regret of 1 is a model that knows only how often each class occurs. A budget of 1 buys `CURVE_S`
-seconds; what a step brings that ends later does not count. Frozen trials stay in memory.
+seconds; what a step brings that ends later does not count. Frozen trials stay in memory, where one can be copied and go on
+with other hyperparameters, all but those that shape the model (`FIXED`).
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.race.copying import CopyingLocal
 from benchmarks.race.problems import Problem, Unit
 from shoestring.core.entries import Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice, Float, Int
 from shoestring.core.space import Space
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import Local
 from shoestring.runners.runner import Runner
 
 MANY = 100_000  # frozen trials: all of them
@@ -82,6 +83,7 @@ SPACES: dict[str, dict[str, Any]] = {
         "width": Int(4, 48, log=True),
     },
 }
+FIXED = frozenset(("units", "layers", "activation", "solver", "filters", "width"))
 NAMES = [tuple(name.split("/")) for name in SPACES]
 _STEPS = {"mlp": 40, "linear": 40, "xgboost": 40, "networks": 30}
 
@@ -110,6 +112,10 @@ class TrainedProblem(Problem):
     def worst(self) -> float:
         return self.start
 
+    @property
+    def fixed(self) -> frozenset[str]:
+        return FIXED
+
     def curve_s(self) -> float:
         return CURVE_S
 
@@ -125,7 +131,7 @@ class TrainedProblem(Problem):
     def runner(self) -> Runner:
         _warm_up(self.name)
         folder = Path(tempfile.mkdtemp(prefix="race-"))  # stays empty: none of these models saves itself
-        runner = Local(trainer(self.name), Checkpoints(folder), live=MANY)
+        runner = CopyingLocal(trainer(self.name), Checkpoints(folder), live=MANY)
         folder.rmdir()
         return runner
 
@@ -166,6 +172,9 @@ class Split:
     valid_x: Any
     valid_y: Any
     classes: int  # 0: numbers are predicted
+
+    def __deepcopy__(self, memo: Any) -> Split:
+        return self  # a copied model learns from the same data
 
 
 @cache
@@ -226,6 +235,12 @@ class _Perceptron:
     def __init__(self, config: dict[str, Any]) -> None:
         self._digits = _example().Digits(config)
 
+    def change(self, config: dict[str, Any]) -> None:
+        model = self._digits.model
+        model.set_params(learning_rate_init=config["lr"], alpha=config["weight_decay"], batch_size=config["batch_size"])
+        optimizer = model._optimizer  # made once, so it would keep its own rate
+        optimizer.learning_rate_init = optimizer.learning_rate = config["lr"]
+
     def step(self) -> None:
         with np.errstate(all="ignore"):
             self._digits.step()
@@ -240,13 +255,15 @@ class _Linear:
     def __init__(self, config: dict[str, Any]) -> None:
         from sklearn.linear_model import SGDClassifier
 
-        self._model = SGDClassifier(
-            loss="log_loss",
+        self._model = SGDClassifier(loss="log_loss", random_state=0)
+        self.change(config)
+
+    def change(self, config: dict[str, Any]) -> None:
+        self._model.set_params(
             penalty=config["penalty"],
             alpha=config["alpha"],
             learning_rate=config["schedule"],
             eta0=config["lr"],
-            random_state=0,
         )
 
     def step(self) -> None:
@@ -271,6 +288,9 @@ class _Boosting:
         if classes > 2:
             self._parameters["num_class"] = classes
         self._booster: Any = None
+
+    def change(self, config: dict[str, Any]) -> None:
+        self._parameters |= config
 
     def step(self) -> None:
         import xgboost

@@ -1,9 +1,12 @@
-"""NePS through ask and tell: ASHA, Hyperband, and ifBO where its weights can be had. A config that is promoted goes on."""
+"""NePS through ask and tell: ASHA, Hyperband, and ifBO where its weights were fetched. A config that is promoted goes on."""
 
 import importlib.metadata
 import logging
 import math
+import sys
 import warnings
+from functools import partial
+from pathlib import Path
 
 import neps
 import numpy  # noqa: F401  # loaded now, so that the link can seed it
@@ -12,7 +15,11 @@ from neps.optimizers import algorithms
 logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 VERSION = f"neps {importlib.metadata.version('neural-pipeline-search')}"
-METHODS = {"asha": algorithms.asha, "hyperband": algorithms.hyperband, "ifbo": algorithms.ifbo}
+METHODS = {
+    "asha": algorithms.asha,
+    "hyperband": algorithms.hyperband,
+    "ifbo": partial(algorithms.ifbo, surrogate_path=Path(sys.prefix) / "ifbo" / ".model"),
+}
 WORST = 1e9  # stands for a loss that diverged
 
 

@@ -1,8 +1,7 @@
 """Ray Tune's schedulers with configs drawn at random from its search space, one worker. A stopped trial is gone.
 
 Driven through the scheduler interface, as Ray's own controller drives it, since its trials would otherwise run in processes
-of Ray. Population-based training is left out: it copies the weights of one run into another and changes hyperparameters on
-the way, which no table of separate curves can answer.
+of Ray. Population-based training (drive_ray_population.py) copies one training into another.
 """
 
 import logging
@@ -50,6 +49,10 @@ class Controller:
 
 
 def run(study):
+    if study.method == "pbt":
+        from drive_ray_population import run_populations
+
+        return run_populations(study, {p["name"]: domain(p) for p in study.parameters})
     scheduler, controller = make_scheduler(study), Controller()
     space = {parameter["name"]: domain(parameter) for parameter in study.parameters}
     number = 0

@@ -3,17 +3,18 @@
     python -m benchmarks race peers                      make all of them, in .venvs/race
     python -m benchmarks race peers syne_tune smac       only these
 
-A tool that cannot be installed is reported and left out of the race; nothing is counted for it. Optuna alone is also taken
-from the environment that the race itself runs in.
+A tool that cannot be installed is reported and left out of the race; nothing is counted for it. So is a method that needs more
+than packages, as long as that is not there. Optuna alone is also taken from the environment that the race itself runs in.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,7 +27,9 @@ class Tool:
     requirements: tuple[str, ...]
     methods: tuple[str, ...]
     plain_methods: tuple[str, ...] = ()  # that know whole trainings only, and are raced where a trial is one value
+    trained_methods: tuple[str, ...] = ()  # that copy a training under way, and are raced where there is one
     without_dependencies: tuple[str, ...] = ()  # installed last, with --no-deps
+    fetched: Mapping[str, str] = field(default_factory=dict)  # of a method: code that fills the folder sys.argv[1]
 
 
 TOOLS = {
@@ -42,7 +45,7 @@ TOOLS = {
     "syne_tune_newest": Tool(("syne-tune[basic]>=0.15",), ("asha", "bohb")),
     "smac": Tool(("smac>=2.3",), ("multi_fidelity",), ("forest", "gp")),
     "dehb": Tool(("dehb>=0.1.2",), ("default",)),
-    "ray": Tool(("ray[tune]>=2.40",), ("asha", "median")),
+    "ray": Tool(("ray[tune]>=2.40",), ("asha", "median"), trained_methods=("pbt",)),
     "neps": Tool(  # the same; it imports all of these
         (
             *(TORCH, "botorch==0.12.0", "ConfigSpace", "pandas", "pyyaml", "portalocker", "more-itertools", "seqlog"),
@@ -50,6 +53,10 @@ TOOLS = {
         ),
         ("asha", "hyperband", "ifbo"),
         without_dependencies=("neural-pipeline-search==0.17.0", "ifBO==0.4.1"),
+        fetched={
+            "ifbo": "import ifbo, pathlib, sys; folder = pathlib.Path(sys.argv[1], '.model'); folder.mkdir(parents=True); "
+            "ifbo.FTPFN(target_path=folder)"
+        },
     ),
     "hebo": Tool(  # it asks for old versions of what it works with, so those it needs are named here
         (TORCH, "gpytorch", "pymoo==0.6.1.5", "scikit-learn", "pandas", "disjoint-set"),
@@ -58,6 +65,11 @@ TOOLS = {
         without_dependencies=("HEBO==0.3.6",),
     ),
     "botorch": Tool((TORCH, "botorch>=0.12"), (), ("logei", "ei_per_cost")),
+}
+
+NOTES = {  # on methods that a race may lack whatever is installed
+    "neps_ifbo": "its weights are in no package, they are downloaded from figshare.com",
+    "ray_pbt": "it copies one training into another, which recorded curves cannot answer: it races on the real clock alone",
 }
 
 
@@ -69,23 +81,47 @@ def find_python(tool: str) -> Path | None:
     return Path(sys.executable) if tool == "optuna" and find_spec("optuna") else None
 
 
+def lacks_files(tool: str, method: str) -> bool:
+    """Whether what pip does not bring has not been fetched."""
+    return method in TOOLS[tool].fetched and not any(path.is_file() for path in _folder(tool, method).rglob("*"))
+
+
+def _folder(tool: str, method: str) -> Path:
+    """Of what was fetched; drivers find it below `sys.prefix`."""
+    return FOLDER / tool / method
+
+
 def make(tools: Sequence[str]) -> dict[str, str]:
-    """Install these tools; {tool: why not} for those that could not be."""
+    """Install these tools; {tool or method: why not} for those that could not be."""
     failures = {}
     for tool in tools:
         place = FOLDER / tool
         print(f"{tool}: {' '.join(TOOLS[tool].requirements)}", file=sys.stderr, flush=True)
-        pip = [str(place / "bin" / "python"), "-m", "pip", "-q", "install"]
+        python = str(place / "bin" / "python")
+        pip = [python, "-m", "pip", "-q", "install"]
         last = TOOLS[tool].without_dependencies
-        for command in (
+        why = _first_failure(
             [sys.executable, "-m", "venv", "--clear", str(place)],
             [*pip, *TOOLS[tool].requirements],
             *([[*pip, "--no-deps", *last]] if last else []),
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                lines = done.stderr.strip().splitlines()
-                told = [line for line in lines if "error" in line.lower()] or lines  # pip warns of much else
-                failures[tool] = told[-1] if told else f"exit {done.returncode}"
-                break
+        )
+        if why:
+            failures[tool] = why
+            continue
+        for method, code in TOOLS[tool].fetched.items():
+            folder = _folder(tool, method)
+            if why := _first_failure([python, "-c", code, str(folder)]):
+                shutil.rmtree(folder, ignore_errors=True)  # half of it is nothing
+                failures[f"{tool}_{method}"] = f"{NOTES[f'{tool}_{method}']}; {why}"
     return failures
+
+
+def _first_failure(*commands: list[str]) -> str | None:
+    """Run these one after the other; why the first that failed did."""
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()
+            told = [line for line in lines if "error" in line.lower()] or lines  # pip warns of much else
+            return told[-1] if told else f"exit {done.returncode}"
+    return None

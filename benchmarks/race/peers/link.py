@@ -5,7 +5,7 @@
 One JSON object a line. The race opens a study, the tool says what to train, the race answers with losses:
 
     race  {"kind": "init", "method": "tpe", "seed": 7, "max_steps": 50, "parameters": […], "rows": […] or null, "budget": …}
-    tool  {"kind": "train", "trial": "3", "config": {"x0": 0.1, …}, "row": null, "until": 9}
+    tool  {"kind": "train", "trial": "3", "config": {"x0": 0.1, …}, "row": null, "until": 9, "copy_of": null}
     race  {"kind": "told", "losses": […], "costs_s": […], "steps": 9, "ended": false, "row": 17, "left": 120.0}
     race  {"kind": "stop"}                              the money is gone; the next thing said is another init, or nothing
     tool  {"kind": "finish"}                            it wants no more, or {"kind": "error", "text": …}
@@ -13,6 +13,9 @@ One JSON object a line. The race opens a study, the tool says what to train, the
 `until` counts all steps of a trial. A trial that was trained before goes on where it stood and only the new steps are paid:
 that is how a tool pauses. A tool that cannot pause opens a new trial with the same config and pays again. With `rows`,
 only these configs exist: a tool names one by its number, or gives a point and is told which row it was taken for.
+
+Where models are really trained, a new trial may begin as a copy of another as that stands (`copy_of`), with another config in
+all parameters but those that are `fixed`. Its steps count from its own beginning.
 """
 
 from __future__ import annotations
@@ -42,9 +45,10 @@ class Study:
         self.costs_s = []  # of the last training
         self.ended = False  # whether the last trained curve is at its end
 
-    def train(self, trial, config=None, row=None, until=1):
+    def train(self, trial, config=None, row=None, until=1, copy_of=None):
         """Train up to `until` steps in all; the losses of the new steps (infinite: diverged)."""
         asked = {"kind": "train", "trial": str(trial), "config": config, "row": row, "until": int(until)}
+        asked["copy_of"] = None if copy_of is None else str(copy_of)
         answer = self._line.ask(asked)
         if answer["kind"] != "told":
             raise Stopped

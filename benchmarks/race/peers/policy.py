@@ -12,13 +12,14 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.race.copying import COPY_OF
 from shoestring.core.decision import Decision, Finish, Train
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice, Constant, Float, Int
@@ -102,13 +103,16 @@ class Driver:
 class Lanes:
     """A space as a tool is told it: columns x0, x1, … of numbers and of choices by number; rows of a listed space."""
 
-    def __init__(self, space: Space) -> None:
-        self.space = space
+    def __init__(self, space: Space, fixed: Collection[str] = ()) -> None:
+        self.space, self._fixed = space, fixed
         self._varying = [(name, p) for name, p in space.parameters.items() if not isinstance(p, Constant)]
 
     @cached_property
     def parameters(self) -> list[dict[str, Any]]:
-        return [{"name": f"x{j}", **_describe(parameter)} for j, (_, parameter) in enumerate(self._varying)]
+        return [
+            {"name": f"x{j}", **_describe(parameter), "fixed": name in self._fixed}
+            for j, (name, parameter) in enumerate(self._varying)
+        ]
 
     @cached_property
     def rows(self) -> list[dict[str, Any]] | None:
@@ -173,8 +177,9 @@ def _inward(parameter: Any, value: Any) -> Any:
 class PeerPolicy:
     """One study of a tool. Not for a second one: the tool remembers."""
 
-    def __init__(self, name: str, method: str, driver: Driver, patience_s: float) -> None:
+    def __init__(self, name: str, method: str, driver: Driver, patience_s: float, fixed: Collection[str] = ()) -> None:
         self.name, self._method, self._driver = name, method, driver
+        self._fixed = fixed  # hyperparameters that a copied training cannot change
         self._deadline = time.monotonic() + patience_s
         self._trials: dict[str, int] = {}  # the tool's name of a trial: ours
         self._rows: dict[int, int] = {}  # our trial: its row
@@ -216,7 +221,7 @@ class PeerPolicy:
         return request
 
     def _init(self, ledger: Ledger) -> dict[str, Any]:
-        self._lanes = Lanes(ledger.space)
+        self._lanes = Lanes(ledger.space, self._fixed)
         return {
             "kind": "init",
             "method": self._method,
@@ -260,12 +265,13 @@ class PeerPolicy:
             config = ledger.space.rows[row]
         self._trials[request["trial"]] = number
         self._asked = (request["trial"], 0)
-        return self._train(number, config, max(1, min(request["until"], ledger.max_steps)))
+        why = {} if request["copy_of"] is None else {COPY_OF: self._trials[request["copy_of"]]}
+        return self._train(number, config, max(1, min(request["until"], ledger.max_steps)), why)
 
-    def _train(self, number: int, config: Config, until: int) -> Train:
+    def _train(self, number: int, config: Config, until: int, why: Mapping[str, Any] | None = None) -> Train:
         """Nothing is held back for it: a tool begins what it likes, and is cut off when the money is gone."""
         self._until = until
-        return Train(trial=number, config=config, until=until, reserve=0.0)
+        return Train(trial=number, config=config, until=until, reserve=0.0, why=why or {})
 
     def _is_cut_off(self, ledger: Ledger) -> bool:
         """Whether the last order was not carried out in full, or no further step can be paid."""
