@@ -426,7 +426,7 @@ def test_a_tool_that_crashes_keeps_what_it_had_and_the_next_study_runs() -> None
 @pytest.mark.usefixtures("wobbly")
 @pytest.mark.parametrize(("method", "why"), [("hangs", "said nothing for"), ("dies", "process has ended")])
 def test_a_tool_that_hangs_or_dies_keeps_what_it_had_and_is_started_anew(method: str, why: str) -> None:
-    line = running.do(running.Run(entrant(), f"wobbly_{method}", 1, "curves", 0), 0.5)
+    line = running.do(running.Run(entrant(), f"wobbly_{method}", 1, "curves", 0), 3.0)
     assert why in line["error"]
     assert line["spent"] == 2
     assert running.do(running.Run(entrant(), "wobbly_pauses", 1, "curves", 0))["error"] is None

@@ -13,6 +13,7 @@ import select
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ class Driver:
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
         except OSError:
+            self.close()
             raise PeerError("the tool's process has ended") from None
 
     def hear(self, patience_s: float) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class Driver:
             raise PeerError(f"the tool said nothing for {patience_s:.0f} s")
         line = stdout.readline()
         if not line:
+            self.close()
             raise PeerError("the tool's process has ended")
         try:
             message: dict[str, Any] = json.loads(line)
@@ -97,7 +100,8 @@ class Driver:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(OSError):  # what it was told last, and did not read
+                    stream.close()
 
 
 class Lanes:
