@@ -259,6 +259,8 @@ def test_fellows_tell_a_model_what_cost_depends_on(
     assert {"naive linear", "task-aware linear", "MLP", "LV-3 (10)"} < {line["model"] for line in lines[:-1]}
     _, lines = ran(scripts.run, monkeypatch, capsys, "cost_model_error", *told)
     assert lines[-1]["target"] == "< 0 up to 15"
+    reserves = [line["within_reserve"] for line in lines if line.get("observations", 0) >= 8]
+    assert 0.7 < np.mean(reserves) < 1.0
 
 
 def test_by_likelihood_alone_other_parameters_are_found(scripts: Any, tables: Path) -> None:
