@@ -126,12 +126,17 @@ class Trained(Problem):
 
     @property
     def place(self) -> str:
-        return f"{self.folder}/{self.name}/trained"
+        """Kept runs are in one unit: a longer recording may turn losses into logarithms."""
+        return f"{self.folder}/{self.name}/trained{'/logarithms' if self.is_logged else ''}"
 
     def step(self, config: Config, step: int) -> StepOutcome:
-        """As the recorded rows are told: their logarithm where those are logarithms."""
+        """As the recorded rows are told: their logarithm where those are logarithms. No error at all, which has none, counts
+        as half of the least that was recorded."""
         outcome = self.boosting.step(config, step)
-        return replace(outcome, value=math.log(outcome.value)) if self.is_logged and outcome.value else outcome
+        if not self.is_logged or outcome.value is None:
+            return outcome
+        least = 0.5 * math.exp(float(self.losses.min()))
+        return replace(outcome, value=math.log(max(outcome.value, least)))
 
 
 def trained(table: Path, problem: Problem, folders: Iterable[Path]) -> Trained:

@@ -52,7 +52,7 @@ def load(
     train, validation = order[:-N_VALIDATION][:n_train], order[-N_VALIDATION:][:n_held_out]
 
     def put(images: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
-        x = torch.from_numpy(np.ascontiguousarray(images)).to(device).float().div_(255.0)[:, None]
+        x = torch.from_numpy(np.array(images)).to(device).float().div_(255.0)[:, None]
         if size != x.shape[-1]:
             x = functional.adaptive_avg_pool2d(x, size)
         return x, torch.from_numpy(labels.astype(np.int64)).to(device)

@@ -65,6 +65,7 @@ def run_all(
     """All finished runs, after `do(method, seed, *told)` for the missing ones: seed by seed, so that a cut leaves whole sets."""
     (folder / task).mkdir(parents=True, exist_ok=True)
     done = found(folder, task)
+    plan = json.loads(json.dumps(plan))  # as it will be read: tuples are lists there
     if other := [key for key, run in done.items() if run["plan"] != plan]:
         raise SystemExit(f"{folder} holds runs of another plan, such as {other[0]}: give another folder with -o")
     jobs = [(method, seed) for seed in range(seeds) for method in methods if (method, seed) not in done]

@@ -9,6 +9,8 @@ none. The reward is the gain in accuracy on the whole validation set since the l
     python -m benchmarks online.self_tuning --quick      small images, few rounds, one seed: a minute or two on one processor
     python -m benchmarks online.self_tuning --show       table and figure of the runs in -o DIR again
 
+These runs are ten epochs on plentiful data, with little to regularise; `online.few_images` asks where overfitting is real.
+
 Methods: "a:b" are fixed schedules of a training steps to b tuning steps, "1:1 > 2:1" changes over after two thirds;
 "never" keeps the starting values. The learning rate falls tenfold after 40, 67 and 80 % of the run, as in the paper;
 during the first thirtieth of the rounds it rises, and nothing is tuned. Time is that of training, tuning, deciding and
@@ -25,7 +27,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ import torch
 
 from benchmarks.online.fashion import DEBIAN, Fashion, batches, load, pick_device, synchronise
 from benchmarks.online.runs import arguments, gather, run_all
-from benchmarks.online.self_tuning_network import HYPER, evaluate, start_model, training_loss, tuning_loss
+from benchmarks.online.self_tuning_network import HYPER, Ways, evaluate, start_model, training_loss, tuning_loss
 from benchmarks.online.self_tuning_report import figure, judge, table
 from shoestring import OnlineTuner
 
@@ -77,6 +79,7 @@ class Plan:
     lr: float = 0.1
     hyper_lr: float = 3e-3
     watch: int = 12  # rounds between looks that no method pays for or sees
+    ways: Ways = field(default_factory=Ways)
 
 
 QUICK = Plan(rounds=30, batch=64, width=8, size=14, n_train=10_000, n_held_out=2000, hyper_lr=0.02, watch=5)
@@ -89,7 +92,7 @@ class SelfTuning:
         self.data, self.plan, self.done_steps, self.tuning_steps = data, plan, 0, 0
         cuda = data.device.type == "cuda"
         torch.backends.cudnn.benchmark = cuda
-        self.model = start_model(data, plan.width, seed)
+        self.model = start_model(data, plan.width, seed, plan.ways)
         trained, self.tuned = self.model.parts()
         self.optimizer = torch.optim.SGD(
             trained, lr=plan.lr, momentum=0.9, nesterov=True, weight_decay=1e-4, fused=cuda or None

@@ -14,11 +14,17 @@ linear, one number an output channel (lambda_0, where it starts, only keeps the 
 *training step* perturbs lambda, augments and drops out by what it says, and moves phi down the training loss. A *tuning
 step* looks at clean validation images without dropout: lambda acts on their loss only through the layers' answers, and
 the gradient moves lambda and sigma.
+
+Two ways to build a convolution, each with or without a part (`Ways`): the paper's biases answer too, b + V' (lambda -
+lambda_0), which "scale" leaves out; and batch normalisation stands behind the answer, where it takes much of it back, or
+before it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,21 +43,39 @@ HYPER = (
     ("contrast", 1.0),  # the same about the image's mean
     ("cutout", 1.0),  # chance that a black square hides up to half of the side
 )
+N_DROPOUTS = 4
 START, SPREAD, ENTROPY_WEIGHT = 0.05, 0.5, 1e-3  # START: share of the greatest value
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How layers answer, and where the hyperparameters start: shares of their greatest values, and the noise on them."""
+
+    answer: Literal["scale", "scale+shift"] = "scale"
+    norm: Literal["behind", "before"] = "behind"
+    dropout: float = START
+    distortion: float = START
+    spread: float = SPREAD
 
 
 class HyperConv(nn.Module):
     """A 3x3 convolution, normalised, that answers to the hyperparameters of each image."""
 
-    def __init__(self, n_in: int, n_out: int) -> None:
+    def __init__(self, n_in: int, n_out: int, ways: Ways) -> None:
         super().__init__()
         self.both = nn.Conv2d(n_in, 2 * n_out, 3, padding=1, bias=False)  # W and W' in one
         self.answer = nn.Linear(len(HYPER), n_out, bias=False)  # V
-        self.norm = nn.BatchNorm2d(n_out)
+        self.shift = nn.Linear(len(HYPER), n_out, bias=False) if ways.answer == "scale+shift" else None  # V'
+        self.is_before = ways.norm == "before"
+        self.norm = nn.BatchNorm2d(2 * n_out if self.is_before else n_out)
 
     def forward(self, x: Tensor, hyper: Tensor) -> Tensor:
-        plain, answering = self.both(x).chunk(2, dim=1)
-        return functional.relu(self.norm(plain + self.answer(hyper)[:, :, None, None] * answering))
+        both = self.both(x)
+        plain, answering = (self.norm(both) if self.is_before else both).chunk(2, dim=1)
+        x = plain + self.answer(hyper)[:, :, None, None] * answering
+        if self.shift is not None:
+            x = x + self.shift(hyper)[:, :, None, None]
+        return functional.relu(x if self.is_before else self.norm(x))
 
 
 class HyperLinear(nn.Module):
@@ -67,16 +91,17 @@ class HyperLinear(nn.Module):
 class SelfTuningVGG(nn.Module):
     """Three blocks of two convolutions, each halving the image; then one linear layer."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, ways: Ways) -> None:
         super().__init__()
         sizes = [1, width, 2 * width, 4 * width]
         self.blocks = nn.ModuleList(
-            nn.ModuleList([HyperConv(n_in, n_out), HyperConv(n_out, n_out)]) for n_in, n_out in pairwise(sizes)
+            nn.ModuleList([HyperConv(n_in, n_out, ways), HyperConv(n_out, n_out, ways)])
+            for n_in, n_out in pairwise(sizes)
         )
         self.last = HyperLinear(sizes[-1], N_CLASSES)
-        share = torch.full((len(HYPER),), START)
+        share = torch.tensor([ways.dropout if i < N_DROPOUTS else ways.distortion for i in range(len(HYPER))])
         self.hyper = nn.Parameter(torch.logit(share))
-        self.log_spread = nn.Parameter(torch.full((len(HYPER),), SPREAD).log())
+        self.log_spread = nn.Parameter(torch.full((len(HYPER),), ways.spread).log())
         self.register_buffer("start", torch.logit(share))
         self.register_buffer("greatest", torch.tensor([most for _, most in HYPER]))
 
@@ -128,9 +153,9 @@ def evaluate(model: SelfTuningVGG, x: Tensor, y: Tensor, autocast: torch.autocas
     return float(functional.cross_entropy(logits, y)), float((logits.argmax(dim=1) == y).double().mean())
 
 
-def start_model(data: Fashion, width: int, seed: int) -> SelfTuningVGG:
+def start_model(data: Fashion, width: int, seed: int, ways: Ways) -> SelfTuningVGG:
     torch.manual_seed(seed)
-    return SelfTuningVGG(width).to(data.device, memory_format=torch.channels_last)
+    return SelfTuningVGG(width, ways).to(data.device, memory_format=torch.channels_last)
 
 
 def _dropped(x: Tensor, rate: Tensor) -> Tensor:

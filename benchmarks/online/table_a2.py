@@ -372,6 +372,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--merge", type=Path, metavar="FILE", help="rows made elsewhere, as in results/table_a2.json")
     asked = parser.parse_args()
     stored = RESULTS / "table_a2.json"
     if asked.quick:
@@ -383,8 +384,8 @@ def main() -> None:
     if asked.show:
         found = json.loads(stored.read_text())
     else:
-        found = json.loads(stored.read_text()) if asked.rows and stored.exists() else {}
-        found |= simulate(asked.trials, asked.rows, RATES)
+        found = json.loads(stored.read_text()) if (asked.rows or asked.merge) and stored.exists() else {}
+        found |= json.loads(asked.merge.read_text()) if asked.merge else simulate(asked.trials, asked.rows, RATES)
         RESULTS.mkdir(exist_ok=True)
         stored.write_text(json.dumps(found, separators=(",", ":")) + "\n")
     show(found)

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoestring.core.entries import Cost
+from shoestring.runners.simulated import StepOutcome
+
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "cost_aware"
 SMALL = ["--trials", "8", "--seeds", "2", "--problems", "2", "--rows", "50"]
 
@@ -218,6 +221,23 @@ def test_trained_losses_are_told_as_the_recorded_ones(scripts: Any, tmp_path: Pa
         rate = kept["hp"][0, list(kept["hp_names"]).index("learning_rate")]
         first = next(i for i, config in enumerate(plain.configs) if config["learning_rate"] == rate)
         assert anew.step(anew.configs[first], 1).value == pytest.approx(plain.losses[first], abs=1e-6)
+        assert anew.place.endswith("trained/logarithms" if spread > 1.0 else "trained")  # kept runs do not mix either
+
+
+def test_a_trained_loss_of_0_among_logarithms_is_better_than_any_recorded(scripts: Any) -> None:
+    class Perfect:
+        space = scripts.xgboost_problems.SPACE
+
+        def step(self, config: Any, step: int) -> Any:
+            return StepOutcome(0.0, Cost(train=1.0))
+
+    recorded = np.log([0.001, 0.2, 0.4])
+    problem = scripts.xgboost_problems.Trained(
+        "folder", "name", [{}] * 3, recorded, np.ones(3), is_logged=True, boosting=Perfect()
+    )
+    assert problem.step({}, 1).value == pytest.approx(np.log(0.0005))
+    raw = scripts.xgboost_problems.Trained("folder", "name", [{}] * 3, recorded, np.ones(3), boosting=Perfect())
+    assert raw.step({}, 1).value == 0.0
 
 
 def test_fellows_tell_a_model_what_cost_depends_on(
@@ -239,6 +259,8 @@ def test_fellows_tell_a_model_what_cost_depends_on(
     assert {"naive linear", "task-aware linear", "MLP", "LV-3 (10)"} < {line["model"] for line in lines[:-1]}
     _, lines = ran(scripts.run, monkeypatch, capsys, "cost_model_error", *told)
     assert lines[-1]["target"] == "< 0 up to 15"
+    reserves = [line["within_reserve"] for line in lines if line.get("observations", 0) >= 8]
+    assert 0.7 < np.mean(reserves) < 1.0
 
 
 def test_by_likelihood_alone_other_parameters_are_found(scripts: Any, tables: Path) -> None:

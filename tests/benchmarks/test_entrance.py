@@ -46,7 +46,8 @@ def test_every_benchmark_has_a_quick_form(name: str) -> None:
     """In its own source, or in that of the parser it shares with its neighbours."""
     module = HERE / MODULES.get(name, name).replace(".", "/")
     files = [module.with_suffix(".py")] if module.with_suffix(".py").exists() else sorted(module.glob("*.py"))
-    files += [HERE / "online" / "runs.py"] if name in ("online.contrastive", "online.self_tuning") else []
+    if any("online.runs import arguments" in file.read_text(encoding="utf-8") for file in files):
+        files.append(HERE / "online" / "runs.py")
     assert any('add_argument("--quick"' in file.read_text(encoding="utf-8") for file in files)
 
 

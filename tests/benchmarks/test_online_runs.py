@@ -173,3 +173,20 @@ def test_table_a2_in_small(scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys
     assert told.count("(0.322 / 233)") == 2  # the paper's row stands beside both readings of it
     assert set(a2.fits_better(found)) == {"CE@0.90", "CE@*"}
     assert a2.judge(found)["measured"].keys() == a2.judge(found)["target"].keys()
+
+
+def test_rows_of_table_a2_made_elsewhere_are_added(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    a2: ModuleType = scripts.table_a2
+    before = json.loads((a2.RESULTS / "table_a2.json").read_text())
+    (tmp_path / "table_a2.json").write_text(json.dumps(before))
+    row = {str(rate): {"R": [0.25], "C": [7]} for rate in a2.RATES}
+    (tmp_path / "more.json").write_text(json.dumps({"CE@0.90, competitors merged": row}))
+    monkeypatch.setattr(a2, "RESULTS", tmp_path)
+    monkeypatch.setattr("sys.argv", ["table_a2", "--merge", str(tmp_path / "more.json")])
+    with pytest.raises(SystemExit):
+        a2.main()
+    after = json.loads((tmp_path / "table_a2.json").read_text())
+    assert after == before | {"CE@0.90, competitors merged": row}
+    assert "| CE@0.90, competitors merged | 0.250±0.000 / 7" in capsys.readouterr().out

@@ -105,6 +105,107 @@ def test_layers_answer_linearly(scripts: Any) -> None:
     assert torch.allclose(zero, plain, atol=1e-6)
 
 
+def test_normalisation_behind_the_answer_takes_it_back(scripts: Any) -> None:
+    network = scripts.self_tuning_network
+    x = torch.randn(6, 3, 5, 5)
+    for norm, shift in (("behind", False), ("before", False), ("before", True), ("behind", True)):
+        ways = network.Ways(answer="scale+shift" if shift else "scale", norm=norm)
+        layer = network.HyperConv(3, 4, ways)
+        with torch.no_grad():
+            layer.both.weight[4:] = layer.both.weight[:4]  # W' = W: an answer scales
+            layer.answer.weight.fill_(0.25)
+            zero, one = layer(x, torch.zeros(6, 8)), layer(x, torch.ones(6, 8))  # 1 + 0 and 1 + 2 times the same
+        if norm == "before" and not shift:
+            assert torch.allclose(one, 3.0 * zero, atol=1e-4)
+        assert torch.allclose(one, zero, atol=1e-3) == (norm == "behind")  # a shift of all images is taken back, too
+
+
+def test_a_start_of_ones_own_choice(scripts: Any) -> None:
+    ways = scripts.self_tuning_network.Ways(dropout=0.6, distortion=0.3)
+    model = scripts.self_tuning_network.SelfTuningVGG(2, ways)
+    shares = model.values(model.hyper.detach()) / model.greatest
+    assert torch.allclose(shares, torch.tensor([0.6] * 4 + [0.3] * 4))
+
+
+def test_a_level_corrected_for_a_lead(scripts: Any) -> None:
+    plain, corrected = (scripts.contrastive.CorrectedLevel(share) for share in (0.0, 0.25))
+    levels = [(1, 0.5), (2, 0.6), (4, 0.6), (12, 0.5)]
+    assert [plain.tell(*one) for one in levels] == pytest.approx([0.5, 0.6, 0.6, 0.5])
+    # a lead of 0.07 over the trend at round 2, then of 0.049; over eight rounds all of it is forgiven
+    expected = np.cumsum([0.5, 0.1, 0.0 + 0.5 * 0.07, -0.1 + 0.049])
+    assert [corrected.tell(*one) for one in levels] == pytest.approx(expected.tolist())
+
+
+def test_effects_of_a_factorial_by_hand(scripts: Any) -> None:
+    factorial = scripts.factorial
+    signs = factorial.design()
+    assert np.array_equal(signs.T @ signs, 16.0 * np.eye(7))
+    pairs = [signs[:, i] * signs[:, j] for i in range(7) for j in range(i)]
+    assert not np.any(signs.T @ np.column_stack(pairs))  # main effects are not mixed with pairs
+    true = np.array([1.0, -2.0, 0.0, 0.5, 0.0, 0.0, 3.0])
+    found, error = factorial.effects(7.0 + 0.5 * signs @ true)
+    assert found == pytest.approx(true)
+    assert error == pytest.approx(0.0, abs=1e-9)
+    noise = np.random.default_rng(0).standard_normal((4000, 16))
+    drawn = [factorial.effects(row) for row in noise]
+    assert np.std([effect[0] for effect, _ in drawn]) == pytest.approx(0.5, rel=0.05)
+    assert np.sqrt(np.mean([error[0] ** 2 for _, error in drawn])) == pytest.approx(0.5, rel=0.05)
+    assert factorial.config(0) == factorial.HALF | {"crop": 0.6, "inversion": 0.0} | dict.fromkeys(
+        factorial.FACTORS[1:4], 0.2
+    ) | {name: 0.2 if sign < 0 else 0.8 for name, sign in zip(factorial.FACTORS[4:], signs[0, 4:], strict=True)}
+
+
+@pytest.mark.parametrize(("rank", "sign", "ok"), [(1.0, 1.0, True), (-1.0, 1.0, False), (1.0, -1.0, False)])
+def test_one_round_and_the_end_must_agree(scripts: Any, rank: float, sign: float, ok: bool) -> None:
+    final = np.array([-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 2.0])
+    once = rank * np.arange(7.0)
+    if sign < 0:
+        once = once - 10.0  # ranks agree, and every sign is the other one
+    told = scripts.factorial.judge({"final": (final, np.full(7, 0.5)), "round 3": (once, np.ones(7))})
+    assert told["ok"] == ok
+    assert told["measured"]["other_sign"] == (["cutout"] if once[-1] < 0 else [])
+
+
+def test_a_branch_leaves_the_run_where_it_was(scripts: Any, images: Path) -> None:
+    """With or without branches on the way the run ends the same."""
+    contrastive, factorial = scripts.contrastive, scripts.factorial
+    plan = replace(contrastive.QUICK, rounds=4, steps=1, batch=8, width=2, n_train=60, n_readout=40, n_held_out=40)
+    data = scripts.fashion.load(images, "cpu", 14, 60, 40)
+
+    def weights(branched: bool) -> list[Any]:
+        run = contrastive.Pretraining(data, plan, 0)
+        if branched:
+            told = factorial._branch(run, plan)
+            assert [one["round"] for one in told] == [1, 2, 3]
+            assert all(len(one["gains"]) == 16 for one in told)
+        else:
+            for _ in range(3):
+                run.train_round(factorial.HALF)
+        run.train_round(factorial.HALF)
+        return [p.detach().clone() for p in run.encoder.parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(weights(True), weights(False), strict=True))
+
+
+def test_few_images_judge_by_the_way_closed(scripts: Any, images: Path) -> None:
+    few = scripts.few_images
+    plan = replace(few.QUICK, rounds=3, steps=1, batch=8, width=2, n_train=40, n_held_out=40, watch=1)
+    runs = [
+        {"method": name, "seed": 0, "plan": {}, **few.run_one(name, 0, plan, images, "cpu")}
+        for name in (few.WEAKEST, "fixed 0.6/0.3", "tuned, shift, norm before")
+    ]
+    assert runs[1]["hyper"][0] == runs[1]["hyper"][-1] == pytest.approx([0.48] * 4 + [0.15, 0.3, 0.3, 0.3], abs=1e-3)
+    assert runs[2]["tuning_steps"] == 2  # none in the warm-up
+    assert "fixed 0.6/0.3" in few.show(runs)
+    for reached, ok in ((0.5, True), (0.9, False)):
+        losses = {few.WEAKEST: 1.0, "fixed 0.6/0.3": 0.4, "tuned, shift, norm before": reached}
+        told = few.judge([run | {"validation_loss": losses[run["method"]]} for run in runs])
+        assert told["ok"] == ok
+        assert told["measured"]["best_fixed"] == "fixed 0.6/0.3"
+    flat = few.judge([run | {"validation_loss": 1.0} for run in runs])
+    assert not flat["ok"]  # where nothing is to be gained, nothing is shown
+
+
 @pytest.mark.parametrize("method", ["CE@0.8", "baseline"])
 def test_a_contrastive_run(scripts: Any, images: Path, method: str) -> None:
     contrastive = scripts.contrastive

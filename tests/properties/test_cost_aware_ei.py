@@ -33,7 +33,7 @@ def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dol
         CostAwareEI(initial_trials=2, candidates=40),
         acquisition=draw(st.sampled_from(["ei", "eipu", "ei_cool", "ei_alpha", "cei"])),
         slack=draw(st.sampled_from([0.0, 0.2, 1.0])),
-        cost_model=draw(st.sampled_from(["lv1", "lv3", "gp3", "gplv"])),
+        cost_model=draw(st.sampled_from(["auto", "lv1", "lv3", "gp3", "gplv"])),
         initial_design=draw(st.sampled_from(["fixed", "cheap"])),
         initial_trials=draw(st.integers(1, 4)),
         candidates=draw(st.sampled_from([1, 20])),

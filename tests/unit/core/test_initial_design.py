@@ -52,6 +52,16 @@ def test_in_epochs_the_design_stays() -> None:
     assert not is_in_design(ledger, 0)
 
 
+@pytest.mark.parametrize("name", ["cost_aware_ei", "bo_bos", "boil", "gp_ucb", "boca", "lc_prediction"])
+@pytest.mark.parametrize(("budget", "designed"), [("40s", 2), ("5 epochs", 3)])
+def test_every_model_is_asked_before_dear_trials_have_used_up_the_money(name: str, budget: str, designed: int) -> None:
+    """A trial costs 10 s on the median: in 40 s two of them are a third, in epochs all count alike and the design stays."""
+    policy = make(name, {"initial_trials": 3, "candidates": 40})
+    ledger = simulate(policy, Costly(), opened(policy, space=SPACE, budget=budget, max_steps=1)).ledger
+    assert sum(order.why["phase"] == "initial design" for order in ledger.orders) == designed
+    assert len(ledger.orders) > designed  # the model had its say
+
+
 @pytest.mark.parametrize("name", ["cost_aware_ei", "bo_bos", "boil", "gp_ucb"])
 def test_a_budget_of_less_than_twice_the_design_is_told(name: str) -> None:
     policy = make(name)

@@ -37,6 +37,7 @@ Departs from the paper:
 - A config is trained in one trial; the search looks at configs not tried yet. When there are none left, unfinished runs go on,
   the most promising first.
 - Fits are due every `refit_every` runs, 3 d unless given, and once after the initial design.
+- In time and money the initial design ends with a third of the budget, once two runs are through.
 - Prefixes cost what their steps really took. The paper asks the regression, and the authors' programs multiply by t~, which is
   zero at Tmin.
 - Options of a choice are corners of a simplex, at distance 1.
@@ -57,6 +58,7 @@ import numpy as np
 
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Train
+from shoestring.core.initial_design import is_in_design
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Refits, pick
 from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
@@ -134,7 +136,7 @@ class BOIL:
             trial, goal = cut
             return train_further(trial, goal, why={"phase": "cut short", "at": trial.steps}, memo=_aim(memo, goal))
         table = ledger.view(ConfigsView())
-        in_design = len(ledger.trials) < self.initial_trials
+        in_design = is_in_design(ledger, self.initial_trials)
         belief = None if in_design else believe(self.recipe(ledger), ledger, table, rng)
         if belief is not None:
             return self._buy_by_belief(ledger, table, belief, rng)

@@ -19,6 +19,7 @@ Departs from the paper:
 - Several workers: a trial under way counts as if it had come out as predicted.
 - Only configs whose cost stays within what is left with 90 % probability are looked at, as long as there are any.
 - A trial that the wall cut short is finished first when there is money again.
+- The cost model is "auto" of `models.cost_aware.cost_models`, not always a line.
 - In time and money the initial design ends with a third of the budget, once two trials are through.
 - The kernel's parameters have weak priors (`models.gp.fit`). They are fitted after every result up to 30, then after every
   fifth, from the last optimum; and from several places whenever the results have grown by half since that was last done.
@@ -117,7 +118,7 @@ class CostAwareEI:
     acquisition: Acquisition = "cei"
     slack: float = 0.5
     cost_exponent: float = 0.2
-    cost_model: str = "lv3"
+    cost_model: str = "auto"
     cost_features: Sequence[str] = ()  # parameters that cost depends on, most important first; (): found out
     transferred: Mapping[str, Sequence[float]] = field(default_factory=dict)  # the model that `transfer_costs` made
     initial_design: Literal["fixed", "cheap"] = "fixed"

@@ -1,7 +1,8 @@
 """One run after another, chosen by a confidence bound: what GP-UCB, BO-BOS, BOCA and LC prediction have in common.
 
-The first `initial_trials` configs are trained in full. Then the surrogate names a config, and the policy says how far to train
-it and when to give it up. How runs travel in the memo: `runs`; the surrogate: `surrogate`; the bound: `search`.
+The first `initial_trials` configs are trained in full; in time and money fewer, once two of them have used up a third of the
+budget. Then the surrogate names a config, and the policy says how far to train it and when to give it up. How runs travel in
+the memo: `runs`; the surrogate: `surrogate`; the bound: `search`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from shoestring.core.believing import Believed, BelievedCurve
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.entries import Order
+from shoestring.core.initial_design import is_in_design
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Scalar
 from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
@@ -33,7 +35,7 @@ from shoestring.policies.stopping.surrogate import SURROGATE_MEMO, Surrogate, fi
 class UcbPolicy:
     """The frame; by itself it finishes every run.
 
-    initial_trials   configs trained in full before any model is asked
+    initial_trials   configs trained in full before any model is asked; see `core.initial_design`
     exploration      multiplier of the deviation: "practical", 0.2 d' ln(2 t), or "theory"
     candidates       points of a continuous space that are scored
     refit_every      trials after which the kernel's parameters are fitted again
@@ -127,7 +129,7 @@ class UcbPolicy:
     def _begin(self, ledger: Ledger, rng: np.random.Generator, runs: RunsUnderWay, why: Why) -> Decision:
         """The next run: of the initial design, one that was frozen, or one that the surrogate chooses."""
         table = ledger.view(ConfigsView())
-        in_design = len(ledger.trials) < self.initial_trials
+        in_design = is_in_design(ledger, self.initial_trials)
         belief = None if in_design else self.form_belief(ledger, table, runs)
         if belief is None:
             return self._begin_design_run(ledger, runs, why)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shoestring.models.cost_aware.cost_models import (
     COST_MODELS,
     GPCost,
+    choose_cost_model,
     cost_quantile,
     fit_cost_model,
     fit_gp_cost,
@@ -102,6 +103,20 @@ def test_selection_finds_what_matters_in_order() -> None:
     assert choose_columns(*receipts(40), 2) == (1, 3)
     assert choose_columns(*receipts(1), 3) == ()
     assert choose_columns(receipts(10)[0], np.full(10, 3.0), 3) == ()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 40), st.booleans(), st.sampled_from(NAMES))
+def test_auto_is_a_line_of_few_receipts_in_named_features_and_else_a_process(n: int, named: bool, name: str) -> None:
+    chosen = choose_cost_model(name, n, named)
+    assert chosen == (name if name != "auto" else "lv3" if named and n <= 15 else "gp")
+    features, log_cost = receipts(min(n, 20))
+    columns = (1, 3, 0) if named else None
+    if name == "auto" and n <= 20:
+        mean, std = fit_cost_model("auto", features, log_cost, columns=columns).predict(features)
+        same_mean, same_std = fit_cost_model(chosen, features, log_cost, columns=columns).predict(features)
+        assert np.array_equal(mean, same_mean)
+        assert np.array_equal(std, same_std)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -274,7 +274,7 @@ def test_every_cost_model_learns_the_price(model: str) -> None:
 
 
 def test_the_process_of_costs_is_fitted_by_trials_and_travels_in_the_memo() -> None:
-    ledger = begun(replace(SMALL, cost_model="auto", initial_trials=3), 44)
+    ledger = begun(replace(SMALL, initial_trials=3), 44)
     due = [order.memo["cost_fitted_at"][0] for order in ledger.orders[3:]]
     assert due[:28] == [float(n) for n in range(3, 31)]
     assert due[28:] == [30.0] * 4 + [35.0] * 5 + [40.0] * 4
@@ -283,7 +283,7 @@ def test_the_process_of_costs_is_fitted_by_trials_and_travels_in_the_memo() -> N
 
 
 def test_named_features_make_a_line_of_the_first_receipts() -> None:
-    ledger = begun(replace(SMALL, cost_model="auto", cost_features=["rounds"], initial_trials=3), 20)
+    ledger = begun(replace(SMALL, cost_features=["rounds"], initial_trials=3), 20)
     fitted = ["cost_log_lengthscales" in order.memo for order in ledger.orders]
     assert fitted == [number >= 16 for number in range(20)]
 

@@ -1,0 +1,131 @@
+"""Self-tuning where overfitting is real: 3,000 images, 150 epochs. First whether it regularises at all, then when to tune.
+
+    python -m benchmarks online.few_images --workers 8       grid, four networks, then the race if they pass: see --seeds
+    python -m benchmarks online.few_images --quick           small images, few epochs: does it run? Two minutes on one processor
+    python -m benchmarks online.few_images --show            tables and a figure of the runs in -o DIR
+
+A grid of fixed regularisation (dropout and distortion, each at a share of its greatest value, no noise on them, nothing tuned)
+says what is to be gained. Beside it the self-tuning network starts at 0.05 of everything and tunes at every step, in four
+builds: with and without answering biases, with batch normalisation behind the answer or before it. A build passes when its
+validation loss closes `CLOSED` of the way from the grid's weakest point to its best one; test losses are reported and decide
+nothing. Only if one passes there is something to schedule: then fixed schedules and bandits race with the best build.
+Validation images are those that the tuning sees, here as in the paper; the grid's best point is chosen on them, too.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: the processes share the machine
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.online import self_tuning
+from benchmarks.online.fashion import DEBIAN, pick_device
+from benchmarks.online.runs import arguments, found, gather, mean_and_error, run_all
+from benchmarks.online.self_tuning import Plan
+from benchmarks.online.self_tuning_network import START, Ways
+from benchmarks.online.self_tuning_report import figure, table
+from benchmarks.online.self_tuning_report import judge as judge_race
+
+TASK, RACE = "few_images", "few_images_race"
+SHARES = (START, 0.3, 0.6)
+STILL = 1e-4  # noise on hyperparameters that are not tuned
+GRID = {f"fixed {d:g}/{a:g}": Ways(dropout=d, distortion=a, spread=STILL) for d in SHARES for a in SHARES}
+BUILDS = {
+    "tuned": Ways(),
+    "tuned, shift": Ways(answer="scale+shift"),
+    "tuned, norm before": Ways(norm="before"),
+    "tuned, shift, norm before": Ways(answer="scale+shift", norm="before"),
+}
+WEAKEST = next(iter(GRID))
+CLOSED = 0.8  # of the way from the weakest fixed point to the best one
+RACED = ["never", "5:1", "2:1", "1:1", "1:1 > 2:1", "UCB1, Ber(0.2)", "GP-UCB, Ber(0.2)", "EXP3.S, Ber(0.2)"]
+RACED += ["CE@0.7", "CE@0.8"]
+FEW = Plan(rounds=150, steps=23, batch=128, n_train=3000, watch=10)  # a round is an epoch
+QUICK = replace(self_tuning.QUICK, rounds=10, steps=4, n_train=256, n_held_out=500)
+
+
+def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict[str, Any]:
+    """One run of the first part: a fixed point, or a network that tunes itself at every step."""
+    ways = GRID.get(method) or BUILDS[method]
+    return self_tuning.run_one("never" if method in GRID else "1:1", seed, replace(plan, ways=ways), data, device)
+
+
+def by_method(runs: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[float]]:
+    grouped: dict[str, list[float]] = {}
+    for run in runs:
+        grouped.setdefault(run["method"], []).append(run[kind])
+    return {name: grouped[name] for name in (*GRID, *BUILDS) if name in grouped}
+
+
+def judge(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How far of the way each build comes, and the build to race."""
+    loss = {name: float(np.mean(values)) for name, values in by_method(runs, "validation_loss").items()}
+    best = min((name for name in loss if name in GRID), key=loss.__getitem__)
+    gap = loss[WEAKEST] - loss[best]
+    builds = [name for name in loss if name in BUILDS]
+    chosen = min(builds, key=loss.__getitem__)
+    closed = {name: round((loss[WEAKEST] - loss[name]) / gap, 3) if gap > 0.0 else None for name in builds}
+    passed = gap > 0.0 and (loss[WEAKEST] - loss[chosen]) / gap >= CLOSED
+    return {
+        "name": TASK,
+        "measured": {"best_fixed": best, "gap": round(gap, 4), "closed": closed, "build": chosen},
+        "target": {"closed": CLOSED},
+        "ok": bool(passed),
+    }
+
+
+def show(runs: Sequence[Mapping[str, Any]]) -> str:
+    heads = ("method (dropout/distortion)", "validation loss", "test loss", "test accuracy, %", "values at the end")
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    losses = {kind: by_method(runs, kind) for kind in ("validation_loss", "test_loss", "test")}
+    for name in losses["test"]:
+        ends = [run["hyper"][-1] for run in runs if run["method"] == name and run["hyper"]]
+        cells = [name, *(_pm(losses[kind][name], 4) for kind in ("validation_loss", "test_loss"))]
+        cells += [_pm([100.0 * value for value in losses["test"][name]], 2)]
+        cells += [" ".join(f"{value:.2f}" for value in np.mean(ends, axis=0)) if ends else ""]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _pm(values: Sequence[float], digits: int) -> str:
+    mean, error = mean_and_error(values)
+    return f"{mean:.{digits}f}" + ("" if np.isnan(error) else f" ± {error:.{digits}f}")
+
+
+def main() -> None:
+    asked = arguments(__doc__ or "", DEBIAN, [*GRID, *BUILDS], {"rounds": "epochs; default: 150, quick 10"})
+    plan = QUICK if asked.quick else FEW
+    plan = replace(plan, rounds=asked.rounds or plan.rounds)
+    told = (asked.data, pick_device(asked.device))
+    if asked.show:
+        runs = gather(asked.o, TASK)
+    else:
+        methods = asked.methods or ([WEAKEST, "fixed 0.3/0.3", *BUILDS] if asked.quick else [*GRID, *BUILDS])
+        runs = run_all(TASK, methods, asked.seeds, asdict(plan), run_one, (plan, *told), asked.o, asked.workers)
+    verdict = judge(runs)
+    print(show(runs))
+    if (verdict["ok"] or asked.quick) and not asked.show:
+        plan = replace(plan, ways=BUILDS[verdict["measured"]["build"]])
+        raced = ["never", "1:1", "CE@0.8"] if asked.quick else RACED
+        run_all(RACE, raced, asked.seeds, asdict(plan), self_tuning.run_one, (plan, *told), asked.o, asked.workers)
+    if found(asked.o, RACE):
+        race = gather(asked.o, RACE)
+        print("", table(race), sep="\n")
+        if asked.show:
+            figure(race, asked.o / f"{RACE}.svg")
+        verdict["race"] = judge_race(race)
+    print(json.dumps(verdict))
+    sys.exit(0 if verdict["ok"] or asked.quick else 1)
+
+
+if __name__ == "__main__":
+    main()
