@@ -2,6 +2,7 @@
 
     python -m benchmarks thrift --data DIR --weights W --jobs 16 -o out/thrift/runs.jsonl
     python -m benchmarks thrift report out/thrift/runs.jsonl [race.jsonl]
+    python -m benchmarks thrift clock --lanes 16 -o out/thrift/clock.jsonl     models that are really trained
 
 `W` holds `FOLD-SEED.npz` for every fold and training seed (`training/README.md` makes them); `protocol.py` says what is run,
 `verdict.py` what has to hold. Lines of a race on the same tables (`python -m benchmarks race`) may be added to the report:
@@ -24,6 +25,10 @@ from benchmarks.thrift import protocol, studies, verdict
 def main(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == "report":
         return report(arguments[1:])
+    if arguments and arguments[0] == "clock":
+        from benchmarks.thrift import clock
+
+        return clock.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks thrift", description="Run the protocol.")
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders of folders of tables")
     parser.add_argument("--weights", type=Path, required=True, help="folder of a-0.npz, b-0.npz, …, all-0.npz")

@@ -15,6 +15,7 @@ index is opened. How many are opened, and which, follows from the belief.
     sureness               power of the network's chances: above 1, surer of itself than it was taught —
     race                   leave out arms for which halving would have no money                        —
     look_back              leave the study to halving while forecasts are not borne out                —
+    orders_per_look        orders decided by one pass of the network; None: see below                  orders
     candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
     arms_per_curve         of the halving
 
@@ -26,6 +27,8 @@ arms are kept going as halving would have money for.
 
 Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by its price over the mean.
 Trials of one step are left to halving, which is quasi-random search then.
+
+Under a budget of time the network's own time is paid for. A look that is dear beside what orders cost decides several of them.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ from shoestring.models.thrift.features import in_race, standing
 from shoestring.models.thrift.network import Network, shipped
 from shoestring.policies import make
 from shoestring.policies.thrift.arms import Scene, look
+from shoestring.policies.thrift.plan import count_due, next_choice, pick, remember
 from shoestring.policies.thrift.trust import check_trust
 
 _BASE_RULE = "sequential_halving"
@@ -68,6 +72,7 @@ class Thrift:
     sureness: float = 1.4
     race: bool = True
     look_back: bool = False
+    orders_per_look: int | None = None
     candidates_per_curve: float = 25.0
     arms_per_curve: float = 12.5
     name: ClassVar[str] = "thrift"
@@ -80,6 +85,8 @@ class Thrift:
         require_between(self, "horizon", 0.0, math.inf, "a forecast must be about something", "Try 2.")
         require_at_least(self, "thirst", 0.0, "more steps for the same improvement must not be preferred", "Try 0.5.")
         require_between(self, "sureness", 0.0, math.inf, "it is a power of chances", "Try 1.4.")
+        if self.orders_per_look is not None:
+            require_at_least(self, "orders_per_look", 1, "a look must decide something", "Leave it out.")
         because = "it is how many configs there are to choose from for each full training that the budget buys"
         require_between(self, "candidates_per_curve", 0.0, math.inf, because, "Try 25.")
         because = "it is how many trials halving opens for each full training that the budget buys"
@@ -112,6 +119,8 @@ class Thrift:
 
     def _ask(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         """What the belief would buy; left to halving where it has nothing to say or is not to be trusted."""
+        if (planned := next_choice(ledger)) is not None:
+            return planned
         wanted = round(self.candidates_per_curve * self._curves(ledger)) - len(ledger.trials)
         scene = look(ledger, min(_MOST, max(_FEWEST, wanted)))
         if ledger.max_steps == 1 or not scene.is_told or not scene.can_buy.any():
@@ -134,14 +143,21 @@ class Thrift:
             can_buy = racing
         cost = scene.arms.price * np.maximum(scene.arms.reach, 1) ** self.thirst
         index = np.where(can_buy, belief.gain * share**self.caution / cost, -math.inf)
-        chosen = int(np.argmax(index))
-        bought = int(scene.steps[chosen])
-        more = max(math.ceil(scene.curves.block), int(self.growth * bought))
-        until = bought + min(more, int(scene.reach[chosen]))
+        count = self.orders_per_look or count_due(ledger)
+        picked = pick(index.tolist(), count)
+        # A leader that is alone goes further: it would be asked about again and again, at the price of the look.
+        (chosen, until), *others = [(arm, self._until(scene, arm, count / len(picked))) for arm in picked]
+        memo = {**memo, **remember(ledger, scene, others, count)}
         why = _say(ledger, scene, belief, index, chosen)
         if chosen < scene.trials:
             return train_further(ledger.trials[chosen], until, why=why, memo=memo)
         return train_new(ledger, scene.config(chosen), until, why=why, memo=memo)
+
+    def _until(self, scene: Scene, arm: int, times: float) -> int:
+        """As far again as it was trained, or so many times that, as far as its reach allows."""
+        bought = int(scene.steps[arm])
+        more = max(math.ceil(scene.curves.block), int(self.growth * bought * times))
+        return bought + min(more, int(scene.reach[arm]))
 
 
 def _kept(ledger: Ledger) -> Memo:
