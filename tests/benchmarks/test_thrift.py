@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from benchmarks.race import running
 from benchmarks.race.problems import SHIPPED, entrants, hashed
+from benchmarks.race.trained import CURVE_S
 from benchmarks.thrift import clock, main, protocol, studies, verdict
 
 from shoestring import policies
@@ -119,9 +120,9 @@ def clocked(ratio: float, spread: float = 0.02, of_one: float = 1.0) -> list[dic
     for run in clock.plan(20):
         loss = 0.1 * float(np.exp(spread * rng.normal()))
         if run.method == clock.METHOD:
-            is_first = (run.entrant.name, run.budget * clock.CURVE_S) == clock.TASKS[0]
+            is_first = (run.entrant.name, run.budget * CURVE_S) == clock.TASKS[0]
             loss *= ratio * (of_one if is_first else 1.0)
-        runs.append({**run.key, "best": loss, "start": 2.3, "thinking_s": 0.1, "spent": run.budget * clock.CURVE_S})
+        runs.append({**run.key, "best": loss, "start": 2.3, "thinking_s": 0.1, "spent": run.budget * CURVE_S})
     return runs
 
 
