@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,33 @@ def test_every_study_is_judged_by_weights_that_have_not_seen_its_source() -> Non
     assert len({(s.entrant.name, s.unit, s.budget, s.seed, s.method) for s in planned}) == len(planned)
 
 
+def test_settings_are_chosen_on_other_seeds_than_those_of_the_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[protocol.Study] = []
+
+    def run(wanted: Sequence[protocol.Study], *told: object) -> Iterator[object]:
+        asked.extend(wanted)
+        return iter(())
+
+    monkeypatch.setattr(studies, "run", run)
+    told = [
+        "--data",
+        str(SHIPPED),
+        "--weights",
+        str(tmp_path),
+        "--seeds",
+        "2",
+        "--budgets",
+        "10",
+        "--first-seed",
+        "100",
+    ]
+    main([*told, "-o", str(tmp_path / "none.jsonl")])
+    assert {study.seed for study in asked} == {100, 101}
+    assert {study.budget for study in asked} == {10.0}
+
+
 def test_the_report_reads_a_file_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import json
 
@@ -108,6 +136,12 @@ def test_the_report_reads_a_file_of_runs(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["report", str(path)]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["curves"]["gate"]["passed"] is True
+    runs = [{**run, "source": {"s1": "hpolib_grids"}.get(run["source"], run["source"])} for run in made_up_runs(0.02)]
+    path.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    assert main(["report", "--shipped", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {row["source"] for row in told["curves"]["sources"]} == {"hpolib_grids"}
+    assert told["curves"]["against_base"][0]["runs"] == 2 * 4  # one training
 
 
 # the real clock ------------------------------------------------------------------------------------------------------
