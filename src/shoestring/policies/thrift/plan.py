@@ -1,7 +1,7 @@
 """Several orders of one look: where time is money, thinking is paid for, so one pass of the network decides more than one order.
 
 A look takes as long as some quick steps. If it is dear beside what orders cost, its next best choices are bought too, before
-the network is asked again: as many as keep thinking below a tenth of what is bought. The order that was decided by a
+the network is asked again: as many as keep thinking below a twentieth of what is bought. The order that was decided by a
 look carries its other choices in its memo, and the orders after it say which look they are from. A choice that is no longer
 open, because its trial failed, ended or is under way, is passed over.
 
@@ -23,8 +23,8 @@ from shoestring.core.policy import train_further, train_new
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.thrift.arms import CONFIGS, Scene
 
-_SHARE = 0.1  # of what is bought: thinking may cost so much
-_MOST = 8  # choices of one look: the last of them know nothing of what came of the first, and that costs too
+_SHARE = 0.05  # of what is bought: thinking may cost so much
+_MOST = 8  # choices of one look: the last of them know nothing of what came of the first
 _NEARLY = 0.5  # of the best index: a choice that promises less is not bought unasked
 
 

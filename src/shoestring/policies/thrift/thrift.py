@@ -144,19 +144,17 @@ class Thrift:
         cost = scene.arms.price * np.maximum(scene.arms.reach, 1) ** self.thirst
         index = np.where(can_buy, belief.gain * share**self.caution / cost, -math.inf)
         count = self.orders_per_look or count_due(ledger)
-        picked = pick(index.tolist(), count)
-        # A leader that is alone goes further: it would be asked about again and again, at the price of the look.
-        (chosen, until), *others = [(arm, self._until(scene, arm, count / len(picked))) for arm in picked]
+        (chosen, until), *others = [(arm, self._until(scene, arm)) for arm in pick(index.tolist(), count)]
         memo = {**memo, **remember(ledger, scene, others, count)}
         why = _say(ledger, scene, belief, index, chosen)
         if chosen < scene.trials:
             return train_further(ledger.trials[chosen], until, why=why, memo=memo)
         return train_new(ledger, scene.config(chosen), until, why=why, memo=memo)
 
-    def _until(self, scene: Scene, arm: int, times: float) -> int:
-        """As far again as it was trained, or so many times that, as far as its reach allows."""
+    def _until(self, scene: Scene, arm: int) -> int:
+        """As far again as it was trained, as far as its reach allows."""
         bought = int(scene.steps[arm])
-        more = max(math.ceil(scene.curves.block), int(self.growth * bought * times))
+        more = max(math.ceil(scene.curves.block), int(self.growth * bought))
         return bought + min(more, int(scene.reach[arm]))
 
 

@@ -84,8 +84,8 @@ def test_dear_thinking_is_shared_by_more_orders() -> None:
     def thinking(share: float) -> Ledger:
         return Ledger([replace(e, thinking_s=share * order_s) if isinstance(e, Order) else e for e in cut.entries()])
 
-    assert count_due(cut) == count_due(thinking(0.09)) == 1
-    assert count_due(thinking(0.24)) == 3
+    assert count_due(cut) == count_due(thinking(0.04)) == 1
+    assert count_due(thinking(0.24)) == 5
     assert count_due(thinking(100.0)) == 8
 
 
