@@ -10,5 +10,8 @@ Read
     network     features and network in PyTorch; `shoestring.models.thrift` has the same in NumPy
     train       one training: resumable, a few minutes on an accelerator
     export      the weights as the package reads them, with numbers to check its inference against
-    judge       the policy itself on tables of sources that its weights were not trained on
+    calibrate   are forecasts borne out on sources that the weights were not trained on?
+    lockstep    thousands of studies at once, in a simplified world; `choose` puts rules and weights side by side in it
+
+`python -m benchmarks thrift` judges the policy itself.
 """

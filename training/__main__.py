@@ -82,29 +82,71 @@ def train(arguments: Sequence[str]) -> int:
 
 
 def calibrate(arguments: Sequence[str]) -> int:
+    from training.calibrate import STUDIES, calibrate
+
     parser = argparse.ArgumentParser(prog="python -m training calibrate", description="are the forecasts borne out?")
-    parser.add_argument("trained", type=Path, nargs="+")
+    parser.add_argument("weights", type=Path, nargs="+", help="files that `export` wrote")
     parser.add_argument("--tables", type=Path, nargs="+", required=True, help="packs, those for judging included")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--studies", type=int, default=STUDIES, help="half-finished ones, of each source")
     told = parser.parse_args(arguments)
-    import torch
-
-    from training.calibrate import calibrate
-
-    for path in told.trained:
-        for row in calibrate(path, told.tables, torch.device(told.device)):
+    for path in told.weights:
+        for row in calibrate(path, told.tables, told.studies):
             print(json.dumps(row), flush=True)
     return 0
 
 
 def picture(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training picture", description="of what calibrate printed")
+    parser = argparse.ArgumentParser(
+        prog="python -m training picture", description="of what calibrate printed, and a table"
+    )
     parser.add_argument("calibration", type=Path)
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "pictures" / "calibration.svg")
     told = parser.parse_args(arguments)
-    from training.picture import write
+    from training.picture import draw, read, table
 
-    write(told.calibration, told.out)
+    found = read(told.calibration.read_text("utf-8").splitlines())
+    told.out.write_text(draw(found), encoding="utf-8")
+    print(table(found))
+    return 0
+
+
+def choose(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m training choose", description="rules and weights side by side, many studies in lockstep"
+    )
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders of folders of tables")
+    parser.add_argument(
+        "--weights", nargs="*", default=[], metavar="NAME=DIR", help="folders of a-0.npz, b-0.npz, …, all-0.npz"
+    )
+    parser.add_argument("--rules", type=json.loads, default={"thrift": {}}, help='as {"caution 1": {"caution": 1}}')
+    parser.add_argument("--trainings", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(100, 108)), help="not those of the protocol")
+    parser.add_argument("--budgets", type=float, nargs="+", default=[2.0, 5.0, 10.0])
+    parser.add_argument("--tables", type=int, default=3, help="at most so many of each source")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="what it holds is not done again")
+    told = parser.parse_args(arguments)
+    import torch
+    from benchmarks.race.problems import SHIPPED, entrants
+    from benchmarks.thrift.protocol import judged_sources
+
+    from training.choose import judge, summary
+    from training.lockstep import Rule
+
+    found = entrants("tables", [SHIPPED, *told.data], per_source=told.tables)
+    tables = [entrant for entrant in found if entrant.source in judged_sources()]
+    rules = {name: Rule(**settings) for name, settings in told.rules.items()}
+    weights = {name: Path(folder) for name, _, folder in (word.partition("=") for word in told.weights)}
+    told.out.parent.mkdir(parents=True, exist_ok=True)
+    done = [json.loads(line) for line in told.out.read_text("utf-8").splitlines()] if told.out.exists() else []
+    with told.out.open("a", encoding="utf-8") as file:
+        settings = (told.seeds, told.budgets, rules, weights, told.trainings, torch.device(told.device))
+        for line in judge(tables, *settings, done=done):
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            done.append(line)
+    for row in summary(done):
+        print(json.dumps(row))
     return 0
 
 
@@ -126,6 +168,7 @@ STAGES = {
     "train": train,
     "calibrate": calibrate,
     "picture": picture,
+    "choose": choose,
     "export": export,
 }
 

@@ -1,7 +1,8 @@
 """Are forecasts borne out? Coverage of intervals and the order of arms, on sources that the weights have not seen.
 
-Half-finished studies as in training, but on curves as they are; for each source that is fair to judge the weights on. `last`
-is the order by newest loss, which is what halving goes by.
+Half-finished studies as in training, but on curves as they are; for each source that is fair to judge the weights on. The
+networks are asked as the package asks them, in NumPy, from the file that it would read. `last` is the order by newest loss,
+which is what halving goes by.
 """
 
 from __future__ import annotations
@@ -10,64 +11,80 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
+from shoestring.models.thrift.belief import believe
+from shoestring.models.thrift.features import Arms, Scale
+from shoestring.models.thrift.network import Network, read
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW
-from training.export import load
-from training.network import features, scale_of
+from shoestring.policies.thrift.trust import rank_correlation
+from training.export import facts_of
+from training.network import Studies
 from training.sources import judged_on
 from training.studies import Tables, answer, batch
 
-_BATCHES, _STUDIES, _ARMS = 6, 128, 128
+STUDIES = 512  # of each source
+_ARMS = 128
+_FEWEST_ARMS = 5  # that a rank correlation must rest on
+_CPU = torch.device("cpu")
+Floats = NDArray[np.float64]
 
 
-def order_agreement(a: Tensor, b: Tensor, there: Tensor) -> Tensor:
-    """(b,): rank correlation over the arms that are there; nan with fewer than 5."""
-    far = torch.full_like(a, 1e30)
-    ranks = [torch.where(there, v, far).argsort(1).argsort(1).float() for v in (a, b)]
-    count = there.sum(1, keepdim=True).clamp(min=1)
-    centred = [torch.where(there, r - (r * there).sum(1, keepdim=True) / count, torch.zeros_like(r)) for r in ranks]
-    product = (centred[0] * centred[1]).sum(1)
-    size = (centred[0].pow(2).sum(1) * centred[1].pow(2).sum(1)).sqrt()
-    return torch.where(count[:, 0] >= 5, product / size.clamp(min=1e-9), torch.nan)
-
-
-def calibrate(path: Path, packs: Sequence[Path], device: torch.device) -> Iterator[dict[str, Any]]:
-    network, facts = load(path)
-    network = network.to(device)
+def calibrate(path: Path, packs: Sequence[Path], studies: int = STUDIES) -> Iterator[dict[str, Any]]:
+    """One row for each source that is in the packs and that these weights have not seen."""
+    networks, facts = read(path), facts_of(path)
+    rng = np.random.default_rng(0)
     torch.manual_seed(0)
     for source in judged_on(facts["fold"]):
-        tables = Tables(packs, [source], device)
-        if not len(tables.count):
-            continue
-        sums = torch.zeros(4, device=device, dtype=torch.float64)
-        agreements: list[Tensor] = []
-        for _ in range(_BATCHES):
-            with torch.no_grad():
-                s = batch(tables, _STUDIES, _ARMS, 0.0, device, varied=False)
-                scale = scale_of(s)
-                chances = torch.softmax(network(features(s, scale), (s.n > 0) & s.valid), -1)
-            lowest, asked = answer(s)
-            asked = asked & (s.n > 0)
-            place = ((scale.squash(lowest) - LOW) / (HIGH - LOW) * BINS).long().clamp(0, BINS - 1)
-            own = chances.gather(2, place[..., None])[..., 0]
-            below = (chances.cumsum(-1).gather(2, place[..., None])[..., 0] - own * torch.rand_like(own))[asked]
-            inside = [((below > (1 - share) / 2) & (below < (1 + share) / 2)).double().sum() for share in (0.5, 0.9)]
-            sums += torch.stack([*inside, -torch.log(own[asked] + 1e-9).double().sum(), asked.double().sum()])
-            middle = (chances * torch.arange(BINS, device=device)).sum(-1)
-            newest = s.losses.gather(2, (s.n.clamp(min=1) - 1)[..., None])[..., 0]
-            ours, last = order_agreement(middle, lowest, asked), order_agreement(newest, lowest, asked)
-            agreements.append(torch.stack([ours, last], 1)[~torch.isnan(ours)])
-        told = torch.cat(agreements).mean(0).tolist() if agreements else [float("nan")] * 2
-        half, ninety, surprise = (float(x) for x in sums[:3] / sums[3])
-        yield {
-            "fold": facts["fold"],
-            "seed": facts["seed"],
-            "source": source,
-            "inside_50": round(half, 3),
-            "inside_90": round(ninety, 3),
-            "log_loss": round(surprise, 3),
-            "order": round(told[0], 3),
-            "order_by_last": round(told[1], 3),
-        }
+        tables = Tables(packs, [source], _CPU)
+        if len(tables.count):
+            drawn = batch(tables, studies, _ARMS, 0.0, _CPU, varied=False)
+            training = {"fold": facts["fold"], "seed": facts["trainings"][0]["seed"]}
+            yield {**training, "source": source, **_of_source(networks, drawn, rng)}
+
+
+def arms_of(s: Studies, study: int) -> Arms:
+    """One of many studies, as the package sees it."""
+    valid = s.valid[study].numpy()
+    floats = {name: getattr(s, name)[study].numpy()[valid].astype(float) for name in ("losses", "price", "x")}
+    n, reach = (getattr(s, name)[study].numpy()[valid] for name in ("n", "reach"))
+    return Arms(n=n, reach=reach, left=float(s.left[study]), steps=int(s.steps[study]), **floats)
+
+
+def _of_source(networks: tuple[Network, ...], s: Studies, rng: np.random.Generator) -> dict[str, Any]:
+    lowest, asked = (part.numpy() for part in answer(s))
+    below, surprise, orders = [], [], []
+    for study in range(len(lowest)):
+        arms = arms_of(s, study)
+        there = s.valid[study].numpy()
+        opened = asked[study][there] & arms.is_opened
+        reached = lowest[study][there][opened].astype(float)
+        belief = believe(networks, arms)
+        chance, under = place(belief.scale, belief.chances[opened], reached, rng)
+        below.append(under)
+        surprise.append(-np.log(chance + 1e-9))
+        if len(reached) >= _FEWEST_ARMS:
+            forecast = belief.chances[opened] @ np.arange(BINS)
+            newest = arms.losses[opened, arms.n[opened] - 1]
+            orders.append((rank_correlation(forecast, reached), rank_correlation(newest, reached)))
+    under = np.concatenate(below)
+    order, order_by_last = np.mean(orders, axis=0) if orders else (np.nan, np.nan)
+    return {
+        "studies": len(lowest),
+        "arms": len(under),
+        "inside_50": round(float((np.abs(under - 0.5) < 0.25).mean()), 3),
+        "inside_90": round(float((np.abs(under - 0.5) < 0.45).mean()), 3),
+        "log_loss": round(float(np.concatenate(surprise).mean()), 3),
+        "order": round(float(order), 3),
+        "order_by_last": round(float(order_by_last), 3),
+    }
+
+
+def place(scale: Scale, chances: Floats, reached: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Of each outcome (k,): the chance of its bin, and that of less, at random within the bin; chances are (k, BINS)."""
+    bins = ((scale.squash(reached) - LOW) / (HIGH - LOW) * BINS).astype(int).clip(0, BINS - 1)
+    rows = np.arange(len(bins))
+    own = chances[rows, bins]
+    return own, np.cumsum(chances, axis=1)[rows, bins] - own * rng.random(len(own))

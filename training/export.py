@@ -25,11 +25,18 @@ def load(path: Path) -> tuple[Network, dict[str, Any]]:
     return network.eval(), facts
 
 
+def facts_of(path: Path) -> dict[str, Any]:
+    """What an exported file says about its networks."""
+    with np.load(path, allow_pickle=False) as stored:
+        facts: dict[str, Any] = json.loads(str(stored["facts"]))
+    return facts
+
+
 def restore(path: Path) -> list[Network]:
     """The networks of an exported file, as they were before `export`, up to half precision."""
+    facts, networks = facts_of(path), []
     with np.load(path, allow_pickle=False) as stored:
-        facts, rows = json.loads(str(stored["facts"])), stored["weights"].astype(np.float32)
-    networks = []
+        rows = stored["weights"].astype(np.float32)
     for row in rows:
         network, place = Network(facts["width"], facts["layers"], facts["heads"]), 0
         for module in _in_order(network):
@@ -70,7 +77,7 @@ def export(trained: Sequence[Path], out: Path) -> dict[str, Any]:
         "layers": first["layers"],
         "heads": first["heads"],
         "fold": first["fold"],
-        "trained_on": list(trained_on(first["fold"])),
+        "trained_on": list(trained_on(first["fold"])) if first["synthetic"] < 1 else [],
         "trainings": list(facts),
         "sha256": checksum(flat),
     }

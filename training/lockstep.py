@@ -2,8 +2,8 @@
 
 A study on a table is mostly luck: a difference that matters drowns in ten of them and stands out in a thousand. Here all studies
 take their next decision together, in one pass of the network, in a simplified world: budgets in steps, one worker, configs
-opened in a random order, hyperparameters ranked among all drawn configs. The policy itself is judged by `judge`; a test holds
-the two worlds to one another.
+opened in a random order, hyperparameters ranked among all drawn configs. `choose` puts rules side by side; the
+policy itself is judged by `python -m benchmarks thrift`, and a test holds the two worlds to one another.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rule:
-    """The settings of `thrift`, and some that were tried and dropped."""
+    """The settings of `thrift`, with its defaults, and some that were tried and dropped."""
 
-    opening: float = 0.5  # share of the budget that halving spends first, over the root of its number of curves
+    opening: float = 0.75  # share of the budget that halving spends first, over the root of its number of curves
     growth: float = 1.0
-    caution: float = 1.0
+    caution: float = 0.5
     race: bool = True
     candidates_per_curve: float = 25.0
     most_candidates: int = 100
-    horizon: float = math.inf  # reach is at most so many times what an arm has had (at least one step)
-    per_cost: float = 0.0  # power of the cost of the reach that the gain is divided by
-    sure: float = 1.0  # power of the chances
+    horizon: float = 2.0  # reach is at most so many times what an arm has had (at least one step)
+    thirst: float = 0.5  # power of the number of those steps that the gain is divided by
+    sureness: float = 1.4  # power of the chances
     newcomers: float = 0.5  # standing of a candidate
     ended: bool = True  # where trainings end by themselves, others are expected to end there too
     blind: bool = False  # to the money left
+    hidden: bool = False  # are the hyperparameters
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def gain_of(network: Network, s: Studies, rule: Rule) -> Tensor:
     scale = scale_of(s)
     with torch.autocast(s.n.device.type, dtype=torch.bfloat16, enabled=s.n.device.type == "cuda"):
         odds = network(features(s, scale), (s.n > 0) & s.valid)
-    chances = torch.softmax(odds.float() * rule.sure, -1)
+    chances = torch.softmax(odds.float() * rule.sureness, -1)
     width = (HIGH - LOW) / BINS
     u = LOW + width * (torch.arange(BINS, device=s.n.device) + 0.5)
     worth = torch.where(u < 0, -torch.sinh(u * math.asinh(SHARPNESS)) / SHARPNESS, torch.zeros_like(u))
@@ -127,13 +128,14 @@ def expected_length(n: Tensor, limit: Tensor, steps: Tensor) -> Tensor:
 def choose(network: Callable[..., Tensor], s: Studies, can_buy: Tensor, curves: float, rule: Rule) -> Tensor:
     """(b,): the arm to buy."""
     s = hide_money(s) if rule.blind else s
+    s = s._replace(x=torch.full_like(s.x, -1.0)) if rule.hidden else s
     reach = torch.minimum(s.reach, (rule.horizon * s.n.clamp(min=1)).clamp(max=T).long())
     gain = gain_of(network, s._replace(reach=reach), rule)
     share = standing(s, rule.newcomers)
     if rule.race:
         racing = can_buy & in_race(s, torch.where(can_buy, share, torch.full_like(share, -1.0)))
         can_buy = torch.where(racing.any(1, keepdim=True), racing, can_buy)
-    index = gain * share**rule.caution / reach.clamp(min=1).float() ** rule.per_cost
+    index = gain * share**rule.caution / reach.clamp(min=1).float() ** rule.thirst
     return torch.where(can_buy, index, torch.full_like(index, -1.0)).argmax(1)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 
 _WIDTH, _ROW, _TOP = 720, 20, 56
 _LEFT, _SPLIT, _RIGHT = 180, 450, 700  # where names end, the first panel ends, the second ends
@@ -80,5 +79,11 @@ def draw(found: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def write(calibration: Path, out: Path) -> None:
-    out.write_text(draw(read(calibration.read_text("utf-8").splitlines())), encoding="utf-8")
+def table(found: Mapping[str, Mapping[str, float]]) -> str:
+    """The same as a table of the page."""
+    head = ["| source | in 50 % | in 90 % | order | by newest loss |", "|---|---|---|---|---|"]
+    rows = (
+        " | ".join([source, *(f"{value:.2f}".replace("0.", ".", 1) for value in numbers.values())])
+        for source, numbers in found.items()
+    )
+    return "\n".join([*head, *(f"| {row} |" for row in rows)])

@@ -42,7 +42,7 @@ class Settings:
     width: int = 128
     layers: int = 6
     heads: int = 4
-    synthetic: float = 0.4  # share of made-up tasks
+    synthetic: float = 0.4  # share of made-up tasks; 1: no recorded table is looked at, 0: nothing is made up
     rate: float = 1e-3
     dropout: float = 0.0
     decay: float = 0.02
@@ -68,7 +68,9 @@ def train(data: Sequence[Path], out: Path, settings: Settings, device: torch.dev
     """The averaged network; writes `out` when done and `out` + .part on the way."""
     torch.manual_seed(1000 * settings.seed + list(FOLDS).index(settings.fold))
     torch.backends.cuda.matmul.allow_tf32 = True
-    tables = Tables(data, trained_on(settings.fold), device) if data else None
+    if not data and settings.synthetic == 0:
+        raise SystemExit("--synthetic 0 without --tables leaves nothing to train on: name a file that `pack` wrote")
+    tables = Tables(data, trained_on(settings.fold), device) if data and settings.synthetic < 1 else None
     network = Network(settings.width, settings.layers, settings.heads).to(device)
     average = Network(settings.width, settings.layers, settings.heads).to(device)
     average.load_state_dict(network.state_dict())

@@ -2,6 +2,7 @@
 
     python -m benchmarks thrift --data DIR --weights W --jobs 16 -o out/thrift/runs.jsonl
     python -m benchmarks thrift report out/thrift/runs.jsonl [race.jsonl]
+    python -m benchmarks thrift clock --lanes 16 -o out/thrift/clock.jsonl     models that are really trained
 
 `W` holds `FOLD-SEED.npz` for every fold and training seed (`training/README.md` makes them); `protocol.py` says what is run,
 `verdict.py` what has to hold. Lines of a race on the same tables (`python -m benchmarks race`) may be added to the report:
@@ -14,8 +15,11 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from training.sources import JUDGED_ONLY
 
 from benchmarks.race import running
 from benchmarks.thrift import protocol, studies, verdict
@@ -24,12 +28,20 @@ from benchmarks.thrift import protocol, studies, verdict
 def main(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == "report":
         return report(arguments[1:])
+    if arguments and arguments[0] == "clock":
+        from benchmarks.thrift import clock
+
+        return clock.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks thrift", description="Run the protocol.")
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders of folders of tables")
     parser.add_argument("--weights", type=Path, required=True, help="folder of a-0.npz, b-0.npz, …, all-0.npz")
     parser.add_argument("--trainings", type=int, nargs="*", default=list(protocol.TRAININGS))
     parser.add_argument("--units", nargs="+", choices=protocol.UNITS, default=list(protocol.UNITS))
     parser.add_argument("--seeds", type=int, help="fewer seeds than the protocol has")
+    parser.add_argument(
+        "--first-seed", type=int, default=0, help="100, to choose settings: the protocol's are for judging"
+    )
+    parser.add_argument("--budgets", type=float, nargs="+", help="fewer than the protocol has, in curves")
     parser.add_argument("--settings", type=json.loads, help="of the policy, as JSON, where not the defaults")
     parser.add_argument("--device", help="ask the networks there, as cuda; needs PyTorch")
     parser.add_argument("--quick", action="store_true", help="one seed, one training, in steps")
@@ -41,7 +53,11 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.quick:
         seeds, trainings, units = dict.fromkeys(seeds, 1), trainings[:1], ["curves"]
     tables = protocol.judged_tables(chosen.data)
-    wanted = protocol.plan(tables, trainings, seeds, units)
+    wanted = [
+        replace(study, seed=chosen.first_seed + study.seed)
+        for study in protocol.plan(tables, trainings, seeds, units)
+        if not chosen.budgets or study.budget in chosen.budgets
+    ]
     told = f"{len(tables)} tables of {len({t.source for t in tables})} sources, {len(wanted)} studies"
     print(told, file=sys.stderr, flush=True)
     lines = studies.run(wanted, chosen.weights, chosen.out, chosen.jobs, chosen.settings, chosen.device)
@@ -54,9 +70,15 @@ def main(arguments: Sequence[str]) -> int:
 def report(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks thrift report", description="What came of it.")
     parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument(
+        "--shipped", action="store_true", help="the shipped weights alone, where they may not be trained on"
+    )
     chosen = parser.parse_args(arguments)
     runs = [line for path in chosen.runs for line in running.read(path)]
     runs = [line for line in runs if line.get("suite") == "tables" and line.get("steps") == 50]
+    if chosen.shipped:
+        others = {f"{protocol.METHOD}@{training}" for training in protocol.TRAININGS[1:]}
+        runs = [line for line in runs if line["source"] in JUDGED_ONLY and line["method"] not in others]
     told: dict[str, object] = {"name": "thrift"}
     for unit in protocol.UNITS:
         grid = verdict.pair(runs, unit)

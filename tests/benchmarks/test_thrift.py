@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from benchmarks.race import running
 from benchmarks.race.problems import SHIPPED, entrants, hashed
-from benchmarks.thrift import main, protocol, studies, verdict
+from benchmarks.race.trained import CURVE_S
+from benchmarks.thrift import clock, main, protocol, studies, verdict
 
 from shoestring import policies
 
@@ -99,6 +101,33 @@ def test_every_study_is_judged_by_weights_that_have_not_seen_its_source() -> Non
     assert len({(s.entrant.name, s.unit, s.budget, s.seed, s.method) for s in planned}) == len(planned)
 
 
+def test_settings_are_chosen_on_other_seeds_than_those_of_the_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[protocol.Study] = []
+
+    def run(wanted: Sequence[protocol.Study], *told: object) -> Iterator[object]:
+        asked.extend(wanted)
+        return iter(())
+
+    monkeypatch.setattr(studies, "run", run)
+    told = [
+        "--data",
+        str(SHIPPED),
+        "--weights",
+        str(tmp_path),
+        "--seeds",
+        "2",
+        "--budgets",
+        "10",
+        "--first-seed",
+        "100",
+    ]
+    main([*told, "-o", str(tmp_path / "none.jsonl")])
+    assert {study.seed for study in asked} == {100, 101}
+    assert {study.budget for study in asked} == {10.0}
+
+
 def test_the_report_reads_a_file_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import json
 
@@ -107,3 +136,61 @@ def test_the_report_reads_a_file_of_runs(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["report", str(path)]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["curves"]["gate"]["passed"] is True
+    runs = [{**run, "source": {"s1": "hpolib_grids"}.get(run["source"], run["source"])} for run in made_up_runs(0.02)]
+    path.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    assert main(["report", "--shipped", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {row["source"] for row in told["curves"]["sources"]} == {"hpolib_grids"}
+    assert told["curves"]["against_base"][0]["runs"] == 2 * 4  # one training
+
+
+# the real clock ------------------------------------------------------------------------------------------------------
+
+
+def clocked(ratio: float, spread: float = 0.02, of_one: float = 1.0) -> list[dict[str, Any]]:
+    """Runs in which the policy's loss is `ratio` times that of the others, on the first task `of_one` times that."""
+    rng = np.random.default_rng(1)
+    runs = []
+    for run in clock.plan(20):
+        loss = 0.1 * float(np.exp(spread * rng.normal()))
+        if run.method == clock.METHOD:
+            is_first = (run.entrant.name, run.budget * CURVE_S) == clock.TASKS[0]
+            loss *= ratio * (of_one if is_first else 1.0)
+        runs.append({**run.key, "best": loss, "start": 2.3, "thinking_s": 0.1, "spent": run.budget * CURVE_S})
+    return runs
+
+
+def test_the_clock_has_the_seconds_it_names() -> None:
+    seconds = {(run.entrant.name, run.entrant.draw(0).budget(run.budget, run.unit)) for run in clock.plan(1)}
+    assert seconds == {(name, f"{seconds!r}s") for name, seconds in clock.TASKS}
+    assert {run.method for run in clock.plan(1)} == {clock.METHOD, *clock.OTHERS}
+
+
+def test_differences_on_the_clock_are_in_percent() -> None:
+    *tasks, mean = clock.compare(clocked(0.9), "asha")
+    assert [row["percent"] for row in tasks] == pytest.approx([-10.0] * 4, abs=2.0)
+    assert all(row["low"] < row["percent"] < row["high"] < 0 for row in tasks)
+    assert mean["percent"] == pytest.approx(np.mean([row["percent"] for row in tasks]))
+    assert mean["high"] - mean["low"] < tasks[0]["high"] - tasks[0]["low"]
+
+
+def test_each_condition_of_the_clock_can_fail() -> None:
+    assert clock.judge(clocked(0.95))["passed"]
+    worse = clock.judge(clocked(1.02))["conditions"]
+    assert worse == {
+        "not worse than asha": True,
+        "better than asha in the mean": False,
+        "not worse than optuna_tpe_hyperband": True,
+        "better than optuna_tpe_hyperband in the mean": False,
+    }
+    one = clock.judge(clocked(0.9, of_one=1.2))["conditions"]
+    assert not one["not worse than asha"]
+    assert one["better than asha in the mean"]
+    assert not clock.judge([run for run in clocked(0.9) if run["table"] != "cnn"])["passed"]  # a task is missing
+
+
+def test_a_run_that_found_nothing_has_what_it_began_with(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [{**run, "best": None} if run["method"] == "asha" else run for run in clocked(1.0)]
+    assert clock.compare(runs, "asha")[0]["other"] == pytest.approx(2.3)
+    clock.report(runs)
+    assert '"thinking"' in capsys.readouterr().out

@@ -64,6 +64,7 @@ class Local:
         self.max_steps = 1  # of a full training; `start` knows it
         self._total_s: float | None = None  # of the budget; None: it is in epochs
         self._is_frozen = False  # since the last order
+        self._unsaved_s: float | None = 0.0  # to save all that is alive; None: to be counted again
         self._clock = Clock()
 
     def now(self) -> float:
@@ -90,6 +91,7 @@ class Local:
         order = self._order
         if order is None or self.now() >= until:
             return []
+        self._unsaved_s = None
         live = self._lives[order.trial]
         step = live.step + 1
         resumed: tuple[float | None, float] | None = None
@@ -128,19 +130,17 @@ class Local:
     @property
     def freezing_s(self) -> float:
         """Of a race with hundreds of losers most are not worth the money: see `_FREEZING_SHARE`."""
-        total_s, most_s = 0.0, self._most_freezing_s()
-        for trial, live in reversed(self._lives):
-            if total_s >= most_s:
-                return most_s
-            total_s += self.checkpoints.expect_save_s(trial) if _can_be_saved(live) else 0.0
-        return min(total_s, most_s)
+        if self._unsaved_s is None:  # asked several times a step, of hundreds of trials
+            unsaved = (trial for trial, live in reversed(self._lives) if _can_be_saved(live))
+            self._unsaved_s = sum(map(self.checkpoints.expect_save_s, unsaved))
+        return min(self._unsaved_s, self._most_freezing_s())
 
     def freeze(self) -> float:
         """The last trained first, as long as there is time; all are written before the first is waited for.
 
         The very last may take all that is left: after Ctrl-C it is worth more than a fiftieth, at the wall nothing is left.
         """
-        self._is_frozen = True
+        self._is_frozen, self._unsaved_s = True, None
         began, most_s = time.monotonic(), self._most_freezing_s()
         left_s = math.inf if self._total_s is None else max(most_s, self._total_s - self.now())
         written: list[tuple[int, Live, float]] = []

@@ -243,6 +243,29 @@ def test_saving_at_the_end_is_paid_from_the_budget(
         assert outcome.ledger.books.by_kind["setup"] >= frozen_s
 
 
+def test_what_saving_would_take_is_counted_once_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop asks several times a step, and there may be hundreds of trials."""
+    asked: list[int] = []
+    expected = Checkpoints.expect_save_s
+
+    def remember(self: Checkpoints, trial: int) -> float:
+        asked.append(trial)
+        return expected(self, trial)
+
+    monkeypatch.setattr(Checkpoints, "expect_save_s", remember)
+    study = Study(Slowly, tmp_path)
+    study.train((0, 1), (1, 1), (2, 1), (1, 3))
+    asked.clear()
+    first = study.runner.freezing_s
+    assert len(asked) == len(set(asked))
+    asked.clear()
+    assert [study.runner.freezing_s for _ in range(5)] == [first] * 5
+    assert not asked
+    study.train((0, 2))
+    assert study.runner.freezing_s >= 0
+    assert asked, "a step changes it"
+
+
 def test_saving_hundreds_of_losers_does_not_take_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Saving all 60 would take 30 of 100 seconds; a fiftieth is kept for it, and goes to those that were trained last."""
     monkeypatch.setattr(Slowly, "clock", 0.0)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from benchmarks.race.problems import SHIPPED, TableProblem, entrants
 from benchmarks.race.running import compete
-from training import lockstep
+from training import choose, lockstep
 from training.export import flatten, restore
 from training.halving import halve
 from training.network import Studies
@@ -71,6 +71,29 @@ def test_studies_in_lockstep_keep_to_their_budget() -> None:
     regrets = lockstep.regrets(drawn, 2.0, found)
     assert (regrets >= 0).all()
     assert (regrets < 1).any()
+
+
+def test_a_rule_is_that_of_the_policy_unless_told_otherwise() -> None:
+    policy = policies.make("thrift")
+    for name in ("growth", "caution", "race", "candidates_per_curve", "horizon", "thirst", "sureness"):
+        assert getattr(lockstep.Rule(), name) == getattr(policy, name), name
+
+
+def test_rules_and_weights_side_by_side(tmp_path: Path) -> None:
+    """The same weights under two names are level; a file that was cut off is gone on with."""
+    for fold in ("a", "all"):
+        (tmp_path / f"{fold}-0.npz").write_bytes(WEIGHTS.read_bytes())
+    tables = entrants("tables", [SHIPPED], per_source=1, steps=12, pool=20, only=["stopping_curves", "rl_curves"])
+    rules = {"thrift": lockstep.Rule(), "hidden": lockstep.Rule(hidden=True)}
+    weights = {"these": tmp_path, "those": tmp_path}
+    settings = (tables, [0, 1], [3.0], rules, weights, [0], torch.device("cpu"))
+    lines = list(choose.judge(*settings))
+    rows = {(row["rule"], row["weights"]): row for row in choose.summary(lines)}
+    assert set(rows) == {(rule, name) for rule in rules for name in weights}
+    assert rows["thrift", "these"]["difference"] == rows["thrift", "those"]["difference"]
+    by_hand = [np.subtract(lines[1]["regret"][t], lines[0]["regret"][t]).mean() for t in lines[0]["regret"]]
+    assert rows["thrift", "these"]["difference"] == pytest.approx(np.mean(by_hand))
+    assert list(choose.judge(*settings, done=lines[:-1])) == lines[-1:]
 
 
 def _each(drawn: lockstep.Drawn) -> list[tuple[np.ndarray, np.ndarray, int]]:

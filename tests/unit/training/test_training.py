@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +13,19 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from training.calibrate import calibrate
+from training import picture
+from training.calibrate import calibrate, place
 from training.export import export, write_golden
 from training.pack import pack
-from training.prior import made_up
+from training.prior import Draw, made_up
 from training.record import record
-from training.studies import Tables, answer, batch
+from training.studies import Tables, answer, batch, vary_columns
 from training.train import Settings, train
 
 from shoestring.models.thrift.belief import believe
-from shoestring.models.thrift.features import Arms
+from shoestring.models.thrift.features import Arms, Scale
 from shoestring.models.thrift.network import read
+from shoestring.models.thrift.shapes import BINS, HIGH, LOW
 
 ROOT = Path(__file__).parents[3]
 CPU = torch.device("cpu")
@@ -50,6 +54,28 @@ def test_a_half_finished_study_is_within_its_means(tmp_path: Path) -> None:
     assert (lowest[asked] < 1e29).all()
 
 
+def test_a_column_may_take_any_place() -> None:
+    torch.manual_seed(0)
+    studies, columns = 2000, 32
+    x = torch.full((studies, 3, columns), -1.0)
+    x[:, :, :2] = torch.rand(studies, 3, 2)
+    seen = (vary_columns(Draw(studies, CPU), x) >= 0).any(1)
+    assert seen.shape == (studies, 16)
+    assert seen.sum(1).max() == 2
+    evenly = seen.sum() / 16
+    assert ((seen.sum(0) > 0.75 * evenly) & (seen.sum(0) < 1.25 * evenly)).all()
+
+
+def test_of_many_columns_sixteen_are_seen() -> None:
+    torch.manual_seed(0)
+    studies, columns = 200, 24
+    x = torch.arange(columns)[None, None].expand(studies, 3, -1) / (2 * columns)  # a column is known by its value
+    seen = vary_columns(Draw(studies, CPU), x)[:, 0]
+    kept = [row[row >= 0] for row in torch.where(seen > 0.5, 1 - seen, seen).round(decimals=4)]  # mirrored or not
+    assert max(len(row) for row in kept) == 16
+    assert all(row.unique().numel() == len(row) for row in kept)
+
+
 def test_a_training_that_was_cut_off_goes_on(tmp_path: Path) -> None:
     part = tmp_path / "all-0.part"
     network = train([], tmp_path / "whole.pt", TINY, CPU)
@@ -60,6 +86,20 @@ def test_a_training_that_was_cut_off_goes_on(tmp_path: Path) -> None:
     facts = torch.load(tmp_path / "all-0.pt", weights_only=True)["facts"]
     assert '"done": 3' in facts
     assert not part.exists()
+
+
+def test_without_made_up_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(tmp_path / "t.npz", [ROOT / "benchmarks" / "data"])
+    monkeypatch.delattr("training.studies.made_up")
+    train([tmp_path / "t.npz"], tmp_path / "all-0.pt", replace(TINY, synthetic=0.0), CPU)
+    with pytest.raises(SystemExit, match="nothing to train on"):
+        train([], tmp_path / "all-1.pt", replace(TINY, synthetic=0.0), CPU)
+
+
+def test_without_recorded_tables(tmp_path: Path) -> None:
+    nowhere = tmp_path / "not_there.npz"
+    train([nowhere], tmp_path / "all-0.pt", replace(TINY, synthetic=1.0), CPU)
+    assert export([tmp_path / "all-0.pt"], tmp_path / "w.npz")["trained_on"] == []
 
 
 def test_from_training_to_inference(tmp_path: Path) -> None:
@@ -77,15 +117,31 @@ def test_from_training_to_inference(tmp_path: Path) -> None:
     np.testing.assert_allclose(believe(read(tmp_path / "w.npz"), arms).chances, wanted, atol=1e-3)
 
 
-def test_calibration_is_told_by_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.calibrate._STUDIES", 4)
-    monkeypatch.setattr("training.calibrate._BATCHES", 1)
+def test_calibration_is_told_by_source_from_the_exported_file(tmp_path: Path) -> None:
     pack(tmp_path / "t.npz", [ROOT / "benchmarks" / "data"])
-    settings = Settings(**{**TINY.__dict__, "fold": "a"})
+    settings = replace(TINY, fold="a")
     train([tmp_path / "t.npz", *_empty(tmp_path)], tmp_path / "a-0.pt", settings, CPU)
-    rows = list(calibrate(tmp_path / "a-0.pt", [tmp_path / "t.npz"], CPU))
+    export([tmp_path / "a-0.pt"], tmp_path / "a-0.npz")
+    rows = list(calibrate(tmp_path / "a-0.npz", [tmp_path / "t.npz"], studies=4))
     assert {row["source"] for row in rows} == {"fashion_curves", "rl_curves", "stopping_curves"}
     assert all(0 <= row["inside_90"] <= 1 for row in rows)
+    assert all(row["studies"] == 4 < row["arms"] for row in rows)
+    drawn = picture.read([json.dumps(row) for row in rows])
+    assert f"| rl_curves | {drawn['rl_curves']['inside_50']:.2f}".replace("0.", ".") in picture.table(drawn)
+
+
+def test_as_many_outcomes_lie_inside_an_interval_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    chances = rng.dirichlet(np.full(BINS, 0.3), size=4000)
+    bins = np.array([rng.choice(BINS, p=row) for row in chances])
+    scale = Scale(best=2.0, unit=0.5)
+    u = LOW + (bins + rng.random(len(bins))) * (HIGH - LOW) / BINS
+    reached = scale.best + scale.stretch(u) * scale.unit
+    _, below = place(scale, chances, reached, rng)
+    assert (np.abs(below - 0.5) < 0.45).mean() == pytest.approx(0.9, abs=0.02)
+    too_sure = chances**2 / (chances**2).sum(axis=1, keepdims=True)
+    _, below = place(scale, too_sure, reached, rng)
+    assert (np.abs(below - 0.5) < 0.45).mean() < 0.85
 
 
 def _empty(folder: Path) -> list[Path]:

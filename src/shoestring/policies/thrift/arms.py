@@ -28,7 +28,7 @@ from shoestring.models.thrift.shapes import STEPS
 from shoestring.policies.config_table import ConfigsView, ConfigTable, Pool
 from shoestring.policies.thrift.curves import CURVES, SeenCurves
 
-_CONFIGS = ConfigsView()
+CONFIGS = ConfigsView()
 _ROUNDING = 1e-9
 Steps = NDArray[np.int64]
 
@@ -89,7 +89,7 @@ class Scene:
 
 def look(ledger: Ledger, candidates: int) -> Scene:
     """The study with at most so many candidates, the same in every decision until they are tried."""
-    curves, table = ledger.view(CURVES), ledger.view(_CONFIGS)
+    curves, table = ledger.view(CURVES), ledger.view(CONFIGS)
     pool = _candidates(ledger, table, candidates)
     new = len(pool.points)
     price = _prices(ledger, curves, new)
@@ -119,8 +119,8 @@ def look(ledger: Ledger, candidates: int) -> Scene:
 
 def _seen(curves: SeenCurves, steps: Steps, reach: Steps) -> Steps:
     """A reach in real steps as the network sees it; what can be bought at all is at least one."""
-    pairs = zip(steps, reach, strict=True)
-    return np.array([max(curves.seen(a + r) - curves.seen(a), min(1, r)) for a, r in pairs], dtype=np.int64)
+    further = curves.seen_all(steps + reach) - curves.seen_all(steps)
+    return np.asarray(np.maximum(further, np.minimum(1, reach)))
 
 
 def expected_length(ledger: Ledger) -> int:

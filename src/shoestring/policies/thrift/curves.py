@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoestring.core.arrays import Floats
 from shoestring.core.entries import Entry, Opened, Receipt
@@ -38,6 +39,12 @@ class SeenCurves:
     def seen(self, step: int) -> int:
         """The step as it is seen, counted from 1; 0 for none."""
         return step if self.max_steps <= STEPS else math.ceil(step * STEPS / self.max_steps - 1e-9)
+
+    def seen_all(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same for many."""
+        if self.max_steps <= STEPS:
+            return steps
+        return np.ceil(steps * STEPS / self.max_steps - 1e-9).astype(np.int64)
 
     def make_room(self, trial: int) -> None:
         while trial >= len(self.losses):

@@ -15,6 +15,7 @@ index is opened. How many are opened, and which, follows from the belief.
     sureness               power of the network's chances: above 1, surer of itself than it was taught —
     race                   leave out arms for which halving would have no money                        —
     look_back              leave the study to halving while forecasts are not borne out                —
+    orders_per_look        orders decided by one pass of the network; None: see below                  orders
     candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
     arms_per_curve         of the halving
 
@@ -26,6 +27,8 @@ arms are kept going as halving would have money for.
 
 Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by its price over the mean.
 Trials of one step are left to halving, which is quasi-random search then.
+
+Under a budget of time the network's own time is paid for. A look that is dear beside what orders cost decides several of them.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ from shoestring.models.thrift.features import in_race, standing
 from shoestring.models.thrift.network import Network, shipped
 from shoestring.policies import make
 from shoestring.policies.thrift.arms import Scene, look
+from shoestring.policies.thrift.plan import count_due, next_choice, pick, remember
 from shoestring.policies.thrift.trust import check_trust
 
 _BASE_RULE = "sequential_halving"
@@ -70,6 +74,7 @@ class Thrift:
     sureness: float = 1.4
     race: bool = True
     look_back: bool = False
+    orders_per_look: int | None = None
     candidates_per_curve: float = 25.0
     arms_per_curve: float = 12.5
     name: ClassVar[str] = "thrift"
@@ -82,6 +87,8 @@ class Thrift:
         require_between(self, "horizon", 0.0, math.inf, "a forecast must be about something", "Try 2.")
         require_at_least(self, "thirst", 0.0, "more steps for the same improvement must not be preferred", "Try 0.5.")
         require_between(self, "sureness", 0.0, math.inf, "it is a power of chances", "Try 1.4.")
+        if self.orders_per_look is not None:
+            require_at_least(self, "orders_per_look", 1, "a look must decide something", "Leave it out.")
         because = "it is how many configs there are to choose from for each full training that the budget buys"
         require_between(self, "candidates_per_curve", 0.0, math.inf, because, "Try 25.")
         because = "it is how many trials halving opens for each full training that the budget buys"
@@ -114,6 +121,8 @@ class Thrift:
 
     def _ask(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         """What the belief would buy; left to halving where it has nothing to say or is not to be trusted."""
+        if (planned := next_choice(ledger)) is not None:
+            return planned
         scene = self._look(ledger)
         if ledger.max_steps == 1 or not scene.is_told or not scene.can_buy.any():
             return self._halve(ledger, rng, _kept(ledger))
@@ -143,19 +152,24 @@ class Thrift:
 
     def _buy(self, ledger: Ledger, scene: Scene, belief: Belief, memo: Memo) -> Train:
         index = self._weigh(scene, belief)
-        chosen = int(np.argmax(index))
-        bought = int(scene.steps[chosen])
-        more = max(math.ceil(scene.curves.block), int(self.growth * bought))
-        until = bought + min(more, int(scene.reach[chosen]))
+        count = self.orders_per_look or count_due(ledger)
+        (chosen, until), *others = [(arm, self._until(scene, arm)) for arm in pick(index.tolist(), count)]
+        memo = {**memo, **remember(ledger, scene, others, count)}
         why = _say(ledger, scene, belief, index, chosen)
         if chosen < scene.trials:
             return train_further(ledger.trials[chosen], until, why=why, memo=memo)
         return train_new(ledger, scene.config(chosen), until, why=why, memo=memo)
 
+    def _until(self, scene: Scene, arm: int) -> int:
+        """As far again as it was trained, as far as its reach allows."""
+        bought = int(scene.steps[arm])
+        more = max(math.ceil(scene.curves.block), int(self.growth * bought))
+        return bought + min(more, int(scene.reach[arm]))
+
     def believe(self, ledger: Ledger, order: Order) -> Believed | None:
         """How low the arms with the largest index can get, the longer they are trained."""
         if "expected_end" not in order.why:
-            return None  # halving decided
+            return None  # halving decided, or an earlier look
         networks, near = self._networks(), self._look(ledger).within(self.horizon)
         if (bought := near.find(order)) is None:
             return None
