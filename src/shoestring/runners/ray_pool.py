@@ -83,6 +83,17 @@ class SeatPool:
     def busy(self) -> list[SeatedTrial]:
         return [seat for seat in self._seats if seat.order is not None]
 
+    @property
+    def free(self) -> list[SeatedTrial]:
+        return [seat for seat in self._seats if seat.name and seat.order is None]
+
+    def spare(self, trial: int) -> SeatedTrial:
+        """Of the free seats the one to be spared for this trial: an empty one, else of those that are safe the longest unused."""
+        for stale in self.free:
+            if stale.trial == trial:
+                stale.empty()
+        return min(self.free, key=lambda seat: (seat.trial is not None, not seat.is_safe, seat.since))
+
     def open(self, max_steps: int, *, is_storage_needed: bool) -> None:
         self._max_steps = max_steps
         if is_storage_needed:

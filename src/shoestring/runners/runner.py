@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol, TypeGuard
+from typing import Any, Literal, Protocol, TypeGuard
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
 from shoestring.core.exact import to_exact, to_float
@@ -171,9 +171,11 @@ def write_broken_receipt(
     at: float,
     saved: int,
     worker: str = "",
+    price_factor: float = 1.0,
 ) -> Receipt:
     """The receipt of a step that did not come to its end; it closes the order."""
-    return replace(_begin_receipt(order, step, cost, at), status=status, text=bounded(text), saved=saved, worker=worker)
+    paid = _begin_receipt(order, step, cost, at, saved, worker, price_factor)
+    return replace(paid, status=status, text=bounded(text))
 
 
 def write_receipt(
@@ -185,6 +187,7 @@ def write_receipt(
     at: float,
     saved: int = 0,
     worker: str = "",
+    price_factor: float = 1.0,
     metrics: Mapping[str, float] = NO_METRICS,
 ) -> Receipt:
     """The receipt of a step that was carried out: `ok`, or `diverged` when an ordered value is missing or no number."""
@@ -194,12 +197,15 @@ def write_receipt(
     elif value is not None and not math.isfinite(value):
         text = f"the value is {value}"
     status: Status = "diverged" if text else "ok"
-    paid = _begin_receipt(order, step, cost, at)
-    return replace(paid, value=value, status=status, text=text, saved=saved, worker=worker, metrics=metrics)
+    paid = _begin_receipt(order, step, cost, at, saved, worker, price_factor)
+    return replace(paid, value=value, status=status, text=text, metrics=metrics)
 
 
-def _begin_receipt(order: Order, step: int, cost: Cost, at: float) -> Receipt:
-    return Receipt(order=order.number, trial=order.trial, step=step, cost=clip_cost(cost), at=at)
+def _begin_receipt(
+    order: Order, step: int, cost: Cost, at: float, saved: int, worker: str, price_factor: float
+) -> Receipt:
+    about: dict[str, Any] = {"order": order.number, "trial": order.trial, "step": step, "saved": saved}
+    return Receipt(cost=clip_cost(cost), at=at, worker=worker, price_factor=price_factor, **about)
 
 
 def clip_cost(cost: Cost) -> Cost:
