@@ -111,9 +111,8 @@ class Seats:
         cut_at, busy = self.now(), self._pool.busy
         news, self._news = [*self._news, *self._waiting.release(why)], []
         done = [seat for seat in busy if seat.result is not None]
-        for seat in busy:
-            if seat.result is None:
-                news += self._break_off(seat, "interrupted", why, at=cut_at)
+        for seat in (seat for seat in busy if seat.result is None):
+            news += self._break_off(seat, "interrupted", why, at=cut_at)
         answers = self._pool.wait_for(done, _WALL_GRACE_S)
         for seat in done:
             seat.keep_if_saved(answers.get(seat))
@@ -166,7 +165,7 @@ class Seats:
             return self._lose(seat, f"its checkpoint is gone: {answer['text']}", is_death=False)
         if answer["is"] == "ended":
             order = seat.present_order
-            news = [*seat.give_up_check(), note_end(order, seat.step, self.now() - seat.since)]
+            news = [*seat.give_up_check(), note_end(order, seat.step, self.now() - seat.since, seat.price_factor)]
             self._running.end(order.number)
             seat.empty()
             return news
@@ -216,10 +215,8 @@ class Seats:
         if seat.order is not None:
             self._checked_order = None  # a check that was under way is made again
             return self._lose(seat, why, is_death=True)
-        is_missed = not seat.is_safe
-        news: list[News] = [Lost(trial=seat.present_trial, held=seat.saved, why=why)] if is_missed else []
         self._pool.drop(seat)
-        return news
+        return [] if seat.is_safe else [Lost(trial=seat.present_trial, held=seat.saved, why=why)]
 
     # what seats are told -------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Thaw:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepCall:
     """What is to be trained in one call."""
 
     messages: Sequence[Mapping[str, Any]]  # one for each step: config, until, validate, sign of a loss
@@ -83,7 +83,7 @@ class Seat:
 
         return {**self._ready, "node": ray.get_runtime_context().get_node_id()}
 
-    def train(self, thaw: Thaw | None, steps: Steps, check: Thaw | None = None) -> list[Answer]:
+    def train(self, thaw: Thaw | None, steps: StepCall, check: Thaw | None = None) -> list[Answer]:
         """The next steps, of the trial that is here or of one that is thawed first: as many as there is time for.
 
         With a resume check before the first, if asked.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from shoestring.core.entries import Cost, Lost, Order
+from shoestring.core.entries import Cost, Lost, Note, Order
 from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.ray_seat import CALL_S, Steps, Thaw
+from shoestring.runners.ray_seat import CALL_S, StepCall, Thaw
 from shoestring.runners.resume_check import note_check, note_unfinished_check
 from shoestring.runners.runner import News, bought_value, config_at, write_broken_receipt, write_receipt
 from shoestring.runners.training import StepResult
@@ -33,6 +33,7 @@ class SeatedTrial:
     reaches: bool = True  # the storage of checkpoints; if not, they go through the driver
     is_plain: bool = False  # its code is a function: nothing stays alive
     price_factor: float = 1.0  # of its node, times the budget's rate
+    step_s: float = 0.0  # what its last step took, of whichever trial; 0: it had none yet
     stopped_s: float = 0.0  # for how long its process has been seen stopped
     trial: int | None = None
     step: int = 0
@@ -41,7 +42,6 @@ class SeatedTrial:
     former: Sequence[Config] = ()
     since: float = 0.0  # when its present step began; while frozen, when it was last used
     asked_at: float = 0.0
-    step_s: float = 0.0  # what its last step took, of whichever trial; 0: it had none yet
     unsaved_s: float = 0.0  # spent on what would go with its seat
     can_save: bool | None = None
     is_exact: bool = True
@@ -91,7 +91,7 @@ class SeatedTrial:
             check = self._thaw()
         until = min(self.present_order.until, self.step + max(1, int(min(most, _MOST_STEPS))))
         messages = [self._message(step) for step in range(self.step + 1, until + 1)]
-        return self.actor.train.remote(thaw, Steps(messages, attempt, self.checkpoints.best_loss), check)
+        return self.actor.train.remote(thaw, StepCall(messages, attempt, self.checkpoints.best_loss), check)
 
     def _message(self, step: int) -> dict[str, Any]:
         order = self.present_order
@@ -169,7 +169,7 @@ class SeatedTrial:
         self.result, self.resumed, self.since = None, None, now
         if paid.status == "diverged" or self.step == order.until:
             self.order = None
-        return [*(note_check(order, self.step, result.value, *found, exact=self.is_exact) for found in checked), paid]
+        return [*(self._note_check(order, result.value, *found) for found in checked), paid]
 
     def keep_if_saved(self, answer: Mapping[str, Any] | None) -> None:
         """At an end: what could be saved in time is kept, and what could not is trained again."""
@@ -198,7 +198,11 @@ class SeatedTrial:
             return []
         seconds, self.resumed = self.resumed[1], None
         self.since += seconds
-        return [note_unfinished_check(self.present_order, self.step + 1, seconds)]
+        return [note_unfinished_check(self.present_order, self.step + 1, seconds, self.price_factor)]
+
+    def _note_check(self, order: Order, went_on: float | None, resumed: float | None, seconds: float) -> Note:
+        how: dict[str, Any] = {"exact": self.is_exact, "price_factor": self.price_factor}
+        return note_check(order, self.step, went_on, resumed, seconds, **how)
 
     def empty(self) -> None:
         """Its trial is not alive here any more."""
