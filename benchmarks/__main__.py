@@ -26,6 +26,7 @@ NAMES = {
 }
 MODULES = {"decide": "speed.decide", "overhead": "speed.overhead", "import": "speed.imports"}  # parts of `speed`
 MODULES["ray"] = "ray_overhead"  # a module must not have the name of what it measures
+PARTS = ("scale.arithmetic",)  # of those above: what is made of their results
 HERE = Path(__file__).parent
 
 
@@ -37,7 +38,7 @@ def entry_points() -> list[str]:
 
 def main(arguments: list[str]) -> int:
     name = arguments[0] if arguments else ""
-    if name not in NAMES and name not in entry_points():
+    if name not in NAMES and name not in PARTS and name not in entry_points():
         print("python -m benchmarks NAME …\n", file=sys.stderr)
         for known, about in NAMES.items():
             print(f"  {known:<10} {about}", file=sys.stderr)

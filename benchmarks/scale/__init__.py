@@ -61,7 +61,7 @@ def _keep(folder: Path, result: dict[str, Any], runs: list[Run], growth: list[Gr
 def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -> dict[str, Any]:
     most = max(run.workers for run in runs)
     at_most = {run.policy: run for run in runs if run.workers == most}
-    loop_ms = max(run.loop_ms for run in at_most.values() if run.is_whole)
+    loop_ms = max((run.loop_ms for run in at_most.values() if run.is_whole), default=None)
     busy = {name: run.busy_outside_tail for name, run in at_most.items() if name in LEAST_BUSY}
     so_far = {name: busy.pop(name) for name in list(busy) if not at_most[name].is_whole}  # judged when it is through
     time_growth, memory_growth = (
@@ -69,7 +69,7 @@ def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -
     )
     first_s = constants["first_decision_s"]
     met = [
-        loop_ms <= MOST_MS_AN_ENTRY,
+        loop_ms is None or loop_ms <= MOST_MS_AN_ENTRY,
         all(busy[name] >= LEAST_BUSY[name] for name in busy),
         max(time_growth, memory_growth) <= MOST_GROWTH,
         first_s <= MOST_FIRST_DECISION_S,
@@ -78,7 +78,7 @@ def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -
         "name": "scale",
         "measured": {
             "workers": most,
-            "loop_ms_an_entry": round(loop_ms, 4),
+            "loop_ms_an_entry": None if loop_ms is None else round(loop_ms, 4),
             "busy_outside_tail": {name: round(share, 3) for name, share in busy.items()},
             "busy_until_stopped": {name: round(share, 3) for name, share in so_far.items() if not math.isnan(share)},
             "time_growth": round(time_growth, 2),

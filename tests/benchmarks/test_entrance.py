@@ -33,6 +33,12 @@ def test_one_is_run_by_its_name_and_reads_its_own_words() -> None:
     assert "usage: python -m benchmarks decide" in done.stdout
 
 
+def test_what_is_made_of_results_has_a_name_too() -> None:
+    done = run("scale.arithmetic")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("| a step takes |")
+
+
 def test_entry_points_are_told_from_libraries() -> None:
     assert {"bhpt.real", "boil.compare", "cost_aware.run", "online.table_a1", "bo_bos.curves"} <= set(entry_points())
     assert "bhpt.problems" not in entry_points()

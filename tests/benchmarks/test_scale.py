@@ -62,6 +62,8 @@ def test_a_missed_target_is_told() -> None:
     assert not _judge([*good, a_run("grid", 0.5, loop_ms=0.4)], flat, {"first_decision_s": 1.0})["ok"]
     stopped = _judge([*good, a_run("thrift", 0.2)._replace(is_whole=False)], flat, {"first_decision_s": 1.0})
     assert stopped["measured"]["busy_until_stopped"] == {"thrift": 0.2}
+    alone = _judge([a_run("thrift", 0.2)._replace(is_whole=False)], flat, {"first_decision_s": 1.0})
+    assert alone["measured"]["loop_ms_an_entry"] is None, "nothing came to its end"
     for name, least in LEAST_BUSY.items():
         others = [run for run in good if run.policy != name]
         assert not _judge([*others, a_run(name, least - 0.01)], flat, {"first_decision_s": 1.0})["ok"]

@@ -44,6 +44,14 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Of `--runner ray`."""
     for words, how in (
         (
+            ("--price", "prices"),
+            {
+                "multiple": True,
+                "metavar": "NODE=FACTOR",
+                "help": "What Ray nodes with a label or resource cost, times the budget's rate.",
+            },
+        ),
+        (
             ("--resource", "resources"),
             {"multiple": True, "metavar": "NAME=N", "help": "A custom resource for each worker."},
         ),

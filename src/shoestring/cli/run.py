@@ -54,6 +54,7 @@ def run_study(
     cpus: float | None,
     gpus: float | None,
     resources: Iterable[str],
+    prices: Iterable[str],
     log: Iterable[str],
     seed: int | None,
     initial: str | None,
@@ -71,7 +72,7 @@ def run_study(
 ) -> int:
     """Begin a study, or go on with it: the same command again continues."""
     how = {"runner": runner, "live": live, "hung_after": hung_after, "checkpoints_at_most": checkpoints_at_most}
-    of_cluster = {"address": address, "cpus": cpus, "gpus": gpus, "resources": list(resources)}
+    of_cluster = {"address": address, "cpus": cpus, "gpus": gpus, "resources": list(resources), "prices": list(prices)}
     cluster = {name: value for name, value in of_cluster.items() if value not in (None, [])} or None
     place = name_place(checkpoints).get("checkpoints")
     job = Job.from_words(

@@ -10,6 +10,10 @@ from typing import Any
 from shoestring.errors import StudyError
 
 _DEVICE = re.compile(r"[A-Za-z0-9][\w.:/-]*")
+_NUMBERS = {  # settings of a cluster that are numbers by name: option, form and an example
+    "resources": ("--resource", "NAME=AMOUNT", "highmem=1"),
+    "prices": ("--price", "NODE=FACTOR", "A100=2.5"),
+}
 
 
 def read_where(
@@ -19,10 +23,11 @@ def read_where(
     if devices is not None:
         _check_devices(devices, runner, table)
     if cluster and runner != "ray":
-        word = next(iter(cluster)).replace("resources", "resource")
-        raise StudyError(f"--{word} is for a Ray cluster: add --runner ray, or leave it out")
-    if "resources" in cluster:
-        cluster = {**cluster, "resources": _read_resources(cluster["resources"])}
+        name = next(iter(cluster))
+        word = _NUMBERS[name][0] if name in _NUMBERS else f"--{name}"
+        raise StudyError(f"{word} is for a Ray cluster: add --runner ray, or leave it out")
+    for name in cluster.keys() & _NUMBERS.keys():
+        cluster = {**cluster, name: _read_numbers(cluster[name], *_NUMBERS[name])}
     return dict(cluster) if runner == "ray" else None
 
 
@@ -36,15 +41,15 @@ def _check_devices(devices: str, runner: str | None, table: str | None) -> None:
         raise StudyError(f"--devices {devices!r} must name one or more, as in --devices 0,1 or GPU-1a2b")
 
 
-def _read_resources(words: Iterable[str]) -> dict[str, float]:
-    """Custom resources from `name=amount` words."""
+def _read_numbers(words: Iterable[str], option: str, form: str, example: str) -> dict[str, float]:
+    """From such words; a name may hold an equals sign, as a label of a node does."""
     found: dict[str, float] = {}
     for word in words:
-        name, _, amount = (part.strip() for part in word.partition("="))
+        name, _, amount = (part.strip() for part in word.rpartition("="))
         try:
             found[name] = float(amount)
         except ValueError:
             found[name] = math.nan
         if not name or not 0 < found[name] < math.inf:
-            raise StudyError(f"--resource {word!r} must be NAME=AMOUNT, as in --resource highmem=1")
+            raise StudyError(f"{option} {word!r} must be {form}, above 0, as in {option} {example}")
     return found

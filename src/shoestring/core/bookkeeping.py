@@ -252,7 +252,7 @@ def _enter_end(books: Books, facts: Mapping[str, Any]) -> None:
     trial = books.trials[facts["trial"]]
     _leave_idle(books, trial)
     trial.limit = facts["step"]
-    charge_time(books, "train", facts.get("seconds", 0.0))
+    charge_time(books, "train", facts.get("seconds", 0.0), facts.get("price_factor", 1.0))
     open_order = books.open_orders.get(facts["order"])
     if open_order is None:
         return
@@ -268,5 +268,6 @@ def _enter_check(books: Books, facts: Mapping[str, Any]) -> None:
         raise DecisionError(f"a resume check that order {facts['order']} did not pay for")
     open_order.checked = True
     charge_epoch(books, open_order)
-    charge_order(books, open_order, facts["seconds"])
-    charge_time(books, "check", facts["seconds"])
+    price_factor = facts.get("price_factor", 1.0)
+    charge_order(books, open_order, facts["seconds"], price_factor)
+    charge_time(books, "check", facts["seconds"], price_factor)

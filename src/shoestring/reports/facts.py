@@ -12,7 +12,7 @@ from shoestring.core.entries import Order, Receipt
 from shoestring.core.failures import kind_of_failure, say_failure
 from shoestring.core.ledger import Ledger
 from shoestring.core.texts import printable
-from shoestring.reports.workers import slow_workers
+from shoestring.reports.workers import paid_by_price, slow_workers
 
 _TOLD_BY_EXPLAIN = {"compared", "score_name", "best_is", "runner_up", "runner_up_score", "last_kept_score"}
 _BARS = "▁▂▃▄▅▆▇█"
@@ -43,6 +43,7 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
         "best": None if best is None else _best_facts(ledger, best, checkpoint),
         "failures": failures(ledger),
         "slow_workers": slow_workers(ledger),
+        "paid_by_price": paid_by_price(ledger),
     }
 
 

@@ -14,7 +14,7 @@ from shoestring.core.texts import count, printable
 from shoestring.reports import facts
 from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
 from shoestring.reports.reasons import label_numbers, say_reason
-from shoestring.reports.workers import slow_workers
+from shoestring.reports.workers import paid_by_price, slow_workers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,9 +45,19 @@ def status(name: str, ledger: Ledger, checkpoint: Path | str | None, rows: int =
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
         f", left {budget.show(ledger.left)}",
         _say_training_share(ledger),
+        _say_prices(ledger),
     )
     trouble = [*_failure_lines(ledger), *_slow_lines(ledger)]
     return Group(head, best_line(ledger, checkpoint), *trouble, trial_table(ledger, rows))
+
+
+def _say_prices(ledger: Ledger) -> str:
+    """Where workers differ in price: what was bought at which."""
+    parts = [
+        f"{show_seconds(one['seconds'])} at {one['price_factor']:g} times the rate ({one['workers']} workers)"
+        for one in paid_by_price(ledger)
+    ]
+    return f"\nbought {', '.join(parts)}" if parts else ""
 
 
 def _slow_lines(ledger: Ledger) -> list[RenderableType]:

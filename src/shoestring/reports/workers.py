@@ -1,7 +1,8 @@
-"""Workers that take longer than the others for the same kind of work: a node that is throttled, shared or broken.
+"""Workers that differ: those that are paid at another price, and those that take longer than the others for the same work.
 
-Configs differ in what a step costs, so a worker is judged by the median of many steps of several trials, against the median
-of all other workers' steps. A worker that was given three dear trials by chance may still be told here: it is a hint to look.
+A slow one may be throttled, shared or broken. Configs differ in what a step costs, so a worker is judged by the median of many
+steps of several trials, against the median of all other workers' steps. One that was given three dear trials by chance may still
+be told here: it is a hint to look.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from shoestring.core.entries import Receipt
+from shoestring.core.entries import Lost, Receipt
 from shoestring.core.ledger import Ledger
 
 _SLOW = 1.5  # times the others' median
@@ -35,3 +36,20 @@ def slow_workers(ledger: Ledger) -> list[dict[str, Any]]:
         if usual > 0 and median(costs) >= _SLOW * usual:
             found.append({"worker": worker, "steps": len(costs), "times_slower": median(costs) / usual})
     return sorted(found, key=lambda facts: -float(facts["times_slower"]))
+
+
+def paid_by_price(ledger: Ledger) -> list[dict[str, Any]]:
+    """`price_factor`, `workers` and their `seconds`, steps that were lost included, the dearest first; none where all cost 1."""
+    seconds: dict[float, float] = {}
+    workers: dict[float, set[str]] = {}
+    for entry in ledger.entries():
+        if isinstance(entry, Receipt | Lost) and entry.worker:
+            took_s = entry.cost.total if isinstance(entry, Receipt) else entry.seconds
+            seconds[entry.price_factor] = seconds.get(entry.price_factor, 0.0) + took_s
+            workers.setdefault(entry.price_factor, set()).add(entry.worker)
+    if not seconds.keys() - {1.0}:
+        return []
+    return [
+        {"price_factor": factor, "workers": len(workers[factor]), "seconds": seconds[factor]}
+        for factor in sorted(seconds, reverse=True)
+    ]

@@ -35,8 +35,8 @@ class Checkpoints:
         self._index: dict[int, dict[int, Stored]] | None = None  # read when it is first needed
         self._desk: Path | None = None  # on this machine, for what does not lie in a folder
         self._best: tuple[int, int] | None = None  # (trial, step) of the best value, whether or not it was saved
-        self._best_loss = float("inf")
-        self._sign = 1.0
+        self.best_loss = float("inf")
+        self.sign = 1.0
         self._untidy: set[int] = set()  # trials that hold a best which has been beaten, or a predecessor
         self._save_s: dict[int, float] = {}  # how long the last save of a trial took
         self._newest_save_s = 0.0  # and of any: the first trial is saved at once, to know
@@ -46,7 +46,7 @@ class Checkpoints:
 
         A place that `is_needed`, because the code may save, is tried out before anything is bought.
         """
-        self._sign = ledger.books.sign
+        self.sign = ledger.books.sign
         # In a folder another study may have left something, whatever this one does.
         is_local = isinstance(self.storage, Folder)
         if is_needed and not is_local:
@@ -60,7 +60,7 @@ class Checkpoints:
         if is_needed:
             self.storage.clear_attempts()
         if best := ledger.best:
-            self._best, self._best_loss = (best.number, best.best_step), best.best_loss
+            self._best, self.best_loss = (best.number, best.best_step), best.best_loss
         found = {}
         for trial in ledger.trials:
             for step in self._steps(trial.number):
@@ -114,20 +114,19 @@ class Checkpoints:
 
     def newest(self, trial: int, up_to: int | None = None) -> int:
         """The newest step that is kept, 0 if there is none."""
-        return max(
-            (s for s in self._steps(trial) if (up_to is None or s <= up_to) and self._found(trial, s)), default=0
-        )
+        known = sorted(self._steps(trial), reverse=True)
+        return next((s for s in known if (up_to is None or s <= up_to) and self._found(trial, s)), 0)
 
     def is_due(self, trial: int, step: int, value: float | None, *, last: bool, unsaved_s: float) -> bool:
         """Whether to save after this step: at the last one, at a new best, or when its unsaved work is worth a save.
 
         A kill costs a trial no more than that: 50 times as long as saving it takes, or a step where that is longer.
         """
-        better = value is not None and math.isfinite(value) and self._sign * value < self._best_loss
+        better = value is not None and math.isfinite(value) and self.sign * value < self.best_loss
         if better and value is not None:
             if self._best is not None:
                 self._untidy.add(self._best[0])
-            self._best, self._best_loss = (trial, step), self._sign * value
+            self._best, self.best_loss = (trial, step), self.sign * value
         return last or better or unsaved_s > _WORK_PER_SAVE * self.expect_save_s(trial)
 
     def expect_save_s(self, trial: int) -> float:

@@ -1,6 +1,6 @@
 """The Ray runner: seats on a cluster, any trial on any seat. Only the driver, this process, holds the lease and the ledger.
 
-A step runs in its seat and is timed there; what the seat says comes back as the result of a call. A trial that is frozen is on
+Steps run in their seat and are timed there; what the seat says comes back as the result of a call. A trial that is frozen is on
 disk, and its seat is free for another one; code that cannot save holds its seat until another trial needs it, and is lost then.
 Seats are asked for as many as there are workers; Ray places them as nodes come and go, and there are as many workers as seats
 are ready. A seat that dies, or whose node says nothing for ten seconds, is lost with the step it was at, and the order is given
@@ -24,7 +24,7 @@ from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.ray_pool import SeatPool
 from shoestring.runners.ray_seat import Thaw
 from shoestring.runners.ray_trial import SeatedTrial
-from shoestring.runners.runner import Clock, News, note_end, note_release
+from shoestring.runners.runner import Clock, News, RunningSteps, note_end, note_release
 from shoestring.runners.slots import WaitingOrders
 from shoestring.runners.storage import Folder
 from shoestring.runners.targets import pack_code
@@ -57,7 +57,7 @@ class Seats:
         self._pool = SeatPool(self._cluster, pack_code(train, has_our_main=False), checkpoints, self.now, workers)
         self._clock = Clock()
         self._waiting = WaitingOrders()
-        self._since: dict[int, float] = {}  # by order
+        self._running = RunningSteps()  # by order
         self._news: list[News] = []
         self._checked_order: int | None = None
         self._patience = Patience(hung_after_s)
@@ -87,7 +87,7 @@ class Seats:
         return survivors
 
     def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
-        if order.number in self._since:
+        if order.number in self._running:
             return
         self._waiting.put(order, held, former)
         self._begin_waiting()
@@ -95,25 +95,24 @@ class Seats:
     def wait(self, until: float) -> list[News]:
         while True:
             for seat, answer in self._pool.listen(0.0 if self._news else min(max(0.0, until - self.now()), _LOOK_S)):
-                self._news += self._bury(seat) if answer is None else self._hear(seat, answer)
+                self._news += self._bury(seat) if answer is None else self._hear_call(seat, answer)
             self._news += self._look()
             self._begin_waiting()
-            if self._news or not (self._since or any(self._waiting)) or self.now() >= until:
+            if self._news or not (self._running or any(self._waiting)) or self.now() >= until:
                 break
         news, self._news = self._news, []
         return news
 
     def running(self) -> Mapping[int, float]:
-        return dict(self._since)
+        return self._running
 
     def interrupt(self, why: str) -> list[News]:
         """Ends running steps. A step that is done and being saved is paid for, and gets a moment to be saved."""
         cut_at, busy = self.now(), self._pool.busy
         news, self._news = [*self._news, *self._waiting.release(why)], []
         done = [seat for seat in busy if seat.result is not None]
-        for seat in busy:
-            if seat.result is None:
-                news += self._break_off(seat, "interrupted", why, at=cut_at)
+        for seat in (seat for seat in busy if seat.result is None):
+            news += self._break_off(seat, "interrupted", why, at=cut_at)
         answers = self._pool.wait_for(done, _WALL_GRACE_S)
         for seat in done:
             seat.keep_if_saved(answers.get(seat))
@@ -133,8 +132,9 @@ class Seats:
             for seat, answer in self._pool.wait_for(unsaved, _CLOSE_GRACE_S).items():
                 seat.keep_if_saved(answer)
         self._pool.close()
-        for known in (self._since, self._waiting, self._news):
-            known.clear()
+        self._running = RunningSteps()
+        self._waiting.clear()
+        self._news.clear()
         if freeze:  # else they are another's by now
             self.checkpoints.close()
         if self._is_ours:
@@ -143,7 +143,20 @@ class Seats:
 
     # what seats say ------------------------------------------------------------------------------------------------------
 
-    def _hear(self, seat: SeatedTrial, answer: Mapping[str, Any]) -> list[News]:
+    def _hear_call(self, seat: SeatedTrial, answer: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> list[News]:
+        """The answers of a call, a step each. Where the seat had to be given up at one, those behind it do not count."""
+        if isinstance(answer, Mapping):
+            return self._hear(seat, answer)
+        self._patience.note_step(self.now() - seat.asked_at)
+        if isinstance(self.checkpoints.storage, Folder):
+            cut_long_logs([self.checkpoints.folder(seat.present_trial)])
+        news: list[News] = []
+        for behind in reversed(range(len(answer))):
+            if seat.order is not None:
+                news += self._hear(seat, answer[-1 - behind], is_newest=not behind)
+        return news
+
+    def _hear(self, seat: SeatedTrial, answer: Mapping[str, Any], *, is_newest: bool = True) -> list[News]:
         seat.take_check(answer)
         if answer["is"] == "failed":
             return self._break_off(seat, "failed", answer["text"])
@@ -152,27 +165,25 @@ class Seats:
             return self._lose(seat, f"its checkpoint is gone: {answer['text']}", is_death=False)
         if answer["is"] == "ended":
             order = seat.present_order
-            news = [*seat.give_up_check(), note_end(order, seat.step, self.now() - seat.since)]
-            self._since.pop(order.number)
+            news = [*seat.give_up_check(), note_end(order, seat.step, self.now() - seat.since, seat.price_factor)]
+            self._running.end(order.number)
             seat.empty()
             return news
-        return self._hear_step(seat, answer) if answer["is"] == "stepped" else self._hear_checkpoint(seat, answer)
+        hear = self._hear_step if answer["is"] == "stepped" else self._hear_checkpoint
+        return hear(seat, answer, is_newest=is_newest)
 
-    def _hear_step(self, seat: SeatedTrial, answer: Mapping[str, Any]) -> list[News]:
+    def _hear_step(self, seat: SeatedTrial, answer: Mapping[str, Any], *, is_newest: bool) -> list[News]:
         seat.take_result(answer)
         self.can_save = seat.can_save
-        self._patience.note_step(self.now() - seat.asked_at)
-        if isinstance(self.checkpoints.storage, Folder):
-            cut_long_logs([self.checkpoints.folder(seat.present_trial)])
         is_due = seat.is_checkpoint_due
         if "checkpoint" in answer:
-            return self._hear_checkpoint(seat, answer["checkpoint"])
-        if is_due:
+            return self._hear_checkpoint(seat, answer["checkpoint"], is_newest=is_newest)
+        if is_due and is_newest:
             self._pool.expect(seat, seat.ask_to_save(next(self._attempts)))
             return []
-        return self._pay_and_go_on(seat)
+        return self._pay_and_go_on(seat) if is_newest else self._pay(seat, is_newest=False)
 
-    def _hear_checkpoint(self, seat: SeatedTrial, answer: Mapping[str, Any]) -> list[News]:
+    def _hear_checkpoint(self, seat: SeatedTrial, answer: Mapping[str, Any], *, is_newest: bool) -> list[News]:
         if answer["is"] == "failed":
             return self._break_off(seat, "failed", answer["text"])
         try:
@@ -180,9 +191,11 @@ class Seats:
         except Exception as error:  # the storage, not the training code; each kind has its own errors
             return self._break_off(seat, "failed", f"the checkpoint of step {seat.step} cannot be kept: {error}")
         self._is_saving_quick = answer["seconds"] < _QUICK_SAVE_S
+        if not is_newest:
+            return self._pay(seat, is_newest=False)
         if seat.result is not None:
             return self._pay_and_go_on(seat)
-        self._ask_for_step(seat)  # that is what the checkpoint was written for
+        self._ask_to_train(seat)  # that is what the checkpoint was written for
         return []
 
     def _look(self) -> list[News]:
@@ -202,35 +215,27 @@ class Seats:
         if seat.order is not None:
             self._checked_order = None  # a check that was under way is made again
             return self._lose(seat, why, is_death=True)
-        is_missed = not seat.is_safe
-        news: list[News] = [Lost(trial=seat.present_trial, held=seat.saved, why=why)] if is_missed else []
         self._pool.drop(seat)
-        return news
+        return [] if seat.is_safe else [Lost(trial=seat.present_trial, held=seat.saved, why=why)]
 
     # what seats are told -------------------------------------------------------------------------------------------------
 
     def _begin_waiting(self) -> None:
         """Begin the orders for which a seat is free by now."""
         for order, held, former in self._waiting:
-            free = [seat for seat in self._pool.ready if seat.order is None]
-            if not free:
+            if not (free := self._pool.free):
                 return
             self._waiting.remove(order)
             own = next((seat for seat in free if seat.trial == order.trial and seat.step == held), None)
-            seat, thaw = (own, None) if own is not None else self._thaw(free, order, held, former)
+            seat, thaw = (own, None) if own is not None else self._thaw(order, held, former)
             if own is not None:
                 seat.take_order(order, former)
-            self._since[order.number] = seat.since
+            self._running.begin(order.number, seat.since, seat.price_factor)
             self._go_on(seat, thaw)
 
-    def _thaw(
-        self, free: list[SeatedTrial], order: Order, held: int, former: Sequence[Config]
-    ) -> tuple[SeatedTrial, Thaw]:
-        """Another trial's seat, of those that can be spared the longest unused; what is alive in it and not kept is lost."""
-        for stale in free:
-            if stale.trial == order.trial:
-                stale.empty()
-        seat = min(free, key=lambda seat: (seat.trial is not None, not seat.is_safe, seat.since))
+    def _thaw(self, order: Order, held: int, former: Sequence[Config]) -> tuple[SeatedTrial, Thaw]:
+        """Another trial's seat: what is alive in it and not kept is lost."""
+        seat = self._pool.spare(order.trial)
         if not seat.is_safe:
             why = "another trial needed its seat, and it could not be saved"
             self._news.append(Lost(trial=seat.present_trial, held=seat.saved, why=why))
@@ -246,13 +251,12 @@ class Seats:
             if not seat.begin_check():
                 self._pool.expect(seat, seat.ask_to_save(next(self._attempts)))
                 return
-        self._ask_for_step(seat, thaw)
+        self._ask_to_train(seat, thaw)
 
-    def _ask_for_step(self, seat: SeatedTrial, thaw: Thaw | None = None) -> None:
-        """A checkpoint that is due anyway comes with the step, if it takes no time: a call saved is a millisecond."""
-        is_last = seat.step + 1 == seat.present_order.until
-        with_checkpoint = is_last and self._is_saving_quick and seat.can_save
-        self._pool.expect(seat, seat.ask_for_step(thaw, next(self._attempts) if with_checkpoint else ""))
+    def _ask_to_train(self, seat: SeatedTrial, thaw: Thaw | None = None) -> None:
+        """A checkpoint that is due anyway comes with its step, if it takes no time: a call saved is a millisecond."""
+        with_checkpoints = self._is_saving_quick and seat.can_save
+        self._pool.expect(seat, seat.ask_to_train(thaw, next(self._attempts) if with_checkpoints else ""))
 
     # what comes of it ----------------------------------------------------------------------------------------------------
 
@@ -266,13 +270,13 @@ class Seats:
         needed = {seat.present_trial for seat in self._pool if seat.trial is not None}
         return news + self.checkpoints.drop_over_limit(keep=needed | {order.trial for order, _, _ in self._waiting})
 
-    def _pay(self, seat: SeatedTrial) -> list[News]:
+    def _pay(self, seat: SeatedTrial, *, is_newest: bool = True) -> list[News]:
         number = seat.present_order.number
-        news = seat.pay()
+        news = seat.pay(is_newest=is_newest)
         if seat.order is None:
-            self._since.pop(number)
+            self._running.end(number)
         else:
-            self._since[number] = seat.since
+            self._running.begin(number, seat.since, seat.price_factor)
         return news
 
     def _lose(self, seat: SeatedTrial, why: str, *, is_death: bool) -> list[News]:
@@ -289,6 +293,7 @@ class Seats:
 
     def _drop(self, seat: SeatedTrial) -> None:
         """End a seat and what it does."""
-        if seat.order is not None:
-            self._since.pop(seat.order.number, None)
+        if seat.order is not None and seat.order.number in self._running:
+            self._running.end(seat.order.number)
+        seat.order = None
         self._pool.drop(seat)

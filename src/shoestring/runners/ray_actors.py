@@ -87,6 +87,17 @@ def count_room(cluster: RayCluster) -> int:
     return sum(fits)
 
 
+def describe_node(node: str) -> set[str]:
+    """Words that a price may name: `spot`, `market=spot`, `A100`. Its resources, and its labels, with and without their keys."""
+    words: set[str] = set()
+    for one in import_ray().nodes():
+        if one["NodeID"] == node:
+            words |= {name.removeprefix("accelerator_type:") for name in one["Resources"]}
+            for key, value in one.get("Labels", {}).items():
+                words |= {value, f"{key}={value}"}
+    return words
+
+
 def say_resources(cluster: RayCluster) -> str:
     """What the cluster has of what a seat needs, beside what a seat needs."""
     there = import_ray().cluster_resources()

@@ -17,7 +17,7 @@ from typing import Any
 
 from shoestring.errors import RunnerError, one_line, warn
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.ray_actors import count_room, import_ray, make_seat, make_sentry, say_resources
+from shoestring.runners.ray_actors import count_room, describe_node, import_ray, make_seat, make_sentry, say_resources
 from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.ray_trial import SeatedTrial
 
@@ -82,6 +82,17 @@ class SeatPool:
     @property
     def busy(self) -> list[SeatedTrial]:
         return [seat for seat in self._seats if seat.order is not None]
+
+    @property
+    def free(self) -> list[SeatedTrial]:
+        return [seat for seat in self._seats if seat.name and seat.order is None]
+
+    def spare(self, trial: int) -> SeatedTrial:
+        """Of the free seats the one to be spared for this trial: an empty one, else of those that are safe the longest unused."""
+        for stale in self.free:
+            if stale.trial == trial:
+                stale.empty()
+        return min(self.free, key=lambda seat: (seat.trial is not None, not seat.is_safe, seat.since))
 
     def open(self, max_steps: int, *, is_storage_needed: bool) -> None:
         self._max_steps = max_steps
@@ -221,6 +232,8 @@ class SeatPool:
         seat.name, seat.node, seat.pid = f"{answer['host']}:{seat.number}", answer["node"], answer["pid"]
         seat.reaches, seat.can_save = answer["reaches"], answer["can_save"]
         seat.is_plain = answer["is_plain"]
+        if self._cluster.prices:
+            seat.price_factor = self._cluster.price_of(describe_node(seat.node))
 
     def _forget(self, seat: SeatedTrial) -> None:
         self._seats = [other for other in self._seats if other is not seat]

@@ -1,13 +1,15 @@
 """What runs on the nodes of a Ray cluster: seats, which train, and a sentry on each node, which answers for them.
 
 A seat is an actor that carries out steps of any trial, one call after the other, in the main thread of its process. It never
-decides, and keeps nothing but the trial it had last. A sentry is another process: it answers while training code holds
-Python's lock for minutes, as reading a large file can, and sees processes that were stopped.
+decides, and keeps nothing but the trial it had last. A call takes a millisecond or two, so one call trains several steps of an
+order where they are quick: until the order's end, or until a twentieth of a second has passed. A sentry is another process: it
+answers while training code holds Python's lock for minutes, as reading a large file can, and sees processes that were stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import sys
@@ -26,7 +28,8 @@ from shoestring.runners.targets import unpack_code
 from shoestring.runners.training import RAISED, Live, can_save, shape_of
 from shoestring.runners.worker_child import carry_out, print_to
 
-Answer = dict[str, Any]  # as `worker` lists them
+Answer = dict[str, Any]  # as `worker` lists them; "seconds" of a step are all that it took, its checkpoint included
+CALL_S = 0.05  # after which no further step is begun in the same call: what a seat that dies may have left unsaid
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,15 @@ class Thaw:
     step: int = 0
     name: str = ""  # of the checkpoint in its storage
     parcel: bytes | None = None  # the checkpoint itself, for a seat that does not reach the storage
+
+
+@dataclass(frozen=True, slots=True)
+class StepCall:
+    """What is to be trained in one call."""
+
+    messages: Sequence[Mapping[str, Any]]  # one for each step: config, until, validate, sign of a loss
+    attempt: str  # at checkpoints that are due on the way; empty: the driver asks for them one by one
+    best_loss: float  # so far: a step that is better is to be saved
 
 
 class Seat:
@@ -71,38 +83,78 @@ class Seat:
 
         return {**self._ready, "node": ray.get_runtime_context().get_node_id()}
 
-    def step(
-        self, thaw: Thaw | None, message: Mapping[str, Any], check: Thaw | None = None, attempt: str = ""
-    ) -> Answer:
-        """One step, of the trial that is here or of one that is thawed first.
+    def train(self, thaw: Thaw | None, steps: StepCall, check: Thaw | None = None) -> list[Answer]:
+        """The next steps, of the trial that is here or of one that is thawed first: as many as there is time for.
 
-        With a resume check before it, if asked; with a checkpoint after it, if an attempt at one is named.
+        With a resume check before the first, if asked.
         """
+        began = since = time.perf_counter()
         try:
             if thaw is not None:
                 self._begin(thaw)
-            checked = {} if check is None else {"check": self._check(check, message)}
+            checked = {} if check is None else {"check": self._check(check, steps.messages[0])}
         except FileNotFoundError as error:
-            return {"is": "gone", "text": str(error)}
+            return [{"is": "gone", "text": str(error)}]
+        answers, best_loss = list[Answer](), steps.best_loss
+        drafts: list[Answer] = []  # those whose checkpoints are written and still needed
+        for message in steps.messages:
+            answer, loss, goes_on = self._train_step(message, steps.attempt, best_loss)
+            now = time.perf_counter()
+            answers.append({**answer, **checked, "took_s": now - since})
+            if loss < best_loss:  # what was written before is neither the best nor the newest any more
+                best_loss = loss
+                while drafts:
+                    remove(drafts.pop().pop("checkpoint")["path"])
+            if "checkpoint" in answer:
+                drafts.append(answers[-1])
+            if not goes_on or now - began > CALL_S:
+                break
+            since, checked = now, {}
+        for answer in drafts:
+            began = time.perf_counter()
+            answer["checkpoint"] = self._put(answer["checkpoint"])
+            answer["took_s"] += time.perf_counter() - began
+        return answers
+
+    def _train_step(self, message: Mapping[str, Any], attempt: str, best_loss: float) -> tuple[Answer, float, bool]:
+        """One step, its checkpoint written where that is due; its loss; and whether the next may follow without a word."""
         assert self._live is not None
-        answer = {**carry_out(self._live, {"do": "step", **message}), **checked}
-        if attempt and answer["is"] == "stepped" and answer["can_save"]:
-            answer["checkpoint"] = self.save(self._live.step, attempt)
-        return answer
+        answer = carry_out(self._live, {"do": "step", **message})
+        if answer["is"] != "stepped":
+            return answer, math.inf, False
+        value, is_bought = answer["value"], message["validate"]
+        is_good = not is_bought if value is None else math.isfinite(value)
+        loss = message["sign"] * value if value is not None and is_good and is_bought else math.inf
+        is_due = self._live.step == message["until"] or loss < best_loss
+        if not is_due:
+            return answer, loss, is_good
+        if not (attempt and answer["can_save"]):
+            return answer, loss, False  # the driver says whether to save
+        answer["checkpoint"] = self._write(self._live.step, attempt)
+        return answer, loss, is_good and answer["checkpoint"]["is"] == "saved"
 
     def save(self, step: int, attempt: str) -> Answer:
         """Write a checkpoint and put it to where it is kept, or send it along."""
+        return self._put(self._write(step, attempt))
+
+    def _write(self, step: int, attempt: str) -> Answer:
         assert self._live is not None
         try:
             path = self._storage.scratch(self._trial, step, attempt)
-            answer = carry_out(self._live, {"do": "save", "path": path})
-            if answer["is"] == "saved":
-                began = time.perf_counter()
-                answer["parcel"] = self._storage.put(self._trial, step, attempt)
-                answer["seconds"] += time.perf_counter() - began
-            return answer
+            return {**carry_out(self._live, {"do": "save", "path": path}), "path": path, "put": (step, attempt)}
         except Exception as error:  # the storage, not the training code; each kind has its own errors
-            return {"is": "failed", "text": f"the checkpoint of step {step} cannot be kept: {error}"}
+            return _fail(step, error)
+
+    def _put(self, written: Answer) -> Answer:
+        if written["is"] != "saved":
+            return written
+        step, attempt = written["put"]
+        began = time.perf_counter()
+        try:
+            parcel = self._storage.put(self._trial, step, attempt)
+        except Exception as error:
+            return _fail(step, error)
+        return {"is": "saved", "parcel": parcel, "seconds": written["seconds"] + time.perf_counter() - began}
 
     def _begin(self, thaw: Thaw) -> None:
         if self._live is not None:
@@ -131,6 +183,10 @@ class Seat:
                 value = copy.advance(message["config"], message["until"], True).value
             copy.close()
         return value, time.perf_counter() - began
+
+
+def _fail(step: int, error: Exception) -> Answer:
+    return {"is": "failed", "text": f"the checkpoint of step {step} cannot be kept: {error}"}
 
 
 class Sentry:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from shoestring.core.entries import Cost, Lost, Order
+from shoestring.core.entries import Cost, Lost, Note, Order
 from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.ray_seat import Thaw
+from shoestring.runners.ray_seat import CALL_S, StepCall, Thaw
 from shoestring.runners.resume_check import note_check, note_unfinished_check
 from shoestring.runners.runner import News, bought_value, config_at, write_broken_receipt, write_receipt
 from shoestring.runners.training import StepResult
+
+_MOST_STEPS = 100  # asked for in one call
 
 
 @dataclass(eq=False, slots=True)
@@ -30,6 +32,8 @@ class SeatedTrial:
     pid: int = 0
     reaches: bool = True  # the storage of checkpoints; if not, they go through the driver
     is_plain: bool = False  # its code is a function: nothing stays alive
+    price_factor: float = 1.0  # of its node, times the budget's rate
+    step_s: float = 0.0  # what its last step took, of whichever trial; 0: it had none yet
     stopped_s: float = 0.0  # for how long its process has been seen stopped
     trial: int | None = None
     step: int = 0
@@ -78,20 +82,21 @@ class SeatedTrial:
         self.take_order(order, former)
         return self._thaw()
 
-    def ask_for_step(self, thaw: Thaw | None = None, attempt: str = "") -> Any:
-        """The call whose answer is the next step; with its checkpoint, if an attempt at one is named."""
-        order = self.present_order
+    def ask_to_train(self, thaw: Thaw | None = None, attempt: str = "") -> Any:
+        """The call whose answer is the next steps; with checkpoints that are due, if an attempt at them is named."""
         self.attempt, self.asked_at = attempt, self.now()
-        message = {
-            "config": config_at(self.step + 1, order, self.former),
-            "until": order.until,
-            "validate": order.validates(self.step + 1),
-        }
-        check = None
+        check, most = None, CALL_S / self.step_s if self.step_s else 1.0
         if self.check_since is not None:
-            self.check_s = max(0.0, self.now() - self.check_since)
+            self.check_s, most = max(0.0, self.now() - self.check_since), 1.0
             check = self._thaw()
-        return self.actor.step.remote(thaw, message, check, attempt)
+        until = min(self.present_order.until, self.step + max(1, int(min(most, _MOST_STEPS))))
+        messages = [self._message(step) for step in range(self.step + 1, until + 1)]
+        return self.actor.train.remote(thaw, StepCall(messages, attempt, self.checkpoints.best_loss), check)
+
+    def _message(self, step: int) -> dict[str, Any]:
+        order = self.present_order
+        how = {"until": order.until, "validate": order.validates(step), "sign": self.checkpoints.sign}
+        return {"config": config_at(step, order, self.former), **how}
 
     def ask_to_save(self, attempt: str) -> Any:
         self.attempt, self.asked_at = attempt, self.now()
@@ -127,7 +132,8 @@ class SeatedTrial:
 
     def take_result(self, answer: Mapping[str, Any]) -> None:
         self.step += 1
-        self.unsaved_s += self.now() - self.asked_at
+        self.step_s = answer["took_s"]
+        self.unsaved_s += self.step_s
         self.can_save, self.is_exact = answer["can_save"], answer["is_exact"]
         value = bought_value(self.present_order, self.step, answer["value"])
         setup, train, validate = answer["cost"]
@@ -144,20 +150,26 @@ class SeatedTrial:
             cost = self.result.cost
             self.result = replace(self.result, cost=replace(cost, setup=cost.setup + seconds))
 
-    def pay(self) -> list[News]:
-        """The receipt of the step that is done, behind the check that its order may have paid for."""
+    def pay(self, *, is_newest: bool = True) -> list[News]:
+        """The receipt of the step that is done, behind the check that its order may have paid for.
+
+        A step that others followed in the same call was done when it says so; what came between is part of the newest.
+        """
         order, result, now = self.present_order, self.result, self.now()
         assert result is not None
+        if not is_newest:
+            now = min(now, self.since + self.step_s)
         cost, checked = result.cost, [] if self.resumed is None else [self.resumed]
         if not result.cost_reported:  # the seat was ours also while calls and answers were on their way
             elsewhere_s = cost.total + sum(seconds for _, seconds in checked)
             cost = replace(cost, setup=cost.setup + max(0.0, now - self.since - elsewhere_s))
-        where: dict[str, Any] = {"saved": self.saved, "worker": self.name}
-        paid = write_receipt(order, self.step, result.value, cost, at=now, metrics=result.metrics, **where)
+        paid = write_receipt(
+            order, self.step, result.value, cost, at=now, metrics=result.metrics, saved=self.saved, **self._signature
+        )
         self.result, self.resumed, self.since = None, None, now
         if paid.status == "diverged" or self.step == order.until:
             self.order = None
-        return [*(note_check(order, self.step, result.value, *found, exact=self.is_exact) for found in checked), paid]
+        return [*(self._note_check(order, result.value, *found) for found in checked), paid]
 
     def keep_if_saved(self, answer: Mapping[str, Any] | None) -> None:
         """At an end: what could be saved in time is kept, and what could not is trained again."""
@@ -170,17 +182,15 @@ class SeatedTrial:
         checked = self.give_up_check()
         step = self.step + (self.result is None)
         cost = Cost(train=max(0.0, at - self.since))
-        where: dict[str, Any] = {
-            "saved": self.checkpoints.newest(self.present_trial, up_to=step - 1),
-            "worker": self.name,
-        }
-        return [*checked, write_broken_receipt(self.present_order, step, status, text, cost, at=self.now(), **where)]
+        saved = self.checkpoints.newest(self.present_trial, up_to=step - 1)
+        how: dict[str, Any] = {"at": self.now(), "saved": saved, **self._signature}
+        return [*checked, write_broken_receipt(self.present_order, step, status, text, cost, **how)]
 
     def lose(self, why: str, *, is_death: bool) -> Lost:
         """The step under way is gone with its seat, or could not begin: the loop gives the order again."""
         held = self.checkpoints.newest(self.present_trial, up_to=self.step - (self.result is not None))
         seconds = max(0.0, self.now() - self.since)
-        return Lost(trial=self.present_trial, held=held, seconds=seconds, why=why, death=is_death, worker=self.name)
+        return Lost(trial=self.present_trial, held=held, seconds=seconds, why=why, death=is_death, **self._signature)
 
     def give_up_check(self) -> list[News]:
         """The step that was to be compared comes to no end: what the check took until then is still the check's."""
@@ -188,11 +198,20 @@ class SeatedTrial:
             return []
         seconds, self.resumed = self.resumed[1], None
         self.since += seconds
-        return [note_unfinished_check(self.present_order, self.step + 1, seconds)]
+        return [note_unfinished_check(self.present_order, self.step + 1, seconds, self.price_factor)]
+
+    def _note_check(self, order: Order, went_on: float | None, resumed: float | None, seconds: float) -> Note:
+        how: dict[str, Any] = {"exact": self.is_exact, "price_factor": self.price_factor}
+        return note_check(order, self.step, went_on, resumed, seconds, **how)
 
     def empty(self) -> None:
         """Its trial is not alive here any more."""
         self.trial, self.order, self.result, self.resumed, self.check_since = None, None, None, None, None
+
+    @property
+    def _signature(self) -> dict[str, Any]:
+        """Under what it is paid for."""
+        return {"worker": self.name, "price_factor": self.price_factor}
 
     def _thaw(self) -> Thaw:
         trial, config = self.present_trial, config_at(self.step + 1, self.present_order, self.former)

@@ -15,12 +15,20 @@ from collections.abc import Iterator
 
 from shoestring.core.entries import Note, Order
 from shoestring.runners.random_state import RandomState
+from shoestring.runners.runner import say_price
 
 _RELATIVE = 1e-6  # arithmetic in another order may move the last digits; a forgotten optimiser moves the first ones
 
 
 def note_check(
-    order: Order, step: int, went_on: float | None, resumed: float | None, seconds: float, *, exact: bool = True
+    order: Order,
+    step: int,
+    went_on: float | None,
+    resumed: float | None,
+    seconds: float,
+    *,
+    exact: bool = True,
+    price_factor: float = 1.0,
 ) -> Note:
     """What the check found; `exact=False`: the training code declares that it cannot be resumed exactly."""
     if went_on is None or resumed is None:
@@ -28,12 +36,12 @@ def note_check(
     else:
         both_nan = math.isnan(went_on) and math.isnan(resumed)
         same = both_nan or math.isclose(went_on, resumed, rel_tol=_RELATIVE, abs_tol=1e-12)
-    return _note(order, step, seconds, went_on, resumed, same, exact=exact)
+    return _note(order, step, seconds, went_on, resumed, same, exact=exact, price_factor=price_factor)
 
 
-def note_unfinished_check(order: Order, step: int, seconds: float) -> Note:
+def note_unfinished_check(order: Order, step: int, seconds: float, price_factor: float = 1.0) -> Note:
     """The check took its time, but the step it was to be compared with was never finished."""
-    return _note(order, step, seconds, None, None, None)
+    return _note(order, step, seconds, None, None, None, price_factor=price_factor)
 
 
 def _note(
@@ -45,9 +53,10 @@ def _note(
     same: bool | None,
     *,
     exact: bool = True,
+    price_factor: float = 1.0,
 ) -> Note:
     facts = {"order": order.number, "trial": order.trial, "step": step, "seconds": max(0.0, seconds)}
-    declared = {} if exact else {"declared": "inexact"}
+    declared = say_price(price_factor) | ({} if exact else {"declared": "inexact"})
     return Note(topic="check", facts={**facts, "went_on": went_on, "resumed": resumed, "same": same, **declared})
 
 

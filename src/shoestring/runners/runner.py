@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol, TypeGuard
+from typing import Any, Literal, Protocol, TypeGuard
 
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
 from shoestring.core.exact import to_exact, to_float
@@ -56,8 +56,8 @@ class RunningSteps(dict[int, float]):
         self._sum = self._priced = self._pace = 0  # exact: of moments, of factors times moments, of factors
 
     def begin(self, number: int, since: float, price_factor: float = 1.0) -> None:
-        if number in self:
-            self.end(number)
+        if number in self:  # never missing for a moment: a heartbeat may look
+            self._add(self[number], self._factors[number], -1)
         self[number], self._factors[number] = since, price_factor
         self._add(since, price_factor, 1)
 
@@ -72,10 +72,22 @@ class RunningSteps(dict[int, float]):
         began, pace = (self._priced, to_float(self._pace)) if priced else (self._sum, float(len(self)))
         return (left_s + to_float(began)) / pace if pace else math.inf
 
+    def price_factor(self, number: int) -> float:
+        return self._factors.get(number, 1.0)
+
     def _add(self, since: float, price_factor: float, sign: int) -> None:
         self._sum += sign * to_exact(since)
         self._priced += sign * to_exact(price_factor * since)
         self._pace += sign * to_exact(price_factor)
+
+
+def seconds_under_way(running: Mapping[int, float], now: float, *, priced: bool) -> dict[int, float]:
+    """{order: seconds of its present step}; may be called from another thread.
+
+    `priced`: a second of a dearer worker counts as so many more. Who has to charge them after a crash does not know it.
+    """
+    factor = running.price_factor if priced and isinstance(running, RunningSteps) else lambda number: 1.0
+    return {number: max(0.0, now - since) * factor(number) for number, since in dict(running).items()}
 
 
 class Runner(Protocol):
@@ -145,10 +157,15 @@ def config_at(step: int, order: Order, former: Sequence[Config]) -> Config:
     return former[step - 1] if step <= len(former) else order.config
 
 
-def note_end(order: Order, step: int, seconds: float) -> Note:
+def note_end(order: Order, step: int, seconds: float, price_factor: float = 1.0) -> Note:
     """The training code came to its own end after `step`, `seconds` after its last receipt."""
     facts = {"order": order.number, "trial": order.trial, "step": step, "seconds": max(0.0, seconds)}
-    return Note(topic="ended", facts=facts)
+    return Note(topic="ended", facts=facts | say_price(price_factor))
+
+
+def say_price(price_factor: float) -> dict[str, float]:
+    """As a fact of a note, where it says something."""
+    return {} if price_factor == 1.0 else {"price_factor": price_factor}
 
 
 def note_release(order: Order, why: str) -> Note:
@@ -171,9 +188,11 @@ def write_broken_receipt(
     at: float,
     saved: int,
     worker: str = "",
+    price_factor: float = 1.0,
 ) -> Receipt:
     """The receipt of a step that did not come to its end; it closes the order."""
-    return replace(_begin_receipt(order, step, cost, at), status=status, text=bounded(text), saved=saved, worker=worker)
+    paid = _begin_receipt(order, step, cost, at, saved, worker, price_factor)
+    return replace(paid, status=status, text=bounded(text))
 
 
 def write_receipt(
@@ -185,6 +204,7 @@ def write_receipt(
     at: float,
     saved: int = 0,
     worker: str = "",
+    price_factor: float = 1.0,
     metrics: Mapping[str, float] = NO_METRICS,
 ) -> Receipt:
     """The receipt of a step that was carried out: `ok`, or `diverged` when an ordered value is missing or no number."""
@@ -194,12 +214,15 @@ def write_receipt(
     elif value is not None and not math.isfinite(value):
         text = f"the value is {value}"
     status: Status = "diverged" if text else "ok"
-    paid = _begin_receipt(order, step, cost, at)
-    return replace(paid, value=value, status=status, text=text, saved=saved, worker=worker, metrics=metrics)
+    paid = _begin_receipt(order, step, cost, at, saved, worker, price_factor)
+    return replace(paid, value=value, status=status, text=text, metrics=metrics)
 
 
-def _begin_receipt(order: Order, step: int, cost: Cost, at: float) -> Receipt:
-    return Receipt(order=order.number, trial=order.trial, step=step, cost=clip_cost(cost), at=at)
+def _begin_receipt(
+    order: Order, step: int, cost: Cost, at: float, saved: int, worker: str, price_factor: float
+) -> Receipt:
+    about: dict[str, Any] = {"order": order.number, "trial": order.trial, "step": step, "saved": saved}
+    return Receipt(cost=clip_cost(cost), at=at, worker=worker, price_factor=price_factor, **about)
 
 
 def clip_cost(cost: Cost) -> Cost:

@@ -137,7 +137,7 @@ class Folder:
             remove(half)
 
     def has(self, trial: int, name: str) -> bool:
-        return (self.folder(trial) / name).exists()
+        return os.path.exists(f"{self.where}/{name_trial(trial)}/{name}")  # asked after every step
 
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
         partial = self._partial(trial, step, attempt)

@@ -25,7 +25,7 @@ from shoestring.core.failures import FailurePatience
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
 from shoestring.errors import Conflict, DecisionError, Leased
-from shoestring.runners.runner import News, Runner, RunningSteps
+from shoestring.runners.runner import News, Runner, RunningSteps, seconds_under_way
 from shoestring.stores.heartbeat import Heart
 from shoestring.stores.store import Heartbeat, Lease, Store
 from shoestring.study.decide import Thinking, decide
@@ -271,8 +271,8 @@ class Loop:
     def _running_s(self) -> dict[int, float]:
         if self.runner.simulated:
             return {}
-        now = self.runner.now()
-        return {number: max(0.0, now - since) for number, since in self.runner.running().items()}
+        priced = self.ledger.budget.unit == "dollars"
+        return seconds_under_way(self.runner.running(), self.runner.now(), priced=priced)
 
     def _beat(self) -> None:
         with self._saying:

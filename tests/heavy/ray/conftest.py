@@ -51,8 +51,9 @@ class Nodes:
         if not ray.is_initialized():
             ray.init(address=self.address, logging_level="warning", log_to_driver=False)
 
-    def add(self, cpus: int = 2, **resources: float) -> Any:
-        return patiently(lambda: self._cluster.add_node(**NODE, num_cpus=cpus, resources=resources))
+    def add(self, cpus: int = 2, labels: dict[str, str] | None = None, **resources: float) -> Any:
+        how = {"num_cpus": cpus, "resources": resources, "labels": labels or {}}
+        return patiently(lambda: self._cluster.add_node(**NODE, **how))
 
     def kill(self, node: Any) -> None:
         """As if its plug was pulled."""

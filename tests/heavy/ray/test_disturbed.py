@@ -31,6 +31,7 @@ from shoestring.study.study import Study
 SPACE = Space.listed(CONFIGS)
 BUDGET, MAX_STEPS = 72, 12
 POLICIES = ("bhpt", "thrift")
+SILENT_S = 4.0  # 10 unless somebody says so; the same looks and questions, every half second and every two
 
 
 class Table:
@@ -73,7 +74,8 @@ def test_nodes_die_and_fall_silent_and_come(nodes: Nodes, tmp_path: Path, eventu
     endings: list[str] = []
 
     def run(policy: str) -> None:
-        runner = Seats(SlowCurve, Checkpoints(tmp_path / policy), 2, RayCluster(resources={policy: 1}))
+        cluster = RayCluster(resources={policy: 1}, silent_after_s=SILENT_S)
+        runner = Seats(SlowCurve, Checkpoints(tmp_path / policy), 2, cluster)
         endings.append(studies[policy].run(runner).reason)
 
     threads = [threading.Thread(target=run, args=(policy,), daemon=True) for policy in POLICIES]
@@ -94,13 +96,13 @@ def test_nodes_die_and_fall_silent_and_come(nodes: Nodes, tmp_path: Path, eventu
         check_books(study.ledger, policy)
         assert study.ledger.spent == BUDGET
         lost = [entry for entry in study.ledger.entries() if isinstance(entry, Lost)]
-        assert all(entry.seconds <= 15 for entry in lost), "what a silent node may cost"
+        assert all(entry.seconds <= SILENT_S + 5 for entry in lost), "what a silent node may cost: 15 s as it comes"
 
 
 def find_silent(ledger: Ledger) -> list[Lost]:
     """What we noticed, long before Ray would have noticed."""
     lost = [entry for entry in ledger.entries() if isinstance(entry, Lost)]
-    return [entry for entry in lost if entry.why == "nothing was heard of its node for 10 s"]
+    return [entry for entry in lost if entry.why == f"nothing was heard of its node for {SILENT_S:g} s"]
 
 
 @contextlib.contextmanager

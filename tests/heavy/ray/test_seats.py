@@ -15,6 +15,7 @@ from shoestring.core.ledger import Ledger
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.ray import Seats
+from shoestring.runners.ray_actors import describe_node
 from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.simulated import Simulated
 from shoestring.runners.storage import Storage
@@ -155,13 +156,15 @@ def test_what_cannot_be_is_told() -> None:
         tune(plain, SPACE, "2 epochs", runner="ray", live=3, progress=False)
 
 
-def test_seats_take_custom_resources(connected: Nodes) -> None:
-    node = connected.add(cpus=1, highmem=1)
+def test_seats_take_custom_resources_and_the_price_of_their_node(connected: Nodes) -> None:
+    node = connected.add(cpus=1, labels={"market": "spot"}, highmem=1)
     try:
-        cluster = RayCluster(cpus=0.5, resources={"highmem": 1})
+        assert {"market=spot", "spot", "highmem"} <= describe_node(node.node_id)
+        cluster = RayCluster(cpus=0.5, resources={"highmem": 1}, prices={"market=spot": 0.4})
         runner = Seats(plain, Checkpoints(Path("unused")), 2, cluster)
         runner.start(Ledger([make_opened()]))
         assert runner.workers == 1, "there is no more of it"
+        assert [seat.price_factor for seat in runner._pool.ready] == [0.4]
         runner.close()
     finally:
         connected.kill(node)

@@ -159,9 +159,10 @@ def test_scales_of_a_table_are_said(tmp_path: Path) -> None:
 def test_a_cluster_and_a_place_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("def train(config):\n    yield 1.0\n")
-    words = {"address": "auto", "gpus": 0.5, "resources": ["highmem=1", "disk = 2"]}
+    words = {"address": "auto", "gpus": 0.5, "resources": ["highmem=1", "disk = 2"], "prices": ["market=spot=0.4"]}
     job = Job.from_words("train.py:train", [], None, runner="ray", cluster=words, checkpoints="s3://b/runs")
-    assert job.cluster == {"address": "auto", "gpus": 0.5, "resources": {"highmem": 1.0, "disk": 2.0}}
+    numbers = {"resources": {"highmem": 1.0, "disk": 2.0}, "prices": {"market=spot": 0.4}}
+    assert job.cluster == {"address": "auto", "gpus": 0.5, **numbers}
     assert Job.from_target(json.loads(json.dumps(job.to_target()))) == job
     again = Job.from_words("train.py:train", [], None, runner="ray")
     assert again.going_on(job.to_target()).cluster == job.cluster
@@ -176,6 +177,8 @@ def test_a_cluster_and_a_place_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
         ({"cluster": {"gpus": 1.0}}, "--gpus is for a Ray cluster: add --runner ray"),
         ({"cluster": {"resources": ["a=1"]}, "runner": "process"}, "--resource is for a Ray cluster"),
         ({"cluster": {"resources": ["a"]}, "runner": "ray"}, "--resource 'a' must be NAME=AMOUNT"),
+        ({"cluster": {"prices": ["spot=0"]}, "runner": "ray"}, "--price 'spot=0' must be NODE=FACTOR, above 0"),
+        ({"cluster": {"prices": ["A100=2"]}}, "--price is for a Ray cluster: add --runner ray"),
         ({"cluster": {"resources": ["a=-1"]}, "runner": "ray"}, "--resource 'a=-1' must be NAME=AMOUNT"),
         ({"cluster": {}, "runner": "ray", "devices": "0,1"}, "leave --runner ray out: there, --gpus N"),
     ],

@@ -111,7 +111,7 @@ def test_a_step_is_saved_at_the_end_at_a_new_best_or_when_it_is_cheap(tmp_path: 
 def test_a_trial_that_was_never_saved_is_expected_to_take_as_long_as_the_newest_save(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path / "c")
     assert kept.is_due(0, 1, None, last=False, unsaved_s=1e-9), "nothing is known yet: save, and see"
-    kept._best_loss = -1.0
+    kept.best_loss = -1.0
     took_s = kept.save(0, 1, text("x"))
     assert kept.expect_save_s(1) == took_s
     assert not kept.is_due(1, 1, 0.0, last=False, unsaved_s=49 * took_s)

@@ -301,7 +301,7 @@ def test_closing_freezes_what_is_alive(tmp_path: Path) -> None:
     ledger = ledger.append(order)
     runner.submit(order, 0)
     runner.checkpoints._save_s[0] = 1e9  # saving seems dear: only bests are saved on the way
-    runner.checkpoints._best_loss = -1.0
+    runner.checkpoints.best_loss = -1.0
     for _ in range(2):
         ledger = grow(ledger, *runner.wait(float("inf")))
     assert runner.checkpoints.newest(0) == 0
@@ -330,7 +330,7 @@ def test_a_state_between_two_steps_is_never_saved_as_one(tmp_path: Path) -> None
     assert order is not None
     runner.submit(order, 0)
     runner.checkpoints._save_s[0] = 1e9
-    runner.checkpoints._best_loss = -1.0
+    runner.checkpoints.best_loss = -1.0
     runner.wait(float("inf"))
     runner.wait(float("inf"))
     with pytest.raises(KeyboardInterrupt):

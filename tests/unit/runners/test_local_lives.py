@@ -109,7 +109,7 @@ def test_what_was_put_away_is_saved_then_and_loaded_again(counter: type[Counter]
 def test_saving_what_is_put_away_is_charged(counter: type[Counter], tmp_path: Path) -> None:
     study = Study(counter, tmp_path, live=1)
     study.save_dearly()
-    study.runner.checkpoints._best_loss = -1.0
+    study.runner.checkpoints.best_loss = -1.0
     study.runner.checkpoints.save = lambda *_: 7.0  # type: ignore[method-assign]
     study.train((0, 1), (1, 1))
     receipts = [entry for entry in study.ledger.entries() if isinstance(entry, Receipt)]

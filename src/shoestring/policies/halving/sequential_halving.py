@@ -18,8 +18,9 @@ that was lost counts as work to do again. The number of arms follows from the bu
 it buys. Where a round's share does not buy one more step for all arms that would stay, only the best of them do.
 
 With several workers a round would wait for its last arms. Meanwhile those that are there and sure to be kept go on to the next
-round's step, and if there are more workers than arms, the best that were left behind catch up, with money that the favourites
-do not need. Where halving on would leave half the workers idle, the favourites go to their end at once.
+round's step. If there are more workers than arms, or money for a hundred full trainings, the best that were left behind catch up,
+with what the favourites do not need. Where halving on would leave half the workers idle, the favourites go to their end at once;
+and with money for a hundred, when half are idle already, the best of those that are there do, without waiting for the last.
 
 A budget of time or money is converted at the mean price of the steps so far: newcomers are opened one by one, as many as
 this price says by then, and every round is planned anew with what is really left. A raised budget opens the arms that are
@@ -55,6 +56,8 @@ from shoestring.policies.halving.rounds import (
 )
 
 _STEPS_PER_ARM = 2  # the budget buys at least so many for each newcomer: one to look at it, one for a favourite
+_MANY = 100  # trainings to the end: with money for so many, a free worker is worth more than one of them
+_FAVOURITES = 150  # whose money is not touched then, or one for every eta² workers: still many when the rest is spent
 _LAST = -1  # the round in which the best takes the rest
 
 
@@ -110,7 +113,8 @@ class SequentialHalving:
             return train_further(trial, until, why=why, memo=memo)
         if not is_awaited and (order := self._begin_next_round(ledger, now, facts)):
             return order
-        return self._send_on(ledger, now, facts, until, memo) or self._widen(ledger, now, until, memo) or Wait()
+        order = self._send_on(ledger, now, facts, until, memo) or self._widen(ledger, now, until, memo)
+        return order or self._wait_no_longer(ledger, now, facts, until) or Wait()
 
     def _send_on(self, ledger: Ledger, now: Round, facts: Facts, until: int, memo: Memo) -> Train | None:
         """While the round waits for its last arms: the best of those that are there, if it is sure to be kept, goes on."""
@@ -133,11 +137,17 @@ class SequentialHalving:
         return train_further(trial, stop, why=why, memo={**memo, "ahead": [float(stop)]})
 
     def _widen(self, ledger: Ledger, now: Round, until: int, memo: Memo) -> Train | None:
-        """While the round waits: the best that was left behind catches up with it, if the favourites' money is not needed."""
-        idle, price = ledger.books.idle, ledger.step_price()
-        favourites = max(1, (len(now.arms) + len(now.joined)) // self.reduction_factor**2)
+        """While the round waits: the best that was left behind catches up with it, if the favourites' money is not needed.
+
+        Where many can be trained to the end, not all that two more rounds would keep need be.
+        """
+        idle, price, eta = ledger.books.idle, ledger.step_price(), self.reduction_factor
+        favourites = max(1, (len(now.arms) + len(now.joined)) // eta**2)
         needed = favourites * (ledger.max_steps - until) * price
-        for after, (_, number) in enumerate(idle if len(now.arms) < ledger.workers else ()):
+        if is_many := self._pays_for_many(ledger, until):
+            favourites = min(favourites, max(_FAVOURITES, ledger.workers // eta**2))
+            needed = (favourites * (ledger.max_steps - until) - ledger.books.steps_due) * price
+        for after, (_, number) in enumerate(idle if is_many or len(now.arms) < ledger.workers else ()):
             steps = ledger.trials[number].steps
             if steps < until:
                 if ledger.left - (until - steps) * price < needed:
@@ -146,6 +156,27 @@ class SequentialHalving:
                 memo = {**memo, "joins": [float(number)]}
                 return train_best_unfinished(ledger, stage, stops=(until,), memo=memo, after=after)
         return None
+
+    def _wait_no_longer(self, ledger: Ledger, now: Round, facts: Facts, until: int) -> Train | None:
+        """Half the workers are idle, and those that would be kept have one each: the best of those that are there take the rest.
+
+        Only where that is many, as a few must not be chosen from those that happen to be quick.
+        """
+        kept = max(1, len(now.arms) // self.reduction_factor)
+        is_idle = 2 * len(ledger.open_orders) <= ledger.workers
+        if kept > ledger.workers or not is_idle or not self._pays_for_many(ledger, until):
+            return None
+        ranked = rank(ledger, [*now.arms, *now.joined])
+        best = next((number for number in ranked[:kept] if ledger.trials[number].can_go_on), None)
+        if best is None:
+            return None
+        why = {"stage": "the best take the rest", **say_cut(ledger, ranked, kept, best)}
+        memo = round_memo(facts._replace(round=_LAST), ranked[:kept])
+        return train_further(ledger.trials[best], ledger.trials[best].limit, why=why, memo=memo)
+
+    def _pays_for_many(self, ledger: Ledger, until: int) -> bool:
+        """Whether what is left brings many arms from this step to their end."""
+        return ledger.left >= _MANY * (ledger.max_steps - until) * ledger.step_price()
 
     def _begin_next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision | None:
         """The first order of the next round; None: all its arms are under way or ahead of it."""

@@ -12,6 +12,7 @@ from shoestring.core.decision import Decision, Wait
 from shoestring.core.entries import Lost, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import Policy
+from shoestring.policies.halving import sequential_halving
 from shoestring.policies.halving.bracket_view import BRACKETS_VIEW
 from shoestring.policies.halving.hyperband import Hyperband, brackets
 from shoestring.policies.halving.sequential_halving import SequentialHalving
@@ -128,7 +129,41 @@ def test_a_hundred_workers_are_kept_busy_and_the_favourites_get_to_their_end() -
     assert "a free worker brings the next best back into the race" in stages
 
 
+def test_where_many_trainings_are_paid_for_the_next_best_catch_up_while_slow_arms_are_awaited() -> None:
+    policy = SequentialHalving()
+    start = opened(policy, budget="4000 epochs", max_steps=9, workers=200)
+    ledger = simulate(policy, Decaying(spread=16.0), start).ledger
+    assert utilisation(ledger) > 0.9
+    assert ledger.spent == 4000
+    best = sorted(ledger.trials, key=lambda trial: trial.best_loss)[:20]
+    assert [trial.steps for trial in best] == [9] * 20
+
+
+def test_a_round_does_not_wait_for_its_last_arms_while_half_the_workers_are_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fifth of what is many, so that a tenth of the workers show it."""
+    policy = SequentialHalving()
+    start = opened(policy, budget="4000 epochs", max_steps=81, workers=100)
+    waiting = simulate(policy, Decaying(spread=16.0), start).ledger
+    monkeypatch.setattr(sequential_halving, "_MANY", 20)
+    monkeypatch.setattr(sequential_halving, "_FAVOURITES", 30)
+    ledger = simulate(policy, Decaying(spread=16.0), start).ledger
+    (last,) = [order for order in ledger.orders if order.why.get("stage") == "the best take the rest"]
+    under_way = [order for order in ledger.orders[: last.number] if _ends(ledger, order.number) > last.at]
+    assert len(under_way) <= 50
+    assert any(order.until < 81 for order in under_way), "some are still at the round's step"
+    assert utilisation(ledger) > utilisation(waiting) + 0.1
+    assert ledger.books.clock < waiting.books.clock
+
+
+def _ends(ledger: Ledger, number: int) -> float:
+    return max(e.at for e in ledger.entries() if isinstance(e, Receipt) and e.order == number)
+
+
 def test_one_worker_never_runs_ahead() -> None:
     policy = SequentialHalving()
     ledger = simulate(policy, ROUGH, opened(policy, budget="400 epochs", max_steps=20)).ledger
     assert not [order for order in ledger.orders if "ahead" in order.memo or "joins" in order.memo]
+    rich = simulate(policy, ROUGH, opened(policy, budget="1500 epochs", max_steps=9)).ledger
+    assert not [o for o in rich.orders if "joins" in o.memo or o.why.get("stage") == "the best take the rest"]

@@ -1,0 +1,93 @@
+"""What a seat does in one call: several steps where they are quick, and no more checkpoints than are needed."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoestring.runners import ray_seat
+from shoestring.runners.ray_seat import Answer, Seat, StepCall, Thaw
+from shoestring.runners.storage import Folder
+from shoestring.runners.targets import pack_code
+
+
+class Told:
+    """The values of its steps are its config."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.values, self.done = config["values"], 0
+
+    def step(self) -> float | None:
+        self.done += 1
+        value = self.values[self.done - 1]
+        return None if value is None else float(value)
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.done))
+
+    def load(self, path: Path) -> None:
+        self.done = int(path.read_text())
+
+
+def train(
+    folder: Path, values: Sequence[float | None], attempt: str = "a", best_loss: float = math.inf, sign: float = 1.0
+) -> list[Answer]:
+    storage = Folder(folder)
+    storage.mark("m")
+    seat = Seat(pack_code(Told, has_our_main=False), sys.path, storage, "m")
+    config = {"values": list(values)}
+    message = {"config": config, "until": len(values), "validate": True, "sign": sign}
+    return seat.train(Thaw(0, config, 9), StepCall([message] * len(values), attempt, best_loss))
+
+
+def saved(answers: Sequence[Answer]) -> list[int]:
+    return [step for step, answer in enumerate(answers, 1) if "checkpoint" in answer]
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "trial-0000").glob("step-*"))
+
+
+def test_one_call_trains_an_order_to_its_end(tmp_path: Path) -> None:
+    answers = train(tmp_path, [5, 6, 7, 8], best_loss=1.0)
+    assert [answer["value"] for answer in answers] == [5, 6, 7, 8]
+    assert saved(answers) == [4], "the last step of an order is kept"
+    assert all(answer["took_s"] > 0 for answer in answers)
+
+
+def test_a_call_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_seat, "CALL_S", 0.0)
+    assert [answer["value"] for answer in train(tmp_path, [5, 6, 7])] == [5]
+
+
+def test_the_best_of_a_call_and_its_last_are_saved_and_nothing_else(tmp_path: Path) -> None:
+    answers = train(tmp_path, [5, 4, 3, 6, 7])
+    assert saved(answers) == [3, 5]
+    assert files(tmp_path) == ["step-000003.a.partial", "step-000005.a.partial"]
+    assert (tmp_path / "trial-0000" / "step-000003.a.partial").read_text() == "3"
+
+
+def test_better_is_more_where_that_is_the_direction(tmp_path: Path) -> None:
+    assert saved(train(tmp_path, [5, 6, 4, 3], best_loss=-4.5, sign=-1.0)) == [2, 4]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None])
+def test_no_step_is_trained_behind_one_that_diverged(value: float | None, tmp_path: Path) -> None:
+    assert len(train(tmp_path, [5, value, 3])) == 2
+
+
+def test_where_checkpoints_take_time_the_driver_is_asked_at_a_better_step(tmp_path: Path) -> None:
+    answers = train(tmp_path, [5, 4, 3, 6], attempt="", best_loss=4.5)
+    assert [answer["value"] for answer in answers] == [5, 4]
+    assert not saved(answers)
+
+
+def test_what_fails_ends_the_call_behind_what_was_done(tmp_path: Path) -> None:
+    answers = train(tmp_path, [5, "no number", 3])  # type: ignore[list-item]
+    assert [answer["is"] for answer in answers] == ["stepped", "failed"]
+    assert "ValueError" in answers[1]["text"]

@@ -1,0 +1,172 @@
+"""The driver's side of the Ray runner, with a Ray that needs no cluster: steps that come in one call, and prices of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray_here import RayHere, a_node, install
+
+from shoestring import Space
+from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.errors import RunnerError
+from shoestring.reports import facts
+from shoestring.reports.text import status
+from shoestring.runners.checkpoints import Checkpoints
+from shoestring.runners.ray import Seats
+from shoestring.runners.ray_actors import describe_node
+from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.runner import RunningSteps, seconds_under_way
+from shoestring.study.study import Study
+from shoestring.testing.runners import Curve, check_runner_contract
+
+SPACE = Space.listed([{"rate": rate / 10} for rate in range(1, 9)])
+NODES = [a_node("dear", "accelerator_type:A100"), a_node("cheap", market="spot"), a_node("plain")]
+PRICES = {"A100": 2.5, "market=spot": 0.4}
+RATE = 3.6 / 3600  # dollars a second
+
+
+class Quick:
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.rate, self.done = config["rate"], 0
+
+    def step(self) -> float:
+        self.done += 1
+        return float(self.rate + 1 / self.done)
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.done))
+
+    def load(self, path: Path) -> None:
+        self.done = int(path.read_text())
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> RayHere:
+    return install(monkeypatch, RayHere(NODES))
+
+
+def ends(config: dict[str, Any]) -> Iterator[float]:
+    yield from (3.0, 2.0)
+
+
+def run(folder: Path, budget: str, seats: int = 3, train: Any = Quick, **prices: float) -> Study:
+    study = Study.begin(SPACE, budget, max_steps=20, policy="asha", seed=1, workers=seats)
+    study.run(Seats(train, Checkpoints(folder), seats, RayCluster(prices=prices or PRICES)))
+    return study
+
+
+def entries(study: Study, kind: type[Entry]) -> list[Any]:
+    return [entry for entry in study.ledger.entries() if isinstance(entry, kind)]
+
+
+def test_the_contract_of_runners_is_kept(ray: RayHere, tmp_path: Path) -> None:
+    check_runner_contract(lambda folder: Seats(Curve, Checkpoints(folder)), tmp_path)
+
+
+def test_quick_steps_of_an_order_come_in_one_call_and_are_paid_one_by_one(ray: RayHere, tmp_path: Path) -> None:
+    study = run(tmp_path, "60 epochs", seats=1)
+    paid = entries(study, Receipt)
+    assert max(ray.trained) > 3
+    assert len(ray.trained) < len(paid) == sum(ray.trained) == study.spent
+    for order in entries(study, Order):
+        steps = [receipt for receipt in paid if receipt.order == order.number]
+        assert [receipt.at for receipt in steps] == sorted(receipt.at for receipt in steps)
+    assert sum(receipt.cost.total for receipt in paid) <= study.ledger.books.clock, "no second is paid twice"
+    assert {trial.saved for trial in study.ledger.trials} == {trial.steps for trial in study.ledger.trials}
+
+
+def test_a_seat_that_dies_in_a_call_loses_nothing_that_it_reported(ray: RayHere, tmp_path: Path) -> None:
+    ray.answers_of = {1: ["answer"] * 4 + ["dies"], 2: ["answer", "answer", "dies"]}
+    study = run(tmp_path, "60 epochs", seats=2)
+    lost = entries(study, Lost)
+    assert [entry.death for entry in lost] == [True, True]
+    finished = [(receipt.trial, receipt.step) for receipt in entries(study, Receipt)]
+    assert study.spent == 60
+    assert len(finished) - len(set(finished)) <= len(lost), "at most what was not saved is trained again"
+    for trial in study.ledger.trials:
+        assert list(trial.values) == [trial.config["rate"] + 1 / step for step in range(1, trial.steps + 1)]
+
+
+def priced_seconds(study: Study) -> float:
+    """What all entries took, each second as often as its worker costs."""
+    charged = [(receipt.cost.total, receipt.price_factor) for receipt in entries(study, Receipt)]
+    charged += [(entry.seconds, entry.price_factor) for entry in entries(study, Lost)]
+    charged += [(note.facts.get("seconds", 0.0), note.facts.get("price_factor", 1.0)) for note in entries(study, Note)]
+    charged += [(order.thinking_s, 1.0) for order in entries(study, Order)]
+    return float(sum(seconds * factor for seconds, factor in charged))
+
+
+def test_money_is_seconds_times_rate_times_the_price_of_the_node(ray: RayHere, tmp_path: Path) -> None:
+    """Of steps that were finished, and of one that was lost with its seat."""
+    ray.answers_of = {1: ["answer", "dies"]}
+    study = run(tmp_path, "$1 at 3.6/h")
+    paid, lost = entries(study, Receipt), entries(study, Lost)
+    assert [entry.price_factor for entry in lost if entry.death] == [2.5]
+    assert {receipt.worker.partition(":")[2] + f" {receipt.price_factor:g}" for receipt in paid} >= {
+        "1 2.5",
+        "2 0.4",
+        "3 1",
+    }
+    assert study.spent == pytest.approx(priced_seconds(study) * RATE)
+
+
+@pytest.mark.parametrize(("topic", "train"), [("check", Quick), ("ended", ends)])
+def test_the_resume_check_and_an_end_are_paid_at_that_price_too(
+    topic: str, train: Any, ray: RayHere, tmp_path: Path
+) -> None:
+    study = run(tmp_path, "$1 at 3.6/h", 1, train, CPU=2.5)
+    assert {note.facts.get("price_factor") for note in entries(study, Note) if note.topic == topic} == {2.5}
+    assert study.spent == pytest.approx(priced_seconds(study) * RATE)
+
+
+def test_steps_that_are_cut_off_are_paid_at_their_price_and_the_wall_knows_it(ray: RayHere, tmp_path: Path) -> None:
+    """Two seats never answer: at 2.5 and at 0.4 a second, half a second's money is used up in less than that."""
+    ray.answers_of = {1: ["never"], 2: ["never"]}
+    study = run(tmp_path, "$0.0005 at 3.6/h", seats=2)
+    cut = entries(study, Receipt)
+    assert [(receipt.status, receipt.price_factor) for receipt in cut] == [("interrupted", 2.5), ("interrupted", 0.4)]
+    assert study.spent == pytest.approx(priced_seconds(study) * RATE)
+    assert sum(receipt.cost.total for receipt in cut) < 0.4, "without prices it would be the half second"
+
+
+def test_seconds_are_seconds_whoever_spends_them(ray: RayHere, tmp_path: Path) -> None:
+    study = run(tmp_path, "0.2s")
+    kinds = study.ledger.books.by_kind
+    assert study.spent == pytest.approx(sum(kinds.values()))
+
+
+def test_status_shows_what_was_bought_at_which_price(ray: RayHere, tmp_path: Path) -> None:
+    from rich.console import Console
+
+    study = run(tmp_path, "60 epochs")
+    shown = facts.summary("s", study.ledger, None)["paid_by_price"]
+    assert [one["price_factor"] for one in shown] == [2.5, 1.0, 0.4]
+    assert sum(one["seconds"] for one in shown) == pytest.approx(sum(r.cost.total for r in entries(study, Receipt)))
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(status("s", study.ledger, None))
+    assert "at 2.5 times the rate (1 workers)" in captured.get()
+    alike = run(tmp_path / "alike", "20 epochs", A9000=3.0)
+    assert facts.summary("s", alike.ledger, None)["paid_by_price"] == []
+
+
+def test_a_price_names_a_resource_or_a_label_and_the_first_that_fits_holds(ray: RayHere) -> None:
+    assert {"A100", "CPU"} <= describe_node("dear")
+    assert {"spot", "market=spot"} <= describe_node("cheap")
+    assert describe_node("unknown") == set()
+    cluster = RayCluster(prices={"spot": 0.5, "market=spot": 0.4, "A100": 2.5})
+    assert [cluster.price_of(describe_node(name)) for name in ("dear", "cheap", "plain")] == [2.5, 0.5, 1.0]
+    with pytest.raises(RunnerError, match="the price A100=0 must be a number above 0"):
+        RayCluster(prices={"A100": 0})
+
+
+def test_what_is_under_way_when_a_driver_dies_is_charged_at_its_price() -> None:
+    running = RunningSteps()
+    running.begin(7, 10.0, 2.5)
+    running.begin(8, 11.0)
+    assert seconds_under_way(running, 12.0, priced=True) == {7: 5.0, 8: 1.0}
+    assert seconds_under_way(running, 12.0, priced=False) == {7: 2.0, 8: 1.0}
+    assert seconds_under_way({7: 10.0}, 12.0, priced=True) == {7: 2.0}
