@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from shoestring.models.stopping.curve_paths import curve_posterior, fit_curve
 from shoestring.policies.stopping.error_range import pick_range
 from shoestring.policies.stopping.runs import RunsUnderWay, curve_of
 from shoestring.testing.beliefs import BELIEF_CHECKS, beliefs_make_sense, decisions_of, looking_back_changes_nothing
-from shoestring.testing.curves import Decaying, Noisy
+from shoestring.testing.curves import Decaying, Negated, Noisy
 from shoestring.testing.policies import Check, opened, simulate
 from shoestring.testing.small import small
 
@@ -45,11 +46,19 @@ def test_the_learned_belief_of_bhpt(check: Check) -> None:
 
 
 def told(
-    name: str, *, settings: dict[str, object] | None = None, budget: str = "90 epochs", max_steps: int = 9
+    name: str,
+    *,
+    settings: dict[str, object] | None = None,
+    budget: str = "90 epochs",
+    max_steps: int = 9,
+    direction: Literal["min", "max"] = "min",
 ) -> list[tuple[Ledger, Order, Believed]]:
     policy = small(name) if settings is None else policies.make(name, settings)
     assert isinstance(policy, Believing)
-    study = simulate(policy, Noisy(Decaying(), 0.02), opened(policy, budget=budget, max_steps=max_steps)).ledger
+    noisy = Noisy(Decaying(), 0.02)
+    source = noisy if direction == "min" else Negated(noisy)
+    start = opened(policy, budget=budget, max_steps=max_steps, direction=direction)
+    study = simulate(policy, source, start).ledger
     found = [(ledger, order, policy.believe(ledger, order)) for ledger, order in decisions_of(study)]
     return [(ledger, order, believed) for ledger, order, believed in found if believed is not None]
 
@@ -141,6 +150,27 @@ def test_a_run_that_bo_bos_gave_up_is_told_of_beside_the_next() -> None:
     assert given_up
     for order, believed in given_up:
         assert [curve.trial for curve in believed.curves] == [order.trial, order.why["gave_up"]]
+
+
+@pytest.mark.parametrize("direction", ["min", "max"])
+def test_the_map_of_bo_bos_says_what_it_did(direction: Literal["min", "max"]) -> None:
+    """At the place that the run had come to, the map has the verdict of the order's reasons."""
+    seen = set()
+    for ledger, order, believed in told("bo_bos", budget="200 epochs", direction=direction):
+        for prefix in ("", "gave_up_"):
+            if f"{prefix}decision" not in order.why or (regions := believed.regions) is None:
+                continue
+            if regions.trial != (order.why["gave_up"] if prefix else order.trial):
+                continue
+            row = len(regions.means) - 1
+            assert regions.steps[row] == ledger.trials[regions.trial].steps
+            cell, decision = int(number(order, f"{prefix}cell")), order.why[f"{prefix}decision"]
+            cell = cell if direction == "min" else regions.verdict.shape[1] - 1 - cell
+            assert regions.edges[cell] - 1e-9 <= regions.means[-1] <= regions.edges[cell + 1] + 1e-9
+            verdict = regions.verdict[row, cell]
+            assert verdict == decision if verdict >= 0 else decision == 0
+            seen.add(int(verdict))
+    assert {1, 2} <= seen
 
 
 @pytest.mark.parametrize("acquisition", ["cei", "ei_alpha", "ei_cool"])

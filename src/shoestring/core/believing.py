@@ -63,12 +63,27 @@ class Offers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Regions:
+    """What was to be done with a run, by the step that it has come to and the mean of its values since the plan was made."""
+
+    trial: int
+    steps: Indices  # (n,), ascending
+    edges: Floats  # (m + 1,), ascending: of the mean, in the unit of the values
+    verdict: Indices  # (n, m): a place in VERDICTS, or -1 where too few simulated futures pass to tell
+    means: Floats  # (k,), k <= n: of the run so far
+
+
+VERDICTS = ("go on", "give up", "trust: train to the end")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Believed:
     """What a decision looked at; `curves` begin with the order's own, then come those it was preferred to."""
 
     curves: Sequence[BelievedCurve] = ()
     about: str = VALUE
     offers: Offers | None = None
+    regions: Regions | None = None
 
 
 @runtime_checkable

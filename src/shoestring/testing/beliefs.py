@@ -73,8 +73,10 @@ def _as_text(believed: Believed | None) -> str:
     if believed is None:
         return ""
     curves = [(c.trial, dumps(c.config), c.steps.tolist(), c.quantiles.tolist()) for c in believed.curves]
-    offers = believed.offers
-    return repr((believed.about, curves, offers and (offers.gain.tolist(), offers.cost.tolist(), offers.runner_up)))
+    offers, regions = believed.offers, believed.regions
+    offered = offers and (offers.gain.tolist(), offers.cost.tolist(), offers.runner_up)
+    mapped = regions and (regions.trial, regions.edges.tolist(), regions.verdict.tolist(), regions.means.tolist())
+    return repr((believed.about, curves, offered, mapped))
 
 
 BELIEF_CHECKS: tuple[Check, ...] = (beliefs_make_sense, looking_back_changes_nothing)

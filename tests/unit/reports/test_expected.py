@@ -12,7 +12,7 @@ import pytest
 
 from shoestring import policies
 from shoestring.cli.report import render
-from shoestring.core.believing import BEST_BY_THEN, Believed, BelievedCurve, Offers
+from shoestring.core.believing import BEST_BY_THEN, Believed, BelievedCurve, Offers, Regions
 from shoestring.core.decision import Decision
 from shoestring.core.entries import Amended, Order, Receipt
 from shoestring.core.ledger import Ledger
@@ -23,6 +23,7 @@ from shoestring.reports.pictures.decisions import MOST_CHOICES, pick_decisions
 from shoestring.reports.pictures.expected import draw_expected
 from shoestring.reports.pictures.figure import Figure
 from shoestring.reports.pictures.offers import draw_offers
+from shoestring.reports.pictures.regions import draw_regions
 from shoestring.reports.pictures.replayed import draw_replayed
 from shoestring.reports.pictures.story import Story, gather
 from shoestring.study.beliefs import believe_at, recall
@@ -275,6 +276,30 @@ def test_the_most_promising_one_is_told() -> None:
     own = BelievedCurve(ledger.orders[5].trial, ledger.orders[5].config, np.array([9]), quantiles([0.5], 0.1))
     (figure,) = figures_of(draw_offers(made_up(ledger, 5, Believed([own], offers=offers))))
     assert figure.sentence.endswith("The one that promises most was bought.")
+
+
+# regions -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_map_of_verdicts_shows_the_run_and_where_it_would_be_given_up() -> None:
+    ledger = study("bo_bos")
+    order = ledger.orders[5]
+    own = BelievedCurve(order.trial, order.config, np.array([9]), quantiles([0.5], 0.1))
+    verdict = np.array([[-1, 2, 0, 1, 1], [-1, 2, 0, 0, 1], [2, 2, 0, 1, 0]])
+    regions = Regions(order.trial, np.array([4, 5, 6]), np.linspace(0.0, 1.0, 6), verdict, np.array([0.5, 0.7]))
+    (figure,) = figures_of(draw_regions(made_up(ledger, 5, Believed([own], regions=regions))))
+    assert figure.svg.count('class="region ') == 3 + 3 + 4  # neighbours with the same verdict are one box
+    assert figure.rows == [
+        ["4", "0.4 – 0.6", "0.6 – 1", "0.2 – 0.4"],
+        ["5", "0.4 – 0.8", "0.8 – 1", "0.2 – 0.4"],
+        ["6", "0.4 – 0.6, 0.8 – 1", "0.6 – 0.8", "0 – 0.4"],
+    ]
+    assert f"trial {order.trial} had come to step 5, with a mean of 0.7 since step 3" in figure.sentence
+    untold = replace(regions, verdict=np.full((3, 5), -1))
+    assert draw_regions(made_up(ledger, 5, Believed([own], regions=untold))) is None
+    long = replace(regions, steps=np.arange(1, 1001), verdict=np.tile(verdict[:1], (1000, 1)))
+    (thinned,) = figures_of(draw_regions(made_up(ledger, 5, Believed([own], regions=long))))
+    assert thinned.svg.count('class="region ') <= 3 * 150
 
 
 # another policy ------------------------------------------------------------------------------------------------------

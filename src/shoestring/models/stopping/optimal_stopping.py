@@ -120,6 +120,12 @@ class StoppingRule:
         fit = fit_curve(seen, noise_variance=self.noise_variance, with_asymptote=self.with_asymptote)
         return fit, *curve_posterior(seen, range(self.n0 + 1, self.n_max + 1), fit)
 
+    def statistics(self, values: Floats | Sequence[float]) -> Floats:
+        """Mean error so far after each step from n0 + 1 on, (n - n0,)."""
+        errors, first = self.errors(values), self.n0 if self.statistic == "after_n0" else 0
+        means = np.cumsum(errors[first:]) / np.arange(1, errors.size - first + 1)
+        return np.asarray(means[self.n0 - first :])
+
     def errors(self, values: Floats | Sequence[float]) -> Floats:
         """Losses (n,) as errors in [0, 1]."""
         losses = np.asarray(values, dtype=np.float64)

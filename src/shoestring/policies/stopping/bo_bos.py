@@ -50,7 +50,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from shoestring.core.arrays import Floats
-from shoestring.core.believing import BelievedCurve
+from shoestring.core.believing import BelievedCurve, Regions
 from shoestring.core.books import Trial
 from shoestring.core.comparing import compare, compare_losses
 from shoestring.core.decision import Memo, Why
@@ -208,9 +208,8 @@ class BOBOS(UcbPolicy):
         """The futures that were simulated, from the step where that was done."""
         if "decision" not in judged:
             return []
-        runs, n0 = RunsUnderWay.read(ledger.memo, self.memo_lists), int(str(judged["planned_at"]))
-        bounds = pick_range(ledger, self.low, self.high, runs.error_range)
-        rule = self.make_rule(n0, ledger.max_steps, float(str(judged["k1"])), bounds)
+        rule, bounds = self._rule_then(ledger, judged), self._bounds_then(ledger)
+        n0 = rule.n0
         _, mean, cov = rule.foresee(curve_of(trial)[:n0])
         std = np.sqrt(np.maximum(np.diagonal(cov), 0.0) + rule.noise_variance)
 
@@ -219,6 +218,31 @@ class BOBOS(UcbPolicy):
 
         steps = range(n0 + 1, ledger.max_steps + 1)
         return [BelievedCurve.of(trial.number, trial.config, steps, quantile, ledger.opened.sign)]
+
+    def map_verdicts(self, ledger: Ledger, trial: Trial, judged: Why) -> Regions | None:
+        """The plan that was solved, looked up whole and not only where the run stood."""
+        if "decision" not in judged:
+            return None
+        rule, losses = self._rule_then(ledger, judged), curve_of(trial)
+        best = ledger.books.sign * float(str(judged["incumbent"]))
+        active = RunsUnderWay.read(ledger.memo, self.memo_lists).active
+        opening = next(ledger.orders[run.order].memo for run in active if run.trial == trial.number)
+        plan = solve_rule(rule, tuple(losses[: rule.n0]), best, opening["xi"][0], ledger.opened.seed, trial.number)
+        found, bounds, sign = plan.decisions, self._bounds_then(ledger), ledger.opened.sign
+        edges = sign * (bounds.low + bounds.width * np.linspace(0.0, 1.0, rule.n_cells + 1))
+        verdict = np.where(found.count > rule.min_paths, found.decision, -1)
+        if sign < 0:
+            edges, verdict = edges[::-1], verdict[:, ::-1]
+        means = sign * (bounds.low + bounds.width * rule.statistics(losses))
+        return Regions(trial.number, np.arange(rule.n0 + 1, rule.n_max + 1), edges, verdict, means)
+
+    def _bounds_then(self, ledger: Ledger) -> ErrorRange:
+        return pick_range(ledger, self.low, self.high, RunsUnderWay.read(ledger.memo, self.memo_lists).error_range)
+
+    def _rule_then(self, ledger: Ledger, judged: Why) -> StoppingRule:
+        """By which a run was judged, with these reasons."""
+        n0, k1 = int(str(judged["planned_at"])), float(str(judged["k1"]))
+        return self.make_rule(n0, ledger.max_steps, k1, self._bounds_then(ledger))
 
     def plan_step(self, steps: int) -> int:
         """The step in the place of N0: a run of so many steps is judged by the futures simulated there."""

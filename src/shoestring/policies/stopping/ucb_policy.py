@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from shoestring.core.arrays import Floats
-from shoestring.core.believing import Believed, BelievedCurve
+from shoestring.core.believing import Believed, BelievedCurve, Regions
 from shoestring.core.books import Trial
 from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.entries import Order
@@ -104,7 +104,7 @@ class UcbPolicy:
     def believe(self, ledger: Ledger, order: Order) -> Believed | None:
         """The run judged, or the run given up and what was expected of the config that was chosen after it."""
         why, sign = order.why, ledger.opened.sign
-        told = []
+        told, regions = [], None
         if "mean" in why:  # of a full training, in the unit of the values
             quantile = normal_end(sign * float(str(why["mean"])), float(str(why["std"])))
             told.append(BelievedCurve.of(order.trial, order.config, [ledger.max_steps], quantile, sign))
@@ -112,11 +112,16 @@ class UcbPolicy:
             judged = {name.removeprefix(prefix): value for name, value in why.items() if name.startswith(prefix)}
             if judged.get("phase") == "judged" and isinstance(trial, int):
                 told += self.foresee(ledger, ledger.trials[trial], judged)
-        return Believed(told) if told else None
+                regions = regions or self.map_verdicts(ledger, ledger.trials[trial], judged)
+        return Believed(told, regions=regions) if told else None
 
     def foresee(self, ledger: Ledger, trial: Trial, judged: Why) -> list[BelievedCurve]:
         """What was expected of a run when it was judged, with these reasons; nothing where no curve was forecast."""
         return []
+
+    def map_verdicts(self, ledger: Ledger, trial: Trial, judged: Why) -> Regions | None:
+        """What was to be done with it, here and later; None where there is no such plan."""
+        return None
 
     def _ask(self, ledger: Ledger, trial: Trial, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp | None:
         """None: the run has come to its end."""

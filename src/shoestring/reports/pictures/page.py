@@ -30,6 +30,7 @@ from shoestring.reports.pictures.policy_figures import (
     draw_improvement,
     draw_schedule,
 )
+from shoestring.reports.pictures.regions import draw_regions
 from shoestring.reports.pictures.story import Story
 from shoestring.reports.pictures.style import follow_reader, read_beside, style_marks
 from shoestring.reports.pictures.timeline import draw_timeline
@@ -42,6 +43,7 @@ FIGURES: tuple[Callable[[Story], Figure | None], ...] = (
     draw_chances,
     draw_expected,
     draw_offers,
+    draw_regions,
     draw_improvement,
     draw_decisions,
     draw_compression,

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from shoestring.core.believing import VERDICTS
 from shoestring.reports.pictures.configs import varying
 from shoestring.reports.pictures.figure import MOST_TABLE_ROWS, Figure, plot_area, why_tip
 from shoestring.reports.pictures.story import Segment, Story
 from shoestring.reports.pictures.svg import PlotAxis, Sheet, show_number
 
 _FEWEST = 3
-_DECISIONS = ("go on", "give up", "trust: train to the end")
 _LEAST = 1e-6  # of the largest improvement: what is still drawn in its place
 _MOST_LINES = 6  # hyperparameters in one figure: as many colours as there are
 _AXIS = (-6.0, 6.0)  # on which BOIL's logistic weight lives, from the first step to the last
@@ -59,7 +59,8 @@ def draw_improvement(story: Story) -> Figure | None:
     kept = f", at {median(share for share in shares if share < 1 - 1e-9):.0%} of its improvement" if cheaper else ""
     sentence = (
         f"Of {len(told)} choices {cheaper} were cheaper configs than the most promising one{kept} (in the middle). The dashed "
-        "line of a choice ends at the most promising one; later choices are darker. Hopeless ones stand on the lower edge."
+        "line of a choice ends at the most promising one; later choices have a stronger colour. Hopeless ones stand on the lower "
+        "edge."
     )
     rows = [
         [s.order.number, *(show_number(_of(s, name)) for name in ("predicted_cost", "ei", "ei_max")), f"{share:.0%}"]
@@ -87,23 +88,23 @@ def draw_decisions(story: Story) -> Figure | None:
     y = PlotAxis(min(heights), max(heights), bottom, top)
     sheet.axes(x, y, "step at which it was decided", "mean error so far")
     for step, statistic, decision, segment in marks:
-        sheet.dot((x(step), y(statistic)), f"fill-{_COLOURS[decision]}", why_tip(segment, story.budget), 3.5)
+        sheet.dot((x(step), y(statistic)), f"fill-{VERDICT_COLOURS[decision]}", why_tip(segment, story.budget), 3.5)
     counts = [sum(mark[2] == decision for mark in marks) for decision in range(3)]
-    for number, name in enumerate(_DECISIONS):
-        sheet.text(left + 120 + 110 * number, 14, f"● {name}", f"label fill-{_COLOURS[number]}")
-    said = ", ".join(f"{name} {count}" for name, count in zip(_DECISIONS, counts, strict=True))
+    for number, name in enumerate(VERDICTS):
+        sheet.text(left + 120 + 110 * number, 14, f"● {name}", f"label fill-{VERDICT_COLOURS[number]}")
+    said = ", ".join(f"{name} {count}" for name, count in zip(VERDICTS, counts, strict=True))
     sentence = f"Where runs stood when their future was weighed: {said}. A low error late is worth going on with."
-    rows = [[s.order.number, s.order.trial, f"{step:g}", show_number(v), _DECISIONS[d]] for step, v, d, s in marks]
+    rows = [[s.order.number, s.order.trial, f"{step:g}", show_number(v), VERDICTS[d]] for step, v, d, s in marks]
     columns = ("order", "trial", "step", "mean error so far", "decision")
     return Figure("decisions", "Go on or give up", sentence, str(sheet), columns, rows[:MOST_TABLE_ROWS])
 
 
-_COLOURS = (1, 5, 2)  # of a page's classes: go on, give up, trust
+VERDICT_COLOURS = (1, 5, 2)  # of a page's classes, in the order of VERDICTS
 
 
 def draw_compression(story: Story) -> Figure | None:
     """BOIL: the weight of each step in a curve's score, and the condition of the model."""
-    told = _telling(story, "midpoint", "growth", "log_condition")
+    told = _telling(story, "midpoint", "growth", "log_condition", "added")
     if len(told) < _FEWEST:
         return None
     sheet = Sheet(height=300, label="weights of steps in a score, and the condition of the covariance")
@@ -126,14 +127,13 @@ def draw_compression(story: Story) -> Figure | None:
         sheet.text(right_x(tick), bottom + 17, show_number(tick), anchor="middle")
     sheet.segment((middle + 30, bottom), (right, bottom), "axis")
     sheet.line([(right_x(s.order.number), right_y(c)) for s, c in zip(told, conditions, strict=True)], "curve line-1")
-    last = told[-1]
-    added = f" {_of(last, 'added'):g} points were added from inside curves." if "added" in last.order.why else ""
     sentence = (
         f"Left: how much each step counts in a curve's score, as it was learned (last in colour). Right: ln of the "
-        f"covariance's condition, {max(conditions):.3g} at most.{added}"
+        f"covariance's condition, {max(conditions):.3g} at most. {_of(told[-1], 'added'):g} points were added from inside curves."
     )
-    rows = [[s.order.number, *(show_number(_of(s, n)) for n in ("midpoint", "growth", "log_condition"))] for s in told]
-    columns = ("order", "midpoint (-6 to 6)", "growth", "condition (ln)")
+    names = ("midpoint", "growth", "log_condition", "added")
+    rows = [[s.order.number, *(show_number(_of(s, name)) for name in names)] for s in told]
+    columns = ("order", "midpoint (-6 to 6)", "growth", "condition (ln)", "points added")
     return Figure("compression", "From curves to scores", sentence, str(sheet), columns, rows[:MOST_TABLE_ROWS])
 
 
