@@ -5,13 +5,17 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from shoestring import Report, tune
+from shoestring.core.bookkeeping import BooksView
+from shoestring.core.books import Books
 from shoestring.core.decision import Decision, Finish, Train, Wait
 from shoestring.core.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
@@ -545,3 +549,26 @@ def test_what_a_crash_took_is_written_down_and_charged() -> None:
 def test_nothing_lost_nothing_written() -> None:
     whole = run_in_memory(begun("4 epochs"), RandomSearch(), Simulated(Curves())).ledger
     assert run_in_memory(whole, RandomSearch(), Simulated(Curves())).ledger.entries() == whole.entries()
+
+
+@pytest.mark.parametrize("budget", ["200 epochs", "2000s", "$2000 at 3600/h"])
+def test_no_entry_is_counted_twice_while_a_study_runs(
+    budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Books that are made anew for a question take longer the longer the study is: nobody must ask where they are away."""
+    counted: list[Entry] = []
+
+    def absorb(view: BooksView, books: Books, entry: Entry) -> Books:
+        counted.append(entry)
+        return absorb_once(view, books, entry)
+
+    absorb_once = BooksView.absorb
+    monkeypatch.setattr(BooksView, "absorb", absorb)
+
+    def train(config: Config) -> Iterator[Report]:
+        for step in range(1, 5):
+            yield Report(config["x"] / step, cost=10.0)
+
+    study = tune(train, {"x": Float(0, 1)}, budget, max_steps=4, store=f"sqlite:///{tmp_path}/s.db", seed=0)
+    assert len(study.ledger) > 100
+    assert len(counted) < 1.2 * len(study.ledger)
