@@ -8,7 +8,7 @@ same decision. Settings are kept in the ledger if the policy is a dataclass.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -74,14 +74,18 @@ def train_best_unfinished(
     idle = ledger.books.idle
     if len(idle) <= after:
         return None
-    best, sign = ledger.trials[idle[after][1]], ledger.opened.sign
-    runner_up = [(number, sign * loss) for loss, number in idle[after + 1 : after + 2]]
-    best_is: BestIs = "lowest" if sign > 0.0 else "highest"
-    why = compare(
-        "newest value", best_is, len(idle) - after, sign * best.last_loss, *(runner_up[0] if runner_up else ())
-    )
+    best, why = ledger.trials[idle[after][1]], compare_newest(ledger, idle[after : after + 2], len(idle) - after)
     until = next((stop for stop in stops if stop > best.steps), best.limit)
     return train_further(best, until, why={"stage": stage, **why}, memo=memo)
+
+
+def compare_newest(ledger: Ledger, ranked: Sequence[tuple[float, int]], count: int) -> Why:
+    """Why the first of these (newest loss, trial) was chosen from `count`; the second, if there is one, is the runner-up."""
+    sign = ledger.opened.sign
+    (loss, _), *rivals = ranked
+    runner_up = [(trial, sign * rival) for rival, trial in rivals[:1]]
+    best_is: BestIs = "lowest" if sign > 0.0 else "highest"
+    return compare("newest value", best_is, count, sign * loss, *(runner_up[0] if runner_up else ()))
 
 
 def nothing_to_buy(ledger: Ledger, why: str = "every config was tried and every trial is at its end") -> Wait | Finish:

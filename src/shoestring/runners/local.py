@@ -131,7 +131,7 @@ class Local:
     def freezing_s(self) -> float:
         """Of a race with hundreds of losers most are not worth the money: see `_FREEZING_SHARE`."""
         if self._unsaved_s is None:  # asked several times a step, of hundreds of trials
-            unsaved = (trial for trial, live in reversed(self._lives) if _can_be_saved(live))
+            unsaved = (trial for trial, live in self._lives if _can_be_saved(live))
             self._unsaved_s = sum(map(self.checkpoints.expect_save_s, unsaved))
         return min(self._unsaved_s, self._most_freezing_s())
 

@@ -16,11 +16,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from shoestring.core.comparing import compare
 from shoestring.core.decision import Decision, Finish, Train, Wait
 from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
+from shoestring.core.policy import Policy, compare_newest
 from shoestring.core.step_times import upper_quantile
 from shoestring.errors import DecisionError
 from shoestring.runners.blas import OneThread
@@ -101,16 +100,9 @@ def _spend_rest(ledger: Ledger, terms: dict[str, Any]) -> Order | None:
     fitting = list(islice(_continue_frozen(ledger, terms), 2))
     if not fitting:
         return None
-    sign, idle = ledger.opened.sign, ledger.books.idle
-    (loss, order), runner_up = fitting[0], [(rival.trial, sign * loss) for loss, rival in fitting[1:]]
-    why = compare(
-        "newest value",
-        "lowest" if sign > 0 else "highest",
-        len(idle),
-        sign * loss,
-        *(runner_up[0] if runner_up else ()),
-    )
-    return replace(order, why={"stage": REST, **why})
+    ranked = [(loss, order.trial) for loss, order in fitting]
+    why = compare_newest(ledger, ranked, len(ledger.books.idle))
+    return replace(fitting[0][1], why={"stage": REST, **why})
 
 
 def _continue_frozen(ledger: Ledger, terms: dict[str, Any]) -> Iterator[tuple[float, Order]]:

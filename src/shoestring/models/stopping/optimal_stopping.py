@@ -120,11 +120,13 @@ class StoppingRule:
         fit = fit_curve(seen, noise_variance=self.noise_variance, with_asymptote=self.with_asymptote)
         return fit, *curve_posterior(seen, range(self.n0 + 1, self.n_max + 1), fit)
 
-    def statistics(self, values: Floats | Sequence[float]) -> Floats:
-        """Mean error so far after each step from n0 + 1 on, (n - n0,)."""
-        errors, first = self.errors(values), self.n0 if self.statistic == "after_n0" else 0
-        means = np.cumsum(errors[first:]) / np.arange(1, errors.size - first + 1)
-        return np.asarray(means[self.n0 - first :])
+    def losses(self, errors: Floats) -> Floats:
+        """Errors in [0, 1] as losses again."""
+        return np.asarray(self.low + (self.high - self.low) * errors)
+
+    def mean_error(self, errors: Floats) -> float:
+        """The statistic of a run with these errors, of more than n0 steps."""
+        return float(errors[self.n0 if self.statistic == "after_n0" else 0 :].mean())
 
     def errors(self, values: Floats | Sequence[float]) -> Floats:
         """Losses (n,) as errors in [0, 1]."""
@@ -170,7 +172,7 @@ class StoppingPlan:
         step = errors.size
         if step <= rule.n0:
             return Verdict(False, f"the first {rule.n0} steps are always trained", step)
-        statistic = float(errors[rule.n0 if rule.statistic == "after_n0" else 0 :].mean())
+        statistic = rule.mean_error(errors)
         at = (step - rule.n0 - 1, int(statistic_cell(np.array(statistic), rule.n_cells)))
         decision, here = int(found.decision[at]), int(found.count[at])
         stop, reason = self._explain(step, decision, here)

@@ -208,15 +208,14 @@ class BOBOS(UcbPolicy):
         """The futures that were simulated, from the step where that was done."""
         if "decision" not in judged:
             return []
-        rule, bounds = self._rule_then(ledger, judged), self._bounds_then(ledger)
-        n0 = rule.n0
-        _, mean, cov = rule.foresee(curve_of(trial)[:n0])
+        rule = self._rule_then(ledger, judged)
+        _, mean, cov = rule.foresee(curve_of(trial)[: rule.n0])
         std = np.sqrt(np.maximum(np.diagonal(cov), 0.0) + rule.noise_variance)
 
         def quantile(level: float) -> Floats:  # a future that leaves the range of errors is not looked at
-            return np.asarray(bounds.low + bounds.width * np.clip(mean + ndtri(level) * std, 0.0, 1.0))
+            return rule.losses(np.clip(mean + ndtri(level) * std, 0.0, 1.0))
 
-        steps = range(n0 + 1, ledger.max_steps + 1)
+        steps = range(rule.n0 + 1, ledger.max_steps + 1)
         return [BelievedCurve.of(trial.number, trial.config, steps, quantile, ledger.opened.sign)]
 
     def map_verdicts(self, ledger: Ledger, trial: Trial, judged: Why) -> Regions | None:
@@ -228,21 +227,19 @@ class BOBOS(UcbPolicy):
         active = RunsUnderWay.read(ledger.memo, self.memo_lists).active
         opening = next(ledger.orders[run.order].memo for run in active if run.trial == trial.number)
         plan = solve_rule(rule, tuple(losses[: rule.n0]), best, opening["xi"][0], ledger.opened.seed, trial.number)
-        found, bounds, sign = plan.decisions, self._bounds_then(ledger), ledger.opened.sign
-        edges = sign * (bounds.low + bounds.width * np.linspace(0.0, 1.0, rule.n_cells + 1))
+        found, sign, errors = plan.decisions, ledger.opened.sign, rule.errors(losses)
+        edges = sign * rule.losses(np.linspace(0.0, 1.0, rule.n_cells + 1))
         verdict = np.where(found.count > rule.min_paths, found.decision, -1)
         if sign < 0:
             edges, verdict = edges[::-1], verdict[:, ::-1]
-        means = sign * (bounds.low + bounds.width * rule.statistics(losses))
-        return Regions(trial.number, np.arange(rule.n0 + 1, rule.n_max + 1), edges, verdict, means)
-
-    def _bounds_then(self, ledger: Ledger) -> ErrorRange:
-        return pick_range(ledger, self.low, self.high, RunsUnderWay.read(ledger.memo, self.memo_lists).error_range)
+        means = np.array([rule.mean_error(errors[:step]) for step in range(rule.n0 + 1, errors.size + 1)])
+        return Regions(trial.number, np.arange(rule.n0 + 1, rule.n_max + 1), edges, verdict, sign * rule.losses(means))
 
     def _rule_then(self, ledger: Ledger, judged: Why) -> StoppingRule:
         """By which a run was judged, with these reasons."""
-        n0, k1 = int(str(judged["planned_at"])), float(str(judged["k1"]))
-        return self.make_rule(n0, ledger.max_steps, k1, self._bounds_then(ledger))
+        runs = RunsUnderWay.read(ledger.memo, self.memo_lists)
+        bounds = pick_range(ledger, self.low, self.high, runs.error_range)
+        return self.make_rule(int(str(judged["planned_at"])), ledger.max_steps, float(str(judged["k1"])), bounds)
 
     def plan_step(self, steps: int) -> int:
         """The step in the place of N0: a run of so many steps is judged by the futures simulated there."""
