@@ -465,7 +465,8 @@ def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path, store: str) -> N
 def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "guarded.py"
     born = 'if __name__ != "__main__":\n    Path(sys.argv[1], f"born-{os.getpid()}").touch()\nelse:\n    '
-    script.write_text(SCRIPT + born + CALL)
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n    "  # a shell's background job is deaf
+    script.write_text(SCRIPT + born + listen + CALL)
     parent = subprocess.Popen([sys.executable, script, tmp_path], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + DEADLINE_S
     # Two at work and a spare: one that is killed while it is being born is still in the hands of multiprocessing.
