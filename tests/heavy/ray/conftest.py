@@ -103,7 +103,8 @@ def _tree(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += [int(child) for child in task.read_text().split()]
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends while one looks
+                found += [int(child) for child in task.read_text().split()]
     return found
 
 
