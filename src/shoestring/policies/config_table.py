@@ -63,6 +63,12 @@ class ConfigTable:
         """(m,): whether a trial has, up to rounding, this very config."""
         return np.array([key in self._tried for key in _keys(points)], dtype=bool)
 
+    def untried(self, points: Points) -> Points:
+        """Those that no trial has, each of them once."""
+        keys = _keys(points)
+        first = {key: at for at, key in reversed(list(enumerate(keys))) if key not in self._tried}
+        return points.take(np.array(sorted(first.values()), dtype=np.intp))
+
     def stack(self, numbers: Sequence[int]) -> Points:
         """The trials of these numbers."""
         chosen = [self.trials[number] for number in numbers]
@@ -116,10 +122,14 @@ def draw_candidates(encoding: Encoding, around: Floats, count: int, seed: int, r
     """`count` quasi-random points, shifted anew each time, and perturbed copies of each row of around, (k, dims)."""
     dims = encoding.space.dims
     spread = (_sequence(seed, dims, count) + rng.random(dims)) % 1.0
-    near = np.repeat(around, _NEAR, axis=0)
-    moved = np.clip(near + _NEAR_STD * rng.standard_normal(near.shape), 0.0, 1.0)
-    redrawn = (rng.random(near.shape) < _REDRAWN) & ~encoding.is_continuous
-    return encoding.snap(np.vstack([spread, np.where(redrawn, rng.random(near.shape), moved)]))
+    return encoding.snap(np.vstack([spread, perturb(encoding, np.repeat(around, _NEAR, axis=0), _NEAR_STD, rng)]))
+
+
+def perturb(encoding: Encoding, cube: Floats, std: float | Floats, rng: np.random.Generator) -> Floats:
+    """The same places of the cube, (m, dims), each a step away; not yet snapped to what a parameter can be."""
+    moved = np.clip(cube + std * rng.standard_normal(cube.shape), 0.0, 1.0)
+    redrawn = (rng.random(cube.shape) < _REDRAWN) & ~encoding.is_continuous
+    return np.where(redrawn, rng.random(cube.shape), moved)
 
 
 @lru_cache(maxsize=16)

@@ -26,6 +26,7 @@ from shoestring.models.thrift.features import Arms, rank_columns, standing
 from shoestring.models.thrift.network import Network
 from shoestring.models.thrift.shapes import STEPS
 from shoestring.policies.config_table import ConfigsView, ConfigTable, Pool
+from shoestring.policies.thrift.candidates import draw
 from shoestring.policies.thrift.curves import CURVES, SeenCurves
 
 CONFIGS = ConfigsView()
@@ -90,7 +91,7 @@ class Scene:
 def look(ledger: Ledger, candidates: int) -> Scene:
     """The study with at most so many candidates, the same in every decision until they are tried."""
     curves, table = ledger.view(CURVES), ledger.view(CONFIGS)
-    pool = _candidates(ledger, table, candidates)
+    pool = draw(ledger, table, candidates)
     new = len(pool.points)
     price = _prices(ledger, curves, new)
     length = expected_length(ledger)
@@ -129,18 +130,6 @@ def expected_length(ledger: Ledger) -> int:
     going = [t.steps for t in ledger.trials if t.steps < t.limit]
     longest = max(ended, default=0)
     return longest if longest > max(going, default=0) else ledger.max_steps
-
-
-def _candidates(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
-    """Configs that might be opened: drawn once, so that a candidate stays one until it is tried."""
-    rng = ledger.rng("thrift candidates")
-    pool = table.pool(ledger, count, rng, near=())
-    if pool.rows.size > count:
-        order = rng.permutation(len(table.unused))
-        chosen = np.zeros(len(table.unused), dtype=bool)
-        chosen[order[table.unused[order]][:count]] = True
-        return pool.take(chosen[pool.rows])
-    return pool
 
 
 def _progress(ledger: Ledger, new: int, length: int) -> tuple[Steps, Steps, Steps, Flags]:
