@@ -12,13 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 from conftest import HERE, Nodes
 from postgres_server import new_database
 from ray_code import CONFIGS, GATE, SlowCurve, loss_at
 
 from shoestring import Space
-from shoestring.core.entries import Cost, Lost, Receipt
+from shoestring.core.entries import Cost, Entry, Lost, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
 from shoestring.runners.checkpoints import Checkpoints
@@ -122,12 +121,43 @@ def has_two_seats_again(study: Study) -> bool:
     return len({e.worker for e in entries[lost[-1] :] if isinstance(e, Receipt)}) >= 2 if lost else False
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 def test_a_driver_is_killed_and_another_machine_goes_on(
-    policy: str, connected: Nodes, tmp_path: Path, eventually: Callable[..., None]
+    connected: Nodes, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
-    store, place = new_database(), tmp_path / "shared"
-    study = Study.begin(
+    """Two studies at once, each with a driver, a database and a shared folder of its own."""
+    stores = {policy: new_database() for policy in POLICIES}
+    studies = {
+        policy: begin_on(connected, policy, stores[policy], tmp_path / f"shared {policy}") for policy in POLICIES
+    }
+    first = {policy: resume(policy, stores[policy], tmp_path / f"one {policy}") for policy in POLICIES}
+    before: dict[str, list[Entry]] = {}
+
+    def kill_those_in_the_midst() -> bool:
+        for policy in first.keys() - before.keys():
+            if len(receipts_in(studies[policy])) >= 12:
+                with first[policy] as driver:
+                    driver.send_signal(signal.SIGKILL)
+                before[policy] = list(load(studies[policy]).entries())
+        return len(before) == len(first)
+
+    eventually(kill_those_in_the_midst)
+    assert all(len(receipts_in(study)) < BUDGET for study in studies.values()), "too late"
+    second = {policy: resume(policy, stores[policy], tmp_path / f"two {policy}", "--json") for policy in POLICIES}
+    for policy, study in studies.items():
+        with second[policy]:
+            said, narrated = second[policy].communicate(timeout=120)
+        assert second[policy].returncode == 0, narrated
+        assert json.loads(said)["spent"] == BUDGET
+        ledger = load(study)
+        assert list(ledger.entries())[: len(before[policy])] == before[policy], "nothing that was stored is lost"
+        check_books(ledger, policy)
+        assert max(trial.saved for trial in ledger.trials) > 0
+        assert not (tmp_path / f"two {policy}" / "shoestring.checkpoints").exists()
+
+
+def begin_on(cluster: Nodes, policy: str, store: str, place: Path) -> Study:
+    """A study that `resume` knows how to run on the cluster."""
+    return Study.begin(
         SPACE,
         f"{BUDGET} epochs",
         name=policy,
@@ -140,30 +170,20 @@ def test_a_driver_is_killed_and_another_machine_goes_on(
             "kind": "python",
             "where": str(HERE / "ray_code.py:SlowCurve"),
             "runner": "ray",
-            "cluster": {"address": connected.address},
+            "cluster": {"address": cluster.address},
             "checkpoints": str(place),
         },
     )
-    with resume(policy, store, tmp_path / "one") as first:
-        eventually(lambda: len(receipts_in(study)) >= 12)
-        first.send_signal(signal.SIGKILL)
-    before = list(study.store.load(policy).entries())  # type: ignore[union-attr]
-    with resume(policy, store, tmp_path / "two", "--json") as second:
-        said, narrated = second.communicate(timeout=120)
-    assert second.returncode == 0, narrated
-    assert json.loads(said)["spent"] == BUDGET
-    ledger = study.store.load(policy)
+
+
+def load(study: Study) -> Ledger:
+    ledger = study.store.load(study.name)
     assert ledger is not None
-    assert list(ledger.entries())[: len(before)] == before, "nothing that was stored is lost"
-    check_books(ledger, policy)
-    assert max(trial.saved for trial in ledger.trials) > 0
-    assert not (tmp_path / "two" / "shoestring.checkpoints").exists()
+    return ledger
 
 
 def receipts_in(study: Study) -> list[Receipt]:
-    ledger = study.store.load(study.name)
-    assert ledger is not None
-    return [entry for entry in ledger.entries() if isinstance(entry, Receipt)]
+    return [entry for entry in load(study).entries() if isinstance(entry, Receipt)]
 
 
 def resume(policy: str, store: str, folder: Path, *words: str) -> subprocess.Popen[str]:

@@ -4,7 +4,7 @@ A small network (`models.thrift`) reads the whole study, candidates that were no
 low it can still get within a few times what it has had, and with the money that is left. The index of an arm is its expected
 improvement on the best so far, times (a power of) its standing, the share of arms that were no better at its step, over (a
 power of) the steps it takes. The arm with the largest index is trained as far again as it was; a candidate with the largest
-index is opened. How many are opened, and which, follows from the belief.
+index is opened. How many are opened, and which, follows from the belief; `candidates` says where they come from.
 
     here                   meaning                                                                     unit
     opening                share of the budget that sequential halving spends first; None: see below   —
