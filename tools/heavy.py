@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests" / "heavy"
+MOSTLY_WAITING = {"ray"}  # for nodes to start, to die and to be missed: two files of tests at a time
 OURS = ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100"]
 
 
@@ -40,7 +41,10 @@ def prepare(group: str) -> Path:
 
 def run(group: str, words: Sequence[str]) -> int:
     """The exit code of pytest. The warnings of other people's packages are not ours to mend."""
-    command: list[str | Path] = [prepare(group), "-m", "pytest", TESTS / group, "-o", "filterwarnings=default", *words]
+    command: list[str | Path] = [prepare(group), "-m", "pytest", TESTS / group, "-o", "filterwarnings=default"]
+    if group in MOSTLY_WAITING:
+        command += ["-n", "2", "--dist", "loadfile"]
+    command += words
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
