@@ -13,12 +13,17 @@ COLOURS = 7  # that lines are told apart by
 _ROW = 15.0  # of the names
 
 
-def draw_lines(lines: Mapping[str, Sequence[Point]], x_name: str, y_name: str, *, log_x: bool = False) -> Sheet:
-    """A panel. Its upright axis begins at 0, so that heights compare; names stand where there is most room."""
+def draw_lines(
+    lines: Mapping[str, Sequence[Point]], x_name: str, y_name: str, *, log_x: bool = False, x_until: float = 0.0
+) -> Sheet:
+    """A panel. Its upright axis begins at 0, so that heights compare; names stand where there is most room.
+
+    `x_until`: the other axis reaches at least so far, as in the panels beside it.
+    """
     sheet = Sheet(360.0, 280.0)
     left, right, bottom, top = plot_area(sheet)
     xs, ys = ([point[i] for line in lines.values() for point in line] for i in (0, 1))
-    x = PlotAxis(min(xs) if log_x else 0.0, max(xs), left, right - 12, log=log_x)
+    x = PlotAxis(min(xs) if log_x else 0.0, max(*xs, x_until), left, right - 12, log=log_x)
     y = PlotAxis(0.0, 1.05 * max(ys), bottom, top)
     sheet.axes(x, y, x_name, y_name)
     places = [[(x(a), y(b)) for a, b in line] for line in lines.values()]

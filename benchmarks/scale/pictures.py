@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lines import draw_lines, write_panels
-from benchmarks.scale.utilisation import QUICK_POLICIES
+from benchmarks.scale.utilisation import QUICK_POLICIES, WITH_MODELS
+
+OF_CURVES = ["thrift", "bhpt", "freeze_thaw_bo", "lc_prediction"]
 
 
 def draw(folder: Path) -> None:
@@ -17,17 +19,18 @@ def draw(folder: Path) -> None:
     (folder / "scale_growth.svg").write_text(draw_growth(told["growth"]), encoding="utf-8")
 
 
-def draw_utilisation(runs: Iterable[Mapping[str, Any]]) -> str:
+def draw_utilisation(runs: Sequence[Mapping[str, Any]]) -> str:
     busy: dict[str, list[tuple[float, float]]] = {}
     for run in runs:
         if run["busy_outside_tail"] is not None:
             busy.setdefault(run["policy"], []).append((run["workers"], run["busy_outside_tail"]))
-    panels = []
-    for title, is_quick in (("without a model", True), ("with a model", False)):
-        lines = {name: sorted(own) for name, own in busy.items() if (name in QUICK_POLICIES) == is_quick}
-        if lines:
+    of_results = [name for name in WITH_MODELS if name not in OF_CURVES]
+    kinds = {"without a model": QUICK_POLICIES, "a model of curves": OF_CURVES, "a model of results": of_results}
+    most, panels = max(run["workers"] for run in runs), []
+    for title, names in kinds.items():
+        if lines := {name: sorted(busy[name]) for name in names if name in busy}:
             told = f"share of workers busy, {title}"
-            panels.append(draw_lines(lines, "workers, 40 epochs for each", told, log_x=True))
+            panels.append(draw_lines(lines, "workers, 40 epochs for each", told, log_x=True, x_until=most))
     return write_panels(panels, "share of workers that are busy, against their number")
 
 
