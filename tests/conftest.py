@@ -7,7 +7,6 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-import second_try
 from hypothesis import HealthCheck, settings
 
 # Matrices here are small: more threads than one only make workers wait for each other. Before numpy is imported.
@@ -31,8 +30,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all-must-run"):
         config.pluginmanager.register(AllMustRun())
-    if os.environ.get(second_try.VARIABLE) and not hasattr(config, "workerinput"):  # not in a worker of xdist
-        config.pluginmanager.register(second_try.SecondTry(config))
 
 
 class AllMustRun:

@@ -125,6 +125,12 @@ class Run:
         }
 
 
+def seed_of(run: Run) -> int:
+    """Of its study. On a clock no run repeats exactly: there all methods share it, so ours begin with the same configs."""
+    method = "" if run.entrant.suite == "trained" else run.method
+    return hashed(run.entrant.name, method, f"{run.budget:g}", run.unit, run.seed)
+
+
 def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Its line."""
     problem = draw(run.entrant, run.seed)
@@ -134,9 +140,7 @@ def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
             _warm_up(run.method, methods.pid_of(run.method))
         began = time.perf_counter()
         with methods.entering(run.method, problem, run.budget, run.unit, patience_s) as (policy, version):
-            # On a clock no run repeats exactly: there all methods share the seed, so ours begin with the same configs.
-            method = "" if run.entrant.suite == "trained" else run.method
-            seed = hashed(run.entrant.name, method, f"{run.budget:g}", run.unit, run.seed)
+            seed = seed_of(run)
             outcome = compete(problem, policy, curves=run.budget, unit=run.unit, seed=seed, patience_s=patience_s)
     except methods.NotThere as error:
         return {**told, "absent": str(error)}

@@ -229,6 +229,13 @@ def test_a_method_in_the_race_and_the_same_study_by_itself_give_the_same_numbers
     assert line["regret"] == problem.regret(study.best.value, 2, unit)
 
 
+def test_methods_share_a_seed_on_the_clock_alone() -> None:
+    timed = next(one for one in problems.entrants("trained", [], per_source=None))
+    for one, count in ((timed, 1), (entrant(), 2)):
+        seeds = {running.seed_of(running.Run(one, name, 2, "seconds", 1)) for name in ("asha", "random_search")}
+        assert len(seeds) == count
+
+
 def test_the_oracle_has_no_regret_and_nobody_has_less() -> None:
     for unit in ("curves", "seconds"):
         found = {

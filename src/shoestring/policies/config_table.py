@@ -95,7 +95,7 @@ class ConfigTable:
             rows = np.flatnonzero(self.unused)
             return Pool(self.row_points.take(rows), rows)
         if near is None:
-            near = np.argsort([trial.best_loss for trial in ledger.trials], kind="stable")[:BEST].tolist()
+            near = best_trials(ledger, BEST)
         around = self.stack(near).cube if near else np.empty((0, ledger.space.dims))
         points = draw_candidates(self.encoding, around, count, ledger.opened.seed, rng)
         points = points.take(~self.is_tried(points))
@@ -116,6 +116,12 @@ class ConfigsView:
         if isinstance(entry, Order) and entry.trial == len(table.trials):
             table.open(entry.config)
         return table
+
+
+def best_trials(ledger: Ledger, count: int) -> list[int]:
+    """Numbers of the trials of the smallest losses; those without one come last."""
+    ranked = np.argsort([trial.best_loss for trial in ledger.trials], kind="stable")
+    return [int(number) for number in ranked[:count]]
 
 
 def draw_candidates(encoding: Encoding, around: Floats, count: int, seed: int, rng: np.random.Generator) -> Points:

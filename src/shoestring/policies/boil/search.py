@@ -107,7 +107,7 @@ class RunSearch:
         top = self._move(near, at, peak.z)
         if self.table.is_tried(top)[0]:
             return pool, z, free[: len(z)]
-        points = Points(np.vstack([pool.points.cube, top.cube]), np.vstack([pool.points.active, top.active]))
+        points = pool.points.join(top)
         return Pool(points, pool.rows), np.vstack([z, peak.z]), np.vstack([free[: len(z)], free[peak.start]])
 
     def _best_new(self, gp: GP, best_mean: float, pool: Pool, z: Floats, free: Flags) -> NextRun:

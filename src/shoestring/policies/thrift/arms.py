@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from shoestring.core.arrays import Flags, Floats
 from shoestring.core.believing import BelievedCurve
-from shoestring.core.encoding import Points
 from shoestring.core.entries import Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.space import Config
@@ -89,7 +88,7 @@ class Scene:
 
 
 def look(ledger: Ledger, candidates: int) -> Scene:
-    """The study with at most so many candidates, the same in every decision until they are tried."""
+    """The study with about so many candidates; which they are: `candidates`."""
     curves, table = ledger.view(CURVES), ledger.view(CONFIGS)
     pool = draw(ledger, table, candidates)
     new = len(pool.points)
@@ -179,9 +178,7 @@ def _columns(ledger: Ledger, table: ConfigTable, pool: Pool) -> Floats:
     """(K, dims): every hyperparameter of trials and candidates, nan where it is inactive."""
     points = pool.points
     if ledger.trials:
-        tried = table.trials
-        cube = np.vstack([*(one.cube for one in tried), points.cube])
-        points = Points(cube, np.vstack([*(one.active for one in tried), points.active]))
+        points = table.stack(range(len(table.trials))).join(points)
     columns = points.cube.copy()
     names = ledger.space.cube_names
     for k, name in enumerate(table.encoding.optional):

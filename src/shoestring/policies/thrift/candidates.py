@@ -15,12 +15,12 @@ import numpy as np
 from shoestring.core.arrays import Floats
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
-from shoestring.policies.config_table import ConfigTable, Pool, perturb
+from shoestring.policies.config_table import ConfigTable, Pool, best_trials, perturb
 
 BEST = 3  # trials that are looked around
 AROUND = 16  # candidates for each of them
 _SPREADS = (0.01, 0.3)  # of a step away from a trial, in the unit cube: between these, drawn for each
-_FEWEST = 8  # candidates from all over the space
+FEWEST = 8  # candidates from all over the space
 
 
 def draw(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
@@ -28,10 +28,8 @@ def draw(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
     rng = ledger.rng("thrift candidates")
     if table.rows is None:
         around = _around_the_best(ledger, table)
-        pool = table.pool(ledger, max(_FEWEST, count - len(around)), rng, near=())
-        both = (around, pool.points)
-        points = Points(np.vstack([one.cube for one in both]), np.vstack([one.active for one in both]))
-        return Pool(table.untried(points), pool.rows)
+        pool = table.pool(ledger, max(FEWEST, count - len(around)), rng, near=())
+        return Pool(table.untried(around.join(pool.points)), pool.rows)
     pool = table.pool(ledger, count, rng, near=())
     if pool.rows.size > count:
         order = rng.permutation(len(table.unused))
@@ -42,9 +40,8 @@ def draw(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
 
 
 def _around_the_best(ledger: Ledger, table: ConfigTable) -> Points:
-    losses = [trial.best_loss for trial in ledger.trials]
-    ranked = sorted((loss, number) for number, loss in enumerate(losses) if math.isfinite(loss))
-    steps = [_step_away(ledger, table, number) for _, number in ranked[:BEST]]
+    best = [number for number in best_trials(ledger, BEST) if math.isfinite(ledger.trials[number].best_loss)]
+    steps = [_step_away(ledger, table, number) for number in best]
     return table.untried(table.encoding.snap(np.vstack([np.empty((0, ledger.space.dims)), *steps])))
 
 

@@ -53,11 +53,12 @@ from shoestring.models.thrift.features import in_race, standing
 from shoestring.models.thrift.network import Network, shipped
 from shoestring.policies import make
 from shoestring.policies.thrift.arms import Scene, look
+from shoestring.policies.thrift.candidates import FEWEST
 from shoestring.policies.thrift.plan import count_due, next_choice, pick, remember
 from shoestring.policies.thrift.trust import check_trust
 
 _BASE_RULE = "sequential_halving"
-_FEWEST, _MOST = 8, 100  # candidates
+_MOST = 100  # candidates
 _OPENING = 0.75  # over the root of the number of curves: share of the budget that goes to halving first
 _FEWEST_CURVES = 7.0  # with less money halving is as good
 _KEPT = ("trust", "trust_at")  # of the memo
@@ -137,7 +138,7 @@ class Thrift:
 
     def _look(self, ledger: Ledger) -> Scene:
         wanted = round(self.candidates_per_curve * self._curves(ledger)) - len(ledger.trials)
-        return look(ledger, min(_MOST, max(_FEWEST, wanted)))
+        return look(ledger, min(_MOST, max(FEWEST, wanted)))
 
     def _networks(self) -> tuple[Network, ...]:
         return shipped()
