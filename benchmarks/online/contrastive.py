@@ -53,6 +53,7 @@ METHODS: dict[str, dict[str, Any] | Schedule] = {
     "CE@0.9": {"kappa": 0.9},
     "CE@0.8": {"kappa": 0.8},
     "CE@0.7": {"kappa": 0.7},
+    "CE@0.6": {"kappa": 0.6},
     "Ber(0.6)": {"query": "bernoulli", "query_probability": 0.6},
     "expert": Schedule((EXPERT,)),
 }
@@ -195,6 +196,25 @@ def make_tuner(settings: dict[str, Any], plan: Plan, seed: int) -> OnlineTuner:
     half = {name: HALF[name] for name in space}
     settings = SETTINGS | {"lengthscale": plan.lengthscale} | settings
     return OnlineTuner(space, plan.rounds, settings=settings, direction="max", store=None, initial=[half], seed=seed)
+
+
+def how_sure(run: dict[str, Any]) -> list[float | None]:
+    """Pr(better) that each decision of a recorded run rests on, found by deciding again from what was recorded.
+
+    None where no competitor was seen. It raises where the decisions are not the recorded ones.
+    """
+    plan = Plan(**run["plan"] | {"without": tuple(run["plan"]["without"])})
+    tuner, reward = make_tuner(METHODS[run["method"]], plan, run["seed"]), CorrectedLevel(plan.correction)
+    validated, sure = dict(run["validated"]), []
+    for round, recorded in enumerate(run["configs"], start=1):
+        config = tuner.next()
+        told = [round_to(0.0 if name in plan.without else config[name]) for name in run["names"]]
+        if any(abs(a - b) > 2e-3 for a, b in zip(told, recorded, strict=True)):
+            raise SystemExit(f"{run['method']}, seed {run['seed']}: round {round} is decided as {told}, not {recorded}")
+        sure.append(tuner.why.get("pr_better"))
+        if tuner.should_validate:
+            tuner.tell(reward.tell(round, validated[round]))
+    return sure
 
 
 def round_to(value: float, digits: int = 3) -> float:

@@ -92,6 +92,14 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return float(np.mean(values)), float(error)
 
 
+def plus_minus(values: Sequence[float], digits: int, sign: str = "") -> str:
+    """Mean ± standard error as a cell of a table; without an error for one value, empty for none."""
+    if not values:
+        return ""
+    mean, error = mean_and_error(values)
+    return f"{mean:{sign}.{digits}f}" + ("" if np.isnan(error) else f" ± {error:.{digits}f}")
+
+
 def _each(told: Sequence[tuple[Any, ...]], workers: int) -> Iterator[str]:
     """Do all runs, and say of each that it is done, in the order in which they are."""
     if workers == 1:

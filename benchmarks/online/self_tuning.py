@@ -1,15 +1,9 @@
-"""When should a self-tuning network tune itself? Table A3 of arXiv:2101.06590 in small.
+"""A network that tunes itself while it trains, in rounds: what `online.few_images` runs, Table A3 of arXiv:2101.06590 in small.
 
 The network of self_tuning_network.py tunes its dropout and augmentation by gradient steps on validation images. How often to do
 that is a question of its own: too seldom, and the hyperparameters lag behind; too often, and time is lost and they run
 after noise. A round is a fixed number of training steps; arm "tune" takes a tuning step before each of them, arm "train"
 none. The reward is the gain in accuracy on the whole validation set since the last pass, which the policy may buy or not.
-
-    python -m benchmarks online.self_tuning              all methods, three seeds (an accelerator, --workers 3: 13 minutes)
-    python -m benchmarks online.self_tuning --quick      small images, few rounds, one seed: a minute or two on one processor
-    python -m benchmarks online.self_tuning --show       table and figure of the runs in -o DIR again
-
-These runs are ten epochs on plentiful data, with little to regularise; `online.few_images` asks where overfitting is real.
 
 Methods: "a:b" are fixed schedules of a training steps to b tuning steps, "1:1 > 2:1" changes over after two thirds;
 "never" keeps the starting values. The learning rate falls tenfold after 40, 67 and 80 % of the run, as in the paper;
@@ -19,24 +13,16 @@ validation, each at its mean price over all runs (they share the machine, and no
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: the processes share the machine
-
-import json
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.online.fashion import DEBIAN, Fashion, batches, load, pick_device, synchronise
-from benchmarks.online.runs import arguments, gather, run_all
+from benchmarks.online.fashion import Fashion, batches, load, synchronise
 from benchmarks.online.self_tuning_network import HYPER, Ways, evaluate, start_model, training_loss, tuning_loss
-from benchmarks.online.self_tuning_report import figure, judge, table
 from shoestring import OnlineTuner
 
 ARMS = {"mode": {"choice": ["train", "tune"]}}
@@ -50,39 +36,30 @@ FIXED: dict[str, tuple[int | None, int | None]] = {  # training steps to a tunin
     "5:1": (5, 5),
     "1:1 > 2:1": (1, 2),
 }
-BANDITS = {
-    "EXP3.S": "exp3s",
-    "eps-greedy": "epsilon_greedy",
-    "Softmax": "softmax",
-    "UCB1": "ucb1",
-    "GP-UCB": "tv_gp_ucb",
-}
+AT_RANDOM = {"query": "bernoulli", "query_probability": 0.2}
 TUNED: dict[str, tuple[str, dict[str, Any]]] = {
-    f"CE@{kappa}": ("ce_gp_ucb", GP | {"kappa": kappa}) for kappa in (0.7, 0.8)
+    "EXP3.S, Ber(0.2)": ("exp3s", AT_RANDOM),
+    "UCB1, Ber(0.2)": ("ucb1", AT_RANDOM),
+    "GP-UCB, Ber(0.2)": ("tv_gp_ucb", AT_RANDOM | GP),
+    "CE@0.7": ("ce_gp_ucb", GP | {"kappa": 0.7}),
+    "CE@0.8": ("ce_gp_ucb", GP | {"kappa": 0.8}),
 }
-for _chance in (0.1, 0.2):
-    for _label, _policy in BANDITS.items():
-        _query = {"query": "bernoulli", "query_probability": _chance}
-        TUNED[f"{_label}, Ber({_chance})"] = (_policy, _query | (GP if _label == "GP-UCB" else {}))
 METHODS = [*FIXED, *TUNED]
 
 
 @dataclass(frozen=True)
 class Plan:
-    rounds: int = 240
-    steps: int = 8  # training steps of a round
-    batch: int = 256
+    rounds: int = 150
+    steps: int = 23  # training steps of a round: an epoch
+    batch: int = 128
     width: int = 32  # channels of the first block
     size: int = 28  # pixels
-    n_train: int = 50_000
+    n_train: int = 3000
     n_held_out: int = 10_000
     lr: float = 0.1
     hyper_lr: float = 3e-3
-    watch: int = 12  # rounds between looks that no method pays for or sees
+    watch: int = 10  # rounds between looks that no method pays for or sees
     ways: Ways = field(default_factory=Ways)
-
-
-QUICK = Plan(rounds=30, batch=64, width=8, size=14, n_train=10_000, n_held_out=2000, hyper_lr=0.02, watch=5)
 
 
 class SelfTuning:
@@ -199,25 +176,3 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
         "hyper": hyper,
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
     }
-
-
-def main() -> None:
-    plans = {"rounds": "default: 240, quick 30", "steps": "training steps of a round; default: 8"}
-    asked = arguments(__doc__ or "", DEBIAN, METHODS, plans)
-    if asked.show:
-        runs = gather(asked.o, "self_tuning")
-    else:
-        plan = QUICK if asked.quick else Plan()
-        plan = replace(plan, **{name: value for name in ("rounds", "steps") if (value := getattr(asked, name))})
-        methods = asked.methods or (["never", "1:1", "UCB1, Ber(0.2)", "CE@0.8"] if asked.quick else METHODS)
-        told = (plan, asked.data, pick_device(asked.device))
-        runs = run_all("self_tuning", methods, asked.seeds, asdict(plan), run_one, told, asked.o, asked.workers)
-    print(table(runs))
-    figure(runs, asked.o / "self_tuning.svg")
-    verdict = judge(runs)
-    print(json.dumps(verdict))
-    sys.exit(0 if verdict["ok"] or asked.quick else 1)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,33 +1,27 @@
-"""Table, figure and verdict of self_tuning.py's runs."""
+"""Tables, figure and verdict of the race of few_images.py: self-tuning networks that differ in when they tune."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.online.runs import mean_and_error
+from benchmarks.online.runs import mean_and_error, plus_minus
 
 Runs = Sequence[dict[str, Any]]
 PAPER = {  # test loss, test accuracy, time; VGG16 on CIFAR-10
-    "EXP3.S, Ber(0.1)": (0.479, 83.5, 0.93),
-    "eps-greedy, Ber(0.1)": (0.438, 85.9, 0.92),
-    "Softmax, Ber(0.1)": (0.459, 84.6, 0.93),
-    "UCB1, Ber(0.1)": (0.451, 86.7, 0.94),
-    "GP-UCB, Ber(0.1)": (0.449, 86.8, 0.96),
     "EXP3.S, Ber(0.2)": (0.455, 84.7, 1.13),
-    "eps-greedy, Ber(0.2)": (0.443, 87.3, 1.13),
-    "Softmax, Ber(0.2)": (0.480, 85.2, 1.13),
     "UCB1, Ber(0.2)": (0.421, 87.1, 1.13),
     "GP-UCB, Ber(0.2)": (0.439, 87.0, 1.17),
     "CE@0.7": (0.428, 88.1, 1.10),
     "CE@0.8": (0.404, 88.1, 1.21),
 }
-ORDER = ("never", "5:1", "2:1", "1:1", "1:1 > 2:1", *PAPER)
-SHOWN = ("never", "1:1", "1:1 > 2:1", "UCB1, Ber(0.2)", "GP-UCB, Ber(0.2)", "CE@0.7", "CE@0.8")  # as curves
+CONSTANT = ("never", "5:1", "2:1", "1:1")
+ORDER = (*CONSTANT, "1:1 > 2:1", *PAPER)
+SHOWN = ("never", "2:1", "1:1", "EXP3.S, Ber(0.2)", "CE@0.7", "CE@0.8")  # as curves
 
 
 def by_method(runs: Runs) -> dict[str, list[dict[str, Any]]]:
@@ -58,15 +52,23 @@ def tuned_share(run: dict[str, Any]) -> float:
     return sum(arm in "tT" for arm in run["arms"]) / len(run["arms"])
 
 
+def mean_dropout(run: dict[str, Any]) -> float:
+    """Of all layers, as the run left it."""
+    is_dropout = [name.startswith("dropout") for name in run["hyper_names"]]
+    return float(np.mean(np.array(run["hyper"][-1])[is_dropout]))
+
+
 def table(runs: Runs) -> str:
     grouped, times = by_method(runs), relative_time(runs)
-    heads = ("method", "validation loss", "accuracy, %", "test loss", "accuracy, %", "rounds tuned", "passes", "time")
-    lines = ["| " + " | ".join([*heads, "paper: test, time"]) + " |", "|---" * 9 + "|"]
+    heads = ["method", "validation loss", "accuracy, %", "test loss", "accuracy, %", "mean dropout at the end"]
+    heads += ["rounds tuned", "passes", "time", "paper: test, time"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, some in grouped.items():
         cells = [name]
         for kind in ("validation", "test"):
-            cells.append(_pm([run[f"{kind}_loss"] for run in some], 4))
-            cells.append(_pm([100.0 * run[kind] for run in some], 2))
+            cells.append(plus_minus([run[f"{kind}_loss"] for run in some], 4))
+            cells.append(plus_minus([100.0 * run[kind] for run in some], 2))
+        cells.append(f"{np.mean([mean_dropout(run) for run in some]):.2f}")
         cells.append(f"{np.mean([tuned_share(run) for run in some]):.0%}")
         cells.append(f"{np.mean([run['passes'] for run in some]):.0f}")
         cells.append(f"{np.mean([times[name, run['seed']] for run in some]):.2f}x")
@@ -76,22 +78,46 @@ def table(runs: Runs) -> str:
     return "\n".join([*lines, f"\n± standard error over {n} seed{'s' * (n > 1)}; time over that of 1:1."])
 
 
-def _pm(values: Sequence[float], digits: int) -> str:
-    mean, error = mean_and_error(values)
-    return f"{mean:.{digits}f}" + ("" if np.isnan(error) else f" ± {error:.{digits}f}")
+def compare(runs: Runs) -> str:
+    """Validation loss over another method's with the same seed: over 1:1, over the constant schedule that takes the same time
+    (between two of them, a straight line), and for CE over the bandits that validate at random."""
+    losses = {name: {run["seed"]: run["validation_loss"] for run in some} for name, some in by_method(runs).items()}
+    at_random = [name for name in losses if "Ber(" in name]
+    heads = ["validation loss over that of", "1:1", "a constant schedule of the same time", *at_random]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for name in [name for name in losses if name not in CONSTANT]:
+        cells = [name, _over(losses[name], losses.get("1:1", {})), _over(losses[name], at_equal_time(runs, name))]
+        cells += [_over(losses[name], losses[other]) if name.startswith("CE") else "" for other in at_random]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def at_equal_time(runs: Runs, name: str) -> dict[int, float]:
+    """By seed: the validation loss of a constant schedule that takes as long as the method did."""
+    times, told = relative_time(runs), {}
+    for seed in sorted({run["seed"] for run in runs if run["method"] == name}):
+        some = [run for run in runs if run["method"] in CONSTANT and run["seed"] == seed]
+        line = sorted((times[run["method"], seed], run["validation_loss"]) for run in some)
+        if line:
+            told[seed] = float(np.interp(times[name, seed], *zip(*line, strict=True)))
+    return told
+
+
+def _over(own: Mapping[int, float], others: Mapping[int, float]) -> str:
+    return plus_minus([own[seed] - others[seed] for seed in sorted(set(own) & set(others))], 3, sign="+")
 
 
 def judge(runs: Runs) -> dict[str, Any]:
-    """The paper's claim: both CE rows have a lower validation loss than every bandit that validates at random."""
+    """The paper's claim: both CE rows have a lower validation loss than every schedule and every bandit with random looks."""
     grouped = by_method(runs)
     losses = {
         name: round(float(np.mean([run["validation_loss"] for run in some])), 4) for name, some in grouped.items()
     }
     ce = {name: loss for name, loss in losses.items() if name.startswith("CE")}
-    others = {name: loss for name, loss in losses.items() if "Ber(" in name}
+    others = {name: loss for name, loss in losses.items() if name not in ce}
     ok = bool(ce and others) and max(ce.values()) < min(others.values())
-    target = "validation loss of CE below that of every Bernoulli bandit"
-    return {"name": "self_tuning", "measured": losses, "target": target, "ok": ok}
+    target = "validation loss of CE below that of every schedule and every Bernoulli bandit"
+    return {"name": "few_images_race", "measured": losses, "target": target, "ok": ok}
 
 
 def figure(runs: Runs, path: Path) -> None:
@@ -100,30 +126,32 @@ def figure(runs: Runs, path: Path) -> None:
 
     grouped, times = by_method(runs), relative_time(runs)
     fig, (left, middle, right) = pyplot.subplots(1, 3, figsize=(15, 4.6))
+    ends = {}
     for name, some in grouped.items():
-        style = {"color": f"C{SHOWN.index(name)}" if name in SHOWN else "lightgrey"}
-        mean, error = mean_and_error([run["test_loss"] for run in some])
-        time = np.mean([times[name, run["seed"]] for run in some])
-        middle.errorbar(time, mean, yerr=0.0 if np.isnan(error) else error, fmt="o", capsize=3, **style)
+        style = {"color": f"C{SHOWN.index(name)}" if name in SHOWN else "grey"}
+        mean, error = mean_and_error([run["validation_loss"] for run in some])
+        ends[name] = (float(np.mean([times[name, run["seed"]] for run in some])), mean)
+        middle.errorbar(*ends[name], yerr=0.0 if np.isnan(error) else error, fmt="o", capsize=3, **style)
         if name not in SHOWN:
+            middle.annotate(name, ends[name], xytext=(-5, -10), textcoords="offset points", fontsize=7, ha="right")
             continue
         at = [round for round, _, _ in some[0]["watched"]]
         left.plot(at, np.mean([[loss for _, loss, _ in run["watched"]] for run in some], axis=0), label=name, **style)
-        tuned = np.mean([[arm in "tT" for arm in run["arms"]] for run in some], axis=0)
-        window = max(1, len(tuned) // 12)
-        smooth = np.convolve(tuned, np.full(window, 1 / window), mode="valid")
-        right.plot(np.arange(len(smooth)) + window / 2, smooth, label=name, **style)
-    left.set(xlabel="round", ylabel="validation loss", yscale="log", title="on the way")
-    left.set_yticks(ticks := [0.2, 0.25, 0.3, 0.4, 0.5], [f"{tick:g}" for tick in ticks])
-    left.minorticks_off()
-    middle.set(xlabel="time over that of 1:1", ylabel="test loss", title="at the end (± s.e.)")
-    right.set(xlabel="round", ylabel="share of rounds with tuning", title=f"when it is tuned (mean of {window} rounds)")
-    left.legend(fontsize=8)
-    middle.plot([], [], "o", color="lightgrey", label="other schedules and bandits")
-    middle.legend(fontsize=8)
+        if name in PAPER:  # a bandit: schedules need no picture of when
+            tuned = np.mean([[arm in "tT" for arm in run["arms"]] for run in some], axis=0)
+            window = max(1, len(tuned) // 12)
+            smooth = np.convolve(tuned, np.full(window, 1 / window), mode="valid")
+            right.plot(np.arange(len(smooth)) + window / 2, smooth, label=name, **style)
+            right.set_title(f"when it is tuned (mean of {window} rounds)")
+    line = [ends[name] for name in CONSTANT if name in ends]
+    middle.plot(*zip(*line, strict=True), color="grey", linewidth=0.8, linestyle=":", label="constant schedules")
+    left.set(xlabel="round", ylabel="validation loss", title="on the way")
+    middle.set(xlabel="time over that of 1:1", ylabel="validation loss", title="at the end (± s.e.)")
+    right.set(xlabel="round", ylabel="share of rounds with tuning", ylim=(-0.03, 1.03))
     for axes in (left, middle, right):
+        axes.legend(fontsize=8)
         axes.grid(alpha=0.3)
     fig.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
-    fig.savefig(path)
+    fig.savefig(path, metadata={"Date": None})
     pyplot.close(fig)

@@ -62,11 +62,15 @@ def test_the_share_of_the_gain_that_is_kept(scripts: Any, tmp_path: Path) -> Non
     runs += [contrastive_run("CE@0.7", seed, 0.815 + 0.01 * seed, 30) for seed in range(2)]
     verdict = report.judge(runs)
     assert verdict["ok"]
+    uneven = report.judge([*runs, contrastive_run("TV-GP-UCB", 2, 0.9, 100), contrastive_run("baseline", 2, 0.8, 0)])
+    assert uneven["measured"]["CE@0.8"] == verdict["measured"]["CE@0.8"]  # a seed that it lacks says nothing about it
     assert verdict["measured"]["CE@0.8"] == {"kept": 0.95, "passes": 0.58, "over_full": -0.1, "over_full_se": 0.0}
     assert not report.judge([run for run in runs if run["method"] != "CE@0.8"])["ok"]
     worse = [run | {"test": 0.7} if run["method"] == "TV-GP-UCB" else run for run in runs]
     assert report.judge(worse)["measured"]["CE@0.8"]["kept"] is None
-    assert "| CE@0.8 | 82.40 ± 0.50 | +1.90 ± 0.00 | 82.40 ± 0.50 | 58 | 1.63x | 77.62, 1.71x |" in report.table(runs)
+    assert "| CE@0.8 | 2 | 82.40 ± 0.50 | +1.90 ± 0.00 | 82.40 ± 0.50 | 58 | 1.63x | 77.62, 1.71x |" in report.table(
+        runs
+    )
     report.figure(runs, tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").stat().st_size > 1000
 
@@ -93,13 +97,20 @@ def test_time_is_counted_over_dense_tuning(scripts: Any, tmp_path: Path) -> None
         told = {"method": method, "seed": 0, "validation_loss": loss, "validation": 0.9, "test_loss": loss, "test": 0.9}
         told |= {"plan": {"rounds": 4, "steps": 2}, "tuning_steps": tuning_steps, "train_s": 8.0 + 1.0 * tuning_steps}
         told |= {"passes": passes, "decide_s": 0.0, "validate_s": 1.0 * passes, "arms": ".:tT"}
+        told |= {"hyper_names": ["dropout_1", "dropout_out", "noise"], "hyper": [[0.1, 0.1, 0.1], [0.2, 0.4, 0.9]]}
         return told | {"watched": [[2, 0.5, 0.8], [4, loss, 0.9]]}
 
     runs = [run("1:1", 0.30, 8, 0), run("UCB1, Ber(0.2)", 0.31, 6, 2), run("CE@0.8", 0.29, 4, 1)]
     assert report.judge(runs)["ok"]
     assert not report.judge([*runs, run("CE@0.7", 0.32, 4, 1)])["ok"]
     line = next(line for line in report.table(runs).splitlines() if line.startswith("| CE@0.8"))
-    assert line == "| CE@0.8 | 0.2900 | 90.00 | 0.2900 | 90.00 | 50% | 1 | 0.81x | 0.404, 88.1, 1.21x |"
+    assert line == "| CE@0.8 | 0.2900 | 90.00 | 0.2900 | 90.00 | 0.30 | 50% | 1 | 0.81x | 0.404, 88.1, 1.21x |"
+    assert not report.judge([*runs, run("2:1", 0.28, 4, 0)])["ok"]  # schedules are rivals, too
+    runs += [run("never", 0.50, 0, 0), run("1:1 > 2:1", 0.33, 6, 0)]
+    assert report.at_equal_time(runs, "CE@0.8") == pytest.approx({0: 0.375})  # 8 + 4 + 1 of the 8 to 16 seconds
+    told = report.compare(runs)
+    assert "| CE@0.8 | -0.010 | -0.085 | -0.020 |" in told
+    assert "| 1:1 > 2:1 | +0.030 | -0.020 |  |" in told
     report.figure(runs, tmp_path / "figure.svg")
 
 
@@ -190,3 +201,26 @@ def test_rows_of_table_a2_made_elsewhere_are_added(
     after = json.loads((tmp_path / "table_a2.json").read_text())
     assert after == before | {"CE@0.90, competitors merged": row}
     assert "| CE@0.90, competitors merged | 0.250±0.000 / 7" in capsys.readouterr().out
+
+
+def kept_runs(task: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FOLDER / "results" / f"{task}.jsonl").read_text().splitlines()]
+
+
+def missing_from_page(printed: str) -> list[str]:
+    """Rows of a printed table that the page does not have."""
+    page = (FOLDER / "README.md").read_text().splitlines()
+    return [line for line in printed.splitlines() if line.startswith("| ") and line not in page]
+
+
+def test_the_page_has_the_tables_of_the_results(scripts: Any, capsys: Any) -> None:
+    assert missing_from_page("| nobody | 1.0 |") == ["| nobody | 1.0 |"]
+    for name in ("table_a1", "table_a2"):
+        script = getattr(scripts, name)
+        script.show(json.loads((script.RESULTS / f"{name}.json").read_text()))
+        assert missing_from_page(capsys.readouterr().out) == []
+    race = kept_runs("few_images_race")
+    report = scripts.self_tuning_report
+    assert missing_from_page(report.table(race)) == missing_from_page(report.compare(race)) == []
+    for task in ("contrastive", "factorial_race"):
+        assert missing_from_page(scripts.contrastive_report.table(kept_runs(task))) == []

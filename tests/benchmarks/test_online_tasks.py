@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def test_read_outs_find_what_is_linear(scripts: Any) -> None:
 
 def test_each_step_moves_its_own_part(scripts: Any, images: Path) -> None:
     self_tuning = scripts.self_tuning
-    plan = replace(self_tuning.QUICK, rounds=30, steps=1, batch=16, width=2, n_train=40, n_held_out=40)
+    plan = replace(scripts.few_images.QUICK, rounds=30, steps=1, batch=16, width=2, n_train=40, n_held_out=40)
     training = self_tuning.SelfTuning(scripts.fashion.load(images, "cpu", 14, 40, 40), plan, 0)
     model = training.model
 
@@ -221,10 +222,29 @@ def test_a_contrastive_run(scripts: Any, images: Path, method: str) -> None:
     assert 0.0 <= run["test"] <= 1.0
 
 
+def test_a_recorded_run_is_decided_again(scripts: Any, images: Path) -> None:
+    """How sure a run was is not recorded; it follows from what is, or the replay says that it does not."""
+    contrastive = scripts.contrastive
+    plan = replace(contrastive.QUICK, rounds=6, steps=1, batch=8, width=2, n_train=60, n_readout=40, n_held_out=40)
+    plan = replace(plan, without=("inversion",), lengthscale=1.2, correction=0.25)
+    run = {"method": "CE@0.8", "seed": 0, "plan": asdict(plan)} | contrastive.run_one("CE@0.8", 0, plan, images, "cpu")
+    sure = contrastive.how_sure(json.loads(json.dumps(run)))
+    assert len(sure) == 6
+    assert sure[0] is None  # the first round is given
+    asked = {round for round, _ in run["validated"]}
+    assert any(one is not None for one in sure)
+    assert all(one is None or (one < 0.8) == (round in asked) for round, one in enumerate(sure, start=1))
+    run["configs"][3] = [0.123] * 8
+    with pytest.raises(SystemExit, match="round 4"):
+        contrastive.how_sure(run)
+    table = scripts.factorial.show_sureness([{**run, "method": "baseline"}])
+    assert table.count("\n") == 1  # heads alone: only CE weighs whether to ask
+
+
 @pytest.mark.parametrize("method", ["CE@0.8", "UCB1, Ber(0.2)", "1:1 > 2:1"])
 def test_a_self_tuning_run(scripts: Any, images: Path, method: str) -> None:
     self_tuning = scripts.self_tuning
-    plan = replace(self_tuning.QUICK, rounds=9, steps=2, batch=8, width=2, n_train=40, n_held_out=40, watch=3)
+    plan = replace(scripts.few_images.QUICK, rounds=9, steps=2, batch=8, width=2, n_train=40, n_held_out=40, watch=3)
     run = self_tuning.run_one(method, 0, plan, images, "cpu")
     assert len(run["arms"]) == 9
     assert run["arms"][0] == "."  # the warm-up
@@ -233,3 +253,32 @@ def test_a_self_tuning_run(scripts: Any, images: Path, method: str) -> None:
     if method == "1:1 > 2:1":
         assert run["arms"] == ".tttttttt"
     assert np.isfinite(run["test_loss"])
+
+
+def test_the_page_has_the_tables_of_grid_and_factorial(scripts: Any) -> None:
+    page = (FOLDER / "README.md").read_text()
+    kept = {
+        task: [json.loads(line) for line in (FOLDER / "results" / f"{task}.jsonl").read_text().splitlines()]
+        for task in ("few_images", "factorial")
+    }
+    few, factorial = scripts.few_images, scripts.factorial
+    assert few.show(kept["few_images"]) in page
+    assert factorial.show(factorial.measure(kept["factorial"])) in page
+    told = few.judge(kept["few_images"])
+    assert told["ok"]
+    for name, closed in told["measured"]["closed"].items():
+        assert f"{closed:.0%} ({name})" in page
+
+
+def test_kept_runs_are_of_todays_plan(scripts: Any) -> None:
+    """A race that was cut goes on from its results only if they were made as it would make them now."""
+
+    def plan_of(task: str) -> list[dict[str, Any]]:
+        lines = (FOLDER / "results" / f"{task}.jsonl").read_text().splitlines()
+        return [json.loads(line)["plan"] for line in lines]
+
+    few, contrastive, factorial = scripts.few_images, scripts.contrastive, scripts.factorial
+    raced = few.Plan(ways=few.BUILDS["tuned, shift, norm before"])
+    assert all(plan == asdict(raced) for plan in plan_of("few_images_race"))
+    anew = replace(contrastive.Plan(), **factorial.ANEW)
+    assert all(plan == json.loads(json.dumps(asdict(anew))) for plan in plan_of("factorial_race"))
