@@ -7,7 +7,7 @@ mean 0.5), written out below; all others are this package's policies, run throug
 variance by maximum likelihood over all arms, as the paper does, whenever the observations have grown by half; "within
 bounds" holds them to at most T/8 and at least 0.1.
 
-    python -m benchmarks online.table_a1              100 seeds, results/table_a1.json (about 15 minutes)
+    python -m benchmarks online.table_a1              100 seeds, results/table_a1.json (about 17 minutes)
     python -m benchmarks online.table_a1 --quick      2 seeds, under two minutes, results left alone
     python -m benchmarks online.table_a1 --show       print the table of the stored results again
 
