@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.cost_aware.traces import LIKELIHOOD
+from benchmarks.markdown import table
 
 Lines = Sequence[Mapping[str, Any]]
 NAMES = {"alpha=0": "EI", "alpha=1": "EI per cost"}
@@ -64,8 +65,3 @@ def span(line: Mapping[str, Any], key: str, form: str) -> str:
     between = " to " if "+" in form else "–"
     mean, low, high = (form.format(line[f"{key}{end}"]).replace("%", " %") for end in ("", "_low", "_high"))
     return f"{mean} ({low}{between}{high})"
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
-    return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
