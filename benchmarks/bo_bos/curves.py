@@ -3,7 +3,7 @@
     python -m benchmarks bo_bos.curves                  our own tables in benchmarks/data, 20 seeds
     python -m benchmarks bo_bos.curves --data DIR       also klein_cnn_cifar10, lcbench_surrogate and hpolib_grids below DIR
     python -m benchmarks bo_bos.curves --quick          one table, 3 seeds, few methods: under two minutes, nothing written
-    python -m benchmarks bo_bos.curves --show           the tables of results/curves.json again, nothing run
+    python -m benchmarks bo_bos.curves --show           what results/curves.json says, with the tables of README.md; nothing run
     python -m benchmarks bo_bos.curves --methods gp_ucb,bo_bos,oracle --tables fcnet,vae --seeds 20
 
 Every study is kept as a JSON line in the folder `-o` (`--lines` names the file: several processes need one each; all of them are
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bo_bos.compare import read, show, summarise
+from benchmarks.bo_bos.page import tables as tables_of_page
 from benchmarks.bo_bos.studies import METHODS, recorded, study
 
 HERE = Path(__file__).parent
@@ -99,6 +100,8 @@ def main() -> int:
         if not asked.quick:
             summary = keep(summary)
     told, ok = show(summary)
+    if asked.show:
+        print("", *tables_of_page(summary), sep="\n\n")
     print(json.dumps(told))
     return 0 if ok else 1
 

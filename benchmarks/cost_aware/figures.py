@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cost_aware.races import PRINTED_EI
+from benchmarks.cost_aware.traces import LIKELIHOOD
 from benchmarks.plotting import plt
 
 Lines = list[dict[str, Any]]
 LABELS = {"alpha=0": "EI", "alpha=1": "EI per cost (alpha=1)", "ei_cool": "EI-cool", "carbo": "CArBO"}
 RANKED = ("alpha=0", "alpha=0.1", "alpha=0.2", "alpha=1", "cei=0.2", "cei=0.3", "cei=0.5", "ei_cool", "carbo", "random")
+PAIRED = ("cei=0.1", "cei=0.2", "cei=0.3", "cei=0.5")
 MARKS = "osD^vPX*<>"
 
 
@@ -58,10 +61,13 @@ def tradeoff(lines: Lines, path: Path) -> None:
     for family, mark, label, above in (
         ("alpha", "o-", "EI / cost^alpha", True),
         ("cei", "s-", "contextual EI, slack", False),
+        (LIKELIHOOD, "^-", "EI / cost^alpha against EI, both fitted as printed", True),
     ):
-        part = [line for line in lines if line["method"].startswith(family)]
+        part = [line for line in lines if _family(line["method"]) == family and line["method"] != PRINTED_EI]
+        if not part:
+            continue
         x, y = [line["time_relative_to_ei"] for line in part], [line["loss_above_ei"] for line in part]
-        axes.errorbar(
+        bars = axes.errorbar(
             x,
             y,
             yerr=_bars(part, "loss_above_ei"),
@@ -73,11 +79,10 @@ def tradeoff(lines: Lines, path: Path) -> None:
             elinewidth=0.6,
         )
         for a, b, line in zip(x, y, part, strict=True):
-            number = line["method"].partition("=")[2]
+            number = line["method"].removesuffix(LIKELIHOOD).partition("=")[2]
             place = (4, 6) if above else (-4, -12)
-            axes.annotate(
-                number, (a, b), fontsize=8, xytext=place, textcoords="offset points", color="C0" if above else "C1"
-            )
+            colour = bars.lines[0].get_color()
+            axes.annotate(number, (a, b), fontsize=8, xytext=place, textcoords="offset points", color=colour)
     axes.axhline(0.0, color="grey", lw=0.6)
     axes.set(xlabel="total time of N trials, relative to EI", ylabel="loss above EI's (from best to median row = 1)")
     axes.legend(fontsize=8)
@@ -96,19 +101,20 @@ def time_allocation(lines: Lines, path: Path) -> None:
         left.plot(multiples, heights, mark + style, ms=4, lw=1, label=LABELS.get(name, name))
     left.set(xscale="log", xlabel="budget, multiples of the unit budget", ylabel="average rank (1 is best)")
     pairs = [line for line in lines if "against" in line]
-    names = [(s, r) for r in ("alpha=0", "alpha=1") for s in ("cei=0.1", "cei=0.2", "cei=0.3", "cei=0.5")]
-    for place, (mark, (name, against)) in enumerate(zip("osD^osD^", names, strict=True)):
+    slacks = [name for name in PAIRED if any(line["method"] == name for line in pairs)]
+    names = [(name, against) for against in ("alpha=0", "alpha=1") for name in slacks]
+    for place, (name, against) in enumerate(names):
         part = [line for line in pairs if line["method"] == name and line["against"] == against]
-        shift = 1.05 ** (place - 3.5)
+        shift = 1.05 ** (place - 0.5 * (len(names) - 1))
         right.errorbar(
             [line["multiple"] * shift for line in part],
             [line["rank_less"] for line in part],
             yerr=_bars(part, "rank_less"),
-            fmt=mark,
+            fmt="osD^"[PAIRED.index(name)],
             ms=4,
             lw=1,
             color="C0" if against == "alpha=0" else "C1",
-            mfc="white" if place % 4 in (0, 3) else None,
+            mfc="white" if name in (PAIRED[0], PAIRED[-1]) else None,
             label=f"{name} less {LABELS[against].partition(' (')[0]}",
         )
     right.axhline(0.0, color="grey", lw=0.6)
@@ -156,6 +162,10 @@ def cost_model_effect(lines: Lines, path: Path) -> None:
     axes[1].set(xlabel="cost model", ylabel="loss above LV-3's (from best to median row = 1)")
     axes[0].legend(fontsize=8)
     _save(figure, list(axes), path)
+
+
+def _family(method: str) -> str:
+    return LIKELIHOOD if method.endswith(LIKELIHOOD) else method.partition("=")[0]
 
 
 def _bars(lines: Lines, key: str) -> list[list[float]]:

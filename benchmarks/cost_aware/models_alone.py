@@ -38,7 +38,7 @@ def cost_model_error(problems: list[Problem], options: Namespace, traces: Traces
     for problem in problems:
         features, log_cost = problem.cost_features, log_costs(problem.seconds)
         columns = CostFeatures(Encoding(problem.space)).columns_of(problem.named)
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             order = np.random.default_rng(seed).permutation(log_cost.size)
             test = order[-min(500, log_cost.size // 2) :]
             for n in (n for n in OBSERVATIONS if n + test.size <= log_cost.size):
@@ -94,7 +94,7 @@ def front(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[
     saved: dict[int, list[float]] = {n: [] for n in moments}
     stays: dict[tuple[int, int], list[float]] = {}
     for problem in problems:
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             ledger = go_on(problem, opened(problem, "cei=0.2", seed), options.trials)
             fronts: dict[int, set[int]] = {}
             for n in moments:

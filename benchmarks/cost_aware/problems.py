@@ -65,6 +65,11 @@ class Problem:
         return f"{self.folder}/{self.name}/{len(self.losses)}"
 
     @property
+    def data_set(self) -> str:
+        """What was trained on; a table that does not tell stands for itself."""
+        return self.data or f"{self.folder}/{self.name}"
+
+    @property
     def unit_loss(self) -> float:
         """From the best row to the median one: losses are compared in this unit."""
         return float(np.median(self.losses) - self.losses.min()) or 1.0

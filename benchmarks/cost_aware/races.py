@@ -4,6 +4,9 @@
 method's rank at a multiple of it is that of its best loss by then. Runs end at `--cap` times N trials: past that a method that
 buys very cheap trials stands still, and `share_at_cap` tells how often that happened. Multiples above 1, whose runs are long,
 can be left to the first `--deep-seeds` seeds.
+
+Intervals of (b) and (c) draw whole data sets (a table is one): the seeds of a problem are not independent news, nor are the
+pipelines of one data set, some of which give a tree the same splits.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cost_aware.problems import Problem
-from benchmarks.cost_aware.traces import LIKELIHOOD, Trace, Traces, interval, with_interval
+from benchmarks.cost_aware.traces import LIKELIHOOD, Trace, Traces, with_interval
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 
 Line = dict[str, Any]
 COOLED = ("ei_cool", "carbo")  # depend on the budget: one run for each
 REFERENCES = ("alpha=0", "alpha=1")  # EI and EI per unit cost
+PRINTED_EI = f"{REFERENCES[0]}{LIKELIHOOD}"
 DEFAULT = f"cei={CostAwareEI().slack:g}"
 INSIDE = ("lv3", "lv3*", "gp", "auto*", "transfer")  # cost models raced inside the search; *: told the features
 
@@ -72,7 +76,7 @@ def collect(problems: list[Problem], options: Namespace, traces: Traces) -> bool
     """Make this part's runs, one seed of all problems after the other, until all are there or the time is up."""
     deadline = time.monotonic() + 60.0 * options.minutes
     job = {"races": race, "cost_models": compare_cost_models}[options.collect]
-    jobs = [(p, seed) for seed in range(options.seeds) for p in problems][options.part :: options.parts]
+    jobs = [(p, seed) for seed in options.seeds for p in problems][options.part :: options.parts]
     for number, (problem, seed) in enumerate(jobs, 1):
         if time.monotonic() > deadline:
             return False
@@ -82,29 +86,38 @@ def collect(problems: list[Problem], options: Namespace, traces: Traces) -> bool
 
 
 def tradeoff(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
-    """(b) Total time and final loss after N trials, relative to EI on the same problem and seed."""
+    """(b) Total time and final loss after N trials, relative to EI on the same problem and seed.
+
+    Runs fitted as printed are compared with EI fitted as printed, and that with EI as it is fitted here.
+    """
     lines = []
-    ei_of = {LIKELIHOOD: f"alpha=0{LIKELIHOOD}"}  # runs fitted as printed are compared with EI fitted as printed
     printed = [f"{name}{LIKELIHOOD}" for name in options.printed]
     for name in (*grid(options), *printed):
-        time_s, loss, alphas, missed, folders = [], [], [], [], []
+        time_s, loss, accuracy, alphas, missed, folders, data = [], [], [], [], [], [], []
+        both_s = np.zeros(2)
         for problem in problems:
-            for seed in range(options.seeds):
-                reference = ei_of.get(name[-1], "alpha=0")
+            for seed in options.seeds:
+                is_printed = name.endswith(LIKELIHOOD) and name != PRINTED_EI
+                reference = PRINTED_EI if is_printed else REFERENCES[0]
                 ei = traces.of(problem, reference, seed, options.trials).first(options.trials)
                 it = traces.of(problem, name, seed, options.trials).first(options.trials)
                 time_s.append(float(it.seconds.sum() / ei.seconds.sum()))
+                both_s += (it.seconds.sum(), ei.seconds.sum())
                 loss.append(float(it.losses.min() - ei.losses.min()) / problem.unit_loss)
+                accuracy.append(accuracy_lost(problem, it, ei))
                 alphas += [a for a in it.implied_alpha if a is not None]
                 missed += [float(a > 0) for a in it.alpha_misses_by if a is not None]
                 folders.append(problem.folder)
+                data.append(problem.data_set)
         line: Line = {
             "method": name,
             "runs": len(time_s),
-            **with_interval("time_relative_to_ei", time_s),
+            **with_interval("time_relative_to_ei", time_s, data),
             "time_median": float(np.median(time_s)),
-            **with_interval("loss_above_ei", loss),
+            "time_in_all": float(both_s[0] / both_s[1]),
+            **with_interval("loss_above_ei", loss, data),
             "loss_median": float(np.median(loss)),
+            **where_known("accuracy_lost", accuracy, data),
             "implied_alpha_median": float(np.median(alphas)) if alphas else None,
             "share_no_alpha": float(np.mean(missed)) if missed else None,
         }
@@ -120,17 +133,28 @@ def tradeoff(problems: list[Problem], options: Namespace, traces: Traces) -> tup
     return lines, {"name": "alpha=0.1 against EI", "measured": measured, "target": target, "ok": ok}
 
 
+def accuracy_lost(problem: Problem, it: Trace, ei: Trace) -> float:
+    """As a share of EI's, the paper's unit; not a number where a loss is no share of wrong answers."""
+    is_share = len(problem.task) > 0 and problem.task[-1] > 0 and not problem.is_logged
+    return float((it.losses.min() - ei.losses.min()) / (1.0 - ei.losses.min())) if is_share else float("nan")
+
+
+def where_known(name: str, values: list[float], groups: list[str]) -> Line:
+    known = [(value, group) for value, group in zip(values, groups, strict=True) if not np.isnan(value)]
+    return with_interval(name, [v for v, _ in known], [g for _, g in known]) if known else {}
+
+
 def time_allocation(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
-    """(c) Average rank by best loss at multiples of the unit budget, and CEI's rank less that of EI and of EI per cost."""
+    """(c) Average rank by best loss at multiples of the unit budget, and ranks less those of EI and of EI per cost."""
     ranks: dict[float, dict[str, list[float]]] = {m: {} for m in options.multiples}
     regrets: dict[float, dict[str, list[float]]] = {m: {} for m in options.multiples}
     capped: dict[float, dict[str, list[float]]] = {m: {} for m in options.multiples}
-    clusters: dict[float, list[int]] = {m: [] for m in options.multiples}  # the problem of each run
-    for number, problem in enumerate(problems):
-        for seed in range(options.seeds):
+    data: dict[float, list[str]] = {m: [] for m in options.multiples}  # of each run
+    for problem in problems:
+        for seed in options.seeds:
             unit, at = race(problem, seed, options, traces)
             for multiple, runs in at.items():
-                clusters[multiple].append(number)
+                data[multiple].append(problem.data_set)
                 best = np.array([it.best_after(unit * multiple) for it in runs.values()])
                 worst = float(problem.losses.max())
                 for (name, it), value in zip(runs.items(), best, strict=True):
@@ -148,26 +172,25 @@ def time_allocation(problems: list[Problem], options: Namespace, traces: Traces)
             "method": name,
             "multiple": multiple,
             "runs": len(values),
-            **with_interval("rank", values),
-            **with_interval("regret", regrets[multiple][name]),
+            **with_interval("rank", values, data[multiple]),
+            **with_interval("regret", regrets[multiple][name], data[multiple]),
             "share_at_cap": float(np.mean(capped[multiple][name])),
         }
         for multiple, by_name in ranks.items()
         for name, values in by_name.items()
     ]
     for multiple, by_name in ranks.items():
-        for slack in options.slacks:
-            for reference in REFERENCES:
-                less = np.array(by_name[f"cei={slack:g}"]) - np.array(by_name[reference])
-                regret = np.array(regrets[multiple][f"cei={slack:g}"]) - np.array(regrets[multiple][reference])
+        for name in grid(options):
+            for reference in [one for one in REFERENCES if name not in (one, REFERENCES[0])]:
+                less = np.array(by_name[name]) - np.array(by_name[reference])
+                regret = np.array(regrets[multiple][name]) - np.array(regrets[multiple][reference])
                 lines.append(
                     {
-                        "method": f"cei={slack:g}",
+                        "method": name,
                         "against": reference,
                         "multiple": multiple,
-                        **with_interval("rank_less", less.tolist()),
-                        "rank_less_by_problem": interval_by_problem(less, np.array(clusters[multiple])),
-                        **with_interval("regret_less", regret.tolist()),
+                        **with_interval("rank_less", less.tolist(), data[multiple]),
+                        **with_interval("regret_less", regret.tolist(), data[multiple]),
                     }
                 )
     pairs = [line for line in lines if line.get("method") == DEFAULT and "against" in line]
@@ -181,18 +204,12 @@ def time_allocation(problems: list[Problem], options: Namespace, traces: Traces)
     }
 
 
-def interval_by_problem(values: np.ndarray[Any, Any], problem: np.ndarray[Any, Any]) -> list[float]:
-    """95 % bootstrap interval of the mean when whole problems are drawn: seeds of one problem are not independent news."""
-    means = [float(values[problem == number].mean()) for number in np.unique(problem)]
-    return list(interval(means)[1:])
-
-
 def cost_model_effect(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
     """(e) Total time and final loss of CEI and EI / cost^alpha with each cost model, relative to LV-3."""
     time_s: dict[tuple[str, str], list[float]] = {}
     loss: dict[tuple[str, str], list[float]] = {}
     for problem in problems:
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             for rule, runs in compare_cost_models(problem, seed, options, traces).items():
                 for model, it in runs.items():
                     usual = runs["lv3"]

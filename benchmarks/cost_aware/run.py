@@ -7,9 +7,9 @@
     python -m benchmarks cost_aware.run cost_model_effect --data DIR ... -o out    (e) cost models inside the search (Fig. 9)
     python -m benchmarks cost_aware.run transfer_models   --data DIR ... -o out    (f) models fitted to other problems (Fig. 8)
 
-Each writes <experiment>.jsonl (one line a number, with its interval) and <experiment>.png to -o, prints the lines, and ends
-with one JSON object that says whether the paper's claim holds; exit 1 when it does not. Runs are kept in -o and reused; long
-ones can be made beforehand, in parts and in pieces:
+Each writes <experiment>.jsonl (one line a number, with its interval) and <experiment>.png to -o, (b) and (c) also their tables as
+<experiment>.md; it prints the lines, and ends with one JSON object that says whether the paper's claim holds; exit 1 when it does
+not. Runs are kept in -o and reused; long ones can be made beforehand, in parts and in pieces:
 
     python -m benchmarks cost_aware.run collect --collect races --part 0 --parts 2 --minutes 10 --data DIR ... -o out
 
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cost_aware import figures
+from benchmarks.cost_aware import figures, page
 from benchmarks.cost_aware.models_alone import cost_model_error, front
 from benchmarks.cost_aware.problems import Problem, load
 from benchmarks.cost_aware.races import DEFAULT, INSIDE, collect, cost_model_effect, time_allocation, tradeoff
@@ -56,6 +56,7 @@ def main() -> int:
         "--problems", type=int, nargs="+", default=[3], help="tables taken from each folder (default 3)"
     )
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--trials", type=int, default=100, help="N, trials of a run")
     parser.add_argument("--rows", type=int, default=2000, help="rows kept of each table")
     parser.add_argument("--multiples", type=float, nargs="+", default=[0.25, 0.5, 1.0, 2.0], help="of the unit budget")
@@ -80,6 +81,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         options.problems, options.seeds, options.trials, options.rows = [2], 2, 25, 300
+    options.seeds = range(options.first_seed, options.first_seed + options.seeds)
     if options.train is None:
         problems = load(options.data, options.rows, options.problems)
     else:
@@ -94,6 +96,8 @@ def main() -> int:
     lines, verdict = EXPERIMENTS[options.experiment](problems, options, traces)
     text = "\n".join(json.dumps(line) for line in lines)
     (options.output / f"{options.experiment}.jsonl").write_text(text + "\n")
+    if options.experiment in page.TABLES:
+        (options.output / f"{options.experiment}.md").write_text(page.TABLES[options.experiment](lines) + "\n")
     getattr(figures, options.experiment)(lines, options.output / f"{options.experiment}.png")
     print(text)
     print(json.dumps(verdict))

@@ -8,7 +8,7 @@ buys (the trial that crosses it counts as not finished). EI-cool and CArBO look 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -195,16 +195,17 @@ def _covers(record: dict[str, Any], trials: int, seconds: float) -> bool:
     return len(record["losses"]) >= trials or sum(record["seconds"]) >= seconds
 
 
-def interval(values: Iterable[float], resamples: int = 1000) -> tuple[float, float, float]:
-    """Mean and its 95 % bootstrap interval."""
+def interval(values: Iterable[float], groups: Sequence[str] = (), resamples: int = 1000) -> tuple[float, float, float]:
+    """Mean and its 95 % bootstrap interval; where values belong to groups, whole groups are drawn."""
     data = np.array(list(values), dtype=float)
-    rng = np.random.default_rng(0)
-    means = data[rng.integers(data.size, size=(resamples, data.size))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
+    place = np.unique(groups, return_inverse=True)[1] if groups else np.arange(data.size)
+    sums, counts = np.bincount(place, data), np.bincount(place)
+    drawn = np.random.default_rng(0).integers(sums.size, size=(resamples, sums.size))
+    low, high = np.quantile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), [0.025, 0.975])
     return float(data.mean()), float(low), float(high)
 
 
-def with_interval(name: str, values: Iterable[float]) -> dict[str, float]:
+def with_interval(name: str, values: Iterable[float], groups: Sequence[str] = ()) -> dict[str, float]:
     """The three numbers of `interval` as fields of a line."""
-    mean, low, high = interval(values)
+    mean, low, high = interval(values, groups)
     return {name: mean, f"{name}_low": low, f"{name}_high": high}

@@ -38,7 +38,7 @@ def transfer_models(problems: list[Problem], options: Namespace, traces: Traces)
         columns = CostFeatures(Encoding(problem.space)).columns_of(problem.named)
         others = fellows(problem, problems)
         related = [p for p in problems if p is not problem and p.folder == problem.folder and p.data == problem.data]
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             order = np.random.default_rng(seed).permutation(log_cost.size)
             test = order[-min(500, log_cost.size // 2) :]
 

@@ -141,6 +141,22 @@ def test_studies_are_compared_with_gp_ucb(scripts: Any, table: Path) -> None:
     assert json.loads(json.dumps(told))["ok"] is ok
 
 
+def test_the_page_says_what_the_results_say(scripts: Any) -> None:
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for one in scripts.page.tables(json.loads(scripts.curves.SUMMARY.read_text(encoding="utf-8"))):
+        assert one in page, f"README.md differs from results/curves.json, which says\n{one}"
+
+
+def test_a_panel_leaves_out_methods_of_few_seeds(scripts: Any) -> None:
+    """Else 20 seeds of the others would be cut down to the three that it has."""
+    pytest.importorskip("matplotlib")
+    row: dict[str, Any] = {"epochs": 20, "train_s": 20.0, "design": 5, "improved": [[1, 0.5, 1.0], [9, 0.2, 9.0]]}
+    rows = [row | {"method": method, "seed": seed} for method in ("gp_ucb", "bo_bos", "boca") for seed in range(8)]
+    panel = scripts.figures.plt.subplots()[1]
+    scripts.figures.progress(panel, [r for r in rows if r["method"] != "boca" or r["seed"] < 3], "epochs")
+    assert [line.get_label() for line in panel.lines if not line.get_label().startswith("_")] == ["GP-UCB", "BO-BOS"]
+
+
 def test_hyperband_with_the_brackets_of_longer_runs(scripts: Any, table: Path) -> None:
     """Full trainings of 20 steps: brackets of 32, whose runs stop first at 1 or 4 steps, not at 2 or 7."""
     problem = scripts.studies.recorded(table, name="made_up")

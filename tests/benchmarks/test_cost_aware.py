@@ -125,9 +125,13 @@ def test_races_share_their_runs(
         part = [line for line in ranks if line["multiple"] == multiple]
         assert {line["runs"] for line in part} == {runs}
         assert sum(line["rank"] for line in part) == pytest.approx(len(part) * (len(part) + 1) / 2)
+    second = [*told[: told.index("--seeds")], "--first-seed", "1", "--seeds", "1", *told[told.index("--seeds") + 2 :]]
+    _, lines = ran(scripts.run, monkeypatch, capsys, "tradeoff", *second)
+    assert {line["runs"] for line in lines[:-1]} == {2}  # one seed of two tables, and of the runs that are there
     assert [path.name for path in (tmp_path / "out").glob("traces*")] == ["traces_races_0_of_1.jsonl"]
     assert (tmp_path / "out" / "traces_races_0_of_1.jsonl").read_text() == kept
     assert (tmp_path / "out" / "time_allocation.png").exists()
+    assert "| cei=0.5 less EI per cost |" in (tmp_path / "out" / "time_allocation.md").read_text()
     assert set(lines[-1]) == {"name", "measured", "target", "ok"}
 
 
@@ -188,6 +192,16 @@ def test_every_pipeline_trains(scripts: Any, classes: int, tmp_path: Path) -> No
         outcome = problem.step({**config, "subsample": 0.8, "max_depth": 3}, 1)
         assert np.isfinite(outcome.value)
         assert outcome.cost.total >= 0
+
+
+@pytest.mark.parametrize("tiny", [2.0910963811094845e-52, 1e-39, 1.1754943508222875e-38])
+def test_a_value_too_small_for_32_bits_is_trained_as_0(scripts: Any, tiny: float) -> None:
+    """What ended three problems of the 144: a search along the edge of gamma comes this close to 0."""
+    pytest.importorskip("xgboost")
+    boosting = scripts.xgboost_problems.boostings(["wine"], ["raw"], [], 100)[0]
+    config = {"num_round": 3, "learning_rate": 0.3, "alpha": 0.1, "lambda": 1.0, "subsample": 0.8, "max_depth": 3}
+    losses = [boosting.step({**config, "gamma": gamma}, 1).value for gamma in (tiny, 0.0)]
+    assert losses[0] == losses[1]
 
 
 def test_trained_instead_of_replayed(
@@ -271,6 +285,39 @@ def test_by_likelihood_alone_other_parameters_are_found(scripts: Any, tables: Pa
         memo = ledger.orders[-1].memo
         ends[by_likelihood].append(memo["log_lengthscales"])
     assert ends[False][0] == ends[False][1] != ends[True][0]  # and the priors are back afterwards
+
+
+def test_intervals_draw_whole_groups(scripts: Any) -> None:
+    """Eight pipelines of one data set that all say the same are one piece of news, not eight."""
+    interval = scripts.traces.interval
+    values = np.repeat([0.0, 1.0, 0.0, 1.0], 8).tolist()
+    mean, low, high = interval(values, np.repeat(["a", "b", "c", "d"], 8).tolist())
+    assert (mean, low, high) == (0.5, *interval([0.0, 1.0, 0.0, 1.0])[1:])
+    plain = interval(values)
+    assert plain[2] - plain[1] < 0.5 * (high - low)
+
+
+def test_accuracy_lost_is_a_share_of_that_of_ei(scripts: Any) -> None:
+    def problem(classes: float, is_logged: bool = False) -> Any:
+        facts: tuple[Any, ...] = ("folder", "name", [{}] * 2, np.array([0.1, 0.3]), np.ones(2))
+        return scripts.problems.Problem(*facts, is_logged=is_logged, task=(1.0, 1.0, classes))
+
+    def trace(loss: float) -> Any:
+        return scripts.traces.Trace(np.ones(2), np.array([0.9, loss]), [], [])
+
+    lost = scripts.races.accuracy_lost
+    assert lost(problem(2.0), trace(0.4), trace(0.2)) == pytest.approx(0.25)  # 60 % of answers right instead of 80 %
+    assert np.isnan(lost(problem(0.0), trace(0.4), trace(0.2)))  # regression
+    assert np.isnan(lost(problem(2.0, is_logged=True), trace(-1.0), trace(-2.0)))
+
+
+@pytest.mark.parametrize("kept", ["trained_144", "trained_93"])
+def test_the_page_says_what_the_results_say(scripts: Any, kept: str) -> None:
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for experiment, tables_of in scripts.page.TABLES.items():
+        lines = (FOLDER / "results" / f"{kept}_{experiment}.jsonl").read_text(encoding="utf-8").splitlines()
+        for one in tables_of([json.loads(line) for line in lines]).split("\n\n"):
+            assert one in page, f"README.md differs from {kept}_{experiment}.jsonl, which says\n{one}"
 
 
 def test_functions_and_peers(scripts: Any, tmp_path: Path) -> None:
