@@ -48,7 +48,6 @@ SPACE = Space(
         "max_depth": Int(1, 16),
     }
 )
-LEAST = 1e-37  # XGBoost reads 32-bit numbers and refuses what is closer to 0: a search along the edge of gamma comes to 1e-54
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Boosting:
         train, valid, y = self._split
         classes = self.data.classes
         objective = {0: "reg:squarederror", 2: "binary:logistic"}.get(classes, "multi:softmax")
-        settings = {k: v if v >= LEAST else 0.0 for k, v in config.items() if k != "num_round"}
+        settings = {k: v for k, v in config.items() if k != "num_round"}
         settings |= {"objective": objective, "nthread": 1}
         settings |= {"seed": 0, "num_class": classes} if objective == "multi:softmax" else {"seed": 0}
         began = time.process_time()

@@ -26,6 +26,7 @@ When = Mapping[str, Any]
 _LARGEST_INTEGER = 2**53
 _MOST_INTEGERS = 2**50  # in a range: above, neighbours are no longer told apart by a float in [0, 1]
 _MOST_LOG_INTEGER = 2**40  # the same on a log scale
+_HAIR = 1e-12  # of the range: whatever is nearer to 0 than this is 0, since 1e-54 is no number to every library
 _MOST_SHOWN = 20  # options of a choice in a message
 
 
@@ -104,6 +105,7 @@ class Float(_Range):
             value = math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
         else:
             value = low + u * (high - low)
+            value = 0.0 if abs(value) < _HAIR * (high - low) else value
         return min(max(value, low), high)
 
     def levels(self, points: int) -> list[float]:

@@ -118,6 +118,16 @@ def test_points_at_and_beyond_the_edge_stay_in_range(u: float) -> None:
     assert Choice(list("abcd")).from_unit(u) == ("a" if u < 0.5 else "d")
 
 
+@pytest.mark.parametrize("u", [5e-324, 2e-52, 1e-39, 9e-13])
+def test_what_is_next_to_nothing_is_nothing(u: float) -> None:
+    """A search along an edge comes this close to it, and XGBoost refuses what a 32-bit number cannot hold."""
+    assert Float(0, 7).from_unit(u) == 0.0
+    assert Float(-1, 1).from_unit(0.5 + u / 4) == 0.0
+    assert Float(0, 7).from_unit(2e-12) == 1.4e-11
+    assert Float(1e-15, 1).from_unit(u) == 1e-15
+    assert Float(1e-60, 1e-50).from_unit(0.5) == pytest.approx(5e-51, rel=1e-9)
+
+
 def test_discrete_values_own_equal_bins() -> None:
     n = 7
     for u, index in ((0.0, 0), (1 / 7 - 1e-12, 0), (1 / 7 + 1e-12, 1), (6 / 7 + 1e-12, 6), (1.0, 6)):
