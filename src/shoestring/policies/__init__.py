@@ -64,7 +64,7 @@ BASELINES = {  # what everybody compares with, and the rivals that the papers na
 REGISTRY = {**RECOMMENDED, **FROM_THE_PAPERS, **BASELINES}
 USE_WHEN = {
     "thrift": "training reports a loss step by step, and there is a budget",
-    "sequential_halving": "the same, and nothing that was learned elsewhere is to decide",
+    "sequential_halving": "training reports a loss step by step, and nothing that was learned elsewhere is to decide",
     "asha": "many workers train at the same time, and none should wait for another",
     "cost_aware_ei": "a trial is one number, and some cost far more than others",
     "ce_gp_ucb": "one run is tuned while it trains",

@@ -1,4 +1,4 @@
-"""Thrift: buy of the arm that promises most, by a belief that was learned from many other studies.
+"""Thrift: sequential halving and, where it helps, buying of what promises most by a belief learned from many other studies.
 
 A small network (`models.thrift`) reads the whole study, candidates that were not opened included, and says for each arm how
 low it can still get within a few times what it has had, and with the money that is left. The index of an arm is its expected
