@@ -61,7 +61,7 @@ def test_the_study_is_a_table(cells: dict[str, Any]) -> None:
 
 
 def test_the_commands_in_it_answer(cells: dict[str, Any]) -> None:
-    assert "would start 60 trials with 120 epochs" in printed(find(cells, "!shoestring plan"))
+    assert "thrift would start 51 trials with 120 epochs" in printed(find(cells, "!shoestring plan"))
     assert "because" in printed(find(cells, "!shoestring explain"))
 
 
