@@ -100,15 +100,12 @@ def vary_losses(draw: Draw, y: Tensor, steps: Tensor) -> Tensor:
 
 
 def vary_columns(draw: Draw, x: Tensor) -> Tensor:
-    """(b, K, 16) of (b, K, any): as many columns as are seen, each in any of the 16 places; mirrored, hidden.
-
-    Few tasks have many columns: if they always took the first places, the network would not learn to look at the last.
-    """
+    """(b, K, 16) of (b, K, any): columns in another order, as many as are seen; mirrored, hidden."""
     here = (x >= 0).any(1)
+    key = draw.uniform(0.0, 1.0, x.shape[2]) + (~here).float()
     hidden = draw.chance(0.15) | draw.chance(0.08, x.shape[2])
-    key = draw.uniform(0.0, 1.0, x.shape[2]) + (~here).float() + hidden.float()
-    seen = key.argsort(1)[:, :COLUMNS]
-    order = seen.gather(1, draw.uniform(0.0, 1.0, COLUMNS).argsort(1))
+    key = key + hidden.float()
+    order = key.argsort(1)[:, :COLUMNS]
     x = torch.where(hidden[:, None], torch.full_like(x, -1.0), x)
     x = x.gather(2, order[:, None].expand(-1, x.shape[1], -1))
     return torch.where(draw.chance(0.5, 1, COLUMNS) & (x >= 0), 1 - x, x)

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.race import methods, pictures
 from benchmarks.race.pictures import number
+from shoestring import policies
 from shoestring.reports.pictures.static import wrap_svg
 
 OWN = ("thrift", "asha")  # beside the reference and what always races
@@ -99,7 +100,7 @@ def _means(facts: Mapping[str, Any], names: Sequence[str]) -> str:
     seeds = {row["method"]: row["seeds"] for row in first["effort"]}
     most = max(seeds.values())
     notes = {name: f" ({seeds[name]} seeds)" for name in names if seeds[name] < most}
-    return _table(facts["reference"], names, columns, notes)
+    return _table(policies.DEFAULT, names, columns, notes)
 
 
 def whole_runs(part: Mapping[str, Any]) -> dict[str, int]:
@@ -113,14 +114,14 @@ def _unseen(part: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _table(
-    reference: str,
+    default: str,
     names: Sequence[str],
     columns: Sequence[tuple[str, Mapping[str, str]]],
     notes: Mapping[str, str] | None = None,
 ) -> str:
     heads = ["", *(head for head, _ in columns)]
     rows = [
-        [label(name, reference) + (notes or {}).get(name, ""), *(cells.get(name, "–") for _, cells in columns)]
+        [label(name, default) + (notes or {}).get(name, ""), *(cells.get(name, "–") for _, cells in columns)]
         for name in names
     ]
     return "".join(f"| {' | '.join(line)} |\n" for line in [heads, ["---"] * len(heads), *rows])
@@ -199,11 +200,11 @@ def _column(
     return {name: f"**{texts[name]}**" if row["mean"] <= least else texts[name] for name, row in own.items()}
 
 
-def label(name: str, reference: str) -> str:
+def label(name: str, default: str) -> str:
     tool = methods.describe(name)["tool"]
     if tool in NAMES:
         return f"{NAMES[tool]}, {name.removeprefix(f'{tool}_').replace('_', ' ')}"
-    return f"`{name}`, our default" if name == reference else f"`{name}`"
+    return f"`{name}`, our default" if name == default else f"`{name}`"
 
 
 def put_into(path: Path, text: str) -> None:

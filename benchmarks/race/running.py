@@ -62,7 +62,7 @@ class Outcome:
     error: str | None = None
 
 
-def opened(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: int) -> Opened:
+def opened(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: int, workers: int = 1) -> Opened:
     """The study that a run is."""
     return Opened(
         space=problem.space,
@@ -71,15 +71,23 @@ def opened(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: in
         settings=policies.settings_of(policy),
         seed=seed,
         max_steps=problem.max_steps,
+        workers=workers,
     )
 
 
 def compete(
-    problem: Problem, policy: Policy, *, curves: float, unit: Unit, seed: int, patience_s: float = PATIENCE_S
+    problem: Problem,
+    policy: Policy,
+    *,
+    curves: float,
+    unit: Unit,
+    seed: int,
+    patience_s: float = PATIENCE_S,
+    workers: int = 1,
 ) -> Outcome:
     """One study of any policy, registered or not, under the real loop."""
     timed = Timed(policy)
-    newest = [Ledger([opened(problem, policy, curves, unit, seed)])]
+    newest = [Ledger([opened(problem, policy, curves, unit, seed, workers)])]
     until = time.monotonic() + patience_s
 
     def observe(ledger: Ledger, entry: Entry | None) -> None:

@@ -22,12 +22,12 @@ from training.sources import JUDGED_ONLY
 
 from benchmarks.race import methods
 from benchmarks.race.problems import SUITES
-from shoestring import policies
 
 Run = Mapping[str, Any]
 Cell = tuple[str, str, int]  # source, table, seed
 LEVELS = (2.5, 97.5)
-REFERENCES = {"plain": "cost_aware_ei"}  # what we recommend; on other suites our default policy
+REFERENCES = {"plain": "cost_aware_ei"}  # what we recommend
+REFERENCE = "sequential_halving"  # elsewhere: our rule without a model, which the default begins with
 PART = ("suite", "unit", "steps", "pool")  # runs that differ in one of these are not compared
 
 
@@ -285,7 +285,7 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
     """Everything that the page says."""
     parts = []
     for part in sorted({part_of(run) for run in runs}, key=lambda part: (SUITES.index(part[0]), part)):
-        chosen = reference or REFERENCES.get(part[0], policies.DEFAULT)
+        chosen = reference or REFERENCES.get(part[0], REFERENCE)
         own = [run for run in runs if part_of(run) == part]
         grid = Grid.of(own)
         base, draws = weights(grid.cells), resampled(grid.cells, resamples)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.scale.load import EPOCHS_A_WORKER, FallingCurves, begin
+from benchmarks.scale.load import EPOCHS_A_WORKER, SETTINGS, FallingCurves, begin
 from shoestring import policies
 from shoestring.core.decision import Decision
 from shoestring.core.entries import Receipt
@@ -63,7 +63,7 @@ class Timed:
 
 
 def measure(name: str, workers: int, limit_s: float) -> Run:
-    policy = Timed(policies.make(name))
+    policy = Timed(policies.make(name, SETTINGS.get(name)))
     began = time.process_time()
     ledger = begin(name, max(FEWEST_EPOCHS, EPOCHS_A_WORKER * workers), workers)
     ending = run_in_memory(

@@ -43,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--budgets", type=float, nargs="+", help="fewer than the protocol has, in curves")
     parser.add_argument("--settings", type=json.loads, help="of the policy, as JSON, where not the defaults")
+    parser.add_argument("--workers", type=int, default=1, help="trials at the same time; the protocol has one")
     parser.add_argument("--device", help="ask the networks there, as cuda; needs PyTorch")
     parser.add_argument("--quick", action="store_true", help="one seed, one training, in steps")
     parser.add_argument("--jobs", type=int, default=2)
@@ -60,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
     ]
     told = f"{len(tables)} tables of {len({t.source for t in tables})} sources, {len(wanted)} studies"
     print(told, file=sys.stderr, flush=True)
-    lines = studies.run(wanted, chosen.weights, chosen.out, chosen.jobs, chosen.settings, chosen.device)
+    how = (chosen.jobs, chosen.settings, chosen.device, chosen.workers)
+    lines = studies.run(wanted, chosen.weights, chosen.out, *how)
     for number, _ in enumerate(lines, 1):
         if number % 200 == 0:
             print(f"{number} studies done", file=sys.stderr, flush=True)

@@ -60,7 +60,7 @@ def key_of(study: Study) -> dict[str, Any]:
 
 
 def do(
-    study: Study, weights: Path, settings: dict[str, Any] | None = None, device: str | None = None
+    study: Study, weights: Path, settings: dict[str, Any] | None = None, device: str | None = None, workers: int = 1
 ) -> dict[str, Any]:
     """The line of one study."""
     problem = running.draw(study.entrant, study.seed)
@@ -71,7 +71,7 @@ def do(
     # The same newcomers in the same order for the base rule and for every training: what differs is what was decided.
     seed = hashed(study.entrant.name, f"{study.budget:g}", study.unit, study.seed)
     began = time.perf_counter()
-    outcome = running.compete(problem, policy, curves=study.budget, unit=study.unit, seed=seed)
+    outcome = running.compete(problem, policy, curves=study.budget, unit=study.unit, seed=seed, workers=workers)
     told = running.tell(problem, outcome, study.budget, study.unit, f"shoestring {__version__}", began)
     return {**key_of(study), "at": datetime.now(UTC).isoformat(timespec="seconds"), **told}
 
@@ -83,6 +83,7 @@ def run(
     jobs: int,
     settings: dict[str, Any] | None = None,
     device: str | None = None,
+    workers: int = 1,
 ) -> Iterator[dict[str, Any]]:
     """Those that the file does not hold yet, each written down as it is done."""
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +93,7 @@ def run(
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=running.use_one_thread)
     try:
         with out.open("a", encoding="utf-8") as file:
-            for future in [pool.submit(do, study, weights, settings, device) for study in left]:
+            for future in [pool.submit(do, study, weights, settings, device, workers) for study in left]:
                 line = future.result()
                 file.write(json.dumps(line, allow_nan=False) + "\n")
                 file.flush()

@@ -17,9 +17,9 @@ QUICK = {*DEAF, "asha", "hyperband", "sequential_halving", "successive_halving",
 
 def test_every_policy_is_in_exactly_one_group() -> None:
     groups = policies.groups()
-    assert list(groups)[:4] == ["recommended", "new", "from the papers", "baselines"]
+    assert list(groups)[:3] == ["recommended", "from the papers", "baselines"]
     assert sorted(name for group in groups.values() for name in group) == policies.names()
-    assert set(policies.USE_WHEN) == {*groups["recommended"], *groups["new"]}
+    assert set(policies.USE_WHEN) == set(groups["recommended"])
     assert groups["recommended"][0] == policies.DEFAULT
 
 

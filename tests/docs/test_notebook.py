@@ -54,14 +54,14 @@ def test_the_study_is_a_table(cells: dict[str, Any]) -> None:
     cell = find(cells, "study")
     (shown,) = html_of(cell, "execute_result")
     assert "<table" in shown
-    assert "sequential_halving, seed 1" in shown
+    assert "thrift, seed 1" in shown
     assert "lr=" in shown
     (plain,) = [out.data["text/plain"] for out in cell.outputs]
-    assert plain.startswith("<Study 'study': sequential_halving, 120 epochs of 120 epochs spent")
+    assert plain.startswith("<Study 'study': thrift, 120 epochs of 120 epochs spent")
 
 
 def test_the_commands_in_it_answer(cells: dict[str, Any]) -> None:
-    assert "would start 60 trials with 120 epochs" in printed(find(cells, "!shoestring plan"))
+    assert "thrift would start 51 trials with 120 epochs" in printed(find(cells, "!shoestring plan"))
     assert "because" in printed(find(cells, "!shoestring explain"))
 
 

@@ -81,7 +81,7 @@ def test_run_status_explain_replay_export(folder: Path) -> None:
     assert told["reason"] == "budget"
     assert told["best"]["value"] >= 1
     assert result(shoestring(folder, "status", "--json"))["best"] == told["best"]
-    assert "sequential_halving" in shoestring(folder, "status").stdout
+    assert "thrift" in shoestring(folder, "status").stdout
     assert result(shoestring(folder, "explain", "0", "--json"))["trial"] == 0
     assert "train trial 0" in shoestring(folder, "explain", "0").stdout
     again = result(shoestring(folder, "replay", "--policy", "random_search", "--json"))
@@ -124,7 +124,7 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         ([*RUN, "--budget", "0 epochs"], ["buys nothing"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "ahsa"], ["ahsa", "Did you mean 'asha'"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "medain"], ["medain", "Did you mean 'median'", "bo_bos"]),
-        ([*RUN, "--budget", "9 epochs", "--set", "eta=3"], ["eta", "reduction_factor"]),
+        ([*RUN, "--budget", "9 epochs", "--set", "arms=3"], ["arms", "a setting of sequential_halving"]),
         ([*RUN, "--budget", "9 epochs", "--study", "a" * 201], ["201 characters", "at most 200"]),
         ([*RUN, "--budget", "9 epochs", "--study", "a\x1b[2J"], ["\\x1b[2J", "cannot be seen"]),
         ([*RUN, "--budget", "9 epochs", "--devices", "0", "--runner", "local"], ["--devices", "--runner local"]),

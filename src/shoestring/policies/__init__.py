@@ -1,13 +1,13 @@
 """Policies by name: the registry, the default, and how one is made from its settings.
 
     plain         random search, grid, a given list: never look at a value
-    halving       races; `sequential_halving` is the default
+    halving       races                                          `sequential_halving`
     cost_aware    which config next, when prices differ          `cost_aware_ei`
     freeze_thaw   which paused run gets the next step            `bhpt`
     stopping      is this run worth finishing?                   `bo_bos`
     boil          which config and how long, from noisy curves   `boil`
     online        one run tuned while it trains                  `ce_gp_ucb`
-    thrift        what next, by a belief learned beforehand      `thrift`
+    thrift        what next, by a belief learned beforehand      `thrift`, the default
 
 `config_table` (configs as numbers, candidates to choose from) is shared; `other_names` answers names known from other tools.
 A plugin adds its own through the entry-point group `shoestring.policies`.
@@ -25,15 +25,15 @@ from shoestring.core.policy import Policy
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.policies.other_names import advise, find_likely_name, find_same_name
 
-DEFAULT = "sequential_halving"  # lowest regret from two full trainings on: docs/explanation/model-free-results.md
+DEFAULT = (
+    "thrift"  # sequential halving, and a learned belief where that was shown to win: docs/explanation/learned-belief.md
+)
 RECOMMENDED = {  # what to begin with
+    "thrift": "shoestring.policies.thrift.thrift:Thrift",
     "sequential_halving": "shoestring.policies.halving.sequential_halving:SequentialHalving",
     "asha": "shoestring.policies.halving.asha:ASHA",
     "cost_aware_ei": "shoestring.policies.cost_aware.cost_aware_ei:CostAwareEI",
     "ce_gp_ucb": "shoestring.policies.online.ce_gp_ucb:CEGPUCB",
-}
-NEW = {  # our own, and not clearly better than the default yet
-    "thrift": "shoestring.policies.thrift.thrift:Thrift",
 }
 FROM_THE_PAPERS = {  # methods of the papers that are not recommended: what held when they were raced is in benchmarks/
     "bhpt": "shoestring.policies.freeze_thaw.bhpt:BHPT",
@@ -61,19 +61,19 @@ BASELINES = {  # what everybody compares with, and the rivals that the papers na
     "tv_gp_ucb": "shoestring.policies.online.tv_gp_ucb:TVGPUCB",
     "ucb1": "shoestring.policies.online.ucb1:UCB1",
 }
-REGISTRY = {**RECOMMENDED, **NEW, **FROM_THE_PAPERS, **BASELINES}
+REGISTRY = {**RECOMMENDED, **FROM_THE_PAPERS, **BASELINES}
 USE_WHEN = {
-    "sequential_halving": "training reports a loss step by step, and there is a budget",
+    "thrift": "training reports a loss step by step, and there is a budget",
+    "sequential_halving": "training reports a loss step by step, and nothing that was learned elsewhere is to decide",
     "asha": "many workers train at the same time, and none should wait for another",
     "cost_aware_ei": "a trial is one number, and some cost far more than others",
     "ce_gp_ucb": "one run is tuned while it trains",
-    "thrift": "training reports a loss step by step, and the budget is worth ten full trainings or more",
 }
 
 
 def groups() -> dict[str, list[str]]:
     """Every policy once, in the order in which to look at them; those of other packages last, if there are any."""
-    known = {"recommended": RECOMMENDED, "new": NEW, "from the papers": FROM_THE_PAPERS, "baselines": BASELINES}
+    known = {"recommended": RECOMMENDED, "from the papers": FROM_THE_PAPERS, "baselines": BASELINES}
     grouped = {title: list(group) for title, group in known.items()}
     others = [name for name in names() if not any(name in group for group in known.values())]
     return {**grouped, "from other packages": others} if others else grouped
@@ -110,7 +110,9 @@ def make(policy: str | Policy, settings: Mapping[str, Any] | None = None) -> Pol
     known = [f.name for f in _fields(kind)]
     for setting in settings or {}:
         if setting not in known:
-            raise PolicyError(f"{policy} has no setting {setting!r}. {did_you_mean(str(setting), known)}")
+            having = [name for name in RECOMMENDED if setting in defaults_of(name)]
+            hint = f" It is a setting of {' and '.join(having)}." if having else ""
+            raise PolicyError(f"{policy} has no setting {setting!r}.{hint} {did_you_mean(str(setting), known)}")
     try:
         return kind(**(settings or {}))
     except (TypeError, ValueError, AttributeError, OverflowError) as error:  # of a type it did not reckon with

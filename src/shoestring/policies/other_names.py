@@ -8,9 +8,13 @@ from difflib import get_close_matches
 
 _LIKELY = 0.75  # similarity of a slip of the finger
 _MODEL = "cost_aware_ei models the loss with a Gaussian process and counts what each trial costs"
-_RACE = "the default, sequential_halving, gives many trials a few steps and the best of them more"
+_RACE = "sequential_halving, which the default begins with, gives many trials a few steps and the best of them more"
+_HALVING = (
+    "successive_halving is the textbook's; sequential_halving knows the total and plans with it, "
+    "and the default, thrift, begins with it."
+)
 _STOPPING = (
-    "no rule beside the search stops runs here: asha and the default, sequential_halving, compare runs at the same step, "
+    "no rule beside the search stops runs here: asha and sequential_halving compare runs at the same step, "
     "bo_bos stops them one by one"
 )
 _EVOLUTION = f"populations need more full trainings than a small budget buys; {_RACE}"
@@ -44,11 +48,11 @@ _INSTEAD = {  # spelled as `_normalise` spells
     # races, with and without a model
     "bohb": "not here; hyperband gives its brackets, cost_aware_ei its model.",
     "dehb": f"not here; hyperband gives its brackets, and {_EVOLUTION}.",
-    "halving": "successive_halving is the textbook's; sequential_halving, the default, knows the total and plans with it.",
+    "halving": _HALVING,
     "hb": "write hyperband.",
     "mobster": "not here; asha gives its promotions, cost_aware_ei its model.",
-    "sh": "successive_halving is the textbook's; sequential_halving, the default, knows the total and plans with it.",
-    "sha": "successive_halving is the textbook's; sequential_halving, the default, knows the total and plans with it.",
+    "sh": _HALVING,
+    "sha": _HALVING,
     # curves
     "dpl": "its power laws are not here; bhpt buys epoch by epoch where a curve is likely to lead furthest.",
     "dyhpo": "not here; bhpt buys epoch by epoch where a curve is likely to lead furthest, and knows the budget.",

@@ -72,7 +72,7 @@ def test_the_run_of_the_study_shows_the_best_against_the_money() -> None:
     assert [values["best"] for values in shown] == sorted((values["best"] for values in shown), reverse=True)
     assert shown[-1]["best"] == study.best.value  # type: ignore[union-attr]
     assert [values["spent"] for values in shown] == sorted(values["spent"] for values in shown)
-    assert recorder.started["study"]["policy"] == "sequential_halving"
+    assert recorder.started["study"]["policy"] == "thrift"
 
 
 def test_afterwards_is_the_same_as_on_the_way() -> None:

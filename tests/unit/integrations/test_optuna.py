@@ -76,7 +76,7 @@ def test_trials_are_there_with_their_curves_states_and_reasons(study: Study, tmp
         newest = [order for order in study.ledger.orders if order.trial == ours.number][-1]
         assert trial.user_attrs["why"][-1] == f"to step {newest.until}: {say_reason(newest, study.ledger)}"
     assert theirs.best_value == study.best.value  # type: ignore[union-attr]
-    assert theirs.user_attrs["policy"] == "sequential_halving"
+    assert theirs.user_attrs["policy"] == "thrift"
 
 
 def test_it_can_be_read_back_from_the_file(study: Study, tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def test_a_plugin_is_found_by_name_and_listed_apart(monkeypatch: pytest.MonkeyPa
         policies.make("mine", {"depth": 3})
 
 
-def test_without_plugins_there_are_four_groups(no_plugins: None) -> None:
-    assert list(policies.groups()) == ["recommended", "new", "from the papers", "baselines"]
+def test_without_plugins_there_are_three_groups(no_plugins: None) -> None:
+    assert list(policies.groups()) == ["recommended", "from the papers", "baselines"]
 
 
 # names ---------------------------------------------------------------------------------------------------------------
@@ -134,15 +134,15 @@ def test_without_plugins_there_are_four_groups(no_plugins: None) -> None:
     [
         ("bohb", "unknown policy 'bohb': not here; hyperband gives its brackets, cost_aware_ei its model."),
         ("TPESampler", "its density estimates are not here; cost_aware_ei models"),
-        ("MedianPruner", "asha and the default, sequential_halving, compare runs at the same step"),
-        ("median_stopping", "asha and the default, sequential_halving, compare runs at the same step"),
+        ("MedianPruner", "asha and sequential_halving compare runs at the same step"),
+        ("median_stopping", "asha and sequential_halving compare runs at the same step"),
         ("pbt", "use ce_gp_ucb (shoestring.OnlineTuner)"),
         ("CMA-ES", "populations need more full trainings"),
         ("optuna", "a tool of its own"),
         ("freeze-thaw", "bhpt freezes and thaws runs"),
         ("sobol", "quasi-random points"),
         ("ei", 'acquisition = "ei"'),
-        ("halving", "sequential_halving, the default, knows the total"),
+        ("halving", "sequential_halving knows the total and plans with it, and the default, thrift, begins with it"),
         ("random", "Did you mean 'random_search'?"),
         ("RandomSearch", "Did you mean 'random_search'?"),
         ("GridSearchCV", "Did you mean 'grid'?"),

@@ -319,7 +319,7 @@ def test_a_terminal_gets_the_live_view() -> None:
     os.close(theirs)
     shown = os.read(ours, 1_000_000).decode()
     os.close(ours)
-    assert "study: sequential_halving, seed 5" in shown
+    assert "study: thrift, seed 5" in shown
     assert "spent 3 epochs" in shown
     assert "printed by the training code" in shown
     assert float(done.stdout) == 3  # results alone on stdout

@@ -54,18 +54,6 @@ def test_a_half_finished_study_is_within_its_means(tmp_path: Path) -> None:
     assert (lowest[asked] < 1e29).all()
 
 
-def test_a_column_may_take_any_place() -> None:
-    torch.manual_seed(0)
-    studies, columns = 2000, 32
-    x = torch.full((studies, 3, columns), -1.0)
-    x[:, :, :2] = torch.rand(studies, 3, 2)
-    seen = (vary_columns(Draw(studies, CPU), x) >= 0).any(1)
-    assert seen.shape == (studies, 16)
-    assert seen.sum(1).max() == 2
-    evenly = seen.sum() / 16
-    assert ((seen.sum(0) > 0.75 * evenly) & (seen.sum(0) < 1.25 * evenly)).all()
-
-
 def test_of_many_columns_sixteen_are_seen() -> None:
     torch.manual_seed(0)
     studies, columns = 200, 24

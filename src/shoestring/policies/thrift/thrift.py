@@ -1,4 +1,4 @@
-"""Thrift: buy of the arm that promises most, by a belief that was learned from many other studies.
+"""Thrift: sequential halving and, where it helps, buying of what promises most by a belief learned from many other studies.
 
 A small network (`models.thrift`) reads the whole study, candidates that were not opened included, and says for each arm how
 low it can still get within a few times what it has had, and with the money that is left. The index of an arm is its expected
@@ -16,14 +16,19 @@ index is opened. How many are opened, and which, follows from the belief; `candi
     race                   leave out arms for which halving would have no money                        —
     look_back              leave the study to halving while forecasts are not borne out                —
     orders_per_look        orders decided by one pass of the network; None: see below                  orders
+    most_curves            the network is not asked where the budget buys more full trainings          —
+    quickest_step_s        nor, under a budget of time, where steps are quicker                        s
     candidates_per_curve   configs to choose newcomers from, for each full training in the budget      —
     arms_per_curve         of the halving
 
-The network has seen other studies, never this one, so it does not decide alone. A budget of less than seven full trainings
-is left to halving; of a larger one halving spends the first part (75 % over the root of the number of trainings). Standing
-keeps arms that are far behind from being bought for a small chance of a miracle. Expected improvement does not see that a
-gain far ahead takes many steps: where all arms look alike it would give each a few steps and none enough, so only as many
-arms are kept going as halving would have money for.
+The network has seen other studies, never this one, so it does not decide alone. It is asked where it was shown to help
+(docs/explanation/learned-belief.md): with budgets of seven to forty full trainings and, where time is what is paid with, steps
+of a second or more. Everything else is left to halving, order for order, and of such a budget halving spends the first part
+(75 % over the root of the number of trainings). Who gives `opening` has the network asked in any study.
+
+Standing keeps arms that are far behind from being bought for a small chance of a miracle. Expected improvement does not see
+that a gain far ahead takes many steps: where all arms look alike it would give each a few steps and none enough, so only as
+many arms are kept going as halving would have money for.
 
 Where prices differ, reach is what the money left buys of that arm, and the improvement is divided by its price over the mean.
 Trials of one step are left to halving, which is quasi-random search then.
@@ -60,7 +65,7 @@ from shoestring.policies.thrift.trust import check_trust
 _BASE_RULE = "sequential_halving"
 _MOST = 100  # candidates
 _OPENING = 0.75  # over the root of the number of curves: share of the budget that goes to halving first
-_FEWEST_CURVES = 7.0  # with less money halving is as good
+_FEWEST_CURVES = 7.0  # with less money halving is as good, and surely so
 _KEPT = ("trust", "trust_at")  # of the memo
 _SCORE = "improvement to expect for its price, weighed by how the trial stands"
 
@@ -76,6 +81,8 @@ class Thrift:
     race: bool = True
     look_back: bool = False
     orders_per_look: int | None = None
+    most_curves: float = 40.0
+    quickest_step_s: float = 1.0
     candidates_per_curve: float = 25.0
     arms_per_curve: float = 12.5
     name: ClassVar[str] = "thrift"
@@ -90,15 +97,18 @@ class Thrift:
         require_between(self, "sureness", 0.0, math.inf, "it is a power of chances", "Try 1.4.")
         if self.orders_per_look is not None:
             require_at_least(self, "orders_per_look", 1, "a look must decide something", "Leave it out.")
+        require_at_least(self, "most_curves", 0.0, "it is a number of full trainings", "Try 40.")
+        require_at_least(self, "quickest_step_s", 0.0, "it is the time of a step in seconds", "Try 1.")
         because = "it is how many configs there are to choose from for each full training that the budget buys"
         require_between(self, "candidates_per_curve", 0.0, math.inf, because, "Try 25.")
         because = "it is how many trials halving opens for each full training that the budget buys"
         require_between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        if ledger.max_steps == 1 or ledger.queue or not self._is_opening_over(ledger):
+        is_asked = ledger.max_steps > 1 and self._is_in_scope(ledger)
+        if not is_asked or ledger.queue or not self._is_opening_over(ledger):
             decision = self._halve(ledger, rng, _kept(ledger))
-            if not isinstance(decision, Wait):  # a worker that halving would let wait is put to use by the belief
+            if not (is_asked and isinstance(decision, Wait)):  # who would wait is put to use by the belief
                 return decision
         return self._ask(ledger, rng)
 
@@ -108,11 +118,16 @@ class Thrift:
             return replace(decision, memo={**decision.memo, **memo})
         return decision
 
+    def _is_in_scope(self, ledger: Ledger) -> bool:
+        """Whether the belief was shown to help in studies like this one."""
+        if self.opening is not None:
+            return True
+        books = ledger.books
+        is_quick = books.budget.unit != "epochs" and books.step_seconds < self.quickest_step_s * len(books.step_costs)
+        return not is_quick and _FEWEST_CURVES <= self._curves(ledger) <= self.most_curves
+
     def _is_opening_over(self, ledger: Ledger) -> bool:
-        share = self.opening
-        if share is None:
-            curves = self._curves(ledger)
-            share = _OPENING / math.sqrt(curves) if curves >= _FEWEST_CURVES else 1.0
+        share = _OPENING / math.sqrt(self._curves(ledger)) if self.opening is None else self.opening
         return ledger.spent + ledger.reserved >= share * ledger.budget.total
 
     def _curves(self, ledger: Ledger) -> float:
@@ -125,7 +140,7 @@ class Thrift:
         if (planned := next_choice(ledger)) is not None:
             return planned
         scene = self._look(ledger)
-        if ledger.max_steps == 1 or not scene.is_told or not scene.can_buy.any():
+        if not scene.is_told or not scene.can_buy.any():
             return self._halve(ledger, rng, _kept(ledger))
         networks = self._networks()
         memo: Memo = {}

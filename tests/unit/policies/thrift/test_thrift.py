@@ -57,10 +57,36 @@ def test_halving_spends_the_first_part_of_the_money() -> None:
     assert [o.config for o in ledger.orders[:first]] == [o.config for o in alike.orders[:first]]
 
 
-def test_a_small_budget_is_left_to_halving() -> None:
-    ledger, plain = study(budget="62 epochs"), SequentialHalving()
-    alike = simulate(plain, Decaying(), opened(plain, budget="62 epochs", max_steps=9)).ledger
-    assert orders_of(ledger) == orders_of(alike)
+def even(step_s: float) -> Decaying:
+    return Decaying(cost_s=step_s, spread=1.0)
+
+
+@pytest.mark.parametrize(
+    ("budget", "step_s", "is_asked"),
+    [
+        ("62 epochs", 1.0, False),  # 6.9 full trainings
+        ("63 epochs", 1.0, True),
+        ("63 epochs", 0.01, True),  # nobody pays for thinking
+        ("360 epochs", 1.0, True),
+        ("361 epochs", 1.0, False),  # 40.1
+        ("90s", 1.0, True),
+        ("89s", 0.99, False),
+        ("$9 at 360/h", 1.0, True),
+        ("$8 at 360/h", 0.9, False),
+    ],
+)
+def test_the_belief_is_asked_where_it_was_shown_to_help(budget: str, step_s: float, is_asked: bool) -> None:
+    ledger, plain = study(source=even(step_s), budget=budget), SequentialHalving()
+    assert any(is_believed(order) for order in ledger.orders) == is_asked
+    if not is_asked:
+        alike = simulate(plain, even(step_s), opened(plain, budget=budget, max_steps=9)).ledger
+        assert orders_of(ledger) == orders_of(alike)
+
+
+def test_where_it_is_asked_can_be_said() -> None:
+    assert any(is_believed(order) for order in study(Thrift(quickest_step_s=0.0), even(0.01), budget="1s").orders)
+    assert any(is_believed(order) for order in study(Thrift(opening=0.3), even(0.01), budget="0.2s").orders)
+    assert not any(is_believed(order) for order in study(Thrift(most_curves=7.9)).orders)
 
 
 def test_how_much_it_spends_first_can_be_said() -> None:
