@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -65,9 +66,13 @@ class Nodes:
         self._silenced += _tree(_raylet(node))
 
     def close(self) -> None:
+        """At once: asked politely, one process after the other takes its time."""
+        for node in self._cluster.list_all_nodes():
+            self.kill(node)
         for pid in self._silenced:
             _send(pid, signal.SIGKILL)
-        self._cluster.shutdown()
+        for node in reversed(self._cluster.list_all_nodes()):  # the head, which is the first, goes last
+            self._cluster.remove_node(node, allow_graceful=False)
         for _ in range(20):  # processes that were killed may need a moment to be gone
             shutil.rmtree(self._temporary, ignore_errors=True)
             remove_leftovers()
@@ -111,6 +116,19 @@ def _tree(pid: int) -> list[int]:
 def _send(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def start_driver(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """The command with these words, as on a machine of its own that has only this folder."""
+    command = [sys.executable, "-m", "shoestring", *words, "--quiet"]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.fixture(scope="session")
