@@ -67,20 +67,17 @@ class Nodes:
 
     def close(self) -> None:
         """At once: asked politely, one process after the other takes its time."""
-        for node in self._cluster.list_all_nodes():
-            self.kill(node)
-        for pid in self._silenced:
+        nodes = self._cluster.list_all_nodes()
+        pids = [*self._silenced, *(pid for node in nodes for pid in _tree(_raylet(node)))]
+        for pid in pids:
             _send(pid, signal.SIGKILL)
-        for node in reversed(self._cluster.list_all_nodes()):  # the head, which is the first, goes last
+        for node in reversed(nodes):  # the head, which is the first, goes last
             self._cluster.remove_node(node, allow_graceful=False)
-        for _ in range(20):  # processes that were killed may need a moment to be gone
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            remove_leftovers()
-            if not os.path.exists(self._temporary) and not list(
-                Path(tempfile.gettempdir()).glob("shoestring-checkpoints-*")
-            ):
-                return
-            time.sleep(0.2)
+        deadline = time.monotonic() + 10
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        remove_leftovers()
 
     def _signal(self, node: Any, number: int) -> None:
         for pid in _tree(_raylet(node)):
