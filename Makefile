@@ -29,10 +29,11 @@ race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole r
 	$(BIN)/python -m benchmarks race report out/race/runs.jsonl --cost out/race/cost.jsonl -o out/race/index.html
 
 # What needs heavy packages, each kind in an environment of its own; here nothing may be skipped for want of a package.
+# The pip that installs them is that of the Python which runs tools/heavy.py: a new one takes half the time.
 test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, frameworks, the docs site and Chromium: before a release
 	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks tests/unit/training -n auto --dist worksteal
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
-	$(PYTHON) tools/heavy.py --all-must-run
+	.venvs/docs/bin/python tools/heavy.py --all-must-run
 
 # Every promise about speed, in three minutes; without --quick each measures longer and beside its peers.
 bench: $(VENV)/test ## the quick benchmarks: import, loop, start, decisions, clients that ask

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from shoestring.core.entries import Amended, Lost, Opened
 from shoestring.core.ledger import Ledger
+from shoestring.core.money import price_of
 from shoestring.core.strict_json import dumps
 from shoestring.errors import BudgetError, StudyError
 
@@ -119,5 +120,6 @@ def find_losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[i
         held, lost_s = min(survivors.get(trial.number, 0), trial.steps), seconds.get(trial.number, 0.0)
         if held != trial.held or lost_s > 0:
             why = "the process that ran the study ended"
-            losses.append(Lost(trial=trial.number, held=held, seconds=lost_s, why=why))
+            price = price_of(lost_s)
+            losses.append(Lost(trial=trial.number, held=held, seconds=float(lost_s), why=why, price_factor=price))
     return losses

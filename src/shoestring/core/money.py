@@ -29,6 +29,21 @@ MOST_SECONDS = 1e12  # of one cost: thirty thousand years, and a sum of these is
 _EXAMPLES = 'write "400 epochs", "2h", "90s" or "$20 at 2.50/h"'
 
 
+class PricedSeconds(float):
+    """Seconds of a worker, and how many times the budget's rate each of them costs."""
+
+    price_factor: float
+
+    def __new__(cls, seconds: float, price_factor: float = 1.0) -> PricedSeconds:
+        made = super().__new__(cls, seconds)
+        made.price_factor = price_factor
+        return made
+
+
+def price_of(seconds: float) -> float:
+    return seconds.price_factor if isinstance(seconds, PricedSeconds) else 1.0
+
+
 class Budget:
     """The total of a study. Equal budgets have equal text; `str(budget)` is what the ledger keeps."""
 

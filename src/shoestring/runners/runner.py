@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol, TypeGuard
 from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
 from shoestring.core.exact import to_exact, to_float
 from shoestring.core.ledger import Ledger
-from shoestring.core.money import MOST_SECONDS
+from shoestring.core.money import MOST_SECONDS, PricedSeconds
 from shoestring.core.space import Config
 from shoestring.core.texts import bounded
 
@@ -81,13 +81,10 @@ class RunningSteps(dict[int, float]):
         self._pace += sign * to_exact(price_factor)
 
 
-def seconds_under_way(running: Mapping[int, float], now: float, *, priced: bool) -> dict[int, float]:
-    """{order: seconds of its present step}; may be called from another thread.
-
-    `priced`: a second of a dearer worker counts as so many more. Who has to charge them after a crash does not know it.
-    """
-    factor = running.price_factor if priced and isinstance(running, RunningSteps) else lambda number: 1.0
-    return {number: max(0.0, now - since) * factor(number) for number, since in dict(running).items()}
+def seconds_under_way(running: Mapping[int, float], now: float) -> dict[int, float]:
+    """{order: seconds of its present step, with their price}; may be called from another thread."""
+    factor = running.price_factor if isinstance(running, RunningSteps) else lambda number: 1.0
+    return {number: PricedSeconds(max(0.0, now - since), factor(number)) for number, since in dict(running).items()}
 
 
 class Runner(Protocol):

@@ -32,6 +32,7 @@ from sqlalchemy import Connection, Row, Update, bindparam, insert, select, updat
 
 from shoestring.core.entries import Lost, Note, Receipt
 from shoestring.core.ledger import Ledger
+from shoestring.core.money import PricedSeconds, price_of
 from shoestring.core.strict_json import dumps, loads
 from shoestring.errors import Conflict, Leased, StoreError
 from shoestring.stores.database import Database
@@ -187,7 +188,12 @@ def _word(entries: int, running_s: Mapping[int, float]) -> dict[str, Any]:
 
 
 def _by_name(running_s: Mapping[int, float]) -> dict[str, Any]:
-    return {str(number): seconds for number, seconds in running_s.items()}
+    """Seconds, with their price where that is not 1."""
+    return {str(number): _tell(seconds, price_of(seconds)) for number, seconds in running_s.items()}
+
+
+def _tell(seconds: float, price_factor: float) -> float | list[float]:
+    return float(seconds) if price_factor == 1.0 else [float(seconds), price_factor]
 
 
 def _settle(last: Row[Any], now: float) -> dict[int, float]:
@@ -196,7 +202,11 @@ def _settle(last: Row[Any], now: float) -> dict[int, float]:
         said = loads(last.running)
         is_settled = said.pop(_SETTLED, False) or not last.holder
         unheard_s = 0.0 if is_settled else min(abs(now - last.heard_at), HEARTBEAT_S)
-        return {int(number): float(seconds) + unheard_s for number, seconds in said.items()}
+        under_way: dict[int, float] = {}
+        for number, told in said.items():
+            seconds, price_factor = told if isinstance(told, list) else (told, 1.0)
+            under_way[int(number)] = PricedSeconds(float(seconds) + unheard_s, float(price_factor))
+        return under_way
     except (ValueError, TypeError, AttributeError):
         return {}  # unlike the ledger, a heartbeat has no checksum; a study must not hang on it
 

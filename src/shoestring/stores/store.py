@@ -16,7 +16,7 @@ from shoestring.core.ledger import Ledger
 
 class Lease(Protocol):
     lost: bool  # somebody else has taken it over
-    cut_off: Mapping[int, float]  # {order: seconds} of steps under way when the last holder was last heard of
+    cut_off: Mapping[int, float]  # {order: seconds, some priced} of steps under way when its holder was last heard of
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
         """Still here: the ledger has `entries`, and these orders have been at their present step so long."""

@@ -27,7 +27,7 @@ LEASES = Table(  # see lease.py
     Column("started", Text, nullable=False),  # tells the holder from a later process with its pid
     Column("heard_at", Double, nullable=False),
     Column("entries", Integer, nullable=False),  # in the ledger at the last heartbeat
-    Column("running", Text, nullable=False),  # {order: seconds} at the last heartbeat
+    Column("running", Text, nullable=False),  # {order: seconds, or [seconds, their price]} at the last heartbeat
 )
 SNAPSHOTS = Table(  # see snapshots.py
     "snapshots",

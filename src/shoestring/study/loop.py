@@ -271,8 +271,7 @@ class Loop:
     def _running_s(self) -> dict[int, float]:
         if self.runner.simulated:
             return {}
-        priced = self.ledger.opened.budget.unit == "dollars"  # the books are away here: asking them folds all anew
-        return seconds_under_way(self.runner.running(), self.runner.now(), priced=priced)
+        return seconds_under_way(self.runner.running(), self.runner.now())
 
     def _beat(self) -> None:
         with self._saying:

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -65,17 +66,18 @@ class Nodes:
         self._silenced += _tree(_raylet(node))
 
     def close(self) -> None:
-        for pid in self._silenced:
+        """At once: asked politely, one process after the other takes its time."""
+        nodes = self._cluster.list_all_nodes()
+        pids = [*self._silenced, *(pid for node in nodes for pid in _tree(_raylet(node)))]
+        for pid in pids:
             _send(pid, signal.SIGKILL)
-        self._cluster.shutdown()
-        for _ in range(20):  # processes that were killed may need a moment to be gone
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            remove_leftovers()
-            if not os.path.exists(self._temporary) and not list(
-                Path(tempfile.gettempdir()).glob("shoestring-checkpoints-*")
-            ):
-                return
-            time.sleep(0.2)
+        for node in reversed(nodes):  # the head, which is the first, goes last
+            self._cluster.remove_node(node, allow_graceful=False)
+        deadline = time.monotonic() + 10
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        remove_leftovers()
 
     def _signal(self, node: Any, number: int) -> None:
         for pid in _tree(_raylet(node)):
@@ -111,6 +113,19 @@ def _tree(pid: int) -> list[int]:
 def _send(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def start_driver(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """The command with these words, as on a machine of its own that has only this folder."""
+    command = [sys.executable, "-m", "shoestring", *words, "--quiet"]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from conftest import HERE, Nodes
+from conftest import HERE, Nodes, start_driver
 from postgres_server import new_database
 from ray_code import CONFIGS, GATE, SlowCurve, loss_at
 
@@ -24,7 +22,6 @@ from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.ray import Seats
 from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.simulated import Simulated, StepOutcome
-from shoestring.stores.sql import Sql
 from shoestring.study.study import Study
 
 SPACE = Space.listed(CONFIGS)
@@ -188,64 +185,4 @@ def receipts_in(study: Study) -> list[Receipt]:
 
 def resume(policy: str, store: str, folder: Path, *words: str) -> subprocess.Popen[str]:
     folder.mkdir()
-    return start(folder, "resume", "--study", policy, "--store", store, *words)
-
-
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "shoestring", *words, "--quiet"]
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, "HOME": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_driver_that_is_told_to_stop_freezes_and_leaves(
-    connected: Nodes, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
-    """As before a spot machine goes. What was given to `run` is what `resume` goes on with."""
-    space = ["-p", "rate={float=[0.05,0.7]}", "--max-steps", "6", "--policy", "asha", "--seed", "1", "--study", "s"]
-    where = [
-        "--runner",
-        "ray",
-        "--address",
-        connected.address,
-        "--cpus",
-        "1",
-        "--workers",
-        "2",
-        "--checkpoints",
-        "kept",
-    ]
-    words = [
-        "run",
-        f"{HERE}/ray_code.py:SlowCurve",
-        *space,
-        *where,
-        "--budget",
-        "40 epochs",
-        "--store",
-        "s.db",
-        "--json",
-    ]
-    with start(tmp_path, *words) as driver:
-        store = Sql(f"sqlite:///{tmp_path}/s.db")
-        eventually(lambda: (ledger := store.load("s")) is not None and ledger.spent > 4)
-        driver.send_signal(signal.SIGTERM)
-        said, narrated = driver.communicate(timeout=60)
-    assert driver.returncode == 143, narrated
-    assert json.loads(said)["reason"] == "stopped"
-    stopped = Study.open("s", tmp_path / "s.db")
-    assert stopped.ledger.opened.target["cluster"] == {"address": connected.address, "cpus": 1.0}
-    frozen = {(trial.number, trial.steps) for trial in stopped.trials if trial.steps}
-    kept = {
-        (int(path.parent.name[-4:]), int(path.name[-6:])) for path in (tmp_path / "kept/s").glob("trial-*/step-??????")
-    }
-    assert frozen <= kept
-    with start(tmp_path, "resume", "--budget", "24 epochs", "--store", "s.db", "--json") as driver:
-        said, narrated = driver.communicate(timeout=60)
-    assert driver.returncode == 0, narrated
-    assert json.loads(said)["spent"] == 24
+    return start_driver(folder, "resume", "--study", policy, "--store", store, *words)

@@ -1,12 +1,15 @@
-"""The Ray runner keeps the contract of all runners, wherever its checkpoints go, and says what it cannot do."""
+"""The Ray runner keeps the contract of all runners, wherever its checkpoints go, says what it cannot do, and stops in peace."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Nodes
+from conftest import HERE, Nodes, start_driver
 from ray_code import CONFIGS, HoldsTheLock, OutOfSight, Quick, SlowCurve, loss_at, never_saves, plain
 
 from shoestring import Space, tune
@@ -19,6 +22,7 @@ from shoestring.runners.ray_actors import describe_node
 from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.simulated import Simulated
 from shoestring.runners.storage import Storage
+from shoestring.stores.sql import Sql
 from shoestring.study.study import Study
 from shoestring.testing.runners import (
     Curve,
@@ -168,3 +172,51 @@ def test_seats_take_custom_resources_and_the_price_of_their_node(connected: Node
         runner.close()
     finally:
         connected.kill(node)
+
+
+def test_a_driver_that_is_told_to_stop_freezes_and_leaves(
+    connected: Nodes, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """What was given to `run` is what `resume` goes on with."""
+    space = ["-p", "rate={float=[0.05,0.7]}", "--max-steps", "6", "--policy", "asha", "--seed", "1", "--study", "s"]
+    where = [
+        "--runner",
+        "ray",
+        "--address",
+        connected.address,
+        "--cpus",
+        "1",
+        "--workers",
+        "2",
+        "--checkpoints",
+        "kept",
+    ]
+    words = [
+        "run",
+        f"{HERE}/ray_code.py:SlowCurve",
+        *space,
+        *where,
+        "--budget",
+        "40 epochs",
+        "--store",
+        "s.db",
+        "--json",
+    ]
+    with start_driver(tmp_path, *words) as driver:
+        store = Sql(f"sqlite:///{tmp_path}/s.db")
+        eventually(lambda: (ledger := store.load("s")) is not None and ledger.spent > 4)
+        driver.send_signal(signal.SIGTERM)
+        said, narrated = driver.communicate(timeout=60)
+    assert driver.returncode == 143, narrated
+    assert json.loads(said)["reason"] == "stopped"
+    stopped = Study.open("s", tmp_path / "s.db")
+    assert stopped.ledger.opened.target["cluster"] == {"address": connected.address, "cpus": 1.0}
+    frozen = {(trial.number, trial.steps) for trial in stopped.trials if trial.steps}
+    kept = {
+        (int(path.parent.name[-4:]), int(path.name[-6:])) for path in (tmp_path / "kept/s").glob("trial-*/step-??????")
+    }
+    assert frozen <= kept
+    with start_driver(tmp_path, "resume", "--budget", "24 epochs", "--store", "s.db", "--json") as driver:
+        said, narrated = driver.communicate(timeout=60)
+    assert driver.returncode == 0, narrated
+    assert json.loads(said)["spent"] == 24

@@ -42,7 +42,8 @@ def test_an_archive_without_its_second_object_is_no_checkpoint(s3: str) -> None:
 def test_a_study_is_kept_in_s3_and_goes_on_from_there(s3: str, tmp_path: Path) -> None:
     """Nothing lies on this machine, and the model can be had again."""
     place, store = f"{s3}/studies", str(tmp_path / "s.db")
-    how = {"max_steps": 6, "policy": "asha", "store": store, "seed": 1, "progress": False}
+    # One trial alive: each is kept when another begins. Of several, the end saves as many as there is time for.
+    how = {"max_steps": 6, "policy": "asha", "store": store, "seed": 1, "live": 1, "progress": False}
     tune(Quick, SPACE, "12 epochs", checkpoints=place, **how)
     study = tune(Quick, SPACE, "30 epochs", **how)  # the same place, without saying so
     assert study.spent == 30

@@ -10,7 +10,10 @@ import pytest
 from ray_here import RayHere, a_node, install
 
 from shoestring import Space
+from shoestring.core.continuing import find_losses
 from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.core.ledger import Ledger
+from shoestring.core.money import PricedSeconds, price_of
 from shoestring.errors import RunnerError
 from shoestring.reports import facts
 from shoestring.reports.text import status
@@ -20,7 +23,7 @@ from shoestring.runners.ray_actors import describe_node
 from shoestring.runners.ray_cluster import RayCluster
 from shoestring.runners.runner import RunningSteps, seconds_under_way
 from shoestring.study.study import Study
-from shoestring.testing.runners import Curve, check_runner_contract
+from shoestring.testing.runners import Curve, check_runner_contract, make_opened
 
 SPACE = Space.listed([{"rate": rate / 10} for rate in range(1, 9)])
 NODES = [a_node("dear", "accelerator_type:A100"), a_node("cheap", market="spot"), a_node("plain")]
@@ -163,10 +166,20 @@ def test_a_price_names_a_resource_or_a_label_and_the_first_that_fits_holds(ray: 
         RayCluster(prices={"A100": 0})
 
 
-def test_what_is_under_way_when_a_driver_dies_is_charged_at_its_price() -> None:
+def test_what_is_under_way_when_a_driver_dies_is_told_with_its_price() -> None:
     running = RunningSteps()
     running.begin(7, 10.0, 2.5)
     running.begin(8, 11.0)
-    assert seconds_under_way(running, 12.0, priced=True) == {7: 5.0, 8: 1.0}
-    assert seconds_under_way(running, 12.0, priced=False) == {7: 2.0, 8: 1.0}
-    assert seconds_under_way({7: 10.0}, 12.0, priced=True) == {7: 2.0}
+    under_way = seconds_under_way(running, 12.0)
+    assert under_way == {7: 2.0, 8: 1.0}
+    assert {number: price_of(seconds) for number, seconds in under_way.items()} == {7: 2.5, 8: 1.0}
+    assert seconds_under_way({7: 10.0}, 12.0) == {7: 2.0}
+
+
+def test_whoever_goes_on_writes_down_its_seconds_and_pays_its_price() -> None:
+    ledger = Ledger(
+        [make_opened("$1 at 3.6/h"), Order(number=0, trial=0, config={"rate": 0.1, "kind": "good"}, until=2)]
+    )
+    ledger = ledger.append(*find_losses(ledger, {}, {0: PricedSeconds(2.0, 2.5)}))
+    assert ledger.books.by_kind["lost"] == 2.0, "what `status` shows as lost"
+    assert ledger.spent == pytest.approx(2.0 * 2.5 * RATE)

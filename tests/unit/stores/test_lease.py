@@ -19,6 +19,7 @@ from sqlalchemy import event
 
 from shoestring.core.entries import Entry, Lost, Note
 from shoestring.core.ledger import Ledger
+from shoestring.core.money import PricedSeconds, price_of
 from shoestring.errors import Damaged, Leased
 from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.local import Local
@@ -234,6 +235,15 @@ def test_a_crash_is_charged_for_what_was_not_heard(store: Sql, ago_s: float, ext
         assert lease.cut_off[0] == pytest.approx(2.0 + extra_s, abs=0.2)
         assert lease.cut_off[0] <= 2.0 + HEARTBEAT_S
         assert lease.cut_off[1] == pytest.approx(extra_s, abs=0.2), "a step that had just begun"
+
+
+def test_seconds_of_a_dear_worker_stay_seconds_and_keep_their_price(store: Sql) -> None:
+    """However often they are handed on. The heartbeat that was not heard costs as much."""
+    crash(store, {0: PricedSeconds(2.0, 2.5), 1: 3.0})
+    for _ in range(2):
+        with another(store).lease("s") as lease:
+            assert dict(lease.cut_off) == {0: 3.0, 1: 4.0}
+            assert {number: price_of(seconds) for number, seconds in lease.cut_off.items()} == {0: 2.5, 1: 1.0}
 
 
 def test_nothing_is_added_twice(store: Sql) -> None:
