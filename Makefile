@@ -24,7 +24,7 @@ test: $(VENV)/test ## lint, types, and every test that needs no heavy package: b
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole race: benchmarks/race/README.md
-	$(BIN)/python -m benchmarks race --methods quick optuna --budgets 1,2,5,10 --seeds 3 --jobs 2 -o out/race/runs.jsonl
+	$(BIN)/python -m benchmarks race --methods quick optuna --budgets 1,2,5,10 --unit curves seconds --seeds 3 --jobs 2 -o out/race/runs.jsonl
 	$(BIN)/python -m benchmarks race cost --methods ours optuna --patience 5 -o out/race/cost.jsonl
 	$(BIN)/python -m benchmarks race report out/race/runs.jsonl --cost out/race/cost.jsonl -o out/race/index.html
 

@@ -81,6 +81,7 @@ def everything(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]]) -> 
     ]
     if sources:
         texts += [f"The few on sources that `thrift` was never trained on ({sources}):\n", _unseen(first, names)]
+    texts += [_in_seconds(facts, part) for part in facts["parts"][1:] if part["suite"] == first["suite"]]
     texts += [_behind(facts, facts["reference"])]
     texts += [_plain(facts, part) for part in facts["parts"][1:] if part["suite"] == "plain"]
     if costs:
@@ -97,10 +98,13 @@ def _means(facts: Mapping[str, Any], names: Sequence[str]) -> str:
     columns = [(f"{budget:g}", _column(means, budget, names, whole)) for budget in first["ranks"]["budgets"]]
     if clock:
         columns += [("real clock", _column(clock["means"], budget, names)) for budget in clock["budgets"]]
-    seeds = {row["method"]: row["seeds"] for row in first["effort"]}
-    most = max(seeds.values())
-    notes = {name: f" ({seeds[name]} seeds)" for name in names if seeds[name] < most}
-    return _table(policies.DEFAULT, names, columns, notes)
+    return _table(policies.DEFAULT, names, columns, _fewer_seeds(first))
+
+
+def _fewer_seeds(part: Mapping[str, Any]) -> dict[str, str]:
+    """A note on each method that has fewer seeds than others."""
+    seeds = {row["method"]: row["seeds"] for row in part["effort"]}
+    return {name: f" ({count} seeds)" for name, count in seeds.items() if count < max(seeds.values())}
 
 
 def whole_runs(part: Mapping[str, Any]) -> dict[str, int]:
@@ -135,6 +139,14 @@ def _size(part: Mapping[str, Any]) -> str:
     )
 
 
+def _in_seconds(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    """The tables that have prices once more, with money that buys time."""
+    names = [name for name in best_first(part) if name != methods.ORACLE]
+    about = f"Budgets in seconds where a table has prices, 1 being the time of a median full curve: {_size(part)}\n"
+    columns = [(f"{b:g}", _column(part["means"], b, names, whole_runs(part))) for b in part["budgets"]]
+    return "\n".join([about, _table(facts["reference"], names, columns, _fewer_seeds(part))])
+
+
 def _plain(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     """Objectives that are one value, in a table of their own: other methods, and budgets that mean something else."""
     names = [name for name in best_first(part) if name != methods.ORACLE]
@@ -159,12 +171,20 @@ def say_who_lacks(facts: Mapping[str, Any]) -> str:
 
 def _losses(facts: Mapping[str, Any], reference: str) -> list[tuple[str, Mapping[str, Any]]]:
     """Of the parts that have this reference."""
+    first = facts["parts"][0]
     return [
-        ("on the real clock" if part["suite"] == "trained" else f"at {row['budget']:g}", row)
+        (
+            "on the real clock" if part["suite"] == "trained" else f"at {row['budget']:g}{_another_unit(part, first)}",
+            row,
+        )
         for part in facts["parts"]
         if part["reference"] == reference
         for row in part["losses"]
     ]
+
+
+def _another_unit(part: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    return " in seconds" if part["suite"] == first["suite"] and part["unit"] != first["unit"] else ""
 
 
 def _behind(facts: Mapping[str, Any], reference: str) -> str:

@@ -287,7 +287,8 @@ def _say_seeds(facts: Mapping[str, Any]) -> str:
         for row in part["effort"]:
             by_count.setdefault(row["seeds"], []).append(row["method"])
         counts = [f"{count} of {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
-        said.append(escape(f"{SUITES.get(part['suite'], part['suite'])}: {'; '.join(counts)}."))
+        title = SUITES.get(part["suite"], part["suite"])
+        said.append(escape(f"{title}, budgets in {part['unit']}: {'; '.join(counts)}."))
     return " ".join(said)
 
 

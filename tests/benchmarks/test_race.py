@@ -343,6 +343,45 @@ def test_optuna_races_from_end_to_end(tmp_path: Path) -> None:
     assert all(by_key[running.key_of(line)] == measured(line) for line in again)
 
 
+def test_optuna_in_the_race_and_by_itself_give_the_same_numbers() -> None:
+    """By itself: no driver, no link, no ledger; only that a point is taken for the nearest row that was not tried."""
+    optuna = pytest.importorskip("optuna")
+    run = running.Run(entrant("vae"), "optuna_tpe_halving", 5, "curves", 1)
+    line = running.do(run)
+    table = run.entrant.draw(1).table  # type: ignore[attr-defined]
+    parameters = sorted(table.space().parameters.items())
+    curves: dict[int, list[float]] = {}  # by row, as far as they were bought
+
+    def objective(trial: Any) -> float:
+        point = {}
+        for name, p in parameters:
+            suggest = trial.suggest_int if isinstance(p, Int) else trial.suggest_float
+            point[name] = p.to_unit(suggest(name, p.low, p.high, log=p.log))
+        row = min(
+            (i for i in range(len(table.configs)) if i not in curves),
+            key=lambda i: sum((p.to_unit(table.configs[i][name]) - point[name]) ** 2 for name, p in parameters),
+        )
+        curves[row] = []
+        for step, loss in enumerate(table.values[row].tolist(), 1):
+            curves[row].append(loss)
+            trial.report(loss, step)
+            if sum(map(len, curves.values())) == 5 * table.max_steps:
+                trial.study.stop()
+            elif not trial.should_prune():
+                continue
+            raise optuna.TrialPruned
+        return min(curves[row])
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.TPESampler(seed=running.seed_of(run))
+    optuna.create_study(sampler=sampler, pruner=optuna.pruners.SuccessiveHalvingPruner()).optimize(objective)
+    assert sum(len(curve) < table.max_steps for curve in curves.values()) > 1  # somebody was pruned
+    assert len(curves) > 10  # TPE begins at random
+    assert line["best"] == min(map(min, curves.values()))
+    assert line["spent"] == sum(map(len, curves.values()))
+    assert line["trials"] == len(curves)
+
+
 def test_optuna_in_free_spaces_and_in_seconds() -> None:
     pytest.importorskip("optuna")
     line = running.do(running.Run(problems.Entrant("plain", "functions", "mixed"), "optuna_tpe", 5, "seconds", 0))

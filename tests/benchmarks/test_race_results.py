@@ -142,6 +142,26 @@ def test_a_mean_of_a_race_that_was_cut_off_is_marked() -> None:
     assert page.html(facts).count("†") == 2  # the mark, and what it means
 
 
+def test_budgets_in_seconds_have_a_table_of_their_own_and_are_named_where_we_are_behind() -> None:
+    names = ("sequential_halving", "asha", "dehb_default")
+    lines = [line(method=m, regret=r, seed=s) for m, r in zip(names, (0.2, 0.4, 0.3), strict=True) for s in (0, 1)]
+    priced = [{**one, "unit": "seconds", "budget": 3.0, "regret": 0.5 - one["regret"]} for one in lines[:-1]]
+    facts = statistics.summary(lines + priced, resamples=5)
+    said = digest.everything(facts, [])
+    curves, seconds = said.split("Budgets in seconds where a table has prices")
+    assert "| `sequential_halving`, our default | **.200** |" in curves
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in seconds.splitlines() if row.startswith("|")]
+    assert rows[0] == ["", "3"]
+    assert rows[2:] == [
+        ["`asha`", "**.100**"],
+        ["DEHB, default (1 seeds)", ".200"],
+        ["`sequential_halving`, our default", ".300"],
+    ]
+    assert "- at 3 in seconds: `asha`, by .200" in seconds
+    assert "by more than chance: `asha` at 3 in seconds, DEHB, default at 3 in seconds." in digest.few(facts)
+    assert "Recorded curves, budgets in seconds: 2 of asha, sequential_halving; 1 of dehb_default." in page.html(facts)
+
+
 def test_ranks_count_the_budgets_of_the_reference_and_those_who_have_them_all() -> None:
     lines = [line(method=m, budget=b) for m, b in product(("sequential_halving", "asha", "dehb_default"), (1.0, 2.0))]
     lines += [line(method="dehb_default", budget=20.0), line(method="bhpt", budget=1.0)]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 
 import pytest
 
 from shoestring import policies
+from shoestring.core.entries import Cost
+from shoestring.core.space import Config, Space
 from shoestring.reports.reasons import COMPARISON, LABELS, ONLINE_LABELS, say_reason
+from shoestring.runners.simulated import StepOutcome
 from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, ROUGH, Check, opened, simulate, watch
 from shoestring.testing.small import small
 
@@ -38,6 +42,25 @@ def test_every_policy(name: str, check: Check) -> None:
 @pytest.mark.parametrize("name", sorted(set(policies.REGISTRY) - DEAF))
 def test_policies_that_learn(name: str, check: Check) -> None:
     check(small(name), light=name not in QUICK)
+
+
+@dataclass(frozen=True)
+class FreeAtFirst:
+    """A curve whose first two steps were recorded without a price, or were there already."""
+
+    def step(self, config: Config, step: int) -> StepOutcome | None:
+        outcome = ROUGH.step(config, step)
+        return outcome if outcome is None or step > 2 else replace(outcome, cost=Cost())
+
+
+@pytest.mark.parametrize("name", [name for name in policies.names() if ".online." not in policies.REGISTRY[name]])
+def test_every_policy_goes_on_where_nothing_was_paid_yet(name: str) -> None:
+    policy = small(name)
+    rows = [{"x": i / 5, "y": i % 3} for i in range(5)]
+    start = replace(opened(policy, budget="40s"), space=Space.listed(rows))
+    ledger = simulate(policy, FreeAtFirst(), start).ledger
+    assert max(trial.steps for trial in ledger.trials) > 2
+    assert ledger.spent > 0
 
 
 @pytest.mark.parametrize("name", sorted(DEAF))

@@ -247,9 +247,9 @@ class SequentialHalving:
         return train_new(ledger, config, until, why=why, memo=memo)
 
     def _count_newcomers(self, ledger: Ledger, facts: Facts) -> float:
-        """How many newcomers the race has, at the price so far; no end of them before one is known."""
+        """How many newcomers the race has, at the price so far; no end of them before anything was paid."""
         price = ledger.step_price()
-        if math.isnan(price):
+        if not price > 0:
             return math.inf
         return max(0, self.arms_for(facts.worth / price, ledger.max_steps) - facts.counted)
 
@@ -262,7 +262,7 @@ class SequentialHalving:
     def _first_look(self, ledger: Ledger, now: Round, facts: Facts) -> int:
         """The common step of round 0: an equal share of the purse, spread over the arms that joined and the newcomers."""
         price = ledger.step_price()
-        if math.isnan(price):
+        if not price > 0:
             return 1
         newcomers = max(now.newcomers, int(self._count_newcomers(ledger, facts)))
         arms = now.listed + newcomers
