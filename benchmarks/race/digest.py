@@ -144,7 +144,7 @@ def _in_seconds(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     names = [name for name in best_first(part) if name != methods.ORACLE]
     about = f"Budgets in seconds where a table has prices, 1 being the time of a median full curve: {_size(part)}\n"
     columns = [(f"{b:g}", _column(part["means"], b, names, whole_runs(part))) for b in part["budgets"]]
-    return "\n".join([about, _table(facts["reference"], names, columns, _fewer_seeds(part))])
+    return "\n".join([about, _table(policies.DEFAULT, names, columns, _fewer_seeds(part))])
 
 
 def _plain(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
