@@ -240,8 +240,8 @@ def put_into(path: Path, text: str) -> None:
 
 def picture(facts: Mapping[str, Any]) -> str:
     """Regret of the same rows against money, as a file of its own, light and dark."""
-    part, reference = facts["parts"][0], facts["reference"]
-    kinds = {name: methods.kind(name, reference) for name in chosen(part, reference)}
-    labels = {name: label(name, "").replace("`", "") for name in kinds}  # the reference is known by its colour
+    part = facts["parts"][0]
+    kinds = {name: methods.kind(name, policies.DEFAULT) for name in chosen(part, facts["reference"])}
+    labels = {name: label(name, "").replace("`", "") for name in kinds}  # the default is known by its colour
     drawn = pictures.regret_against_money(part["means"], part["ranks"]["budgets"], kinds, part["unit"], labels)
     return wrap_svg(drawn, "mean normalised regret against money", look="reader", padding=10.0, zoom=1.5)

@@ -99,9 +99,9 @@ def is_ours(name: str) -> bool:
     return name == ORACLE or _tool(name) is None
 
 
-def kind(name: str, reference: str) -> str:
+def kind(name: str, marked: str) -> str:
     """How it is coloured."""
-    return "ref" if name == reference else "own" if is_ours(name) else "peer"
+    return "ref" if name == marked else "own" if is_ours(name) else "peer"
 
 
 def is_installed(name: str) -> bool:

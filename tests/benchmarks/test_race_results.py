@@ -149,13 +149,13 @@ def test_budgets_in_seconds_have_a_table_of_their_own_and_are_named_where_we_are
     facts = statistics.summary(lines + priced, resamples=5)
     said = digest.everything(facts, [])
     curves, seconds = said.split("Budgets in seconds where a table has prices")
-    assert "| `sequential_halving`, our default | **.200** |" in curves
+    assert "| `sequential_halving` | **.200** |" in curves
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in seconds.splitlines() if row.startswith("|")]
     assert rows[0] == ["", "3"]
     assert rows[2:] == [
         ["`asha`", "**.100**"],
         ["DEHB, default (1 seeds)", ".200"],
-        ["`sequential_halving`, our default", ".300"],
+        ["`sequential_halving`", ".300"],
     ]
     assert "- at 3 in seconds: `asha`, by .200" in seconds
     assert "by more than chance: `asha` at 3 in seconds, DEHB, default at 3 in seconds." in digest.few(facts)
