@@ -200,6 +200,13 @@ def kept() -> dict[str, Any]:
     return {**statistics.summary(results.runs_of(told), resamples=1000), "cost": told["cost"]}
 
 
+def test_who_races_on_the_real_clock_alone_has_a_row() -> None:
+    clock = {"suite": "trained", "unit": "seconds", "source": "mlp", "table": "digits"}
+    facts = statistics.summary([line(), line(**clock), line(**clock, method="ray_pbt")], resamples=5)
+    rows = [row.split("|")[1:-1] for row in digest.everything(facts, []).splitlines() if row.startswith("| Ray")]
+    assert [[cell.strip() for cell in row] for row in rows] == [["Ray Tune, pbt", "–", "**.500**"]]
+
+
 def test_the_readmes_tell_what_the_kept_race_tells(kept: dict[str, Any]) -> None:
     assert digest.few(kept) in (ROOT / "README.md").read_text()
     assert digest.everything(kept, kept["cost"]) in (ROOT / "benchmarks" / "race" / "README.md").read_text()
