@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import markdown
 from benchmarks.online.runs import mean_and_error, plus_minus
 
 Runs = Sequence[dict[str, Any]]
@@ -42,8 +43,8 @@ def gains(
 
 def table(runs: Runs) -> str:
     grouped = by_method(runs)
-    heads = ("method", "seeds", "test accuracy, %", "over the baseline", "quick read-out, %", "passes", "time")
-    lines = ["| " + " | ".join([*heads, "paper: accuracy, time"]) + " |", "|---" * 8 + "|"]
+    heads = ["method", "seeds", "test accuracy, %", "over the baseline", "quick read-out, %", "passes", "time"]
+    rows = []
     for name, of_seed in grouped.items():
         some = list(of_seed.values())
         spent = [sum(run[f"{kind}_s"] for kind in ("decide", "train", "validate")) / run["train_s"] for run in some]
@@ -57,8 +58,9 @@ def table(runs: Runs) -> str:
             f"{np.mean(spent):.2f}x",
             _of_paper(name),
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "\n± standard error over seeds; time over the time of training alone."])
+        rows.append(cells)
+    shown = markdown.table([*heads, "paper: accuracy, time"], rows)
+    return f"{shown}\n\n± standard error over seeds; time over the time of training alone."
 
 
 def _of_paper(name: str) -> str:
@@ -127,10 +129,8 @@ def effects(runs: Runs) -> str:
             quarters[name].append(f"{slope:+.2f} ± {error:.2f}")
         quarters["explained"].append(f"{1.0 - left.var() / gain.var():.0%}")
         quarters["left over, points"].append(f"{np.sqrt(variance):.2f}")
-    head = "| points gained in a round, by | first quarter | second | third | last |"
-    return "\n".join(
-        [head, "|---" * 5 + "|", *(f"| {name} | {' | '.join(cells)} |" for name, cells in quarters.items())]
-    )
+    heads = ["points gained in a round, by", "first quarter", "second", "third", "last"]
+    return markdown.table(heads, [[name, *cells] for name, cells in quarters.items()])
 
 
 def figure(runs: Runs, path: Path) -> None:

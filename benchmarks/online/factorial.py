@@ -34,6 +34,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from benchmarks import markdown
 from benchmarks.online import contrastive
 from benchmarks.online.augmentations import NAMES
 from benchmarks.online.contrastive import HALF, SPACE, Plan, Pretraining
@@ -143,25 +144,25 @@ def judge(measured: Mapping[str, tuple[Array, Array]]) -> dict[str, Any]:
 
 
 def show(measured: Mapping[str, tuple[Array, Array]]) -> str:
-    lines = ["| points, low to high | " + " | ".join(measured) + " |", "|---" * (1 + len(measured)) + "|"]
-    for i, name in enumerate(FACTORS):
-        cells = [f"{effect[i]:+.2f} ± {error[i]:.2f}" for effect, error in measured.values()]
-        lines.append("| " + " | ".join([name, *cells]) + " |")
-    return "\n".join(lines)
+    rows = [
+        [name, *(f"{effect[i]:+.2f} ± {error[i]:.2f}" for effect, error in measured.values())]
+        for i, name in enumerate(FACTORS)
+    ]
+    return markdown.table(["points, low to high", *measured], rows)
 
 
 def show_sureness(race: Sequence[Mapping[str, Any]]) -> str:
     """How sure CE was of its leader in the rounds that had a competitor: it asks below kappa."""
     heads = ("run", "rounds with nothing to compare", "median Pr(better)", "greatest", "passes")
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    rows = []
     for run in race:
         if run["method"].startswith("CE"):
             sure = contrastive.how_sure(dict(run))
             known = [one for one in sure if one is not None]
             cells = [f"{run['method']}, seed {run['seed']}", str(len(sure) - len(known))]
             cells += [f"{value:.3f}" for value in (np.median(known), max(known))]
-            lines.append("| " + " | ".join([*cells, str(run["passes"])]) + " |")
-    return "\n".join(lines)
+            rows.append([*cells, str(run["passes"])])
+    return markdown.table(heads, rows)
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import markdown
 from benchmarks.online import self_tuning
 from benchmarks.online.fashion import DEBIAN, pick_device
 from benchmarks.online.runs import arguments, found, gather, plus_minus, run_all
@@ -83,15 +84,15 @@ def judge(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def show(runs: Sequence[Mapping[str, Any]]) -> str:
     heads = ("method (dropout/distortion)", "validation loss", "test loss", "test accuracy, %", "values at the end")
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    rows = []
     losses = {kind: by_method(runs, kind) for kind in ("validation_loss", "test_loss", "test")}
     for name in losses["test"]:
         ends = [run["hyper"][-1] for run in runs if run["method"] == name and run["hyper"]]
         cells = [name, *(plus_minus(losses[kind][name], 4) for kind in ("validation_loss", "test_loss"))]
         cells += [plus_minus([100.0 * value for value in losses["test"][name]], 2)]
         cells += [" ".join(f"{value:.2f}" for value in np.mean(ends, axis=0)) if ends else ""]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return markdown.table(heads, rows)
 
 
 def main() -> None:

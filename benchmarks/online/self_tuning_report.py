@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import markdown
 from benchmarks.online.runs import mean_and_error, plus_minus
 
 Runs = Sequence[dict[str, Any]]
@@ -62,7 +63,7 @@ def table(runs: Runs) -> str:
     grouped, times = by_method(runs), relative_time(runs)
     heads = ["method", "validation loss", "accuracy, %", "test loss", "accuracy, %", "mean dropout at the end"]
     heads += ["rounds tuned", "passes", "time", "paper: test, time"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    rows = []
     for name, some in grouped.items():
         cells = [name]
         for kind in ("validation", "test"):
@@ -73,9 +74,11 @@ def table(runs: Runs) -> str:
         cells.append(f"{np.mean([run['passes'] for run in some]):.0f}")
         cells.append(f"{np.mean([times[name, run['seed']] for run in some]):.2f}x")
         cells.append("{:.3f}, {:.1f}, {:.2f}x".format(*PAPER[name]) if name in PAPER else "")
-        lines.append("| " + " | ".join(cells) + " |")
+        rows.append(cells)
     n = max(map(len, grouped.values()))
-    return "\n".join([*lines, f"\n± standard error over {n} seed{'s' * (n > 1)}; time over that of 1:1."])
+    return "\n".join(
+        [markdown.table(heads, rows), f"\n± standard error over {n} seed{'s' * (n > 1)}; time over that of 1:1."]
+    )
 
 
 def compare(runs: Runs) -> str:
@@ -84,12 +87,12 @@ def compare(runs: Runs) -> str:
     losses = {name: {run["seed"]: run["validation_loss"] for run in some} for name, some in by_method(runs).items()}
     at_random = [name for name in losses if "Ber(" in name]
     heads = ["validation loss over that of", "1:1", "a constant schedule of the same time", *at_random]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    rows = []
     for name in [name for name in losses if name not in CONSTANT]:
         cells = [name, _over(losses[name], losses.get("1:1", {})), _over(losses[name], at_equal_time(runs, name))]
         cells += [_over(losses[name], losses[other]) if name.startswith("CE") else "" for other in at_random]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return markdown.table(heads, rows)
 
 
 def at_equal_time(runs: Runs, name: str) -> dict[int, float]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import markdown
 from benchmarks.race import methods, pictures
 from benchmarks.race.pictures import number
 from shoestring import policies
@@ -129,7 +130,7 @@ def _table(
         [label(name, default) + (notes or {}).get(name, ""), *(cells.get(name, "–") for _, cells in columns)]
         for name in names
     ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in [heads, ["---"] * len(heads), *rows])
+    return markdown.table(heads, rows) + "\n"
 
 
 def _size(part: Mapping[str, Any]) -> str:

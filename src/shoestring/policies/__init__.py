@@ -25,9 +25,7 @@ from shoestring.core.policy import Policy
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.policies.other_names import advise, find_likely_name, find_same_name
 
-DEFAULT = (
-    "thrift"  # sequential halving, and a learned belief where that was shown to win: docs/explanation/learned-belief.md
-)
+DEFAULT = "thrift"  # halving, and a learned belief where that was shown to win: docs/explanation/learned-belief.md
 RECOMMENDED = {  # what to begin with
     "thrift": "shoestring.policies.thrift.thrift:Thrift",
     "sequential_halving": "shoestring.policies.halving.sequential_halving:SequentialHalving",
