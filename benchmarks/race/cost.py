@@ -1,8 +1,9 @@
 """What thinking costs: time of a decision and memory of the process that thinks, for studies of 50, 200 and 1000 configs.
 
 A study has so many rows to choose from, curves of 50 steps, and money for four steps each. The method runs until that
-money or its patience is gone; the last 20 decisions are timed. Each study has a process of its own, so that peak memory is
-this study's; for another tool it is that of the tool's process. `base_mb` is the memory before the study began.
+money or its patience is gone; the last fifth of its decisions is timed, and no fewer than 20. Each study has a process
+of its own, so that peak memory is this study's; for another tool it is that of the tool's process. `base_mb` is the
+memory before the study began.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchmarks.race import methods, running
 from benchmarks.race.peers.policy import ONE_THREAD
 from benchmarks.race.problems import MADE_UP_STEPS, made_up
 
-STEPS_EACH, TIMED = 4, 20
+STEPS_EACH, FEWEST_TIMED = 4, 20
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,7 @@ def measure(method: str, arms: int, patience_s: float) -> dict[str, Any]:
             peak = memory.peak_mb()
     except methods.NotThere as error:
         return {**told, "absent": str(error)}
-    last = 1000.0 * np.array(
-        outcome.decision_s[-TIMED - 1 : -1] or outcome.decision_s
-    )  # the very last one ends the study
+    last = 1000.0 * np.array(_timed(outcome.decision_s))
     return {
         **told,
         "version": version,
@@ -74,6 +73,12 @@ def measure(method: str, arms: int, patience_s: float) -> dict[str, Any]:
         "memory_mb": peak and round(peak, 1),
         "error": outcome.error,
     }
+
+
+def _timed(decision_s: list[float]) -> list[float]:
+    """Those of the study at its full size. Most only let a trial go on, so that a few would not show what a new one costs."""
+    before_the_end = decision_s[:-1] or decision_s  # the very last one may only end the study
+    return before_the_end[-max(FEWEST_TIMED, len(before_the_end) // 5) :]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -95,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
         chosen.out.write_text("", encoding="utf-8")
     for arms in chosen.arms:
-        for method in methods.named(chosen.methods, "tables"):
+        for method in methods.named(chosen.methods, None):
             if method == methods.ORACLE:
                 continue
             line = _in_its_own_process(method, arms, chosen.patience)

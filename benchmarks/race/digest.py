@@ -154,11 +154,15 @@ def _plain(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     names = [name for name in best_first(part) if name != methods.ORACLE]
     seeds = max(row["seeds"] for row in part["effort"])
     about = (
-        f"Plain objectives, a trial being one value at a price: {', '.join(part['tables'])}; {seeds} seeds. Budgets in "
-        f"{'trials' if part['unit'] == 'curves' else 'the median price of a trial'}; {PARTLY} as above:\n"
+        f"Plain objectives, a trial being one value at a price: {', '.join(part['tables'])}; {seeds} seeds where no other number "
+        f"is given. Budgets in {'trials' if part['unit'] == 'curves' else 'the median price of a trial'}; {PARTLY} as above. The "
+        "median of all runs stands beside their mean, which a few runs make whose first trial cost everything:\n"
     )
-    columns = [(f"{b:g}", _column(part["means"], b, names, whole_runs(part))) for b in part["budgets"]]
-    table = _table("", names, columns)
+    columns = []
+    for budget in part["budgets"]:
+        columns += [(f"{budget:g}", _column(part["means"], budget, names, whole_runs(part)))]
+        columns += [(f"{budget:g}, median", _column(part["means"], budget, names, average="median"))]
+    table = _table("", names, columns, _fewer_seeds(part))
     return "\n".join([about, table, _behind(facts, part["reference"])])
 
 
@@ -207,19 +211,25 @@ def _thinking(costs: Sequence[Mapping[str, Any]]) -> str:
             star = "*" if row["error"] else ""
             memory = f" ({row['memory_mb']:.0f})" if row["memory_mb"] else ""
             cells[row["arms"]][row["method"]] = f"{row['mean_ms']:.3g}{memory}{star}"
-    by_time = {row["method"]: row["mean_ms"] for row in costs if not row.get("absent") and row["arms"] == arms[0]}
+    # In the order of the largest study that a method has: small ones are over before a model is asked.
+    grown = sorted(costs, key=lambda row: row["arms"])
+    by_time = {row["method"]: row["mean_ms"] for row in grown if not row.get("absent")}
     return _table("", sorted(by_time, key=lambda name: by_time[name]), [(f"{n}", cells[n]) for n in arms])
 
 
 def _column(
-    means: Sequence[Mapping[str, Any]], budget: float, names: Sequence[str], whole: Mapping[str, int] | None = None
+    means: Sequence[Mapping[str, Any]],
+    budget: float,
+    names: Sequence[str],
+    whole: Mapping[str, int] | None = None,
+    average: str = "mean",
 ) -> dict[str, str]:
     """`whole`: the runs of a method that was not cut off; a mean of fewer is marked."""
     own = {row["method"]: row for row in means if row["budget"] == budget and row["method"] in names}
-    least = min((row["mean"] for row in own.values()), default=0.0)
+    least = min((row[average] for row in own.values()), default=0.0)
     marks = {name: PARTLY if row["cells"] < (whole or {}).get(name, 0) else "" for name, row in own.items()}
-    texts = {name: number(row["mean"]) + marks[name] for name, row in own.items()}
-    return {name: f"**{texts[name]}**" if row["mean"] <= least else texts[name] for name, row in own.items()}
+    texts = {name: number(row[average]) + marks[name] for name, row in own.items()}
+    return {name: f"**{texts[name]}**" if row[average] <= least else texts[name] for name, row in own.items()}
 
 
 def label(name: str, default: str) -> str:

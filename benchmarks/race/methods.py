@@ -75,8 +75,8 @@ def peers(suite: str | None = None) -> list[str]:
     ]
 
 
-def named(words: Sequence[str], suite: str) -> list[str]:
-    """The methods that these words stand for on this suite, in order, each once; what always races comes along."""
+def named(words: Sequence[str], suite: str | None) -> list[str]:
+    """What these words stand for on this suite (None: on any), in order, each once; what always races comes along."""
     found: list[str] = []
     for word in words:
         if word == "ours":

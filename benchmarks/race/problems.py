@@ -202,7 +202,15 @@ class TableProblem(Problem):
         return self.table.configs[int(row)], int(column) + 1
 
 
-def made_up(arms: int) -> TableProblem:
+class MadeUp(TableProblem):
+    """No regret is counted here: what begins as a copy of another training just gets the curve of its own config."""
+
+    @property
+    def fixed(self) -> frozenset[str] | None:
+        return frozenset()
+
+
+def made_up(arms: int) -> MadeUp:
     """Curves of power laws, whose ends depend on four hyperparameters: not raced on, but what thinking is timed with."""
     rng = np.random.default_rng(arms)
     hp = rng.random((arms, 4))
@@ -213,7 +221,7 @@ def made_up(arms: int) -> TableProblem:
         + 0.002 * rng.standard_normal((arms, MADE_UP_STEPS))
     )
     configs = [{f"x{j}": float(value) for j, value in enumerate(row)} for row in hp]
-    return TableProblem(Table(configs, curves, np.ones_like(curves), name=f"made up, {arms} arms"))
+    return MadeUp(Table(configs, curves, np.ones_like(curves), name=f"made up, {arms} arms"))
 
 
 def draw_table(table: Table, seed: int, pool: int) -> Table:

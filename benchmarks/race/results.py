@@ -1,7 +1,7 @@
 """Many runs in one small file that can be kept: every regret, and of the rest what the page adds up anyway.
 
     {"parts": [{suite, unit, steps, pool, "methods": {METHOD: {…, "regret": {"source/table": {budget: [by seed]}}}}}],
-     "cost": [lines of `race cost`]}
+     "cost": [what the page shows of the lines of `race cost`]}
 
 Regrets are whole numbers of REGRET; null where a seed has no run. Of thinking, decisions, trials and errors a file keeps the
 sums of a method, so runs read from it have the mean of each.
@@ -20,6 +20,7 @@ from benchmarks.race.statistics import PART, part_of
 REGRET = 1e-4
 LINE = 400  # characters
 SUMS = ("thinking_s", "decisions", "trials")
+COST = ("method", "arms", "version", "mean_ms", "p95_ms", "memory_mb", "error", "absent")
 
 
 def keep(runs: Sequence[Mapping[str, Any]], costs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -28,7 +29,8 @@ def keep(runs: Sequence[Mapping[str, Any]], costs: Sequence[Mapping[str, Any]]) 
     for part, in_part in _grouped(runs, part_of):
         by_method = {method: _method(own) for method, own in _grouped(in_part, lambda run: run["method"])}
         parts.append({**dict(zip(PART, part, strict=True)), "methods": by_method})
-    return {"regret_unit": REGRET, "parts": parts, "cost": list(costs)}
+    shown = [{name: line[name] for name in COST if name in line} for line in costs]
+    return {"regret_unit": REGRET, "parts": parts, "cost": shown}
 
 
 def _grouped(runs: Iterable[Mapping[str, Any]], key: Any) -> list[tuple[Any, list[Mapping[str, Any]]]]:

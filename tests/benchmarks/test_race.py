@@ -707,7 +707,15 @@ def test_the_price_of_thinking_is_measured_for_ours_and_for_tools() -> None:
         other = cost.measure("optuna_tpe_hyperband", 20, 20.0)
         assert other["version"].startswith("optuna")
         assert other["memory_mb"] > 10
+        whole = cost.measure("optuna_tpe", 50, 20.0)  # nobody prunes: a trial is one decision
+        assert (whole["opened"], whole["decisions"]) == (4, 4)
     assert page.html(statistics.summary(some_runs(), resamples=5), [own]).count("20 arms") == 1
+
+
+@pytest.mark.parametrize(("count", "timed"), [(1, 1), (2, 1), (15, 14), (21, 20), (90, 20), (101, 20), (501, 100)])
+def test_the_last_fifth_of_the_decisions_is_timed_and_not_the_one_that_ends_the_study(count: int, timed: int) -> None:
+    decision_s = [float(i) for i in range(count)]
+    assert cost._timed(decision_s) == (decision_s[:-1] or decision_s)[-timed:]
 
 
 # the how-to ----------------------------------------------------------------------------------------------------------

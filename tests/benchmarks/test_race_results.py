@@ -162,6 +162,25 @@ def test_budgets_in_seconds_have_a_table_of_their_own_and_are_named_where_we_are
     assert "Recorded curves, budgets in seconds: 2 of asha, sequential_halving; 1 of dehb_default." in page.html(facts)
 
 
+def test_plain_objectives_have_medians_beside_means_which_one_run_can_make() -> None:
+    plain = {"suite": "plain", "unit": "seconds", "source": "functions", "table": "branin", "budget": 20.0}
+    lines = [line(**plain, method="cost_aware_ei", seed=s, regret=r) for s, r in enumerate((0.1, 0.1, 9.0))]
+    lines += [line(**plain, method="optuna_tpe", seed=s, regret=0.3) for s in range(2)]
+    said = digest.everything(statistics.summary([line(method="asha"), *lines], resamples=5), [])
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in said.splitlines() if row.startswith("|")]
+    assert rows[-4] == ["", "20", "20, median"]
+    assert rows[-2:] == [["Optuna, tpe (2 seeds)", "**.300**", ".300"], ["`cost_aware_ei`", "3.067", "**.100**"]]
+
+
+def test_what_thinking_costs_is_told_in_the_order_of_the_largest_study() -> None:
+    found = {("asha", 50): 1.0, ("asha", 200): 9.0, ("boca", 50): 2.0, ("boca", 200): 3.0, ("gp_ucb", 50): 4.0}
+    lines = [{"method": m, "arms": n, "mean_ms": ms, "memory_mb": 7.0, "error": None} for (m, n), ms in found.items()]
+    lines.append({"method": "gp_ucb", "arms": 200, "absent": "gone"})
+    said = digest.everything(statistics.summary([line(method="asha")], resamples=5), lines)
+    rows = [row for row in said.splitlines() if row.startswith("|")]
+    assert rows[-3:] == ["| `boca` | 2 (7) | 3 (7) |", "| `gp_ucb` | 4 (7) | – |", "| `asha` | 1 (7) | 9 (7) |"]
+
+
 def test_ranks_count_the_budgets_of_the_reference_and_those_who_have_them_all() -> None:
     lines = [line(method=m, budget=b) for m, b in product(("sequential_halving", "asha", "dehb_default"), (1.0, 2.0))]
     lines += [line(method="dehb_default", budget=20.0), line(method="bhpt", budget=1.0)]
@@ -290,7 +309,7 @@ def test_a_method_warms_up_once_before_its_clock_runs(monkeypatch: pytest.Monkey
     monkeypatch.setattr(running, "compete", watched)
     for seed in range(2):
         assert "absent" not in running.do(task(seed=seed))
-    assert seen == [problems.TableProblem, trained.TrainedProblem, trained.TrainedProblem]
+    assert seen == [problems.MadeUp, trained.TrainedProblem, trained.TrainedProblem]
     assert "is not installed" in running.do(task(method="dehb_default"))["absent"] or methods.is_installed(
         "dehb_default"
     )

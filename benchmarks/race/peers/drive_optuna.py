@@ -39,15 +39,16 @@ def run(study):
         sampler=make_sampler(sampler, study.seed),
         pruner=make_pruner(pruner, study.max_steps),
     )
+    stride = 1 if pruner else study.max_steps  # only a pruner looks at a curve under way
     while True:
         trial = tuned.ask()
         config = {parameter["name"]: suggest(trial, parameter) for parameter in study.parameters}
         best, state = float("inf"), optuna.trial.TrialState.COMPLETE
-        for step in range(1, study.max_steps + 1):
+        for step in range(stride, study.max_steps + 1, stride):
             losses = study.train(trial.number, config, until=step)
             if not losses:
                 break  # the curve has come to its own end
-            best = min(best, losses[-1])
+            best = min(best, *losses)
             trial.report(losses[-1], step)
             if study.ended:
                 break
