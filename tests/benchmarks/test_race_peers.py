@@ -217,7 +217,9 @@ def test_plain_objectives_have_a_section_and_a_reference_of_their_own() -> None:
     assert "functions/branin ●" in text  # known to everybody who worked on cost_aware_ei
     said = digest.everything(facts, [])
     section = said[said.index("Plain objectives") :]
-    assert "functions/branin; 1 seeds where no other number is given. Budgets in the median price of a trial; †" in section
+    assert (
+        "functions/branin; 1 seeds where no other number is given. Budgets in the median price of a trial; †" in section
+    )
     rows = [row.split("|")[1:3] for row in section.splitlines() if row.startswith("|")][2:]
     assert rows == [[" BoTorch, logei ", " **.100** "], [" `cost_aware_ei` ", " .200 "], [" HEBO, default ", " .300 "]]
     assert "Where `cost_aware_ei` is behind in the mean, paired on the same draws:\n\n- at 20: BoTorch" in section
