@@ -59,6 +59,8 @@ def measure(method: str, arms: int, patience_s: float) -> dict[str, Any]:
             peak = memory.peak_mb()
     except methods.NotThere as error:
         return {**told, "absent": str(error)}
+    if outcome.broke_at_once:
+        return {**told, "absent": outcome.broke_at_once}
     last = 1000.0 * np.array(_timed(outcome.decision_s))
     return {
         **told,
@@ -109,8 +111,9 @@ def main(arguments: Sequence[str]) -> int:
                 with chosen.out.open("a", encoding="utf-8") as file:  # at once: it may be cut off
                     file.write(json.dumps(line) + "\n")
             facts = line.get("absent") or f"{line['mean_ms']:9.3f} ms {line['memory_mb'] or math.nan:7.0f} MB"
+            error = (line.get("error") or "").rpartition("\n")[2]
             print(
-                f"{method:<28} {arms:5d} arms {facts} {line.get('error') or ''}".rstrip()[:140],
+                f"{method:<28} {arms:5d} arms {facts} {error}".rstrip()[:140],
                 file=sys.stderr,
                 flush=True,
             )

@@ -83,7 +83,7 @@ def everything(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]]) -> 
     ]
     if sources:
         texts += [f"The few on sources that `thrift` was never trained on ({sources}):\n", _unseen(first, names)]
-    texts += [_in_seconds(facts, part) for part in facts["parts"][1:] if part["suite"] == first["suite"]]
+    texts += [_in_seconds(part) for part in facts["parts"][1:] if part["suite"] == first["suite"]]
     texts += [_behind(facts, facts["reference"])]
     texts += [_plain(facts, part) for part in facts["parts"][1:] if part["suite"] == "plain"]
     if costs:
@@ -141,7 +141,7 @@ def _size(part: Mapping[str, Any]) -> str:
     )
 
 
-def _in_seconds(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+def _in_seconds(part: Mapping[str, Any]) -> str:
     """The tables that have prices once more, with money that buys time."""
     names = [name for name in best_first(part) if name != methods.ORACLE]
     about = f"Budgets in seconds where a table has prices, 1 being the time of a median full curve: {_size(part)}\n"
@@ -155,8 +155,8 @@ def _plain(facts: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     seeds = max(row["seeds"] for row in part["effort"])
     about = (
         f"Plain objectives, a trial being one value at a price: {', '.join(part['tables'])}; {seeds} seeds where no other number "
-        f"is given. Budgets in {'trials' if part['unit'] == 'curves' else 'the median price of a trial'}; {PARTLY} as above. The "
-        "median of all runs stands beside their mean, which a few runs make whose first trial cost everything:\n"
+        f"is given. Budgets in {'trials' if part['unit'] == 'curves' else 'the median price of a trial'}; {PARTLY} as above. "
+        "Beside the mean stands the median of all runs:\n"
     )
     columns = []
     for budget in part["budgets"]:

@@ -61,6 +61,11 @@ class Outcome:
     decision_s: list[float]
     error: str | None = None
 
+    @property
+    def broke_at_once(self) -> str | None:
+        """Why it never got to its first decision: then nothing was measured, and the method counts as absent."""
+        return self.error.splitlines()[-1] if self.error and not self.ledger.orders else None
+
 
 def opened(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: int, workers: int = 1) -> Opened:
     """The study that a run is."""
@@ -152,8 +157,8 @@ def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
             outcome = compete(problem, policy, curves=run.budget, unit=run.unit, seed=seed, patience_s=patience_s)
     except methods.NotThere as error:
         return {**told, "absent": str(error)}
-    if outcome.error and not outcome.ledger.orders:  # it never got to its first decision: nothing was measured
-        return {**told, "absent": outcome.error.splitlines()[-1]}
+    if outcome.broke_at_once:
+        return {**told, "absent": outcome.broke_at_once}
     return told | tell(problem, outcome, run.budget, run.unit, version, began)
 
 

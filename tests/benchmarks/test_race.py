@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -710,6 +711,20 @@ def test_the_price_of_thinking_is_measured_for_ours_and_for_tools() -> None:
         whole = cost.measure("optuna_tpe", 50, 20.0)  # nobody prunes: a trial is one decision
         assert (whole["opened"], whole["decisions"]) == (4, 4)
     assert page.html(statistics.summary(some_runs(), resamples=5), [own]).count("20 arms") == 1
+
+
+def test_what_breaks_before_its_first_decision_has_no_price_of_thinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = running.Outcome(
+        Ledger([running.opened(problems.made_up(20), policies.make("asha"), 1, "curves", 0)]), None, [1.0], "a\nb"
+    )
+    monkeypatch.setattr(running, "compete", lambda *_, **__: broken)
+    assert cost.measure("asha", 20, 20.0) == {"method": "asha", "arms": 20, "absent": "b"}
+    assert running.do(running.Run(entrant(), "asha", 1, "curves", 0))["absent"] == "b"
+
+
+def test_the_gp_of_optuna_is_absent_without_pytorch_and_not_half_a_study() -> None:
+    if environments.find_python("optuna") == Path(sys.executable):  # else that environment was made with PyTorch
+        assert ("absent" in cost.measure("optuna_gp", 200, 20.0)) == (find_spec("torch") is None)
 
 
 @pytest.mark.parametrize(("count", "timed"), [(1, 1), (2, 1), (15, 14), (21, 20), (90, 20), (101, 20), (501, 100)])
