@@ -1,4 +1,4 @@
-"""Arrays by what they hold; the comment beside each says its shape."""
+"""Arrays by what they hold; the comment beside each says its shape. And two small tools for indices."""
 
 from __future__ import annotations
 
@@ -8,3 +8,15 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
+
+
+def first_true(flags: Flags) -> Indices:
+    """Return the index of the first true flag along the last axis, (...,), for flags (..., n); 0 where there is none."""
+    return np.asarray(flags.argmax(axis=-1))
+
+
+def invert(permutation: Indices) -> Indices:
+    """Return where each index stands in a permutation of 0, 1, … n - 1."""
+    places = np.empty_like(permutation)
+    places[permutation] = np.arange(permutation.size)
+    return places

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats
+from shoestring.core.choosing import find_best
 from shoestring.core.decision import Why
 from shoestring.core.parameters import Scalar
 from shoestring.core.space import Config
@@ -63,7 +64,7 @@ def compare_scores(
     heights[chosen] = -np.inf
     if rivals is not None:
         heights[~rivals] = -np.inf
-    second = int(heights.argmax())  # not np.argmax: the way there takes as long as the search
+    second = find_best(heights, "highest")
     score = float(in_unit(float(scores[chosen])))
     if heights[second] == -np.inf:
         return compare(score_name, best_is, compared, score)
