@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from shoestring.core.arrays import Flags, Floats
+from shoestring.core.arrays import Flags, Floats, first_true
 
 _FENCE = 3.0
 _LARGEST = 1e150  # a loss beyond this has diverged, finite or not: its square would overflow
@@ -84,7 +84,7 @@ def fit_scaling(losses: Floats, reported: Flags, log: bool = False) -> Scaling:
     unscaled = Scaling(centre=0.0, scale=1.0, fence=np.inf, bad=0.0, floor=floor, least=least)
     bent = unscaled.apply(losses)
     rows = np.flatnonzero(good.any(axis=1))
-    first = float(np.quantile(bent[rows, np.argmax(good[rows], axis=1)], 0.75))
+    first = float(np.quantile(bent[rows, first_true(good[rows])], 0.75))
     best = float(bent[good].min())
     fence = first + _FENCE * (first - best) if first > best else float(bent[good].max())
     fenced = np.minimum(bent[good], fence)

@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.choosing import sort_best_first
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Entry, Opened, Order
 from shoestring.core.ledger import Ledger
@@ -120,8 +121,8 @@ class ConfigsView:
 
 def best_trials(ledger: Ledger, count: int) -> list[int]:
     """Numbers of the trials of the smallest losses; those without one come last."""
-    ranked = np.argsort([trial.best_loss for trial in ledger.trials], kind="stable")
-    return [int(number) for number in ranked[:count]]
+    losses = np.array([trial.best_loss for trial in ledger.trials])
+    return [int(number) for number in sort_best_first(losses, "lowest", count, exact=True)]
 
 
 def draw_candidates(encoding: Encoding, around: Floats, count: int, seed: int, rng: np.random.Generator) -> Points:

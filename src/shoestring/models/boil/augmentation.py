@@ -29,6 +29,7 @@ from numpy.random import Generator
 from scipy.linalg import blas, eigvalsh, lapack
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.choosing import find_best, reaches
 from shoestring.models.gp.posterior import GP
 
 Floor = Literal["variance", "std"]
@@ -66,8 +67,8 @@ def pick_most_uncertain(
     least = floor if not isinstance(floor, str) else find_least_variance(float(np.exp(gp.theta[-1])), floor)
 
     def largest(variances: Floats, picked: list[int]) -> int | Stop:
-        j = int(np.argmax(variances))
-        if variances[j] < least:
+        j = find_best(variances, "highest")
+        if not reaches(variances[j], least):
             return "variance"
         return "repeat" if j in picked else j
 
@@ -178,7 +179,7 @@ def _exceeds(gp: GP, more: Floats, limit: float) -> bool:
     noise = float(np.exp(gp.theta[-1])) + gp.jitter
     if np.log1p((len(gp.x) + len(more)) * np.exp(gp.theta[0]) / noise) <= limit:
         return False
-    return log_condition(gp, more) > limit
+    return not reaches(limit, log_condition(gp, more))
 
 
 def count_allowed_points(time: float, max_points: int) -> int:

@@ -29,6 +29,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.choosing import NAT, PLACE_DECIMALS, TOLERANCE, find_best, settle, sort_best_first
 from shoestring.models.boil.process import RunLengths
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
@@ -36,7 +37,10 @@ from shoestring.models.gp.posterior import GP
 Rule = Literal["log_ratio", "softplus"]
 CLIMBS = 5
 FLOOR = 0.1  # added to a cost's share of the range: no point is cheaper than a tenth of it
-DIGITS = 6  # how exactly a climb converges must not decide between configs of which nothing is known: all are equal
+# Climbs that end within a millionth of a nat of each other are equal: how exactly they converge must not decide between
+# configs of which nothing is known.
+_CLIMBED = 1e-6 / TOLERANCE
+_BEND = 0.01  # share of the range of costs: so far from the cheapest, the bend that climbs see is straight again
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +127,12 @@ class Tradeoff:
             return log_softplus_ratio(log_ei - np.log(self.gp.scale), share)
         return log_ratio(log_ei, share)
 
-    def log_ratio_with_gradient(self, z: Floats) -> tuple[Floats, Floats]:
-        """The logarithm of the ratio and its derivatives."""  # (q, d + 1) -> (q,), (q, d + 1)
+    def bent_log_ratio_with_gradient(self, z: Floats) -> tuple[Floats, Floats]:
+        """Return for points z, (q, d + 1), the logarithm of the ratio, (q,), and its derivatives, (q, d + 1), for climbs.
+
+        No cost is below the cheapest seen: there the logarithm of the ratio has an edge, and often its maximum. A climb to
+        an edge ends in another place on another machine, so climbs see it bent within a share of `_BEND`.
+        """
         mean, variance, d_mean, d_variance = self.gp.predict_with_gradient(z)
         log_ei, d_log_ei = log_expected_improvement_gradient(-mean, variance, -d_mean, d_variance, -self.best_mean)
         share = self.cost.share(self.cost.predict(z))
@@ -134,7 +142,9 @@ class Tradeoff:
             by_share = expit(share) / np.logaddexp(0.0, share)
         else:
             by_log_ei = np.ones_like(log_ei)
-            by_share = np.where(share > 0.0, 1.0 / (np.maximum(share, 0.0) + FLOOR), 0.0)
+            root = np.sqrt(share * share + _BEND**2)
+            share = 0.5 * (share + root)  # max(share, 0) without its edge; its derivative is this over the root
+            by_share = share / root / (share + FLOOR)
         d_share = self.cost.coefficients[1:] / self.cost.span  # (d + 1,)
         return self._weigh(log_ei, share), by_log_ei[:, None] * d_log_ei - by_share[:, None] * d_share
 
@@ -159,8 +169,9 @@ def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> Peak:
 
     stored = len(free) - len(pool)
     before = np.concatenate([gp.predict_mean(pool), gp.fitted()[:stored]])
-    values, points, starts = _climb(before, mean_with_gradient, np.vstack([pool, gp.x[:stored]]), free)
-    top = int(np.argmax(values))
+    everything = np.vstack([pool, gp.x[:stored]])
+    values, points, starts = _climb(before, gp.predict_mean, mean_with_gradient, everything, free)
+    top = find_best(values, "highest")
     return Peak(float(values[top]), points[top], int(starts[top]))
 
 
@@ -195,9 +206,13 @@ def choose(
 
     `may_train` says whether an x that was reached from a row of the pool may be trained; the pool itself may.
     """
-    values, points, starts = _climb(tradeoff.appraise(pool).log_ratio, tradeoff.log_ratio_with_gradient, pool, free)
-    values = np.round(values, DIGITS)
-    for top in np.argsort(-values, kind="stable"):
+
+    def score(z: Floats) -> Floats:
+        return tradeoff.appraise(z).log_ratio
+
+    with_gradient = tradeoff.bent_log_ratio_with_gradient
+    values, points, starts = _climb(score(pool), score, with_gradient, pool, free, spread=NAT)
+    for top in sort_best_first(values, "highest", spread=_CLIMBED):
         if np.array_equal(points[top], pool[starts[top]]) or may_train(points[top, :-1], starts[top]):
             break
         values[top] = -np.inf
@@ -209,28 +224,32 @@ def choose(
 
 def _climb(
     before: Floats,
+    score: Callable[[Floats], Floats],
     score_with_gradient: Callable[[Floats], tuple[Floats, Floats]],
     pool: Floats,
     free: Flags,
+    spread: float | None = None,
 ) -> tuple[Floats, Floats, Indices]:
     """Local maxima and, behind them, their starts: values (k,), points (k, d + 1), rows of the pool they began from (k,).
 
     The pool is dealt out into 3 (f + 1) hands, f the most columns that are free in any row; of the best of each hand, CLIMBS
-    climb. Dealing keeps them apart: the best rows of the whole pool are often neighbours. `before`: scores of the pool, (m,).
+    climb. Dealing keeps them apart: the best rows of the whole pool are often neighbours. `before`: scores of the pool, (m,);
+    `spread`: their unit, as for `find_best`. Where a climb ends is scored again.
     """
     hands = min(len(pool), 3 * (1 + int(free.sum(axis=1).max())))
-    starts = np.array([hand + hands * int(np.argmax(before[hand::hands])) for hand in range(hands)], dtype=np.intp)
-    ranked = starts[np.argsort(-before[starts], kind="stable")]
+    best = [find_best(before[hand::hands], "highest", spread=spread) for hand in range(hands)]
+    starts = np.arange(hands) + hands * np.array(best, dtype=np.intp)
+    ranked = starts[sort_best_first(before[starts], "highest", spread=spread)]
     climbers = ranked[free[ranked].any(axis=1)][:CLIMBS]
-    tops = [_find_top(score_with_gradient, pool[row], free[row]) for row in climbers]
-    values = np.concatenate([[value for value, _ in tops], before[starts]])
-    return values, np.array([*(z for _, z in tops), *pool[starts]]), np.concatenate([climbers, starts])
+    tops = np.array([_find_top(score_with_gradient, pool[row], free[row]) for row in climbers]).reshape(
+        -1, pool.shape[1]
+    )
+    values = np.concatenate([score(tops) if len(tops) else before[:0], before[starts]])
+    return values, np.vstack([tops, pool[starts]]), np.concatenate([climbers, starts])
 
 
-def _find_top(
-    score_with_gradient: Callable[[Floats], tuple[Floats, Floats]], start: Floats, moving: Flags
-) -> tuple[float, Floats]:
-    """The maximum that is reached from `start`, (d + 1,), along the columns that move."""
+def _find_top(score_with_gradient: Callable[[Floats], tuple[Floats, Floats]], start: Floats, moving: Flags) -> Floats:
+    """The maximum, (d + 1,), that is reached from `start` along the columns that move."""
     z = start.copy()
 
     def descent(place: Floats) -> tuple[float, Floats]:
@@ -246,5 +265,5 @@ def _find_top(
         bounds=[(0.0, 1.0)] * int(moving.sum()),
         options={"maxiter": 10 * int(moving.sum())},
     )
-    z[moving] = found.x
-    return -float(found.fun), z
+    z[moving] = np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0)
+    return z

@@ -33,6 +33,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from shoestring.core.arrays import Floats
+from shoestring.core.choosing import find_best, reaches
 from shoestring.core.decision import Memo
 
 RIDGE = 1e-3
@@ -127,6 +128,7 @@ def choose_columns(features: Floats, log_cost: Floats, most: int) -> tuple[int, 
     rest = features - features.mean(axis=0)  # (n, d), what of each column is orthogonal to those taken
     size = np.sqrt(np.einsum("nd,nd->d", rest, rest))
     best = float(np.mean((r / (1.0 - leverage)) ** 2)) if n > 1 else 0.0
+    unit = best  # of an error: where a line fits exactly, what is left is rounding
     for _ in range(min(most, features.shape[1])):
         if n < len(taken) + 3:  # one more weight would leave no observation to check it against
             break
@@ -138,8 +140,8 @@ def choose_columns(features: Floats, log_cost: Floats, most: int) -> tuple[int, 
         usable &= kept.min(axis=0) > 1e-9  # a lone point that decides the weight by itself cannot be left out
         errors = np.full(usable.size, np.inf)
         errors[usable] = np.mean(((r[:, None] - q * (r @ q)) / np.where(usable, kept, 1.0))[:, usable] ** 2, axis=0)
-        j = int(np.argmin(errors))
-        if not errors[j] < best:
+        j = find_best(errors, "lowest", spread=unit)
+        if reaches(errors[j], best, spread=unit):
             break
         best = float(errors[j])
         taken.append(j)

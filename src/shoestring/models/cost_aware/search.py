@@ -31,6 +31,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from shoestring.core.arrays import Flags, Floats
+from shoestring.core.choosing import NAT, PLACE_DECIMALS, reaches, settle, sort_best_first
 from shoestring.core.encoding import Encoding, Points
 from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, choose_ei_alpha
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
@@ -100,7 +101,7 @@ class ScoredPoints:
         if not len(more):
             return self
         log_ei, log_cost = surface.scores(more)
-        keep = log_ei <= at_most
+        keep = reaches(at_most, log_ei)
         return ScoredPoints(
             self.points.join(more.take(keep)),
             np.concatenate([self.log_ei, log_ei[keep]]),
@@ -120,7 +121,7 @@ def find_ei_alpha(surface: Surface, pool: Points, alpha: float, *, allowed: Allo
     """The largest EI / c^alpha; `pool` must be allowed and not empty."""
     seen = ScoredPoints(pool, *surface.scores(pool))
     if refine:
-        top = np.argsort(alpha * seen.log_cost - seen.log_ei, kind="stable")[:STARTS]
+        top = sort_best_first(seen.log_ei - alpha * seen.log_cost, "highest", STARTS, spread=NAT)
         seen = seen.add(surface, climb(surface, pool.take(top), alpha), allowed)
     index = choose_ei_alpha(seen.log_ei, seen.log_cost, alpha)
     return Findings(seen.points, seen.log_ei, seen.log_cost, index, None)
@@ -130,13 +131,13 @@ def find_cei(surface: Surface, pool: Points, slack: float, *, allowed: Allowed, 
     """The cheapest point whose EI is at least (1 - slack) of the best; `pool` must be allowed and not empty."""
     seen = ScoredPoints(pool, *surface.scores(pool))
     if refine:
-        top = np.argsort(-seen.log_ei, kind="stable")[:STARTS]
+        top = sort_best_first(seen.log_ei, "highest", STARTS, spread=NAT)
         seen = seen.add(surface, climb(surface, pool.take(top), 0.0), allowed)
     best = float(seen.log_ei.max())
     threshold = cei_threshold(best, slack)
     if refine and slack > 0.0:
-        admitted = np.flatnonzero(seen.log_ei >= threshold)
-        cheapest = admitted[np.argsort(seen.log_cost[admitted], kind="stable")[:STARTS]]
+        admitted = np.flatnonzero(reaches(seen.log_ei, threshold))
+        cheapest = admitted[sort_best_first(seen.log_cost[admitted], "lowest", STARTS, spread=NAT)]
         # A point that slid to a larger EI than the best would raise the threshold after the fact: it is not taken.
         seen = seen.add(surface, slide(surface, seen.points.take(cheapest), threshold), allowed, at_most=best)
     index = choose_cei(seen.log_ei, seen.log_cost, slack)
@@ -161,7 +162,7 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
     bounds = np.tile((0.0, 1.0), (int(free.sum()), 1))
     options = {"maxiter": _CLIMB_STEPS, "ftol": 1e-6, "gtol": 1e-4}
     found = minimize(negative_score, starts.cube[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return _move(starts, free, found.x)
+    return _move(starts, free, np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0))
 
 
 def slide(surface: Surface, starts: Points, threshold: float) -> Points:
@@ -196,10 +197,10 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
         return starts
     # The solver stops a rounding away from the threshold, often on the wrong side, and where the peak is narrow far beyond:
     # each start goes as much of its way as keeps the threshold, by bisection.
-    way = _move(starts, free, np.clip(found.x, 0.0, 1.0)).cube - starts.cube
+    way = _move(starts, free, np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0)).cube - starts.cube
     kept, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
     for _ in range(_BISECTIONS):
-        fits = surface.log_ei(Points(starts.cube + share[:, None] * way, starts.active)) >= threshold
+        fits = reaches(surface.log_ei(Points(starts.cube + share[:, None] * way, starts.active)), threshold)
         kept = np.where(fits, share, kept)
         step /= 2.0
         share = np.minimum(1.0, np.where(fits, share + step, share - step))
@@ -215,7 +216,8 @@ def _move(starts: Points, free: Flags, moving: Floats) -> Points:
 def choose_cheap_and_far(x: Floats, tried: Floats, log_cost: Floats) -> int:
     """Index of the last candidate left; x (m, d), m >= 1, tried (n, d), n >= 1, log_cost (m,). The costliest goes first."""
     apart = cdist(x, tried).min(axis=1)  # (m,)
-    first_out = [iter(np.argsort(key, kind="stable").tolist()) for key in (-log_cost, apart)]
+    out = sort_best_first(log_cost, "highest", spread=NAT), sort_best_first(apart, "lowest")
+    first_out = [iter(order.tolist()) for order in out]
     gone: set[int] = set()
     for turn in range(len(x) - 1):
         gone.add(next(i for i in first_out[turn % 2] if i not in gone))

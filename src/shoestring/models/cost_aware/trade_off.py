@@ -17,8 +17,8 @@ Departs from the paper:
 - Everything is compared in logs: an EI that underflows to 0 would admit every point to CEI's set and make EI per unit cost
   pick at random.
 - CEI admits by a threshold on the EI value, as eq. (2) says, not "the best 100 lambda per cent of the points" of the text.
-- Ties go to the cheaper point, then to the larger EI, then to the lower index. Without this CEI's choice is only weakly
-  efficient, so the claim that it lies on the front would be false.
+- Ties (scores that are equal up to the tolerance of `core.choosing`) go to the cheaper point, then to the larger EI, then to
+  the lower index. Without this CEI's choice is only weakly efficient, so the claim that it lies on the front would be false.
 - EI_alpha reaches only the vertices of the upper convex hull of (log c, log EI); `find_implied_alpha` tells for each point.
 - The exponent of EI-cool is clipped to 0..1, and is 0 when the initial design has used up the budget.
 """
@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.choosing import NAT, are_best, find_best, reaches, sort_best_first
 
 
 def choose_ei_alpha(log_ei: Floats, log_cost: Floats, alpha: float) -> int:
@@ -38,7 +39,7 @@ def choose_ei_alpha(log_ei: Floats, log_cost: Floats, alpha: float) -> int:
     if not alpha >= 0.0:
         raise ValueError(f"alpha={alpha} must be >= 0: a negative exponent would pay extra for expensive points.")
     score = log_ei - alpha * log_cost
-    return _pick_cheapest(np.flatnonzero(score == score.max()), log_ei, log_cost)
+    return _pick_cheapest(np.flatnonzero(are_best(score, "highest", spread=NAT)), log_ei, log_cost)
 
 
 def cooling_exponent(total_cost: float, initial_cost: float, spent_cost: float) -> float:
@@ -51,14 +52,15 @@ def cooling_exponent(total_cost: float, initial_cost: float, spent_cost: float) 
 def choose_cei(log_ei: Floats, log_cost: Floats, slack: float) -> int:
     """Index of the cheapest point with EI >= (1 - slack) max EI, eq. (2); slack 0 is EI, slack 1 the cheapest of all."""
     _check(log_ei, log_cost)
-    return _pick_cheapest(np.flatnonzero(log_ei >= cei_threshold(float(log_ei.max()), slack)), log_ei, log_cost)
+    admitted = reaches(log_ei, cei_threshold(float(log_ei.max()), slack))
+    return _pick_cheapest(np.flatnonzero(admitted), log_ei, log_cost)
 
 
 def cei_threshold(log_ei_max: float, slack: float) -> float:
-    """The smallest admissible log EI; a relative 1e-12 of grace keeps 0.9 >= (1 - 0.1) * 1 true in floating point."""
+    """The smallest admissible log EI; what is equal to it (`core.choosing.reaches`) is admissible too."""
     if not 0.0 <= slack <= 1.0:
         raise ValueError(f"slack={slack} must lie in 0..1: it is the fraction of the best EI that may be given up.")
-    return -np.inf if slack == 1.0 else log_ei_max + float(np.log1p(-slack)) - 1e-12
+    return -np.inf if slack == 1.0 else log_ei_max + float(np.log1p(-slack))
 
 
 def pareto_front(log_ei: Floats, log_cost: Floats) -> Indices:
@@ -68,12 +70,19 @@ def pareto_front(log_ei: Floats, log_cost: Floats) -> Indices:
     least = float(log_ei[log_cost == log_cost.min()].max())
     most = float(log_cost[log_ei == log_ei.max()].min())
     between = np.flatnonzero((log_ei >= least) & (log_cost <= most))
-    order = between[np.lexsort((-log_ei[between], log_cost[between]))]  # cheapest first; of equals, the largest EI
+    order = between[_sort_cheapest_first(log_ei[between], log_cost[between])]
     e, c = log_ei[order], log_cost[order]
     first = np.searchsorted(c, c)  # start of each point's group of equal cost
     best = np.maximum.accumulate(e)
     is_beaten = (first > 0) & (e <= best[first - 1])  # by something strictly cheaper
     return np.sort(order[(e == e[first]) & ~is_beaten])
+
+
+def is_efficient(log_ei: Floats, log_cost: Floats, index: int) -> bool:
+    """Return whether no point is as cheap and as good as this one, and in one of the two better by more than the tolerance."""
+    as_good, as_cheap = reaches(log_ei, log_ei[index]), reaches(log_cost[index], log_cost)
+    better, cheaper = ~reaches(log_ei[index], log_ei), ~reaches(log_cost, log_cost[index])
+    return not np.any(as_good & as_cheap & (better | cheaper))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,7 @@ def _least_gap_alpha(log_ei: Floats, log_cost: Floats, index: int) -> float:
     while True:
         alpha = float((log_ei[right] - log_ei[left]) / (log_cost[right] - log_cost[left]))
         score = log_ei - alpha * log_cost
-        top = int(np.argmax(score))
+        top = find_best(score, "highest", spread=NAT)
         if score[top] <= max(score[left], score[right]) or log_cost[top] in (log_cost[left], log_cost[right]):
             return alpha
         if log_cost[top] <= log_cost[index]:
@@ -132,8 +141,15 @@ def _least_gap_alpha(log_ei: Floats, log_cost: Floats, index: int) -> float:
 
 
 def _pick_cheapest(among: Indices, log_ei: Floats, log_cost: Floats) -> int:
-    """Of these indices the cheapest; then the largest EI, then the first."""
-    return int(among[np.lexsort((among, -log_ei[among], log_cost[among]))[0]])
+    """Of these indices the cheapest; of those that cost the same, the largest EI; then the first."""
+    among = among[are_best(log_cost[among], "lowest", spread=NAT)]
+    return int(among[find_best(log_ei[among], "highest", spread=NAT)])
+
+
+def _sort_cheapest_first(log_ei: Floats, log_cost: Floats) -> Indices:
+    """Cheapest first; of exactly equal costs, the largest EI."""
+    by_ei = sort_best_first(log_ei, "highest", exact=True)
+    return by_ei[sort_best_first(log_cost[by_ei], "lowest", exact=True)]
 
 
 def _check(log_ei: Floats, log_cost: Floats) -> None:

@@ -19,8 +19,8 @@ Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.
 Departs from the paper: r counts the step being decided (with r = B - n the last step has no horizon); the top arm is taken
 with probability epsilon, as the text says, not 1 - epsilon as eq. 11 does (the same at 0.5); eq. 7's first term is mu_1st,
 which Appendix B misprints. With several parameter samples Q is averaged, each sample with its own top arm, and the top arm
-and tau* come from the averaged mean curves. Means are rounded to 1e-10 before an argmin, and gains within 1e-10 of the
-largest tie; the lowest index wins, except that when no arm has anything to tell the top arm is taken.
+and tau* come from the averaged mean curves. Of equal arms or steps (`core.choosing`) the first is taken, except that when no
+arm has anything to tell the top arm is.
 """
 
 from __future__ import annotations
@@ -31,11 +31,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from shoestring.core.arrays import Floats, Indices
-
-# Arms that are equal on paper differ by rounding, which is another on another machine: the same arm must win on both.
-_DECIMALS = 10
-_TIE = 1e-10
+from shoestring.core.arrays import Floats, Indices, first_true
+from shoestring.core.choosing import find_best, find_best_of_rows, reaches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,10 +74,9 @@ class ValuePlan:
                 return self.top_arm
             gain = gain.copy()
             gain[self.top_arm] = -np.inf
-        largest = gain.max()
-        if not largest > 0.0:
+        if not gain.max() > 0.0:
             return self.top_arm
-        return int(np.argmax(gain >= largest * (1.0 - _TIE)))
+        return find_best(gain, "highest")
 
 
 def plan_values(
@@ -104,7 +100,7 @@ def plan_values(
         together = BestFutures(each.mean[0], each.std[0], each.tau[0])
     else:
         together = find_best_futures(averaged, variance[0], trained, room)
-    top = int(np.argmin(np.round(together.mean, _DECIMALS)))
+    top = find_best(together.mean, "lowest")
     return ValuePlan(
         q=value.q.mean(axis=0),
         gain=value.gain.mean(axis=0),
@@ -124,7 +120,7 @@ def find_best_futures(mean: Floats, variance: Floats, trained: Indices, room: In
         raise ValueError(
             "mean is nan at a step still to come: `trained` must count all steps up to an arm's last loss."
         )
-    at = np.argmin(np.where(ahead, np.round(mean, _DECIMALS), np.inf), axis=-1)[..., None]  # (..., n_arms, 1)
+    at = find_best_of_rows(np.where(ahead, mean, np.inf), "lowest")[..., None]  # (..., n_arms, 1)
     live = ahead.any(axis=-1)
     mu = np.where(live, np.take_along_axis(mean, at, axis=-1)[..., 0], np.inf)
     sigma = np.where(live, np.sqrt(np.take_along_axis(variance, at, axis=-1)[..., 0]), 0.0)
@@ -139,7 +135,7 @@ def value_actions(mean: Floats, std: Floats, best_loss: float = math.inf) -> Act
     """
     if np.isnan(mean).any() or not (std >= 0.0).all():
         raise ValueError("mean must hold no nan, std no nan and nothing below 0.")
-    top = np.argmin(np.round(mean, _DECIMALS), axis=-1)
+    top = find_best_of_rows(mean, "lowest")
     is_top = np.arange(mean.shape[-1]) == top[..., None]
     first = np.take_along_axis(mean, top[..., None], axis=-1)
     second = np.where(is_top, np.inf, mean).min(axis=-1, keepdims=True)
@@ -157,6 +153,6 @@ def count_steps_to_best(curve: Floats, tolerance: float = 0.0) -> int:
     """First step (1, 2, ...) whose mean is within `tolerance * (first mean - smallest mean)` of the smallest."""
     if not 0.0 <= tolerance < 1.0:
         raise ValueError(f"tolerance={tolerance} is a share of the progress to come: 0 <= tolerance < 1. Try 0.05.")
-    rounded = np.round(curve, _DECIMALS)
-    smallest = rounded.min()
-    return int(np.argmax(rounded <= smallest + tolerance * (rounded[0] - smallest))) + 1
+    smallest = float(curve.min())
+    enough = smallest + tolerance * (float(curve[0]) - smallest)
+    return int(first_true(reaches(-curve, -enough, spread=float(np.ptp(curve))))) + 1

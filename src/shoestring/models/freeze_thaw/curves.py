@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.arrays import Flags, Floats, Indices, first_true, invert
 
 # The decay kernel is smooth: 50 epochs have a condition number near 1e16. Noise below this share of s2 is raised to it.
 RELATIVE_JITTER = 1e-8
@@ -133,7 +133,7 @@ class Curves:
             values = np.concatenate([np.full((n_arms, 1), start), values], axis=1)
         counts = seen.sum(axis=1)
         # an arm has no hole when its last seen row is number `counts`
-        last_row = np.where(counts > 0, len(order) - np.argmax(seen[:, ::-1], axis=1), 0)
+        last_row = np.where(counts > 0, len(order) - first_true(seen[:, ::-1]), 0)
         whole = last_row == counts
         return cls(
             losses=losses,
@@ -161,7 +161,7 @@ class Curves:
     @property
     def row_of_step(self) -> Indices:
         """(n_steps,) the row of the factor that belongs to each step; the start's row is left out."""
-        return np.argsort(self.order)[len(self.order) - self.losses.shape[1] :]
+        return invert(self.order - self.order.min())[len(self.order) - self.losses.shape[1] :]
 
     @property
     def shared(self) -> Flags:
@@ -182,7 +182,7 @@ class Curves:
         """(n_arms,) the last step seen of each arm, 0 for none."""
         known = ~np.isnan(self.losses)
         n_steps = known.shape[1]
-        return np.where(known.any(axis=1), n_steps - np.argmax(known[:, ::-1], axis=1), 0)
+        return np.where(known.any(axis=1), n_steps - first_true(known[:, ::-1]), 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,6 +27,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.choosing import find_best_of_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +101,7 @@ class _Tree:
         gains = self._gains(pasts)
         if stages_left == 0:
             return np.asarray(gains.max(axis=1))
-        return self.value(pasts, gains.argmax(axis=1), stages_left)
+        return self.value(pasts, find_best_of_rows(gains, "highest"), stages_left)
 
     def _gains(self, pasts: _Pasts) -> Floats:
         """Expected improvement (s, n_arms) of one step of each arm; 0 where there is none to run."""

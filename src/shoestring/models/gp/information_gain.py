@@ -24,6 +24,7 @@ from scipy.linalg import lapack
 from scipy.special import ndtri
 
 from shoestring.core.arrays import Floats
+from shoestring.core.choosing import find_best_of_rows
 
 _JITTER = 1e-9
 
@@ -59,10 +60,10 @@ def information_gain(
     own = z @ w + noise * rest  # (draws, m)
     y = ndtri((np.arange(n_fantasies) + 0.5) / n_fantasies)  # (q,)
     shift = y[:, None, None] - own  # (q, draws, m)
-    smallest = np.argmin(f[:, None, :] + u.T * shift[..., None], axis=-1)  # (q, draws, m)
+    smallest = find_best_of_rows(f[:, None, :] + u.T * shift[..., None], "lowest", exact=True)  # (q, draws, m)
     group = np.arange(n_fantasies)[:, None, None] * m + np.arange(m)
     counts = np.bincount((group * n + smallest).ravel(), minlength=n_fantasies * m * n).reshape(n_fantasies, m, n)
-    before = np.bincount(np.argmin(f, axis=-1), minlength=n)
+    before = np.bincount(find_best_of_rows(f, "lowest", exact=True), minlength=n)  # draws: no two are equal
     return np.asarray(_entropy(before / n_draws) - _entropy(counts / n_draws).mean(axis=0))
 
 

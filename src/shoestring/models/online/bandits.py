@@ -32,11 +32,12 @@ import math
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.choosing import find_best
 
 
 def ucb1(counts: Floats, sums: Floats, round: int) -> int:
     """Arm of greatest mean + sqrt(2 ln t / n_k); the lowest unobserved one before that."""
-    return int(ucb1_bounds(counts, sums, round).argmax())
+    return find_best(ucb1_bounds(counts, sums, round), "highest")
 
 
 def ucb1_bounds(counts: Floats, sums: Floats, round: int) -> Floats:
@@ -50,7 +51,7 @@ def epsilon_greedy(counts: Floats, sums: Floats, exploration: float = 0.1) -> Fl
     """Probabilities (n_arms,): uniform with weight `exploration`, else the best mean, lowest arm of a tie."""
     _check_share("exploration", exploration)
     probabilities = np.full(counts.size, exploration / counts.size)
-    probabilities[_means(counts, sums).argmax()] += 1.0 - exploration
+    probabilities[find_best(_means(counts, sums), "highest")] += 1.0 - exploration
     return probabilities
 
 

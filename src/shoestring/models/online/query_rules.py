@@ -31,9 +31,13 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import ndtr
 
-from shoestring.core.arrays import Floats, Indices
+from shoestring.core.arrays import Floats, Indices, invert
+from shoestring.core.choosing import find_best, reaches, settle, sort_best_first
 
-_RESOLUTION = 1e-10  # of a UCB for values of scale 1: last bits differ between machines, choices must not
+# Decimals to which acquisitions are compared, for values of scale 1. That is finer than the tolerance of `core.choosing`:
+# neighbours on a dense grid differ by less than that, so the first of the equals would lie beside the top of its own hump,
+# and the top would count as its competitor.
+_DECIMALS = 10
 _VARIANCE_FLOOR = 1e-12  # of the sum of both variances
 _NEAR = 0.5  # in the unit cube: a point farther away is not a neighbour
 _APART = 1e6  # puts points with other labels further away than that, however many labels there are
@@ -62,7 +66,7 @@ def upper_confidence(mean: Floats, variance: Floats, beta: float) -> Floats:
     if beta < 0.0:
         raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
     ucb = mean + math.sqrt(beta) * np.sqrt(variance)
-    return np.asarray(np.rint(ucb / _RESOLUTION) * _RESOLUTION)
+    return settle(ucb, _DECIMALS)
 
 
 def probability_of_improvement(mean: Floats, variance: Floats) -> Floats:
@@ -81,7 +85,7 @@ def expected_improvement(mean: Floats, variance: Floats) -> Floats:
 
 def choose(acquisition: Floats) -> int:
     """Index of the greatest value; the lowest one of a tie, such as the flat prior of round 1."""
-    return int(np.argmax(acquisition))
+    return find_best(settle(acquisition, _DECIMALS), "highest", exact=True)
 
 
 def local_maxima(heights: Floats) -> Indices:
@@ -124,8 +128,8 @@ class Competitors:
         self._place: Indices | None = None  # of each point in that order
         self._neighbours: Indices | None = None  # (N, k); a point that lacks neighbours is its own
         if varies[numbers].any() and varies.sum() == 1:
-            self._along = np.argsort(places[:, varies][:, 0], kind="stable")
-            self._place = np.argsort(self._along)
+            self._along = sort_best_first(places[:, varies][:, 0], "lowest", exact=True)
+            self._place = invert(self._along)
         elif varies[numbers].any():
             self._neighbours = _nearest(places, numbers, int(varies[numbers].sum()))
 
@@ -169,14 +173,15 @@ def query_by_confidence(probability: Floats, confidence: float) -> bool:
     """
     if not 0.0 < confidence <= 1.0:
         raise ValueError(f"confidence={confidence} must lie in (0, 1]: try 0.9; to query always, do so without a rule.")
-    return probability.size == 0 or bool(probability.min() < confidence)
+    return probability.size == 0 or not reaches(float(probability.min()), confidence)
 
 
 def query_by_bounds(mean: Floats, variance: Floats, chosen: int, competitors: Indices, beta: float) -> bool:
     """LCB-UCB rule (Lemma 1): query iff a competitor's upper bound exceeds the chosen one's lower, or none is there."""
     width = math.sqrt(beta) * np.sqrt(variance)
     upper = mean[competitors] + width[competitors]
-    return competitors.size == 0 or bool(upper.max() > mean[chosen] - width[chosen])
+    lower = mean[chosen] - width[chosen]
+    return competitors.size == 0 or not reaches(lower, upper.max(), spread=width.max())
 
 
 def query_by_chance(probability: float, rng: np.random.Generator) -> bool:

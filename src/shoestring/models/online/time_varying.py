@@ -39,11 +39,13 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize_scalar
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.choosing import NAT, find_best, reaches, settle
 
 KernelRows = Callable[[Indices], Floats]  # points (m,) -> their covariances with every point (m, N)
 
 VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding must not make a variance zero or negative
 FORGET_BELOW = 1e-6
+_DECIMALS = 3  # of the log of a fitted rate: the search ends within 1e-4
 _GRID_SIZE = 13  # the likelihood can have two humps; on this many rates one is seldom overlooked
 
 
@@ -263,11 +265,11 @@ def fit_forgetting_rate(
         return low
     grid = np.linspace(math.log(low), math.log(high), _GRID_SIZE)
     losses = [loss(log_rate) for log_rate in grid]
-    best = int(np.argmin(losses))
+    best = find_best(np.array(losses), "lowest", spread=NAT)
     bracket = (grid[max(best - 1, 0)], grid[min(best + 1, _GRID_SIZE - 1)])
     found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-4})
     # The search never tries the ends of its bracket, where the grid may have found more.
-    log_rate = found.x if found.fun < losses[best] else grid[best]
+    log_rate = grid[best] if reaches(found.fun, losses[best]) else float(settle(found.x, _DECIMALS))
     return min(max(math.exp(log_rate), low), high)
 
 

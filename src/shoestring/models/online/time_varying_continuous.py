@@ -36,6 +36,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.choosing import PLACE_DECIMALS, settle, sort_best_first
 from shoestring.models.online.time_varying import (
     FORGET_BELOW,
     VARIANCE_FLOOR,
@@ -168,7 +169,8 @@ class ContinuousTimeVaryingGP(ForgettingGP):
 
         starts = rng.random((n_starts, self.n_dims))
         cube = [(0.0, 1.0)] * self.n_dims
-        optima = np.array([minimize(descent, x, jac=True, method="L-BFGS-B", bounds=cube).x for x in starts])
+        found = [minimize(descent, x, jac=True, method="L-BFGS-B", bounds=cube).x for x in starts]
+        optima = np.clip(settle(np.array(found), PLACE_DECIMALS), 0.0, 1.0)
         mean, variance = self.predict(optima)
         ucb = mean + math.sqrt(beta) * np.sqrt(variance)
         humps = merge_modes(optima, ucb, bandwidth)
@@ -210,7 +212,7 @@ def merge_modes(points: Floats, heights: Floats, bandwidth: float) -> Indices:
             break
         centres = means
     modes: list[int] = []
-    for i in np.argsort(-heights, kind="stable"):
+    for i in sort_best_first(heights, "highest"):
         if all(((centres[i] - centres[j]) ** 2).sum() > bandwidth**2 for j in modes):
             modes.append(int(i))
     return np.array(modes, dtype=np.intp)

@@ -21,7 +21,7 @@ Departs from the paper:
 - A cell with at most `min_paths` paths always goes on, and its value is the loss of going on. (The authors' code
   leaves that value at 0, which makes going on look free one step earlier.)
 - Fewer than `min_survivors` paths: go on everywhere, the curve model does not fit this run.
-- Losses equal up to rounding are ties; ties prefer d0, then d1, then d2.
+- Losses equal up to the tolerance of `core.choosing` are ties; ties prefer d0, then d1, then d2.
 - A cell in which no path wins has K1 Pr = 0 even for k1 = inf.
 - Line 19 of Algorithm 2 prints rho_{n+1} of y_n; it is of y_{n+1}.
 """
@@ -35,10 +35,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.choosing import reaches
 
 GO_ON, GIVE_UP, TRUST = 0, 1, 2
 _EDGE_SLACK = 1e-9  # of a cell: a mean that equals an edge in exact arithmetic may round to just above it
-_TIE = 1e-12  # relative difference of two losses that is rounding, not preference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ def solve_backwards(
     loss_trust = np.where(visited, _times(k2, lost) / paths_here, np.nan)
 
     stop_loss = np.minimum(loss_give_up, loss_trust)
-    stop_decision = np.where(loss_give_up <= loss_trust * (1.0 + _TIE), GIVE_UP, TRUST)
+    stop_decision = np.where(reaches(loss_trust, loss_give_up, spread=loss_give_up), GIVE_UP, TRUST)
     sparse = count <= min_paths  # unvisited cells included
     loss_go_on = np.full_like(stop_loss, np.nan)
     value = stop_loss.copy()
@@ -107,7 +107,7 @@ def solve_backwards(
         next_value = np.repeat(value[row + 1], 2)[bins[row + 1]]  # (n_paths,)
         total = np.bincount(bins[row], weights=next_value, minlength=2 * n_cells).reshape(n_cells, 2).sum(axis=1)
         loss_go_on[row] = np.where(visited[row], total / paths_here[row] + cost, np.nan)
-        go_on = sparse[row] | (loss_go_on[row] <= stop_loss[row] * (1.0 + _TIE))
+        go_on = sparse[row] | reaches(stop_loss[row], loss_go_on[row], spread=loss_go_on[row])
         value[row] = np.where(go_on, loss_go_on[row], stop_loss[row])
         decision[row] = np.where(go_on, GO_ON, stop_decision[row])
     enough = n_paths >= min_survivors

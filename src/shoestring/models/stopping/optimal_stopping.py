@@ -30,7 +30,8 @@ from typing import Literal
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
+from shoestring.core.arrays import Floats, first_true
+from shoestring.core.choosing import reaches
 from shoestring.models.stopping.curve_paths import (
     NOISE_VARIANCE,
     CurveFit,
@@ -135,7 +136,7 @@ class StoppingRule:
             raise ValueError(f"values of shape {losses.shape} must be one loss per step, at most n_max={self.n_max}.")
         if np.isnan(losses).any():
             raise ValueError(
-                f"values has a NaN at step {int(np.isnan(losses).argmax()) + 1}: the run diverged, end it."
+                f"values has a NaN at step {int(first_true(np.isnan(losses))) + 1}: the run diverged, end it."
             )
         return np.clip((losses - self.low) / (self.high - self.low), 0.0, 1.0)
 
@@ -247,4 +248,4 @@ def surrogate_allows_stop(std_now: float, std_full: float, kappa: float = 2.0) -
     """Condition C2: the surrogate (latent deviations) is not much less sure of the fully trained run than of now."""
     if kappa < 1.0:
         raise ValueError(f"kappa={kappa} must be at least 1, or C2 could fail at full training itself. Try 2.")
-    return std_full <= kappa * std_now
+    return bool(reaches(kappa * std_now, std_full, spread=std_full))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.choosing import sort_best_first
 from shoestring.models.thrift.features import Arms, Scale, features, features_with_reach, scale_of
 from shoestring.models.thrift.network import Network, probabilities
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW
@@ -81,5 +82,5 @@ def _answering(arms: Arms) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     if len(trained) <= MOST_ANSWERS:
         return trained
     newest = arms.losses[trained, arms.n[trained] - 1]
-    order = np.lexsort((newest, -arms.n[trained]))[:MOST_ANSWERS]
-    return np.sort(trained[order])
+    by_loss = trained[sort_best_first(newest, "lowest", exact=True)]
+    return np.sort(by_loss[sort_best_first(arms.n[by_loss].astype(float), "highest", MOST_ANSWERS, exact=True)])

@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.arrays import Flags, Floats, Indices, invert
+from shoestring.core.choosing import ROUNDING, find_best_of_rows, sort_best_first
 from shoestring.models.thrift.shapes import COLUMNS, HIGH, LOW, SHARPNESS, SLOTS, STEPS
 
 _FAR = 1e30
@@ -94,7 +95,7 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     rows, newest = np.arange(len(n)), np.maximum(n, 1) - 1
     last, middle = u[rows, newest], u[rows, np.maximum((n + 1) // 2, 1) - 1]
     lows = np.where(seen, u, _FAR)
-    low_at = lows.argmin(axis=1)
+    low_at = find_best_of_rows(lows, "lowest", exact=True)
     low = np.where(opened, lows[rows, low_at], 0.0)
     change = np.where(seen[:, 1:], np.diff(u, axis=1), 0.0)
     changes = np.maximum(seen[:, 1:].sum(axis=1), 1)
@@ -159,7 +160,8 @@ def in_race(arms: Arms, share: Floats) -> Flags:
     s / 2 * m * log2(m). An arm is in if fewer stand better than the largest m that the money left pays for.
     """
     m = np.arange(1, len(arms.n) + 1)
-    affordable = np.searchsorted(m * np.log2(m) / 2, arms.left / np.maximum(arms.n, 1), side="right")
+    cost = m * np.log2(m) / 2 * (1.0 - ROUNDING)  # money that is exactly enough is enough
+    affordable = np.searchsorted(cost, arms.left / np.maximum(arms.n, 1), side="right")
     better = len(share) - np.searchsorted(np.sort(share), share, side="right")
     return np.asarray(better < np.maximum(affordable, 2))
 
@@ -194,9 +196,9 @@ def rank_columns(columns: Floats, badness: Floats) -> Floats:
             ranked.append(ranks)
     if len(ranked) > COLUMNS:
         told = np.flatnonzero(~np.isnan(badness))
-        order = np.argsort(np.argsort(badness[told], kind="stable"), kind="stable").astype(float)
-        weight = [-round(abs(_agreement(ranks[told], order)), 6) for ranks in ranked]
-        ranked = [ranked[i] for i in np.argsort(weight, kind="stable")[:COLUMNS]]
+        order = invert(sort_best_first(badness[told], "lowest", exact=True)).astype(float)
+        weight = np.array([abs(_agreement(ranks[told], order)) for ranks in ranked])
+        ranked = [ranked[i] for i in sort_best_first(weight, "highest", COLUMNS, spread=1.0)]
     x = np.full((len(columns), COLUMNS), -1.0)
     if ranked:
         x[:, : len(ranked)] = np.stack(ranked, axis=1)

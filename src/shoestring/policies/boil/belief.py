@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.choosing import find_best
 from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Memo, Why
 from shoestring.core.ledger import Ledger
@@ -81,7 +82,7 @@ class ScoreBelief:
 
     def leader(self, among: Sequence[int]) -> int:
         """The trial of the run, of these places in `runs`, that promises most at full length."""
-        return self.runs[among[int(np.argmax(self._promise(among)))]].trial
+        return self.runs[among[find_best(self._promise(among), "highest")]].trial
 
     def _promise(self, among: Sequence[int]) -> Floats:
         """Scores (n,) expected of these runs at full length."""
@@ -91,7 +92,8 @@ class ScoreBelief:
     def say_leader(self, among: Sequence[int]) -> Why:
         """How the leader of these compares with the others."""
         promise, name = self._promise(among), "score expected of a full training"
-        return compare_scores(name, "highest", promise, int(np.argmax(promise)), lambda i: self.runs[among[i]].trial)
+        leader = find_best(promise, "highest")
+        return compare_scores(name, "highest", promise, leader, lambda i: self.runs[among[i]].trial)
 
     def pretend(self, z: Floats) -> GP:
         """The process as if runs at these points, (m, d + 1), had come out as it predicts them."""

@@ -57,6 +57,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from shoestring.core.books import Trial
+from shoestring.core.choosing import reaches
 from shoestring.core.decision import Decision, Memo, Train
 from shoestring.core.initial_design import is_in_design
 from shoestring.core.ledger import Ledger
@@ -178,7 +179,8 @@ class BOIL:
         recommended = ledger.trials[belief.leader(good)] if good else None
         if recommended is not None and not recommended.is_stuck:
             lacking = ledger.step_price(recommended.number) * (recommended.limit - recommended.held)
-            if lacking <= ledger.left < lacking + found.cost:  # affordable now, and no longer after what was found
+            affordable_later = reaches(ledger.left, lacking + found.cost, spread=lacking + found.cost)
+            if lacking <= ledger.left and not affordable_later:  # affordable now, and no longer after what was found
                 return _finish(ledger, belief, good)
         return _begin_or_continue(ledger, found, belief)
 

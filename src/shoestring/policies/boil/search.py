@@ -14,6 +14,7 @@ import numpy as np
 
 from shoestring.core.arrays import Flags, Floats
 from shoestring.core.books import Trial
+from shoestring.core.choosing import NAT, find_best, reaches
 from shoestring.core.comparing import are_apart, compare_scores
 from shoestring.core.decision import Why
 from shoestring.core.encoding import Points
@@ -69,7 +70,7 @@ class RunSearch:
         more = self._best_continuation(gp, peak.mean) if may_continue else None
         if new is None or more is None:
             return new or more
-        return more if more.promise.log_ratio > new.promise.log_ratio else new
+        return new if reaches(new.promise.log_ratio, more.promise.log_ratio) else more  # of equals, the new run
 
     def _open_points(self) -> Floats:
         """(m, d + 1): where runs under way will end."""
@@ -163,7 +164,7 @@ class RunSearch:
         times = [self.lengths.time_of(until) for _, until in options]
         z = np.column_stack([self.belief.x[[place for place, _ in options]], times])
         appraisal = Tradeoff(gp, self.belief.cost, best_mean, self.rule).appraise(z, costs)
-        top = int(np.argmax(appraisal.log_ratio))
+        top = find_best(appraisal.log_ratio, "highest", spread=NAT)
         others = np.array([trial is not trials[top] for trial in trials])
         compared = compare_scores(
             SCORE_NAME, "highest", appraisal.log_ratio, top, lambda i: trials[i].number, rivals=others, in_unit=np.exp

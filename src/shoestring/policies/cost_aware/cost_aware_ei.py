@@ -33,10 +33,11 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from shoestring.core.arrays import Flags, Floats
+from shoestring.core.arrays import Flags, Floats, Indices
 from shoestring.core.believing import BEST_BY_THEN, MOST_CURVES, Believed, BelievedCurve, Offers, put_first
 from shoestring.core.books import Trial
-from shoestring.core.comparing import BestIs, are_apart, compare_scores, find_runner_up
+from shoestring.core.choosing import NAT, Best, sort_best_first
+from shoestring.core.comparing import are_apart, compare_scores, find_runner_up
 from shoestring.core.decision import Decision, Memo, Why
 from shoestring.core.encoding import Points
 from shoestring.core.entries import Order
@@ -50,7 +51,7 @@ from shoestring.core.space import Config
 from shoestring.errors import PolicyError
 from shoestring.models.cost_aware.cost_models import COST_MODELS
 from shoestring.models.cost_aware.search import Findings, Surface, choose_cheap_and_far, find_cei, find_ei_alpha
-from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implied_alpha, pareto_front
+from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implied_alpha, is_efficient, pareto_front
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
@@ -87,16 +88,23 @@ class Look:
     def config(self, candidate: int) -> Config:
         return self.table.config(self.pool, self.found.points, candidate)
 
+    def find_front(self) -> Indices:
+        """Return the efficient candidates; the one to buy is among them if it is one up to the tolerance of choices."""
+        found = self.found
+        front = pareto_front(found.log_ei, found.log_cost)
+        on_front = is_efficient(found.log_ei, found.log_cost, found.index)
+        return np.union1d(front, [found.index]) if on_front else front
+
     def offers(self, why: Why) -> Offers:
         """All candidates in the units of the study."""
         found, (scores, _, best_is, _) = self.found, _score(self)
-        ranked = np.argsort(scores if best_is == "lowest" else -scores, kind="stable")
+        ranked = sort_best_first(scores, best_is, _LOOKED_THROUGH, spread=NAT)
         return Offers(
             gain=self.loss_unit * np.exp(found.log_ei),
             cost=self.costs.rate * np.exp(found.log_cost),
-            front=pareto_front(found.log_ei, found.log_cost),
+            front=self.find_front(),
             chosen=found.index,
-            runner_up=find_runner_up(why, ranked[:_LOOKED_THROUGH].tolist(), self.config),
+            runner_up=find_runner_up(why, ranked.tolist(), self.config),
             least=None if found.threshold is None else self.loss_unit * float(np.exp(found.threshold)),
             config=self.config,
         )
@@ -188,7 +196,7 @@ class CostAwareEI:
         losses = np.array([trial.best_loss for trial in results])
         scale = fit_scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool), self.log_losses)
         y = scale.apply(losses)
-        best = [results[i].number for i in np.argsort(y, kind="stable")[:BEST]]
+        best = [results[i].number for i in sort_best_first(y, "lowest", BEST, exact=True)]
         pool = table.pool(ledger, self.candidates, rng, near=best)
         if not len(pool.points):
             return None
@@ -249,7 +257,7 @@ class CostAwareEI:
             why["cost_exponent"] = seen.alpha
         if seen.costs.model is None:
             return why
-        front = pareto_front(log_ei, log_cost)
+        front = seen.find_front()
         cheaper = int(np.count_nonzero(log_cost[front] < log_cost[at]))
         why["predicted_cost"] = seen.costs.rate * float(np.exp(log_cost[at]))
         why["front_size"], why["front_position"] = int(front.size), cheaper + 1 if at in front else 0
@@ -259,7 +267,7 @@ class CostAwareEI:
         return why
 
 
-def _score(seen: Look) -> tuple[Floats, str, BestIs, float]:
+def _score(seen: Look) -> tuple[Floats, str, Best, float]:
     """By cost among the points that CEI admits, where costs differ; else by EI for its cost: in logs, with name and unit."""
     found, unit = seen.found, seen.loss_unit
     scores, name = found.log_ei - seen.alpha * found.log_cost, "expected improvement"

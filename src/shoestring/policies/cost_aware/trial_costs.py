@@ -16,6 +16,7 @@ import numpy as np
 
 from shoestring.core.arrays import Flags, Floats
 from shoestring.core.books import Trial
+from shoestring.core.choosing import reaches
 from shoestring.core.decision import Memo, Train
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
@@ -92,7 +93,7 @@ class TrialCosts:
             for probability in (0.9, 0.5):  # the median is the expected cost
 
                 def within(points: Points, probability: float = probability) -> Flags:
-                    return np.asarray(cost_quantile(*self.predict(points), probability) <= left)
+                    return reaches(left, cost_quantile(*self.predict(points), probability), spread=left)
 
                 if within(pool).any():
                     return within

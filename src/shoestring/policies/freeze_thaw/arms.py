@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.arrays import Flags, Floats, Indices, first_true
 from shoestring.core.decision import NO_WHY, Decision, Memo, Train, Wait, Why
 from shoestring.core.encoding import Encoding, Points
 from shoestring.core.entries import Entry, Opened, Order, Receipt
@@ -206,7 +206,7 @@ def settle_without_choice(ledger: Ledger, arms: ArmTable, reach: Reach) -> Decis
     if ledger.open_orders:
         return Wait()
     if reach.free.any():  # but too dear: the ledger refuses, and the study ends because its budget does
-        return buy_steps(ledger, arms, int(np.argmax(reach.free)), memo=memo)
+        return buy_steps(ledger, arms, int(first_true(reach.free)), memo=memo)
     config = fresh_config(ledger)
     if config is None:
         return nothing_to_buy(ledger, "every config of the space was trained to its end")

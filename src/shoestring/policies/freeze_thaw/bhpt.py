@@ -46,7 +46,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
+from shoestring.core.arrays import Floats, first_true
 from shoestring.core.believing import Believed
 from shoestring.core.comparing import compare_losses, compare_scores
 from shoestring.core.decision import Decision, Why
@@ -94,7 +94,7 @@ class BHPT(CurvePolicy):
             arms = ledger.view(ArmsView(self.arms))
             room = measure_reach(ledger, arms).room
             if room.any():
-                arm = int(np.argmax(room > 0))
+                arm = int(first_true(room > 0))
                 return buy_steps(ledger, arms, arm, why={"arm": arm}, memo=ledger.memo)
         return CurvePolicy.decide(self, ledger, rng)
 

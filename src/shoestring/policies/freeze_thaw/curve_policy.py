@@ -17,6 +17,7 @@ import numpy as np
 
 from shoestring.core.arrays import Floats
 from shoestring.core.believing import Believed, BelievedCurve, put_first
+from shoestring.core.choosing import sort_best_first
 from shoestring.core.comparing import find_runner_up
 from shoestring.core.decision import NO_MEMO, Decision, Memo, Why
 from shoestring.core.entries import Order
@@ -159,7 +160,7 @@ class CurvePolicy:
         mean, std = mix(mean, variance + noise[:, None, None])  # (n_arms, max_steps)
         ends = [ledger.max_steps if t is None else ledger.trials[t].limit for t in arms.trial_of]
         room = measure_reach(ledger, arms).room
-        ranked = [int(arm) for arm in np.argsort(mean[:, -1], kind="stable") if room[arm]]
+        ranked = [int(arm) for arm in sort_best_first(mean[:, -1], "lowest") if room[arm]]
         told = []
         for arm in put_first(ranked, int(str(order.why["arm"])), find_runner_up(order.why, ranked, arms.say)):
             steps = np.arange(arms.trained[arm] + 1, ends[arm] + 1)

@@ -25,6 +25,7 @@ import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
 from shoestring.core.believing import Believed, BelievedCurve, put_first
+from shoestring.core.choosing import NAT, find_best, sort_best_first
 from shoestring.core.comparing import compare_scores, find_runner_up
 from shoestring.core.decision import Decision, Memo
 from shoestring.core.encoding import Encoding
@@ -90,7 +91,7 @@ class FabolasEpochs:
         gains = information_gain(mean[:n], cov[:n, :n], cov[:n, n:], variance, rng, self.fantasies)
         lacking = pairs[:, 1] - arms.trained[pairs[:, 0]]
         scores = gains / lacking
-        chosen = int(np.argmax(scores))
+        chosen = find_best(scores, "highest")
         arm = int(pairs[chosen, 0])
         name, others = "information about which run is best (nats per step)", pairs[:, 0] != arm
         why = {
@@ -133,7 +134,7 @@ def _rank(gp: GP, scale: Scaling, arms: ArmTable, reach: Reach) -> Indices:
     free = np.flatnonzero(reach.room)
     mean, variance = gp.predict(_encode(arms, free, arms.losses.shape[1]))
     best = float(np.nanmin(scale.apply(arms.losses)[~np.isnan(arms.losses)]))
-    return free[np.argsort(-log_expected_improvement(mean, np.sqrt(variance), best), kind="stable")]
+    return free[sort_best_first(log_expected_improvement(mean, np.sqrt(variance), best), "highest", spread=NAT)]
 
 
 def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling, memo: Memo) -> tuple[GP, Memo]:

@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Floats, Indices
+from shoestring.core.choosing import NAT, find_best, sort_best_first
 from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Why
 from shoestring.core.settings import require_whole
@@ -52,7 +53,7 @@ class FreezeThawBO(CurvePolicy):
         _, variance = outlook.predict()
         each = [self._gain(b, basket, step, v[basket, step], rng) for b, v in zip(beliefs, variance, strict=True)]
         gains = np.mean(each, axis=0)
-        chosen = int(np.argmax(gains))
+        chosen = find_best(gains, "highest")
         arm = int(basket[chosen])
         name = "information about which run ends best (nats)"
         return arm, {
@@ -70,7 +71,7 @@ class FreezeThawBO(CurvePolicy):
             level = belief.asymptote_mean[begun].min() if begun.any() else belief.parameters.mean
             std = np.sqrt(belief.asymptote_variance)
             scores.append(log_expected_improvement(belief.asymptote_mean, std, float(level)))
-        ranked = free[np.argsort(-np.mean(scores, axis=0)[free], kind="stable")]
+        ranked = free[sort_best_first(np.mean(scores, axis=0)[free], "highest", spread=NAT)]
         return np.concatenate([ranked[begun[ranked]][: self.old], ranked[~begun[ranked]][: self.new]])
 
     def _gain(

@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
+from shoestring.core.arrays import Floats, first_true
 from shoestring.core.believing import BEST_BY_THEN, Believed, put_first
+from shoestring.core.choosing import reaches, sort_best_first
 from shoestring.core.comparing import compare_losses, compare_scores
 from shoestring.core.decision import Decision, Train, Wait, Why
 from shoestring.core.entries import Order
@@ -33,8 +34,6 @@ from shoestring.models.freeze_thaw.action_value import ValuePlan
 from shoestring.models.thrift.belief import Belief, believe, believe_with_reach
 from shoestring.models.thrift.network import shipped
 from shoestring.policies.thrift.arms import Scene, look
-
-_DECIMALS = 6  # of a mean, in units of the belief: the network's own digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class LearnedRule:
         bought = scene.find(order)
         if bought is None:
             return None
-        ranked = np.argsort(mean, kind="stable")[: np.count_nonzero(np.isfinite(mean))]
+        ranked = sort_best_first(mean, "lowest", int(np.count_nonzero(np.isfinite(mean))))
         return Believed(scene.tell(ledger, put_first(ranked, bought), shipped(), 1.0), BEST_BY_THEN)
 
     def _count_candidates(self, ledger: Ledger) -> int:
@@ -98,8 +97,7 @@ class LearnedRule:
         losses = belief.losses
         mean = np.where(scene.can_buy, belief.chances @ losses, math.inf)
         std = np.sqrt(np.maximum(belief.chances @ losses**2 - (belief.chances @ losses) ** 2, 0.0))
-        unit = belief.scale.unit
-        order = np.argsort(np.round((mean - belief.scale.best) / unit, _DECIMALS), kind="stable")
+        order = sort_best_first((mean - belief.scale.best) / belief.scale.unit, "lowest", 2)
         top = int(order[0])
         ref = np.full(len(mean), mean[top])
         ref[top] = mean[order[1]] if len(mean) > 1 else math.inf
@@ -115,8 +113,8 @@ class LearnedRule:
         reach = np.arange(1, scene.arms.reach[arm] + 1)
         asked = believe_with_reach(shipped(), scene.arms, arm, reach)
         lowest = np.minimum.accumulate(asked.chances @ asked.losses)
-        allowed = lowest[-1] + self.tolerance * (lowest[0] - lowest[-1]) + 10.0**-_DECIMALS * asked.scale.unit
-        seen = int(np.argmax(lowest <= allowed)) + 1
+        allowed = lowest[-1] + self.tolerance * (lowest[0] - lowest[-1])
+        seen = int(first_true(reaches(-lowest, -allowed, spread=asked.scale.unit))) + 1
         return min(math.ceil(seen * scene.curves.block), int(scene.reach[arm]))
 
 

@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.choosing import NAT, find_best, sort_best_first
 from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Why
 from shoestring.core.settings import require_whole
@@ -58,7 +59,7 @@ class Rollout(CurvePolicy):
             ],
             axis=0,
         )
-        chosen = int(np.argmax(values))
+        chosen = find_best(values, "highest")
         scores = values * outlook.scaling.scale
         name = f"improvement to expect of the next {stages} steps"
         why = compare_scores(name, "highest", scores, chosen, lambda i: outlook.arms.say(int(listed[i])))
@@ -72,8 +73,8 @@ class Rollout(CurvePolicy):
             log_expected_improvement(m, np.sqrt(v + belief.parameters.noise), best)
             for m, v, belief, best in zip(mean, variance, outlook.beliefs, bests, strict=True)
         ]
-        ranked = np.argsort(-np.mean(gains, axis=0), kind="stable")
-        return free[np.sort(ranked[: self.shortlist])]
+        ranked = sort_best_first(np.mean(gains, axis=0), "highest", self.shortlist, spread=NAT)
+        return free[np.sort(ranked)]
 
     def _roll_out(
         self, belief: FreezeThawBelief, listed: Indices, trained: Indices, can_run: Flags, best: float

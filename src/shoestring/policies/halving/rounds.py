@@ -14,7 +14,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from shoestring.core.books import Trial
+from shoestring.core.choosing import sort_best_first
 from shoestring.core.comparing import compare_race, name_score
 from shoestring.core.decision import NO_WHY, Memo, Why
 from shoestring.core.entries import Amended, Entry, Opened, Order
@@ -126,4 +129,6 @@ def say_place(ledger: Ledger, now: Round, trial: Trial) -> Why:
 
 def rank(ledger: Ledger, arms: Iterable[int]) -> list[int]:
     """Arms by their newest loss (infinite for one that diverged or failed), best first, the older of equals first."""
-    return sorted(arms, key=lambda number: (ledger.trials[number].last_loss, number))
+    numbers = sorted(arms)
+    losses = np.array([ledger.trials[number].last_loss for number in numbers])
+    return [numbers[place] for place in sort_best_first(losses, "lowest", exact=True)]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoestring.core.arrays import Flags, Floats, Indices
+from shoestring.core.choosing import sort_best_first
 from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Why
 from shoestring.core.encoding import Encoding, Points
@@ -211,7 +212,7 @@ class CubeBelief:
         else:
             candidates = rng.random((_CANDIDATES, self.space.dims))
             height = _score(acquisition, *self.model.predict(candidates), beta)
-            best = np.argsort(-height, kind="stable")[:_HUMPS]
+            best = sort_best_first(height, "highest", _HUMPS)
             points = candidates[best[merge_modes(candidates[best], height[best], self._view.bandwidth)]]
             mean, variance = self.model.predict(points)
         covariance = self.model.covariance(points[:1], points)[0] if with_covariance else None

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.choosing import find_best
 from shoestring.core.comparing import compare_scores
 from shoestring.core.parameters import Scalar
 from shoestring.models.online.bandits import ucb1_bounds
@@ -23,6 +24,6 @@ class UCB1(OnlineBandit):
 
     def _pull(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
         bounds = ucb1_bounds(state.counts, state.sums, round=len(state.run.configs) + 1)
-        arm, name = int(bounds.argmax()), "mean reward that the arm could have (confidence bound)"
+        arm, name = find_best(bounds, "highest"), "mean reward that the arm could have (confidence bound)"
         why = compare_scores(name, "highest", bounds, arm, state.keys.__getitem__)
         return arm, {**why, "observed": int(state.counts[arm]), "sum": float(state.sums[arm])}

@@ -52,6 +52,7 @@ from scipy.special import ndtri
 from shoestring.core.arrays import Floats
 from shoestring.core.believing import BelievedCurve, Regions
 from shoestring.core.books import Trial
+from shoestring.core.choosing import find_best
 from shoestring.core.comparing import compare, compare_losses
 from shoestring.core.decision import Memo, Why
 from shoestring.core.ledger import Ledger
@@ -169,7 +170,7 @@ class BOBOS(UcbPolicy):
         if not affordable:
             return None
         mean, _ = belief.predict(belief.table.stack([trial.number for trial in affordable]))
-        at, numbers = int(np.argmin(mean)), [trial.number for trial in affordable]
+        at, numbers = find_best(mean, "lowest"), [trial.number for trial in affordable]
         name, sign, undo = "value expected at the end of the run", ledger.opened.sign, belief.scale.undo
         return affordable[at], compare_losses(name, mean, at, numbers.__getitem__, sign=sign, undo=undo)
 

@@ -30,6 +30,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.choosing import reaches
 from shoestring.core.decision import Decision, Why
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import ALL_TRIED, nothing_to_buy, train_further, train_new
@@ -110,7 +111,7 @@ def _pick_length(
     apart = (1.0 - place_of_length(share, max_steps)) / math.exp(gp.theta[-2])
     gap = np.sqrt(-np.expm1(-np.square(apart)))  # 1 - phi^2, phi = exp(-apart^2 / 2)
     least = coefficient * float(np.ptp(gp.y)) / gp.scale * np.sqrt(share) * gap
-    qualified = np.flatnonzero((std > least) & (steps <= _NEARLY_FULL * limit))
+    qualified = np.flatnonzero(~reaches(least, std) & (steps <= _NEARLY_FULL * limit))
     at = int(qualified[0]) if qualified.size else steps.size - 1
     return int(steps[at]), {
         "length_std": float(std[at]),

@@ -29,6 +29,7 @@ import numpy as np
 
 from shoestring.core.believing import BelievedCurve
 from shoestring.core.books import Trial
+from shoestring.core.choosing import reaches
 from shoestring.core.comparing import compare
 from shoestring.core.decision import Why
 from shoestring.core.ledger import Ledger
@@ -84,7 +85,7 @@ class LCPrediction(UcbPolicy):
             "forecast": sign * predicted,
             "forecast_std": bounds.width * found.std_error,
         }
-        if found.prob_better < self.threshold:
+        if not reaches(found.prob_better, self.threshold):
             return GiveUp(why, predicted)
         name, least = "probability of ending better than the best run", "the least that is trained on"
         return GoOn(next_check, {**compare(name, "highest", 2, found.prob_better, least, self.threshold), **why})

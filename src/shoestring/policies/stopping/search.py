@@ -27,6 +27,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from shoestring.core.arrays import Floats
+from shoestring.core.choosing import PLACE_DECIMALS, find_best, settle, sort_best_first
 from shoestring.core.comparing import are_apart, compare_losses
 from shoestring.core.decision import NO_WHY, Why
 from shoestring.core.encoding import Points
@@ -84,7 +85,7 @@ def choose(
         return None
     mean, std = belief.predict(points)
     if table.rows is None and n_new:
-        lowest = np.argsort((mean - weight * std)[:n_new], kind="stable")[:_STARTS]
+        lowest = sort_best_first((mean - weight * std)[:n_new], "lowest", _STARTS)
         moved = _descend(belief, points.take(lowest), weight)
         moved = moved.take(~table.is_tried(moved))
         if len(moved):
@@ -92,7 +93,7 @@ def choose(
             points, n_new = moved.join(points), len(moved) + n_new
             mean, std = np.concatenate([moved_mean, mean]), np.concatenate([moved_std, std])
     bounds = mean - weight * std
-    at = int(np.argmin(bounds))
+    at = find_best(bounds, "lowest")
     trial = frozen[at - n_new] if at >= n_new else None
 
     config = table.config(pool, points, at) if trial is None else ledger.trials[trial].config
@@ -144,4 +145,4 @@ def _descend(belief: Surrogate, starts: Points, weight: float) -> Points:
         bounds=np.tile((0.0, 1.0), (int(free.sum()), 1)),
         options={"maxiter": _MOST_MOVES, "ftol": 1e-6, "gtol": 1e-4},
     )
-    return move_to(found.x)
+    return move_to(np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0))

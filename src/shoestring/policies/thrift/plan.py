@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from shoestring.core.arrays import Floats
+from shoestring.core.choosing import reaches, sort_best_first
 from shoestring.core.decision import Memo, Train
 from shoestring.core.ledger import Ledger
 from shoestring.core.policy import train_further, train_new
@@ -26,6 +28,7 @@ from shoestring.policies.thrift.arms import CONFIGS, Scene
 _SHARE = 0.05  # of what is bought: thinking may cost so much
 _MOST = 8  # choices of one look: the last of them know nothing of what came of the first
 _NEARLY = 0.5  # of the best index: a choice that promises less is not bought unasked
+_SINGLE = 1e-5  # of the spread of the index: ten times what single precision differs by between processors
 
 
 def count_due(ledger: Ledger) -> int:
@@ -89,7 +92,19 @@ def _choices(plan: Sequence[float], table: ConfigTable) -> Iterator[tuple[int, i
         yield int(arm), int(until), where
 
 
-def pick(index: Sequence[float], count: int) -> list[int]:
+def is_clear(index: Floats, count: int) -> bool:
+    """Return whether `pick` would choose the same from any index that is within the error of single precision of this one.
+
+    The choices, the runner-up, the next best arm and the least that is bought must lie apart. At least one arm has a finite
+    index.
+    """
+    finite = np.sort(index[np.isfinite(index)])[::-1]
+    edges = np.append(finite[: count + 2], _NEARLY * max(float(finite[0]), 0.0))
+    return bool(np.all(np.diff(np.sort(edges)) > _SINGLE * float(np.ptp(finite))))
+
+
+def pick(index: Floats, count: int) -> list[int]:
     """The arms of the largest indices, best first: at most `count`, and none that promises far less than the best."""
-    best = sorted(range(len(index)), key=lambda arm: (-index[arm], arm))[:count]
-    return [arm for arm in best if arm == best[0] or index[arm] > _NEARLY * max(index[best[0]], 0.0)]
+    best = sort_best_first(index, "highest", count)
+    least = _NEARLY * max(float(index[best[0]]), 0.0)
+    return [int(arm) for arm in best if arm == best[0] or not reaches(least, index[arm], spread=least)]

@@ -46,6 +46,7 @@ import numpy as np
 
 from shoestring.core.arrays import Floats
 from shoestring.core.believing import BEST_BY_THEN, Believed, put_first
+from shoestring.core.choosing import sort_best_first
 from shoestring.core.comparing import compare_scores
 from shoestring.core.decision import Decision, Memo, Train, Wait, Why
 from shoestring.core.entries import Order
@@ -55,11 +56,11 @@ from shoestring.core.settings import require_at_least, require_between, require_
 from shoestring.core.space import Config
 from shoestring.models.thrift.belief import Belief, believe
 from shoestring.models.thrift.features import in_race, standing
-from shoestring.models.thrift.network import Network, shipped
+from shoestring.models.thrift.network import Network, in_single_precision, shipped
 from shoestring.policies import make
 from shoestring.policies.thrift.arms import Scene, look
 from shoestring.policies.thrift.candidates import FEWEST
-from shoestring.policies.thrift.plan import count_due, next_choice, pick, remember
+from shoestring.policies.thrift.plan import count_due, is_clear, next_choice, pick, remember
 from shoestring.policies.thrift.trust import check_trust
 
 _BASE_RULE = "sequential_halving"
@@ -149,7 +150,7 @@ class Thrift:
             if not is_trusted and not isinstance(decision := self._halve(ledger, rng, memo), Wait):
                 return decision
         near = scene.within(self.horizon)
-        return self._buy(ledger, near, believe(networks, near.arms, self.sureness), memo)
+        return self._buy(ledger, near, networks, memo)
 
     def _look(self, ledger: Ledger) -> Scene:
         wanted = round(self.candidates_per_curve * self._curves(ledger)) - len(ledger.trials)
@@ -166,10 +167,13 @@ class Thrift:
         cost = scene.arms.price * np.maximum(scene.arms.reach, 1) ** self.thirst
         return np.where(can_buy, belief.gain * share**self.caution / cost, -math.inf)
 
-    def _buy(self, ledger: Ledger, scene: Scene, belief: Belief, memo: Memo) -> Train:
-        index = self._weigh(scene, belief)
-        count = self.orders_per_look or count_due(ledger)
-        (chosen, until), *others = [(arm, self._until(scene, arm)) for arm in pick(index.tolist(), count)]
+    def _buy(self, ledger: Ledger, scene: Scene, networks: tuple[Network, ...], memo: Memo) -> Train:
+        belief = believe(in_single_precision(networks), scene.arms, self.sureness)
+        index, count = self._weigh(scene, belief), self.orders_per_look or count_due(ledger)
+        if not is_clear(index, count):  # too close to be told apart in single precision
+            belief = believe(networks, scene.arms, self.sureness)
+            index = self._weigh(scene, belief)
+        (chosen, until), *others = [(arm, self._until(scene, arm)) for arm in pick(index, count)]
         memo = {**memo, **remember(ledger, scene, others, count)}
         why = _say(ledger, scene, belief, index, chosen)
         if chosen < scene.trials:
@@ -190,7 +194,7 @@ class Thrift:
         if (bought := near.find(order)) is None:
             return None
         index = self._weigh(near, believe(networks, near.arms, self.sureness))
-        ranked = np.argsort(-index, kind="stable")[: np.count_nonzero(index > -math.inf)]
+        ranked = sort_best_first(index, "highest", int(np.count_nonzero(index > -math.inf)))
         return Believed(near.tell(ledger, put_first(ranked, bought), networks, self.sureness), BEST_BY_THEN)
 
 

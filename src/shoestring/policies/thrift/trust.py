@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoestring.core.arrays import Floats
+from shoestring.core.choosing import reaches
 from shoestring.core.ledger import Ledger
 from shoestring.core.memo import Lists, Refits, pick
 from shoestring.models.thrift.belief import believe
@@ -45,7 +46,7 @@ class Record:
     def is_good(self) -> bool:
         if self.trials < FEWEST:
             return True
-        return self.order >= self.order_by_loss - _MARGIN and self.outside <= _MOST_OUTSIDE
+        return bool(reaches(self.order, self.order_by_loss - _MARGIN) and self.outside <= _MOST_OUTSIDE)
 
 
 def look_back(networks: tuple[Network, ...], arms: Arms) -> Record:
