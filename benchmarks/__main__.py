@@ -22,6 +22,7 @@ NAMES = {
     "taken_over": "seconds of the first decision on a study of many trials that others made",
     "overhead": "what the loop costs beside training, in memory and on disk",
     "import": "how long `import shoestring` takes",
+    "portability": "how much scores and decisions differ between the routines for one processor and another",
     "speed": "the last three, one after the other",
 }
 MODULES = {"decide": "speed.decide", "overhead": "speed.overhead", "import": "speed.imports"}  # parts of `speed`
