@@ -30,7 +30,9 @@ race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole r
 
 # What needs heavy packages, each kind in an environment of its own; here nothing may be skipped for want of a package.
 # The pip that installs them is that of the Python which runs tools/heavy.py: a new one takes half the time.
-test-heavy: .venvs/torch/ready .venvs/docs/ready ## tests with PyTorch, frameworks, the docs site and Chromium: before a release
+# First what `make test` repeats a few times only: here with all examples and all kills.
+test-heavy: $(VENV)/test .venvs/torch/ready .venvs/docs/ready ## more examples and kills; PyTorch, frameworks, the docs site, Chromium: before a release
+	$(BIN)/python -m pytest --thorough -m repeated -n auto --dist worksteal
 	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks tests/unit/training -n auto --dist worksteal
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
 	.venvs/docs/bin/python tools/heavy.py --all-must-run

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from thoroughness import Thoroughness
 
 # Matrices here are small: more threads than one only make workers wait for each other. Before numpy is imported.
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+# Tests start processes by the hundred: the first to import a file compiles it for all, and for the next time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,9 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-must-run", action="store_true", help="a test that is skipped fails, so that none is forgotten"
     )
+    parser.addoption(
+        "--thorough", action="store_true", help="tests marked `repeated` draw all their examples and kill as often"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    Thoroughness.is_thorough = bool(config.getoption("--thorough"))
     if config.getoption("--all-must-run"):
         config.pluginmanager.register(AllMustRun())
 

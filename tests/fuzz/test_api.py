@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from junk import Hung, Junk, limit_time
+from thoroughness import repetitions
 
 from shoestring import (
     Budget,
@@ -321,9 +322,10 @@ TIMES: dict[Callable[[Junk], None], int] = {
 }
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("call", TIMES, ids=lambda call: call.__name__)
 def test_it_works_or_says_what_is_wrong(call: Callable[[Junk], None]) -> None:
-    fuzz(TIMES[call], call)
+    fuzz(repetitions(TIMES[call] // 5, thorough=TIMES[call]), call)
 
 
 def test_there_are_enough_of_them() -> None:

@@ -10,12 +10,13 @@ from random import Random
 
 import pytest
 from junk import Hung, limit_time
+from thoroughness import repetitions
 
 from shoestring import Float, Space, tune
 from shoestring.cli.main import cli, main
 
 CODES = {0, 1, 2, 3, 130, 143}
-LINES = 1200
+LINES = repetitions(400, thorough=1200)
 TRAIN = """\
 def train(config):
     for step in range(3):
@@ -286,6 +287,7 @@ def run_line(line: list[str]) -> int:
     return code if isinstance(code, int) else 0 if code is None else 1
 
 
+@pytest.mark.repeated
 @pytest.mark.usefixtures("_files")
 @pytest.mark.parametrize("part", range(4))
 def test_every_line_ends_with_a_documented_code(part: int, capsys: pytest.CaptureFixture[str]) -> None:

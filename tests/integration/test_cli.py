@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from shoestring.cli.main import main
 
 TRAINING = """
 import time
@@ -54,21 +60,41 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shoestring(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "shoestring", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+@dataclass(frozen=True)
+class Done:
+    code: int
+    stdout: str
+    stderr: str
+
+
+def run_here(folder: Path, *words: str) -> Done:
+    """The command in this process, from the same entry point: it is imported once, not once for each command."""
+    out, err = io.StringIO(), io.StringIO()
+    with chdir(folder), redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+        patch.delitem(sys.modules, "job", raising=False)  # of the command before, from another folder
+        with pytest.raises(SystemExit) as ended:
+            main([*words])
+        sys.modules.pop("job", None)
+    assert isinstance(ended.value.code, int)
+    return Done(ended.value.code, out.getvalue(), err.getvalue())
+
+
+def run_elsewhere(folder: Path, *words: str) -> Done:
+    """The command in a process of its own, as from a shell."""
+    command = [sys.executable, "-m", "shoestring", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def shoestring(folder: Path, *words: str, code: int = 0, run: Callable[..., Done] = run_here) -> Done:
+    done = run(folder, *words)
+    assert done.code == code, f"exit code {done.code}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stdout
     return done
 
 
-def result(done: subprocess.CompletedProcess[str]) -> Any:
+def result(done: Done) -> Any:
     return json.loads(done.stdout)
 
 
@@ -76,7 +102,7 @@ RUN = ("run", "job.py:train", "--space", "space.toml", "--max-steps", "5", "--se
 
 
 def test_run_status_explain_replay_export(folder: Path) -> None:
-    told = result(shoestring(folder, *RUN, "--budget", "40 epochs", "--json"))
+    told = result(shoestring(folder, *RUN, "--budget", "40 epochs", "--json", run=run_elsewhere))
     assert told["spent"] == 40
     assert told["reason"] == "budget"
     assert told["best"]["value"] >= 1
@@ -87,7 +113,7 @@ def test_run_status_explain_replay_export(folder: Path) -> None:
     again = result(shoestring(folder, "replay", "--policy", "random_search", "--json"))
     assert again["real_best"] == told["best"]["value"]
     assert "winner" in shoestring(folder, "replay", "--policy", "asha").stdout
-    rows = shoestring(folder, "export", "--format", "csv").stdout.splitlines()
+    rows = shoestring(folder, "export", "--format", "csv", run=run_elsewhere).stdout.splitlines()
     assert sum(",False," in row for row in rows) == 40
     assert "config.lr" in rows[0]
     entries = shoestring(folder, "export", "--ledger").stdout.splitlines()
@@ -155,15 +181,8 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
 def test_misuse_is_one_line_with_a_remedy_and_writes_nothing(
     folder: Path, words: list[str], fragments: list[str]
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "shoestring", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode in (1, 2)
+    done = run_here(folder, *words)
+    assert done.code in (1, 2)
     assert "Traceback" not in done.stderr
     for fragment in fragments:
         assert fragment in done.stderr
@@ -174,7 +193,7 @@ def test_misuse_is_one_line_with_a_remedy_and_writes_nothing(
 def test_unreadable_stores_and_unknown_studies(folder: Path) -> None:
     assert "no store" in shoestring(folder, "status", code=1).stderr
     (folder / "shoestring.db").write_text("this is no database, whatever its name says" * 100)
-    done = shoestring(folder, "status", code=1)
+    done = shoestring(folder, "status", code=1, run=run_elsewhere)
     assert len(done.stderr.strip().splitlines()) == 1
     (folder / "shoestring.db").unlink()
     shoestring(folder, *RUN, "--budget", "5 epochs", "--quiet")
@@ -190,7 +209,7 @@ def test_failures(folder: Path) -> None:
     told = result(shoestring(folder, "status", "--json"))
     assert told["trials"] == 3
     assert told["spent"] == 3
-    diverged = shoestring(folder, "run", "job.py:nan", *words, "--study", "nan", "--json", code=1)
+    diverged = shoestring(folder, "run", "job.py:nan", *words, "--study", "nan", "--json", code=1, run=run_elsewhere)
     assert result(diverged)["best"] is None
     assert "a word" not in diverged.stdout
     assert result(shoestring(folder, "run", "job.py:plain", *words[:4], "--study", "plain", "--json"))["max_steps"] == 1
@@ -250,12 +269,7 @@ def test_the_second_run_of_a_study_says_who_holds_it(folder: Path) -> None:
     words = ["run", "job.py:slow", "--space", "space.toml", "--max-steps", "50", "--budget", "400 epochs", "--quiet"]
     process = subprocess.Popen([sys.executable, "-m", "shoestring", *words], cwd=folder, stdout=subprocess.DEVNULL)
     try:
-        while (
-            "trial"
-            not in subprocess.run(
-                [sys.executable, "-m", "shoestring", "status"], cwd=folder, capture_output=True, text=True, check=False
-            ).stdout
-        ):
+        while "trial" not in run_here(folder, "status").stdout:
             assert process.poll() is None
             time.sleep(0.1)
         assert str(process.pid) in shoestring(folder, *words, code=1).stderr
@@ -319,7 +333,7 @@ def test_any_program(folder: Path) -> None:
         "./job.sh",
         "{lr}",
     ]
-    told = result(shoestring(folder, *words))
+    told = result(shoestring(folder, *words, run=run_elsewhere))
     assert told["study"] == "job"
     assert told["spent"] == 12
     assert told["best"]["value"] == pytest.approx(told["best"]["config"]["lr"])

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from thoroughness import repetitions
 
 from shoestring.core.entries import Note
 from shoestring.core.ledger import Ledger
@@ -269,13 +270,14 @@ def _books(ledger: Ledger) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.repeated
 def test_nothing_wrong_is_ever_read(sound: tuple[Path, list[str]], tmp_path: Path) -> None:
     folder, truth = sound
     whole = Sql(f"sqlite:///{folder}/store.db").load("s")
     assert whole is not None
     outcomes: Counter[str] = Counter()
     for way, times in WAYS.items():
-        for seed in range(times):
+        for seed in range(repetitions(-(-times // 3), thorough=times)):
             file = tmp_path / f"{way.__name__}-{seed}" / "store.db"
             file.parent.mkdir()
             for ending in ("", "-wal"):
@@ -290,8 +292,9 @@ def test_nothing_wrong_is_ever_read(sound: tuple[Path, list[str]], tmp_path: Pat
             if seed % 8 == 0:
                 _check_repair(file, truth)
             shutil.rmtree(file.parent)
-    assert outcomes.total() >= 300
-    assert min(outcomes["whole"], outcomes["a part"], outcomes["refused"]) > 10, f"all of it happens: {outcomes}"
+    assert outcomes.total() >= repetitions(100, thorough=300)
+    least = min(outcomes["whole"], outcomes["a part"], outcomes["refused"])
+    assert least > repetitions(3, thorough=10), f"all of it happens: {outcomes}"
 
 
 def _check_repair(file: Path, truth: list[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,10 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from thoroughness import Thoroughness
 
 from shoestring import policies
-from shoestring.core.entries import Cost, Opened
+from shoestring.core.entries import Cost, Opened, Order, Receipt
 from shoestring.core.ledger import Ledger
 from shoestring.core.money import Budget
 from shoestring.core.parameters import Float
@@ -30,7 +31,7 @@ from shoestring.runners.checkpoints import Checkpoints
 from shoestring.runners.command import Commands
 from shoestring.runners.local import Local
 from shoestring.runners.process import Processes
-from shoestring.runners.runner import Runner
+from shoestring.runners.runner import News, Runner
 from shoestring.runners.simulated import Simulated, StepOutcome
 from shoestring.runners.training import Context, Report
 from shoestring.study import loop
@@ -114,11 +115,14 @@ def rate_of(ledger: Ledger) -> float:
 # simulated -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("policy", [*POLICIES, *WITH_A_MODEL])
 @pytest.mark.parametrize("code", [EVEN, SPREAD, SLOW_TO_START], ids=["even", "spread", "slow to start"])
 def test_simulated(policy: str, code: Code) -> None:
     sizes = [(20, 5)] if policy in WITH_A_MODEL else [(100, 9), (100, 50), (20, 5)]
-    for (amount, max_steps), unit, workers in itertools.product(sizes, UNITS, (1, 3)):
+    shared = [("epochs", 1), ("seconds", 3), ("dollars", 1)]  # each unit, one worker and several
+    shared = [*itertools.product(UNITS, (1, 3))] if Thoroughness.is_thorough else shared
+    for (amount, max_steps), (unit, workers) in itertools.product(sizes, shared):
         ledger, runner = make_ledger(UNITS[unit].format(amount), max_steps, workers), Simulated(code, workers)
         require_used_up(run(ledger, policy, [runner]))
 
@@ -274,17 +278,52 @@ def report_cost_only(config: Config) -> Any:
 
 
 COMMAND = f"""
-import json, os, sys
+import json, os, sys, time
 config = json.load(open(os.environ["SHOESTRING_CONFIG"]))
+trial = int(os.path.basename(os.path.dirname(os.environ["SHOESTRING_CHECKPOINT"])).split("-")[1])
+leave = os.path.join(sys.argv[2], str(trial))
 place = os.path.join(os.environ["SHOESTRING_CHECKPOINT"], "done")
 done = int(open(place).read()) if os.path.exists(place) else 0
 while done < int(os.environ["SHOESTRING_UNTIL"]):
+    while not os.path.exists(leave):
+        time.sleep(0.002)
+    os.remove(leave)
     done += 1
     value = abs(config["x"] - 0.3) + 0.1 * config["y"] + 1.0 / done
     if "saves" in sys.argv:
         open(place, "w").write(str(done))
     print(json.dumps({{"value": value, "cost": {SAID_S}, "step": done, "saved": "saves" in sys.argv}}), flush=True)
 """
+
+
+class OneStepAtATime(Commands):
+    """Gives one program at a time leave to train a step, and the next one when the study has heard of it and goes on.
+
+    A step that says it took a quarter of an hour takes no time here. Left alone, programs are steps ahead of the study by the
+    time that it looks, the more so the busier the machine is, and all that they say has to be paid.
+    """
+
+    def __init__(self, saves: str, folder: Path, number: int) -> None:
+        self._leaves, self._goals, self._has_leave = folder / f"leaves-{number}", dict[int, int](), False
+        self._leaves.mkdir()
+        super().__init__([sys.executable, "-S", "-c", COMMAND, saves, str(self._leaves)], SPACE, folder, workers=2)
+
+    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
+        self._goals[order.trial] = order.until
+        super().submit(order, held, former)
+
+    def wait(self, until: float) -> list[News]:
+        if self._goals and not self._has_leave:
+            trial = next(iter(self._goals))
+            self._goals[trial] = self._goals.pop(trial)  # the others come first the next time
+            (self._leaves / str(trial)).touch()
+            self._has_leave = True
+        news = super().wait(until)
+        for receipt in (one for one in news if isinstance(one, Receipt)):
+            self._has_leave = False
+            if receipt.step >= self._goals[receipt.trial]:
+                del self._goals[receipt.trial]
+        return news
 
 
 @pytest.mark.parametrize(
@@ -298,14 +337,14 @@ while done < int(os.environ["SHOESTRING_UNTIL"]):
     ],
 )
 def test_elsewhere(tmp_path: Path, kind: str, unit: str, pieces: int) -> None:
-    def make() -> Runner:
+    def make(number: int) -> Runner:
         if kind.startswith("command"):
-            return Commands([sys.executable, "-S", "-c", COMMAND, kind.split()[1]], SPACE, tmp_path, workers=2)
+            return OneStepAtATime(kind.split()[1], tmp_path, number)
         return Processes(report_cost if "saves" in kind else report_cost_only, Checkpoints(tmp_path), workers=2)
 
     amount = 12 if unit == "epochs" else 12 * int(SAID_S)
     ledger = make_ledger(UNITS[unit].format(amount), 4, workers=2)
-    ending = run(ledger, "sequential_halving", (make() for _ in range(pieces)))
+    ending = run(ledger, "sequential_halving", (make(number) for number in range(pieces)))
     # Beside what it says it costs, time is charged that was spent in truth: thinking, and what a stop cut off.
     require_used_up(ending, over_s=0.0 if unit == "epochs" else 0.01 * amount)
     assert ending.ledger.best is not None

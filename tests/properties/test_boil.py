@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Space
@@ -24,7 +25,7 @@ CONDITIONAL = Space(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(8, thorough=25)
 @given(data=st.data())
 def test_wall_resume_and_end(data: st.DataObject) -> None:
     lengths: Literal["chosen", "full"] = data.draw(st.sampled_from(["chosen", "chosen", "full"]), label="lengths")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.entries import Opened
 from shoestring.core.parameters import Choice, Float, Int
@@ -53,7 +54,7 @@ def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dol
     )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(6, thorough=20)
 @given(studies())
 def test_every_decision_is_allowed_and_the_end_comes(study: tuple[CostAwareEI, Opened]) -> None:
     policy, start = study
@@ -66,7 +67,7 @@ def test_every_decision_is_allowed_and_the_end_comes(study: tuple[CostAwareEI, O
     assert len(set(keys)) == len(keys)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(6, thorough=20)
 @given(studies(), st.data())
 def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[CostAwareEI, Opened], data: st.DataObject) -> None:
     policy, start = study
@@ -76,7 +77,7 @@ def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[CostAwareEI, Opened]
     assert summarise(resumed) == summarise(whole)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(6, thorough=20)
 @given(studies(units=("seconds",)), st.sampled_from([0.5, 4.0, 64.0]))
 def test_the_rate_of_money_changes_no_choice(study: tuple[CostAwareEI, Opened], per_second: float) -> None:
     """Seconds, or dollars at a rate that pays for as many: every cost is multiplied by one number."""

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring import Study
 from shoestring.core.entries import Receipt
@@ -87,7 +88,7 @@ def act(desk: Desk, client: Client, action: str) -> None:
             one(desk.lose, client.order["number"], client.step)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15, thorough=60)
 @given(actions=ACTIONS)
 def test_each_step_is_charged_once_and_the_budget_holds(actions: list[tuple[str, int]]) -> None:
     study = Study.begin(SPACE, f"{EPOCHS} epochs", max_steps=MAX_STEPS, policy="asha", store=Memory(), seed=1)

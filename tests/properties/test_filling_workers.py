@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.books import Books
 from shoestring.core.entries import Entry, Lost, Opened, Order
@@ -58,7 +59,7 @@ def buy_one_by_one(start: Opened, policy: Policy, source: Source) -> list[Entry]
             ledger = ledger.append(entry)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15, thorough=60)
 @given(STUDIES)
 def test_the_same_orders_as_one_by_one(start: Opened) -> None:
     at_once: list[int] = []
@@ -77,7 +78,7 @@ def test_the_same_orders_as_one_by_one(start: Opened) -> None:
         assert max(at_once) >= min(start.workers, affordable // start.max_steps)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(12, thorough=40)
 @given(STUDIES, st.integers(0, 400), st.integers(0, 10**6))
 def test_what_the_books_keep_is_what_trials_and_orders_say(start: Opened, deaths_at: int, chance: int) -> None:
     entries = run_in_memory(Ledger([start]), small(start.policy), Simulated(ROUGH, start.workers)).ledger.entries()

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.decision import Decision, Train, Wait
 from shoestring.core.entries import Note
@@ -110,7 +111,7 @@ def any_study(draw: st.DrawFn) -> tuple[Source, dict[str, Any], list[Note]]:
     [Thrift(opening=0.0), Thrift(look_back=True), BHPT(belief="learned", arms=30)],
     ids=["thrift", "look_back", "bhpt"],
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(4, thorough=12)
 @given(data=st.data())
 def test_wall_resume_and_end(policy: Policy, data: st.DataObject) -> None:
     source, told, queue = data.draw(any_study())

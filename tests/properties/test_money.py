@@ -6,8 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.money import Budget, Prices, parse_duration_s, show_seconds
 from shoestring.errors import BudgetError
@@ -15,7 +16,7 @@ from shoestring.errors import BudgetError
 positive = st.integers(1, 0x7FEFFFFFFFFFFFFF).map(lambda b: struct.unpack("<d", struct.pack("<Q", b))[0])
 
 
-@settings(max_examples=500, deadline=None)
+@examples(60, thorough=500)
 @given(positive, positive, st.booleans(), st.integers(1, 64))
 def test_every_budget_of_time_or_money_reads_back_exactly(
     amount: float, rate: float, per_machine: bool, workers: int
@@ -29,7 +30,7 @@ def test_every_budget_of_time_or_money_reads_back_exactly(
         assert again.per_second(workers) == budget.per_second(workers) >= 0.0
 
 
-@settings(max_examples=300, deadline=None)
+@examples(50, thorough=300)
 @given(st.integers(1, 10**15))
 def test_every_whole_number_of_epochs_reads_back(count: int) -> None:
     budget = Budget(f"{count} epochs")
@@ -49,7 +50,7 @@ junk = st.one_of(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@examples(150, thorough=1500)
 @given(junk)
 def test_only_budget_errors_come_out_of_nonsense(text: Any) -> None:
     budget, refused = made(Budget, text)
@@ -72,7 +73,7 @@ def made(kind: Callable[[Any], Any], text: Any) -> tuple[Any, str]:
         return None, str(error)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(50, thorough=300)
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.sampled_from(["", " "]))
 def test_durations_add_up(hours: int, minutes: int, seconds: int, gap: str) -> None:
     text = gap.join([f"{hours}h", f"{minutes}m", f"{seconds}s"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring import policies
 from shoestring.core.entries import Cost, Opened
@@ -96,7 +97,7 @@ def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = 
     return ending
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(30, thorough=120)
 @given(studies(), st.data())
 def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Policy, Any], data: st.DataObject) -> None:
     opened, policy, curves = study
@@ -127,7 +128,7 @@ def job(
     return trained
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15, thorough=60)
 @given(
     st.integers(0, 2**16),
     st.sampled_from(ONLINE),

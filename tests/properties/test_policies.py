@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring import policies
 from shoestring.core.ledger import Ledger
@@ -59,7 +60,7 @@ def any_curves(draw: st.DrawFn) -> Source:
 
 
 @pytest.mark.parametrize("name", MODEL_FREE)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(30, thorough=200)
 @given(data=st.data())
 def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
     policy = data.draw(any_policy(name), label="policy")

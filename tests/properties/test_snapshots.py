@@ -7,8 +7,9 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core import snapshot
 from shoestring.core.bookkeeping import BooksView
@@ -59,7 +60,7 @@ def check_snapshot(made: list[Entry], cut: int) -> None:
     assert repr(ledger.memo) == repr(Ledger(entries).memo)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(12, thorough=40)
 @given(
     seed=st.integers(0, 2**16),
     policy=st.sampled_from(["asha", "hyperband", "random_search", "epsilon_greedy", "sequential_halving"]),

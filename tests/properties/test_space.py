@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space import Space
@@ -74,7 +75,7 @@ def there_and_back(space: Space, config: dict[str, Any]) -> dict[str, Any]:
     return space.from_cube(u)
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(120, thorough=1000)
 @given(threes, st.booleans())
 @example([5e-324, 1.0, 1.7976931348623157e308], True)
 @example([5e-324, 1e-310, 1e-300], True)
@@ -101,7 +102,7 @@ typed_integers = st.integers(-(2**60), 2**60).map(lambda n: int(str(n)))
 patterned_integers = st.integers(0, 2**64 - 1).map(lambda b: struct.unpack("<q", struct.pack("<Q", b))[0] >> 10)
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(120, thorough=1000)
 @given(
     st.one_of(
         st.lists(typed_integers, min_size=3, max_size=3),
@@ -177,7 +178,7 @@ def values_of(spec: dict[str, Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from(spec["choice"]) if "choice" in spec else st.just(spec["constant"])
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(80, thorough=600)
 @given(spaces_with_a_config(), st.randoms(use_true_random=False))
 def test_choices_constants_and_activity_survive_exactly(
     drawn: tuple[dict[str, Any], dict[str, Any]], shuffler: Any
@@ -199,7 +200,7 @@ def test_choices_constants_and_activity_survive_exactly(
     assert read_back.cube_names == space.cube_names
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, thorough=400)
 @given(spaces_with_a_config(), st.data())
 def test_every_point_of_the_cube_is_a_valid_config(
     drawn: tuple[dict[str, Any], dict[str, Any]], data: st.DataObject
@@ -244,7 +245,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(80, thorough=600)
 @given(junk, junk)
 def test_only_our_own_errors_come_out_of_nonsense(description: Any, config: Any) -> None:
     for make in (Space, Space.from_dict, Space.listed):
@@ -255,7 +256,7 @@ def test_only_our_own_errors_come_out_of_nonsense(description: Any, config: Any)
 pieces = st.one_of(junk, st.lists(junk, max_size=3))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, thorough=400)
 @given(pieces, pieces, pieces, pieces)
 def test_only_our_own_errors_come_out_of_parameters(a: Any, b: Any, c: Any, d: Any) -> None:
     for parameter in (Float(a, b, c, d), Int(a, b, c, d), Choice(a, d), Constant(a, d)):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.parameters import Choice, Float
 from shoestring.core.space import Space
@@ -25,7 +26,7 @@ CONDITIONAL = Space(
 
 
 @pytest.mark.parametrize("name", ["gp_ucb", "bo_bos", "boca", "lc_prediction"])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(6, thorough=20)
 @given(data=st.data())
 def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
     policy = small(name)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.decision import Decision, Finish, Train, Wait
 from shoestring.core.entries import Cost, Note, Opened
@@ -133,7 +134,7 @@ def told(ledger: Ledger) -> Any:
     return orders, ledger.spent, None if best is None else (best.number, best.best_step, best.best_loss)
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(120, thorough=1000)
 @given(studies(), st.data())
 def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject) -> None:
     opened, policy, curves = study
@@ -147,7 +148,7 @@ def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Hostile, Any
     assert resumed.ledger.entries() == uncut.ledger.entries()
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, thorough=500)
 @given(studies(unit="epochs"), st.data())
 def test_lost_states_cost_no_epochs_and_no_decisions(
     study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject
@@ -162,7 +163,7 @@ def test_lost_states_cost_no_epochs_and_no_decisions(
         assert told(resumed.ledger) == told(uncut.ledger)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, thorough=300)
 @given(studies(), st.data())
 def test_views_folded_at_once_equal_views_carried_forward(
     study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject
@@ -181,7 +182,7 @@ def test_views_folded_at_once_equal_views_carried_forward(
     assert fork.books == Ledger(fork.entries()).books
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, thorough=200)
 @given(studies())
 def test_time_budgets_end_at_the_wall(study: tuple[Opened, Hostile, AnyCurves]) -> None:
     """The simulated runner can cut a step off at the very moment, so it overspends by rounding only."""

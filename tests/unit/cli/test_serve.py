@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring import Study
 from shoestring.cli import serve
@@ -132,7 +133,7 @@ def answer_of(routes: Routes, path: str, body: bytes) -> tuple[int, str]:
         return refused.code, str(refused)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(9, thorough=25)
 @given(sent=st.lists(st.tuples(st.sampled_from(["/ask", "/tell", "/beat", "/lost"]), BODIES), min_size=1, max_size=12))
 def test_any_body_is_answered_or_refused_and_money_is_never_made(sent: list[tuple[str, bytes]]) -> None:
     study = Study.begin(SPACE, "9 epochs", max_steps=3, policy="random_search", store=Memory(), seed=1)

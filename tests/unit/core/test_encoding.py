@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.encoding import NO_OPTION, Encoding
 from shoestring.core.parameters import Choice, Constant, Float, Int
@@ -36,7 +37,7 @@ def the_features(space: Space, configs: list[Any]) -> np.ndarray[Any, Any]:
     return encoding.features(encoding.points(configs))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67, thorough=200)
 @given(cubes)
 def test_a_point_and_the_config_that_it_stands_for_are_one_row(cube: list[float]) -> None:
     encoding = Encoding(MIXED)
@@ -49,7 +50,7 @@ def test_a_point_and_the_config_that_it_stands_for_are_one_row(cube: list[float]
     np.testing.assert_allclose(encoding.features(again), encoding.features(snapped), atol=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(34, thorough=100)
 @given(cubes, cubes)
 def test_inactive_values_make_no_difference(one: list[float], other: list[float]) -> None:
     encoding = Encoding(MIXED)
@@ -63,7 +64,7 @@ def test_inactive_values_make_no_difference(one: list[float], other: list[float]
     np.testing.assert_array_equal(first.cube[0, inactive], 0.5)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(17, thorough=50)
 @given(st.integers(0, 2**31), st.integers(2, 25))
 def test_the_kernel_is_positive_definite_on_distinct_configs(seed: int, n: int) -> None:
     encoding = Encoding(MIXED)

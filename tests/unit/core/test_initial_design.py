@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.entries import Cost
 from shoestring.core.initial_design import is_in_design, warn_of_small_budget
@@ -33,8 +34,8 @@ def orders(policy: CostAwareEI, budget: str, seed: int = 0) -> tuple[Ledger, int
     return ledger, sum(order.why["phase"] == "initial design" for order in ledger.orders)
 
 
+@examples(6, thorough=25)
 @given(budget=st.integers(20, 400), seed=st.integers(0, 30))
-@settings(deadline=None, max_examples=25)
 def test_in_time_the_design_ends_with_a_third_of_the_budget(budget: int, seed: int) -> None:
     policy = CostAwareEI(candidates=40)
     ledger, n = orders(policy, f"{budget}s", seed)

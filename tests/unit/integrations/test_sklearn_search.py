@@ -43,7 +43,7 @@ def search(estimator: Any = None, space: Any = LOG_C, budget: str = "12 epochs",
 CHECKED = {
     "folds": (Ridge(), {"alpha": Float(0.1, 10.0, log=True)}, {"alpha": [0.1, 1.0]}),
     "passes": (SGDClassifier(random_state=0), ALPHA, {"alpha": [1e-4, 1e-2]}),
-    "trees": (RandomForestClassifier(n_estimators=4, random_state=0), {"max_depth": Int(1, 3)}, {"max_depth": [1, 2]}),
+    "trees": (RandomForestClassifier(n_estimators=2, random_state=0), {"max_depth": Int(1, 3)}, {"max_depth": [1, 2]}),
     "classifier": (LogisticRegression(), LOG_C, {"C": [0.1, 1.0]}),
 }
 
@@ -60,8 +60,9 @@ def failed_checks(one: Any) -> set[str]:
 @pytest.mark.parametrize("name", CHECKED)
 def test_no_check_fails_that_a_grid_search_does_not_fail(name: str) -> None:
     estimator, space, grid = CHECKED[name]
-    ours = failed_checks(search(estimator, space, "8 epochs", cv=2, max_steps=3))
-    assert ours <= failed_checks(GridSearchCV(estimator, grid, cv=2))
+    ours = failed_checks(search(estimator, space, "3 epochs", cv=2, max_steps=2))
+    if ours:  # most fail none: what a grid search fails is not asked for then
+        assert ours <= failed_checks(GridSearchCV(estimator, grid, cv=2))
 
 
 # what it leaves behind ---------------------------------------------------------------------------------------------------
@@ -255,7 +256,7 @@ SPACE = {"x": Float(0.0, 1.0)}
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_when_everything_fails_the_estimators_own_error_is_raised(jobs: int) -> None:
     with pytest.raises(ZeroDivisionError, match="x is over -1"):
-        search(Fragile(), SPACE, n_jobs=jobs).fit(X, Y)
+        search(Fragile(), SPACE, "1 epochs", n_jobs=jobs).fit(X, Y)
 
 
 def test_a_config_that_fails_is_left_out_unless_it_shall_raise_or_count() -> None:

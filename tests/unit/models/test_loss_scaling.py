@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.models.loss_scaling import fit_scaling
 
 NAN = np.nan
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, thorough=60)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([1e-9, 1.0, 1e12]),

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.errors import ShoestringError
 from shoestring.network.access import Access
@@ -262,7 +263,7 @@ def test_many_knock_at_one_moment() -> None:
     assert codes == [200] * 60
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20, thorough=60)
 @given(
     sent=st.one_of(
         st.binary(max_size=200), st.text(max_size=80).map(lambda text: f"GET {text} HTTP/1.1\r\n\r\n".encode())

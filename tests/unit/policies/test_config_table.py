@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.encoding import Encoding
 from shoestring.core.entries import Cost, Opened
@@ -49,7 +50,7 @@ def configs_of(ledger: Ledger, pool: Pool) -> list[Config]:
     return [table.config(pool, pool.points, i) for i in range(len(pool.points))]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(14, thorough=40)
 @given(st.sampled_from(SPACES), st.integers(0, 14), st.integers(0, 10**6), st.booleans())
 def test_a_pool_holds_configs_of_the_space_that_were_not_tried(
     space: Space, trials: int, seed: int, near: bool
@@ -73,7 +74,7 @@ def test_a_pool_holds_configs_of_the_space_that_were_not_tried(
     assert table.is_tried(table.encoding.points([trial.config for trial in ledger.trials])).all()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(10, thorough=30)
 @given(st.sampled_from([FINITE, LISTED]), st.lists(st.booleans(), min_size=16, max_size=16), st.integers(0, 99))
 def test_rows_match_their_points_and_all_untried_ones_are_there(space: Space, buys: list[bool], seed: int) -> None:
     ledger = start(space)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from shoestring.testing.small import small
 EVIL = "<script>alert(1)</script>\x1b[31m"
 
 
+@cache  # a ledger is never changed, and most tests look at the same one
 def study(name: str, *, budget: str = "90 epochs", seed: int = 3, **more: Any) -> Ledger:
     policy = small(name)
     return simulate(policy, Noisy(Decaying(), 0.02), opened(policy, budget=budget, seed=seed, **more)).ledger

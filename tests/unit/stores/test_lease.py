@@ -13,9 +13,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import event
+from thoroughness import examples
 
 from shoestring.core.entries import Entry, Lost, Note
 from shoestring.core.ledger import Ledger
@@ -283,7 +284,7 @@ def test_nothing_is_appended_under_a_lease_that_is_gone(store: Sql) -> None:
     assert entries_as_text(another(store).load("s")) == entries_as_text(ledger)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(5, thorough=15)
 @given(lives=st.lists(st.sets(st.sampled_from(["beat before", "charge", "step", "beat after"])), max_size=3))
 def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
     """One holder crashes at a step; others take over and crash in turn, wherever in their work.
@@ -348,7 +349,7 @@ def test_every_append_of_a_run_says_what_is_under_way(tmp_path: Path, monkeypatc
 
     def train(config: object) -> Iterator[float]:
         for _ in range(3):
-            time.sleep(0.01)
+            time.sleep(0.1)
             yield 1.0
 
     def look(ledger: Ledger, entry: Entry | None) -> None:
@@ -363,7 +364,7 @@ def test_every_append_of_a_run_says_what_is_under_way(tmp_path: Path, monkeypatc
     assert orders[:3] == [{"0": 0.0}, {"1": 0.0}, {"2": 0.0}]
     between = [running for kind, running in seen if kind == "receipt" and running]
     assert between, "a step follows in the same order"
-    assert all(0 <= seconds < 0.005 for running in between for seconds in running.values()), "what is paid is not due"
+    assert all(0 <= seconds < 0.1 for running in between for seconds in running.values()), "what is paid is not due"
 
 
 def test_a_study_taken_up_says_so_before_its_first_step(tmp_path: Path) -> None:

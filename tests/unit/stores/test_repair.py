@@ -11,9 +11,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
+from thoroughness import examples
 
 from shoestring.core.entries import Note
 from shoestring.core.ledger import Ledger
@@ -107,7 +108,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Ledger]:
     return file.read_bytes(), ledger
 
 
-@settings(max_examples=30, deadline=None)
+@examples(10, thorough=30)
 @given(seed=st.integers(0, 10_000), cut=st.booleans())
 def test_any_destroyed_page(
     whole: tuple[bytes, Ledger], tmp_path_factory: pytest.TempPathFactory, seed: int, cut: bool

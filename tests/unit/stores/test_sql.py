@@ -14,9 +14,10 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, event
+from thoroughness import examples
 
 from shoestring.core.entries import Note
 from shoestring.core.ledger import Ledger
@@ -322,7 +323,7 @@ def test_a_study_that_went_away(file: Path) -> None:
 STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["append", "stale", "refresh", "reopen"])), max_size=25)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(9, thorough=25)
 @given(steps=STEPS)
 def test_two_writers_against_a_plain_list(
     steps: list[tuple[int, str]], tmp_path_factory: pytest.TempPathFactory

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring import Choice, Float, Int, Prices, Report, ShoestringError, Space, Study, policies, tune
 from shoestring.core.decision import Decision, Finish, Train
@@ -270,7 +271,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100, thorough=300)
 @given(st.one_of(junk, st.sampled_from(sorted(policies.REGISTRY))), junk, junk)
 def test_only_our_own_errors_come_out_of_policies(name: Any, names: Any, value: Any) -> None:
     tries: list[Any] = [names, {"x": value}]

@@ -106,13 +106,21 @@ def test_gradient_of_the_ratio_is_finite_differences(seed: int, rule: Rule) -> N
     query = np.random.default_rng(seed).uniform(0.05, 0.95, (12, 3))
     plane = replace(plane, lowest=float(np.median(plane.predict(query))))  # so that the floor holds for half the points
     way = replace(tradeoff(gp, plane, seed), rule=rule)
-    value, gradient = way.log_ratio_with_gradient(query)
-    np.testing.assert_allclose(value, way.appraise(query).log_ratio, rtol=1e-9)
+    value, gradient = way.bent_log_ratio_with_gradient(query)
     h = 1e-6
     for j in range(3):
         step = h * np.eye(3)[j]
-        difference = way.appraise(query + step).log_ratio - way.appraise(query - step).log_ratio
+        difference = (
+            way.bent_log_ratio_with_gradient(query + step)[0] - way.bent_log_ratio_with_gradient(query - step)[0]
+        )
         np.testing.assert_allclose(gradient[:, j], difference / (2 * h), rtol=1e-4, atol=1e-4)
+    plain = way.appraise(query).log_ratio
+    if rule == "softplus":
+        np.testing.assert_allclose(value, plain, rtol=1e-9)
+    else:  # bent next to the cheapest cost, nowhere above the ratio itself, and the same far from the edge
+        share = plane.share(plane.predict(query))
+        assert np.all(value <= plain)
+        np.testing.assert_allclose(value[np.abs(share) > 0.2], plain[np.abs(share) > 0.2], atol=2e-3)
 
 
 def test_the_printed_ratio_is_that_of_standardised_scores_whatever_their_unit() -> None:

@@ -7,9 +7,10 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from thoroughness import examples
 
 from shoestring.models.boil.compression import CurveMatrix, Preference, compress, reward_shift, standardise
 
@@ -23,7 +24,7 @@ curve_lists = st.lists(
 )
 midpoints, growths, shifts = st.floats(-6.0, 10.0), st.floats(0.1, 3.0), st.floats(0.0, 10.0)
 preferences = st.sampled_from(PREFERENCES)
-quick = settings(deadline=None, max_examples=60)
+quick = examples(20, thorough=60)
 
 
 def plain_score(curve: list[float], m0: float, g0: float, shift: float, preference: Preference) -> float:

@@ -7,16 +7,17 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from thoroughness import examples
 
 from shoestring.models.boil.compression import CurveMatrix, Preference, compress
 from shoestring.models.boil.process import BOUNDS, ON_LOG_SCALE, CurveProcess, ProcessParameters, RunLengths, fit
 
 Array = NDArray[np.float64]
 LENGTHS = RunLengths(5, 20)
-quick = settings(deadline=None, max_examples=25)
+quick = examples(9, thorough=25)
 
 
 def runs(seed: int, n: int = 10, dims: int = 2) -> tuple[Array, CurveMatrix]:
@@ -130,7 +131,7 @@ def test_fit_beats_a_grid() -> None:
 
 
 @given(st.integers(0, 10**6), st.booleans())
-@settings(deadline=None, max_examples=6)
+@examples(5, thorough=6)
 def test_fit_never_loses_stays_in_bounds_and_repeats(seed: int, learn_noise: bool) -> None:
     z, curves = runs(seed, n=8)
     process, previous = CurveProcess(z, curves), ProcessParameters()

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from thoroughness import examples
 
 from shoestring.models.cost_aware.cost_models import (
     COST_MODELS,
@@ -92,7 +93,7 @@ def brute_selection(features: Array, log_cost: Array, most: int) -> tuple[int, .
     return tuple(taken)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(9, thorough=25)
 @given(st.integers(2, 14), st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([0.05, 1.0, 5.0]))
 def test_selection_equals_refitting_without_each_receipt(n: int, seed: int, most: int, noise: float) -> None:
     features, log_cost = receipts(n, seed, noise)
@@ -105,7 +106,7 @@ def test_selection_finds_what_matters_in_order() -> None:
     assert choose_columns(receipts(10)[0], np.full(10, 3.0), 3) == ()
 
 
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 @given(st.integers(1, 40), st.booleans(), st.sampled_from(NAMES))
 def test_auto_is_a_line_of_few_receipts_in_named_features_and_else_a_process(n: int, named: bool, name: str) -> None:
     chosen = choose_cost_model(name, n, named)
@@ -279,7 +280,7 @@ def test_wrong_arguments_are_refused_with_advice() -> None:
 
 
 @given(n=st.integers(1, 40), seed=st.integers(0, 20), named=st.booleans())
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 def test_a_line_takes_a_feature_for_every_four_receipts(n: int, seed: int, named: bool) -> None:
     features, log_cost = receipts(n, seed)
     for name, most in (("lv1", 1), ("lv2", 2), ("lv3", 3)):

@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from thoroughness import examples
 
 from shoestring.models.cost_aware.trade_off import (
     ImpliedAlpha,
@@ -38,7 +39,7 @@ def brute_front(log_ei: Array, log_cost: Array) -> list[int]:
     ]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(34, thorough=100)
 @given(candidates)
 def test_front_is_what_nothing_dominates(rows: list[tuple[int, int]]) -> None:
     log_ei, log_cost = split(rows)
@@ -47,7 +48,7 @@ def test_front_is_what_nothing_dominates(rows: list[tuple[int, int]]) -> None:
     assert pareto_front(log_ei, log_cost).tolist() == brute_front(log_ei, log_cost)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(34, thorough=100)
 @given(candidates, st.sampled_from([0.0, 0.05, 0.3, 0.6, 0.9, 1.0]))
 def test_cei_is_the_cheapest_admissible_point(rows: list[tuple[int, int]], slack: float) -> None:
     log_ei, log_cost = split(rows)
@@ -58,7 +59,7 @@ def test_cei_is_the_cheapest_admissible_point(rows: list[tuple[int, int]], slack
     assert want in brute_front(log_ei, log_cost)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, thorough=60)
 @given(candidates)
 def test_every_front_point_is_reached_by_some_slack(rows: list[tuple[int, int]]) -> None:
     log_ei, log_cost = split(rows)
@@ -70,7 +71,7 @@ def test_every_front_point_is_reached_by_some_slack(rows: list[tuple[int, int]])
     assert choose_cei(log_ei, log_cost, 0.0) in seen
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, thorough=60)
 @given(candidates, st.lists(st.floats(0, 4), min_size=2, max_size=6))
 def test_choices_get_cheaper_as_cost_counts_more(rows: list[tuple[int, int]], alphas: list[float]) -> None:
     log_ei, log_cost = split(rows)
@@ -80,7 +81,7 @@ def test_choices_get_cheaper_as_cost_counts_more(rows: list[tuple[int, int]], al
     assert all(later <= sooner for sooner, later in pairwise(by_slack))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 @given(st.integers(0, 10**6), st.floats(-20, 20), st.floats(0, 3), st.floats(0, 1))
 def test_the_unit_of_cost_does_not_matter(seed: int, log_unit: float, alpha: float, slack: float) -> None:
     log_ei, log_cost = np.random.default_rng(seed).standard_normal((2, 50))
@@ -94,7 +95,7 @@ def test_the_unit_of_cost_does_not_matter(seed: int, log_unit: float, alpha: flo
     np.testing.assert_allclose(two.alpha, one.alpha, rtol=1e-9, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(27, thorough=80)
 @given(candidates)
 def test_implied_alpha_against_every_crossing(rows: list[tuple[int, int]]) -> None:
     """The gap to the best score is convex and piecewise linear in alpha: its minimum is at 0 or where two scores cross."""

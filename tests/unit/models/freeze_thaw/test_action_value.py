@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from thoroughness import examples
 
 from shoestring.models.freeze_thaw.action_value import (
     ValuePlan,
@@ -51,7 +52,7 @@ def slow_q(mean: Floats, std: Floats, best_loss: float = INF) -> tuple[int, list
     return top, values
 
 
-@settings(deadline=None, max_examples=100)
+@examples(34, thorough=100)
 @given(arms, st.one_of(st.just(INF), st.floats(-3.0, 3.0)))
 def test_q_is_the_expected_minimum(drawn: list[tuple[float, float]], best_loss: float) -> None:
     mean, std = (np.array(x) for x in zip(*drawn, strict=True))
@@ -64,7 +65,7 @@ def test_q_is_the_expected_minimum(drawn: list[tuple[float, float]], best_loss: 
     assert (value.gain >= 0.0).all()
 
 
-@settings(deadline=None, max_examples=50)
+@examples(17, thorough=50)
 @given(arms, st.randoms(use_true_random=False))
 def test_permuting_arms_permutes_q(drawn: list[tuple[float, float]], random: Any) -> None:
     mean, std = (np.array(x) for x in zip(*drawn, strict=True))

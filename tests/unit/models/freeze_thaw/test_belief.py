@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from thoroughness import examples
 
 from shoestring.models.freeze_thaw.belief import LEAST_VARIANCE, FreezeThawBelief, log_likelihood, sum_arms
 from shoestring.models.freeze_thaw.curves import RELATIVE_JITTER, CurveParameters, Curves, whiten
@@ -149,14 +150,14 @@ def likelihood_of(curves: Curves, parameters: CurveParameters, arm_kernel: Float
     return log_likelihood(sum_arms(curves, parameters, shared), parameters, arm_kernel)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(27, thorough=80)
 @given(problems())
 def test_likelihood_equals_the_dense_gaussian(problem: Problem) -> None:
     got = likelihood_of(problem.curves, problem.parameters, problem.arm_kernel)
     assert got == pytest.approx(Dense(problem).log_likelihood(), rel=1e-7, abs=1e-7)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(27, thorough=80)
 @given(problems())
 def test_asymptotes_equal_the_dense_gaussian(problem: Problem) -> None:
     belief = problem.belief
@@ -167,7 +168,7 @@ def test_asymptotes_equal_the_dense_gaussian(problem: Problem) -> None:
         np.testing.assert_allclose(belief.asymptote_cov, cov, rtol=1e-7, atol=1e-7)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(27, thorough=80)
 @given(problems())
 def test_all_future_steps_equal_the_dense_gaussian(problem: Problem) -> None:
     mean, variance = problem.belief.predict()
@@ -182,7 +183,7 @@ def test_all_future_steps_equal_the_dense_gaussian(problem: Problem) -> None:
         np.testing.assert_allclose(variance[arm, steps - 1], np.maximum(np.diag(cov), 1e-12), rtol=1e-6, atol=1e-7)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, thorough=60)
 @given(problems(), st.integers(0, 2**32 - 1), st.integers(0, 6))
 def test_scattered_queries_equal_the_dense_gaussian(problem: Problem, seed: int, n_queries: int) -> None:
     rng = np.random.default_rng(seed)
@@ -194,7 +195,7 @@ def test_scattered_queries_equal_the_dense_gaussian(problem: Problem, seed: int,
     np.testing.assert_allclose(cov, wanted_cov, rtol=1e-6, atol=1e-7)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 @given(problems(), st.randoms(use_true_random=False))
 def test_permuting_arms_permutes_the_belief(problem: Problem, random: Any) -> None:
     order = list(range(len(problem.losses)))
@@ -208,7 +209,7 @@ def test_permuting_arms_permutes_the_belief(problem: Problem, random: Any) -> No
     )
 
 
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 @given(problems(), st.sampled_from([1e-6, 1e6]), st.floats(-3.0, 3.0))
 def test_units_of_the_loss_do_not_matter(problem: Problem, scale: float, shift: float) -> None:
     p = problem.parameters
@@ -235,7 +236,7 @@ def test_units_of_the_loss_do_not_matter(problem: Problem, scale: float, shift: 
     )
 
 
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 @given(problems(), st.floats(-5.0, 5.0))
 def test_likelihood_does_not_depend_on_the_centre_of_the_sums(problem: Problem, centre: float) -> None:
     shared = whiten(problem.curves, problem.parameters, centre, max(problem.curves.n_shared, 1))

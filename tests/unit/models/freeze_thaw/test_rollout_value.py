@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
+from thoroughness import examples
 
 from shoestring.models.freeze_thaw.rollout_value import roll_out
 
@@ -60,7 +61,7 @@ def problem(seed: int, n_arms: int, n_stages: int) -> tuple[Floats, Floats, NDAr
     return rng.normal(size=(n_arms, n_stages)), root @ root.T / len(root), can_run
 
 
-@settings(deadline=None, max_examples=25)
+@examples(9, thorough=25)
 @given(
     seed=st.integers(0, 10_000),
     n_arms=st.integers(1, 4),

@@ -7,9 +7,10 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from thoroughness import examples
 
 from shoestring.models.gp import acquisition as aq
 from shoestring.models.gp.kernels import Kernel
@@ -60,7 +61,7 @@ def test_leading_tail_term() -> None:
     assert np.exp(got) == 0.0  # which is why everything is compared in logs
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, thorough=60)
 @given(st.floats(-50, 50), st.floats(1e-3, 1e3), st.floats(-50, 50), st.floats(1e-6, 1e6))
 def test_ei_is_sound(mean: float, std: float, f_min: float, unit: float) -> None:
     at = np.array([mean, mean, mean + 0.1 * std])

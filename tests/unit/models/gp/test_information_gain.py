@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
+from thoroughness import examples
 
 from shoestring.models.gp.information_gain import information_gain
 
@@ -28,7 +29,7 @@ def test_an_unrelated_observation_tells_nothing() -> None:
     np.testing.assert_allclose(gain, 0.0, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=10)
+@examples(5, thorough=10)
 @given(seed=st.integers(0, 1000))
 def test_equals_draws_from_the_conditional_distribution(seed: int) -> None:
     rng = np.random.default_rng(seed)

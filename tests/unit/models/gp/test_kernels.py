@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import RBF, Matern
+from thoroughness import examples
 
 from shoestring.models.gp.kernels import Block, Family, Kernel
 
@@ -136,7 +137,7 @@ def test_hamming_is_se_on_a_one_hot_code_with_shared_length() -> None:
     np.testing.assert_allclose(Kernel.ard("hamming", 1).matrix(theta, column, column), tied, rtol=1e-14)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 @given(st.integers(1, 12), st.integers(0, 10**6), st.floats(-3, 2))
 def test_matrices_are_positive_semidefinite(n: int, seed: int, log_length: float) -> None:
     x = points(MIXED, n, seed)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from thoroughness import examples
 
 from shoestring.models.gp import fit
 from shoestring.models.gp.fit import fit_gp, make_log_likelihood
@@ -159,7 +160,7 @@ def test_input_gradients_by_differences() -> None:
         np.testing.assert_allclose(d_variance[:, j], (up_var - down_var) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(10, thorough=30)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6), st.sampled_from([1e-6, 1.0, 1e6]))
 def test_appending_equals_conditioning_on_all(n: int, extra: int, seed: int, unit: float) -> None:
     x, y = data(n + extra, seed=seed)
@@ -177,7 +178,7 @@ def test_appending_equals_conditioning_on_all(n: int, extra: int, seed: int, uni
 
 
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 10**6))
-@settings(deadline=None, max_examples=30)
+@examples(10, thorough=30)
 def test_extending_by_several_rows_equals_conditioning_on_all(n: int, extra: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, y, at = rng.random((n + extra, 3)), rng.standard_normal(n + extra), rng.random((7, 3))
@@ -252,7 +253,7 @@ def test_priors_keep_few_points_from_degenerating(n: int, seed: int) -> None:
     assert gp.predict(np.full((1, 3), 9.0))[1][0] > 0.1 * y.var()  # and not all known
 
 
-@settings(deadline=None, max_examples=10)
+@examples(5, thorough=10)
 @given(st.integers(0, 1000), st.sampled_from([1e-6, 1e-2, 1e6]), st.floats(-5, 5))
 def test_fit_does_not_depend_on_the_unit_of_the_output(seed: int, unit: float, offset: float) -> None:
     x, y = data(12, seed=seed)

@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from thoroughness import examples
 
 from shoestring.models.online import bandits
 
 Floats = NDArray[np.float64]
 
-quick = settings(deadline=None, max_examples=80)
+quick = examples(27, thorough=80)
 histories = st.lists(st.tuples(st.integers(0, 3), st.floats(-0.3, 1.3)), max_size=40)
 full_histories = histories.map(lambda h: [*h, (0, 0.2), (1, 0.4), (2, 0.1), (3, 0.3)])
 

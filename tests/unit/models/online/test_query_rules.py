@@ -7,18 +7,19 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import norm
+from thoroughness import examples
 
 from shoestring.models.online import query_rules
 
 Floats = NDArray[np.float64]
 
-quick = settings(deadline=None, max_examples=100)
+quick = examples(34, thorough=100)
 few_levels = st.integers(-2, 2).map(float)  # many ties, so many plateaus
 lines = arrays(np.float64, st.integers(1, 12), elements=few_levels)
 posteriors = st.integers(1, 8).flatmap(
@@ -55,7 +56,7 @@ class TestAcquisition:
         assert query_rules.choose(ucb) == 0
         assert query_rules.local_maxima(ucb).tolist() == [2]  # one plateau
 
-    @settings(deadline=None, max_examples=15)
+    @examples(5, thorough=15)
     @given(posteriors)
     def test_improvements_are_their_integrals(self, posterior: tuple[Floats, Floats]) -> None:
         mean, variance = posterior

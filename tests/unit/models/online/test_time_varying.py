@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal
+from thoroughness import examples
 
 from shoestring.models.online.query_rules import (
     beta_schedule,
@@ -36,7 +37,7 @@ Floats = NDArray[np.float64]
 NOISE = 0.01
 DOMAIN = np.linspace(0.0, 1.0, 9)[:, None]
 
-quick = settings(deadline=None, max_examples=60)
+quick = examples(20, thorough=60)
 rates = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(1e-4, 0.999))
 # What happens in one round: the points observed in it, then the number of rounds to move on.
 happenings = st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=3), st.integers(1, 6)), max_size=25)
@@ -295,7 +296,7 @@ class TestForgettingRate:
         got = log_likelihood(prior, rounds, values, forgetting_rate=rate, noise_variance=NOISE)
         assert got == pytest.approx(want, rel=1e-8, abs=1e-8)
 
-    @settings(deadline=None, max_examples=15)
+    @examples(5, thorough=15)
     @given(st.sampled_from([0.003, 0.02, 0.1, 0.4]), st.integers(2, 30), st.integers(0, 1000))
     def test_no_rate_on_a_fine_grid_is_likelier(self, rate: float, n: int, seed: int) -> None:
         prior, rounds, values = self.draw(rate, n, seed)
@@ -442,7 +443,7 @@ class TestContinuousDomain:
         differences = [(gp.ucb_and_gradient(x + h, beta)[0] - gp.ucb_and_gradient(x - h, beta)[0]) / 2e-6 for h in step]
         np.testing.assert_allclose(gradient, differences, atol=1e-6)
 
-    @settings(deadline=None, max_examples=10)
+    @examples(5, thorough=10)
     @given(st.integers(1, 15), st.integers(0, 1000))
     def test_modes_on_a_line_are_its_local_maxima(self, n: int, seed: int) -> None:
         gp = scattered(0.02, 1, n, seed)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.models.stopping.curve_families import FAMILIES, CurveFamily
 
@@ -42,7 +43,7 @@ def test_the_formula(name: str, theta: tuple[float, ...], formula: Any) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 @given(data=st.data())
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 def test_within_its_box_a_family_is_finite_and_never_falls(family: CurveFamily, data: st.DataObject) -> None:
     theta = [data.draw(st.floats(low, high)) for low, high in zip(family.low, family.high, strict=True)]
     curve = family.at(np.arange(1.0, 201.0), np.array([theta]))[0]

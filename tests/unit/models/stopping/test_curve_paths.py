@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.stats import gamma, multivariate_normal
+from thoroughness import examples
 
 from shoestring.models.stopping import curve_paths
 from shoestring.models.stopping.curve_paths import (
@@ -47,7 +48,7 @@ def test_the_kernel_is_the_mean_of_decaying_exponentials(alpha: float, beta: flo
 
 
 @given(error_lists, alphas, betas)
-@settings(deadline=None, max_examples=50)
+@examples(17, thorough=50)
 def test_likelihood_is_that_of_a_multivariate_normal(errors: list[float], alpha: float, beta: float) -> None:
     cov = gram(len(errors), alpha, beta) + 1e-3 * np.eye(len(errors))
     want = multivariate_normal(np.full(len(errors), 0.1), cov).logpdf(errors)
@@ -56,7 +57,7 @@ def test_likelihood_is_that_of_a_multivariate_normal(errors: list[float], alpha:
 
 
 @given(error_lists, alphas, betas)
-@settings(deadline=None, max_examples=50)
+@examples(17, thorough=50)
 def test_posterior_is_the_conditional_normal(errors: list[float], alpha: float, beta: float) -> None:
     n, m = len(errors), 6
     joint = gram(n + m, alpha, beta)
@@ -128,7 +129,7 @@ def test_the_asymptote_is_off_unless_asked_for_and_then_fits_a_high_floor() -> N
 
 
 @given(error_lists, st.booleans())
-@settings(deadline=None, max_examples=40)
+@examples(14, thorough=40)
 def test_fits_stay_in_the_box_and_report_their_likelihood(errors: list[float], with_asymptote: bool) -> None:
     fit = fit_curve(errors, with_asymptote=with_asymptote)
     assert ALPHA_BOUNDS[0] <= fit.alpha <= ALPHA_BOUNDS[1]

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.models.stopping.decision_map import GIVE_UP, GO_ON, TRUST, solve_backwards, statistic_cell
 
@@ -91,7 +92,7 @@ def solve(problem: dict[str, Any], **changes: Any) -> Any:
 
 
 @given(problems())
-@settings(deadline=None, max_examples=150)
+@examples(50, thorough=150)
 def test_the_map_is_that_of_the_plain_loops(problem: dict[str, Any]) -> None:
     want, got = slow_induction(**problem), solve(problem)
     np.testing.assert_array_equal(got.count, want["count"])
@@ -121,7 +122,7 @@ def test_the_map_is_that_of_the_plain_loops_on_many_smooth_paths() -> None:
 
 
 @given(problems())
-@settings(deadline=None, max_examples=60)
+@examples(20, thorough=60)
 def test_what_every_map_obeys(problem: dict[str, Any]) -> None:
     found = solve(problem)
     visited = found.count > 0

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, keep_paths_within_unit
 from shoestring.models.stopping.decision_map import GIVE_UP, TRUST, solve_backwards, statistic_cell
@@ -32,7 +33,7 @@ def test_k1_schedules_by_name_and_number() -> None:
 
 
 @given(st.integers(1, 500), st.floats(1e-6, 1.0), st.floats(0.01, 0.99))
-@settings(deadline=None, max_examples=50)
+@examples(17, thorough=50)
 def test_the_noise_correction_grows_with_time_and_scales_with_the_deviation(
     t: int, variance: float, delta: float
 ) -> None:
@@ -42,7 +43,7 @@ def test_the_noise_correction_grows_with_time_and_scales_with_the_deviation(
 
 def test_c2_holds_up_to_its_bound() -> None:
     assert surrogate_allows_stop(0.5, 1.0)
-    assert not surrogate_allows_stop(0.5, 1.0 + 1e-9)
+    assert not surrogate_allows_stop(0.5, 1.0 + 1e-7)
     assert surrogate_allows_stop(0.0, 0.0)
 
 

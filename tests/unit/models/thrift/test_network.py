@@ -12,7 +12,7 @@ from shoestring.errors import StudyError
 from shoestring.models.thrift import belief as belief_module
 from shoestring.models.thrift.belief import believe
 from shoestring.models.thrift.features import Arms, features, scale_of
-from shoestring.models.thrift.network import probabilities, read, shipped
+from shoestring.models.thrift.network import in_single_precision, probabilities, read, shipped
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data" / "thrift.npz"
 
@@ -87,3 +87,13 @@ def test_of_many_arms_those_trained_furthest_answer(monkeypatch: pytest.MonkeyPa
     assert len(answering) == 2
     assert arms.n[answering].min() >= np.sort(arms.n)[-2]
     assert not np.allclose(believe(read(GOLDEN), arms).chances, whole.chances)
+
+
+def test_single_precision_says_the_same_up_to_its_digits() -> None:
+    plain = read(GOLDEN)
+    short = in_single_precision(plain)
+    assert {one.enter[0].dtype for one in short} == {np.dtype(np.float32)}
+    assert {one.layers[0].kv[1].dtype for one in short} == {np.dtype(np.float32)}
+    assert in_single_precision(plain) is short  # made once
+    arms, _, _ = golden_studies()[0]
+    np.testing.assert_allclose(believe(short, arms).gain, believe(plain, arms).gain, rtol=1e-4)

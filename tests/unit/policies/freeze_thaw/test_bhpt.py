@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring import policies
 from shoestring.core.decision import Train
@@ -194,7 +195,7 @@ def test_past_best_counts_only_what_would_be_lower() -> None:
     assert float(against["Q"]) <= -5.0 < float(printed["Q"])  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=20)
+@examples(7, thorough=20)
 @given(order=st.permutations(range(5)), seed=st.integers(0, 100), correlated=st.booleans())
 def test_permuting_the_arms_permutes_the_answer(order: list[int], seed: int, correlated: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -292,7 +293,7 @@ def test_a_memo_of_another_shape_starts_a_chain_anew() -> None:
 
 
 @given(budget=st.integers(4, 60), steps_per_arm=st.sampled_from([2.0, 4.0, 7.5]), in_seconds=st.booleans())
-@settings(deadline=None, max_examples=25)
+@examples(9, thorough=25)
 def test_no_more_arms_are_begun_than_the_budget_has_steps_for(
     budget: int, steps_per_arm: float, in_seconds: bool
 ) -> None:

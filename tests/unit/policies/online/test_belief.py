@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.encoding import Encoding
 from shoestring.core.entries import Opened
@@ -48,7 +49,7 @@ def test_points_of_the_cube_and_their_configs_agree_where_nothing_is_rounded() -
     np.testing.assert_allclose(k, VIEW.prior_covariance(MIXED, configs), rtol=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, thorough=60)
 @given(st.integers(0, 2**32 - 1))
 def test_the_gradient_in_the_cube_is_that_of_differences(seed: int) -> None:
     rng = np.random.default_rng(seed)

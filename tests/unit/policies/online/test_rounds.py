@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from shoestring.core.decision import Finish, Train, Wait
 from shoestring.core.entries import Cost, Direction, Lost, Note, Opened
@@ -94,7 +95,7 @@ def test_steps_run_again_are_no_rounds_and_keep_their_configs() -> None:
     assert state.rewards == [None, 1.0, 1.0, 1.0]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(34, thorough=100)
 @given(
     st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), max_size=12), st.sampled_from([None, 1e-9])
 )

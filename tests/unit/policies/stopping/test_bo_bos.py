@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ def curves(count: int = 24) -> dict[str, list[float]]:
     return found
 
 
+@cache  # a ledger is never changed, and several tests look at the same one
 def study(policy: BOBOS, budget: int = 250, **more: Any) -> Ledger:
     rows = Space.listed([{"name": name, "x": i / 23} for i, name in enumerate(curves())])
     start = opened(policy, space=rows, budget=f"{budget} epochs", max_steps=STEPS, **more)
