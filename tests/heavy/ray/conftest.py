@@ -40,6 +40,9 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         self._temporary = tempfile.mkdtemp(prefix="r", dir="/tmp")  # names of sockets must be short
+        # Ray notes the address of the newest cluster in the folder ray of this one, and expects the folder to be there.
+        os.environ["RAY_TMPDIR"] = self._temporary
+        Path(self._temporary, "ray").mkdir()
         head = {**NODE, "num_cpus": 0, "temp_dir": self._temporary}
         self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.address: str = self._cluster.address
