@@ -8,8 +8,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from thoroughness import Thoroughness
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+from thoroughness import Thoroughness, repetitions
 
 # Matrices here are small: more threads than one only make workers wait for each other. Before numpy is imported.
 for _library in ("OMP", "OPENBLAS", "MKL"):
@@ -38,8 +38,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     Thoroughness.is_thorough = bool(config.getoption("--thorough"))
+    # Tests don't time things: a machine that stalls while an example is drawn is no finding.
+    # What runs after every change draws the same examples each time; whoever runs the tests by hand draws others.
+    settings.register_profile(
+        "any machine",
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=bool(os.environ.get("CI")),
+        max_examples=repetitions(30, thorough=100),
+    )
+    settings.load_profile("any machine")
     if config.getoption("--all-must-run"):
         config.pluginmanager.register(AllMustRun())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every property that Hypothesis tests as `repeated`."""
+    if is_hypothesis_test(getattr(item, "obj", None)):
+        item.add_marker("repeated")
 
 
 class AllMustRun:
@@ -58,14 +74,3 @@ class AllMustRun:
         if report.skipped:
             report.outcome = "failed"
         return report
-
-
-# Tests don't time things: a machine that stalls while an example is drawn is no finding.
-# What runs after every change draws the same examples each time; whoever runs the tests by hand draws others.
-settings.register_profile(
-    "any machine",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=bool(os.environ.get("CI")),
-)
-settings.load_profile("any machine")

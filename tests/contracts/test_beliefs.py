@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -131,9 +132,15 @@ def test_an_end_is_what_the_order_says(name: str) -> None:
     assert found
 
 
+@cache
+def told_by_bo_bos(direction: Literal["min", "max"] = "min") -> list[tuple[Ledger, Order, Believed]]:
+    """A study in which it stops runs, for several tests."""
+    return told("bo_bos", budget="200 epochs", direction=direction)
+
+
 def test_bo_bos_tells_of_the_futures_that_it_simulated() -> None:
     policy, seen = small("bo_bos"), 0
-    for ledger, order, believed in told("bo_bos", budget="120 epochs"):
+    for ledger, order, believed in told_by_bo_bos():
         if order.why.get("phase") == "judged" and "decision" in order.why:
             trial, n0 = ledger.trials[order.trial], int(number(order, "planned_at"))
             bounds = pick_range(ledger, None, None, RunsUnderWay.read(ledger.memo, policy.memo_lists).error_range)  # type: ignore[attr-defined]
@@ -146,7 +153,7 @@ def test_bo_bos_tells_of_the_futures_that_it_simulated() -> None:
 
 
 def test_a_run_that_bo_bos_gave_up_is_told_of_beside_the_next() -> None:
-    given_up = [(o, b) for _, o, b in told("bo_bos", budget="200 epochs") if "gave_up_decision" in o.why]
+    given_up = [(o, b) for _, o, b in told_by_bo_bos() if "gave_up_decision" in o.why]
     assert given_up
     for order, believed in given_up:
         assert [curve.trial for curve in believed.curves] == [order.trial, order.why["gave_up"]]
@@ -156,7 +163,7 @@ def test_a_run_that_bo_bos_gave_up_is_told_of_beside_the_next() -> None:
 def test_the_map_of_bo_bos_says_what_it_did(direction: Literal["min", "max"]) -> None:
     """At the place that the run had come to, the map has the verdict of the order's reasons."""
     seen = set()
-    for ledger, order, believed in told("bo_bos", budget="200 epochs", direction=direction):
+    for ledger, order, believed in told_by_bo_bos(direction):
         for prefix in ("", "gave_up_"):
             if f"{prefix}decision" not in order.why or (regions := believed.regions) is None:
                 continue
@@ -176,7 +183,7 @@ def test_the_map_of_bo_bos_says_what_it_did(direction: Literal["min", "max"]) ->
 @pytest.mark.parametrize("acquisition", ["cei", "ei_alpha", "ei_cool"])
 def test_offers_are_those_of_the_decision(acquisition: str) -> None:
     settings = {"initial_trials": 2, "candidates": 60, "acquisition": acquisition}
-    found = told("cost_aware_ei", settings=settings, budget="400s")
+    found = told("cost_aware_ei", settings=settings, budget="200s")
     for ledger, order, believed in found:
         offers = believed.offers
         assert offers is not None

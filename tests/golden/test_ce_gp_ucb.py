@@ -149,6 +149,7 @@ def test_trace(case: Any) -> None:
     assert len(regrets) == given["rounds"]
 
 
+@pytest.mark.slow
 def test_regret_of_tv_gp_ucb_is_that_of_the_published_table() -> None:
     """Table A2 prints 0.184 +- 0.056 (50 trials) for a forgetting rate of 0.01; 30 trials must lie in [0.15, 0.20]."""
     rate, rounds, trials = 0.01, 500, 30

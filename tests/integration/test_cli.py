@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from thoroughness import repetitions
 
 from shoestring.cli.main import main
 
@@ -231,8 +232,11 @@ def start(folder: Path, target: str, *words: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("form", ["text", "json"])
+STOPS = [(signal.SIGINT, "text"), (signal.SIGTERM, "json"), (signal.SIGTERM, "text"), (signal.SIGINT, "json")]
+
+
+@pytest.mark.repeated
+@pytest.mark.parametrize(("number", "form"), STOPS[: repetitions(2, thorough=4)])
 def test_a_stop_freezes_stores_and_says_how_to_go_on(folder: Path, number: int, form: str) -> None:
     process = start(folder, "slow", *(["--json"] if form == "json" else []))
     os.kill(process.pid, number)

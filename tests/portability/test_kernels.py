@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.portability import KERNELS, list_dispatched, list_kernels
-from thoroughness import repetitions
+from thoroughness import Thoroughness, repetitions
 
 ROOT = Path(__file__).parents[2]
 ASK = (
@@ -39,7 +39,8 @@ def run_child(*command: str, **environment: str) -> subprocess.CompletedProcess[
     "variant", VARIANTS[: repetitions(1, thorough=len(VARIANTS))], ids=lambda v: " ".join(v.values())
 )
 def test_decisions_are_the_same(variant: dict[str, str]) -> None:
-    done = run_child("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/golden", **variant)
+    which = [] if Thoroughness.is_thorough else ["-m", "not slow"]
+    done = run_child("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/golden", *which, **variant)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert " passed" in done.stdout.splitlines()[-1]
 

@@ -34,7 +34,7 @@ def orders(policy: CostAwareEI, budget: str, seed: int = 0) -> tuple[Ledger, int
     return ledger, sum(order.why["phase"] == "initial design" for order in ledger.orders)
 
 
-@examples(6, thorough=25)
+@examples(3, thorough=25)
 @given(budget=st.integers(20, 400), seed=st.integers(0, 30))
 def test_in_time_the_design_ends_with_a_third_of_the_budget(budget: int, seed: int) -> None:
     policy = CostAwareEI(candidates=40)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.decision import Train
+from shoestring.core.decision import Decision, Finish, Train
 from shoestring.core.entries import Lost, Order
 from shoestring.core.ledger import Ledger
 from shoestring.core.parameters import Choice, Float
@@ -57,6 +57,15 @@ def test_halving_spends_the_first_part_of_the_money() -> None:
     assert [o.config for o in ledger.orders[:first]] == [o.config for o in alike.orders[:first]]
 
 
+class UntilItBelieves(Thrift):
+    """The policy up to its first order that goes by the belief: where that comes, nothing more is asked."""
+
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if ledger.orders and is_believed(ledger.orders[-1]):
+            return Finish("seen")
+        return super().decide(ledger, rng)
+
+
 def even(step_s: float) -> Decaying:
     return Decaying(cost_s=step_s, spread=1.0)
 
@@ -76,7 +85,7 @@ def even(step_s: float) -> Decaying:
     ],
 )
 def test_the_belief_is_asked_where_it_was_shown_to_help(budget: str, step_s: float, is_asked: bool) -> None:
-    ledger, plain = study(source=even(step_s), budget=budget), SequentialHalving()
+    ledger, plain = study(UntilItBelieves(), even(step_s), budget=budget), SequentialHalving()
     assert any(is_believed(order) for order in ledger.orders) == is_asked
     if not is_asked:
         alike = simulate(plain, even(step_s), opened(plain, budget=budget, max_steps=9)).ledger
