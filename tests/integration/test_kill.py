@@ -21,7 +21,7 @@ from shoestring.core.strict_json import dumps
 from shoestring.stores.sql import Sql
 from shoestring.study.study import Study
 
-KILLS = repetitions(5, thorough=22)
+KILLS = repetitions(4, thorough=22)
 COMMAND = [sys.executable, "-m", "shoestring", "run"]
 
 TRAINER = '''
@@ -174,7 +174,7 @@ def test_workers_of_their_own_killed_many_times(tmp_path: Path, runner: str) -> 
         words += ["--runner", "process", "descent.py:Descent"]
     else:
         words += ["--", sys.executable, "descend"]
-    cuts = range(4, 160, repetitions(39, thorough=14))
+    cuts = range(4, 160, repetitions(52, thorough=14))
     kills = sum(kill_when([*COMMAND, *words], tmp_path / "cut.db", n, tmp_path) for n in cuts)
     finish([*COMMAND, *words], tmp_path)
     ledger = ledger_of(tmp_path / "cut.db")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import estimators
 import pytest
+from thoroughness import repetitions
 
 from shoestring import Context
 from shoestring.errors import RunnerError
@@ -33,10 +34,12 @@ def test_freezing_and_thawing_changes_nothing(name: str, tmp_path: Path) -> None
     assert pieces == whole
 
 
+FRESH = ["sgd without a seed", "forest without a seed", "perceptrons without a seed", "boosting"]  # both recipes first
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["sgd without a seed", "perceptrons without a seed", "forest without a seed", "boosting"]
-)
+@pytest.mark.repeated
+@pytest.mark.parametrize("name", FRESH[: repetitions(2, thorough=4)])
 def test_nor_does_a_fresh_process(name: str, tmp_path: Path) -> None:
     whole = train_in_one_piece(f"{HERE}:train", {"name": name}, estimators.STEPS)
     assert train_in_pieces(f"{HERE}:train", {"name": name}, estimators.STEPS, 2, tmp_path) == whole
