@@ -13,10 +13,10 @@ unit passes it as `spread`: 1 for logarithms, where a difference of 1 is a facto
 candidate is.
 
 What the tolerance has to cover was measured: every decision of 13 policies was repeated with the OpenBLAS kernels Prescott,
-Nehalem, Sandybridge, Haswell and Zen, with one and two threads (`python -m benchmarks portability`). The scores of one
-decision differ by less than 1e-9 of their spread. The numbers that an iterative search arrives at (parameters of a fit,
-the place of a maximum) differ by more, since a search that ends one step earlier ends elsewhere. They are rounded before
-they are used: see `settle`.
+Nehalem, Sandybridge, Haswell, Zen and SkylakeX, with one and two threads (`python -m benchmarks portability`), and on a
+second machine with other versions of Python, NumPy and SciPy. The scores of one decision differ by less than 1e-9 of their
+spread. The numbers that an iterative search arrives at (parameters of a fit, the place of a maximum) differ by more, since a
+search that ends one step earlier ends elsewhere. They are rounded before they are used: see `settle`.
 
 Losses that the training code reports are data, not scores: they are the same on every machine, and are compared exactly
 (`exact=True`).
