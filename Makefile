@@ -21,7 +21,7 @@ test: $(VENV)/test ## lint, types, and every test that needs no heavy package: b
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not benchmark_run"
 
 race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole race: benchmarks/race/README.md
 	$(BIN)/python -m benchmarks race --methods quick optuna --budgets 1,2,5,10 --unit curves seconds --seeds 3 --jobs 2 -o out/race/runs.jsonl

@@ -67,6 +67,7 @@ def test_a_race_tells_what_was_spent_where(scripts: Any) -> None:
     assert scripts.racing.race("random_search", table, 12, 0)["committed"] is None
 
 
+@pytest.mark.benchmark_run
 def test_synthetic_race_keeps_its_runs(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_lead_within_the_error_is_an_exception(scripts: Any) -> None:
 # recorded curves -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.benchmark_run
 def test_real_race_keeps_its_runs_and_hides_single_ones(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

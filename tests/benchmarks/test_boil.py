@@ -246,6 +246,7 @@ def test_utility_over_time_and_what_it_is_compared_by(scripts: Any, tables: Path
     assert summary.ratio(late[None], utility[None]) == pytest.approx(80.0 / 50.0)
 
 
+@pytest.mark.benchmark_run
 def test_the_comparison_is_kept_summed_up_and_drawn(
     scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_run_ends_with_the_table(scripts: Any, tables: Path, tmp_path: Path) -
     assert len(traces.path.read_text().splitlines()) == 1  # nothing more to be had
 
 
+@pytest.mark.benchmark_run
 def test_races_share_their_runs(
     scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -135,6 +136,7 @@ def test_races_share_their_runs(
     assert set(lines[-1]) == {"name", "measured", "target", "ok"}
 
 
+@pytest.mark.benchmark_run
 def test_models_alone_and_inside(
     scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -244,6 +246,7 @@ def test_a_trained_loss_of_0_among_logarithms_is_better_than_any_recorded(script
     assert raw.step({}, 1).value == 0.0
 
 
+@pytest.mark.benchmark_run
 def test_fellows_tell_a_model_what_cost_depends_on(
     scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -64,6 +64,7 @@ def test_the_page_names_every_benchmark_in_one_sentence() -> None:
     assert all(sentence.endswith(".") for sentence in sentences.values())
 
 
+@pytest.mark.benchmark_run
 @pytest.mark.parametrize("policy", POLICIES)
 def test_cases_of_a_policy_can_be_timed(policy: str) -> None:
     """The smallest of each; how quick this machine is today is not a test."""

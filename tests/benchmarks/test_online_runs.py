@@ -186,6 +186,7 @@ def test_table_a2_in_small(scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys
     assert a2.judge(found)["measured"].keys() == a2.judge(found)["target"].keys()
 
 
+@pytest.mark.benchmark_run
 def test_rows_of_table_a2_made_elsewhere_are_added(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

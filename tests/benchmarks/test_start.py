@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.benchmark_run
 @pytest.mark.slow
 def test_its_last_line_is_json() -> None:
     words = ["-m", "benchmarks", "start", "--repeats", "1", "--workers", "2"]
