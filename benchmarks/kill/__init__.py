@@ -54,6 +54,8 @@ def main(arguments: list[str]) -> int:
         if "postgresql" in stores and (reason := plan.start_server()):
             print(reason, file=sys.stderr)
             stores.remove("postgresql")
+            if not stores:
+                return 1
         references = {
             (kind, unit): make_reference(plan, nursery, kind, unit)
             for kind, unit in (("simulated", "epochs"), ("simulated", "seconds"), ("local", "epochs"))

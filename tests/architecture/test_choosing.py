@@ -32,7 +32,7 @@ def find_choices(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def test_nobody_chooses_among_scores_by_himself() -> None:
+def test_no_policy_and_no_model_chooses_by_itself() -> None:
     files = [path for folder in FOLDERS for path in sorted((SOURCE / folder).rglob("*.py"))]
     assert len(files) > 100
     found = [

@@ -17,10 +17,10 @@ class Thoroughness:
 
 
 def repetitions(quick: int, *, thorough: int) -> int:
-    """So many, by the option --thorough. Whoever asks marks its test with `pytest.mark.repeated`."""
+    """Return `thorough` with the option --thorough, else `quick`; mark a test that calls this with `pytest.mark.repeated`."""
     return thorough if Thoroughness.is_thorough else quick
 
 
 def examples(quick: int, *, thorough: int) -> settings:
-    """Let Hypothesis draw so many examples, by the option --thorough."""
+    """Let Hypothesis draw `thorough` examples with the option --thorough, else `quick`."""
     return settings(max_examples=repetitions(quick, thorough=thorough))

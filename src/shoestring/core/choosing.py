@@ -16,7 +16,7 @@ What the tolerance has to cover was measured: every decision of 13 policies was 
 Nehalem, Sandybridge, Haswell, Zen and SkylakeX, with one and two threads (`python -m benchmarks portability`), and on a
 second machine with other versions of Python, NumPy and SciPy. The scores of one decision differ by less than 1e-9 of their
 spread. The numbers that an iterative search arrives at (parameters of a fit, the place of a maximum) differ by more, since a
-search that ends one step earlier ends elsewhere. They are rounded before they are used: see `settle`.
+search that ends one step earlier ends elsewhere. They are rounded before they are used: see `core/settling.py`.
 
 Losses that the training code reports are data, not scores: they are the same on every machine, and are compared exactly
 (`exact=True`).
@@ -34,7 +34,6 @@ Best = Literal["highest", "lowest"]
 TOLERANCE = 1e-8  # of the spread of the scores
 ROUNDING = 1e-10  # of the best score: for scores whose spread is small beside their size, such as those of a flat curve
 NAT = 1.0  # the spread of logarithms
-PLACE_DECIMALS = 4  # of a place in the unit cube that a search found: the ends of 570 searches differed by at most 2e-7
 
 
 def find_best(scores: Floats, best_is: Best, *, spread: float | None = None, exact: bool = False) -> int:
@@ -96,17 +95,6 @@ def reaches(number: float | Floats, limit: float | Floats, *, spread: float | Fl
     size = np.where(np.isfinite(limit), np.abs(limit), 0.0)
     unit = np.where(np.isfinite(spread), spread, 0.0)
     return np.asarray(number >= limit - (TOLERANCE * unit + ROUNDING * size))
-
-
-def settle(found: Floats, decimals: int) -> Floats:
-    """Return the numbers that an iterative search found, each rounded to so many decimals.
-
-    A search ends where its stopping rule says so, and rounding errors grow on the way there. Two machines that end close to
-    each other get the same numbers in this way, and from there on the same model; only a number that lies at the edge
-    between two decimals can differ. The last decimal must be far above the difference between machines and far below what
-    matters.
-    """
-    return np.round(found, decimals) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 def _to_heights(scores: Floats, best_is: Best) -> Floats:

@@ -19,9 +19,9 @@ from shoestring.core.choosing import (
     find_best_of_rows,
     measure_tolerance,
     reaches,
-    settle,
     sort_best_first,
 )
+from shoestring.core.settling import settle
 
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
 SCORES = arrays(

@@ -31,8 +31,9 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from shoestring.core.arrays import Flags, Floats
-from shoestring.core.choosing import NAT, PLACE_DECIMALS, reaches, settle, sort_best_first
+from shoestring.core.choosing import NAT, reaches, sort_best_first
 from shoestring.core.encoding import Encoding, Points
+from shoestring.core.settling import PLACE_DECIMALS, settle
 from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, choose_ei_alpha
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP

@@ -40,10 +40,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from shoestring.core.arrays import Floats
-from shoestring.core.choosing import settle
+from shoestring.core.settling import polish, settle
 from shoestring.models.freeze_thaw.belief import ArmSums, log_likelihood, sum_arms
 from shoestring.models.freeze_thaw.curves import CurveParameters, Curves, whiten
-from shoestring.models.polishing import polish
 
 N_PARAMETERS = 6
 _FARTHEST = 5.0  # prior standard deviations from the centre: beyond, the prior is below 4e-6 of its peak

@@ -39,7 +39,8 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize_scalar
 
 from shoestring.core.arrays import Floats, Indices
-from shoestring.core.choosing import NAT, find_best, reaches, settle
+from shoestring.core.choosing import NAT, find_best, reaches
+from shoestring.core.settling import settle
 
 KernelRows = Callable[[Indices], Floats]  # points (m,) -> their covariances with every point (m, N)
 

@@ -37,8 +37,8 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from shoestring.core.arrays import Floats
-from shoestring.core.choosing import NAT, find_best, settle, sort_best_first
-from shoestring.models.polishing import polish
+from shoestring.core.choosing import NAT, find_best, sort_best_first
+from shoestring.core.settling import polish, settle
 
 ALPHA_BOUNDS = (0.01, 100.0)
 BETA_BOUNDS = (0.01, 1000.0)

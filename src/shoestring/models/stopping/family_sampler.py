@@ -32,7 +32,8 @@ from scipy.optimize import least_squares
 from scipy.special import ndtr, ndtri
 
 from shoestring.core.arrays import Floats
-from shoestring.core.choosing import find_best, settle
+from shoestring.core.choosing import find_best
+from shoestring.core.settling import settle
 from shoestring.models.stopping.curve_families import CurveFamily
 
 LOG_SIGMA = (float(np.log(1e-3)), float(np.log(0.3)))

@@ -27,11 +27,12 @@ import numpy as np
 from scipy.optimize import minimize
 
 from shoestring.core.arrays import Floats
-from shoestring.core.choosing import PLACE_DECIMALS, find_best, settle, sort_best_first
+from shoestring.core.choosing import find_best, sort_best_first
 from shoestring.core.comparing import are_apart, compare_losses
 from shoestring.core.decision import NO_WHY, Why
 from shoestring.core.encoding import Points
 from shoestring.core.ledger import Ledger
+from shoestring.core.settling import PLACE_DECIMALS, settle
 from shoestring.core.space import Config
 from shoestring.policies.stopping.surrogate import Surrogate
 

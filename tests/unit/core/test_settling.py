@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoestring.core.arrays import Floats
-from shoestring.models.polishing import polish
+from shoestring.core.settling import polish
 
 WIDE = np.full(3, 10.0)
 
