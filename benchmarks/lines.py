@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from shoestring.reports.pictures.figure import plot_area
-from shoestring.reports.pictures.static import wrap_svg
-from shoestring.reports.pictures.svg import PlotAxis, Point, Sheet
+from shoestring.reports.figures.drawing import PlotAxis, Point, Sheet, plot_area
+from shoestring.reports.figures.static import wrap_svg
 
 COLOURS = 7  # that lines are told apart by
 _ROW = 15.0  # of the names

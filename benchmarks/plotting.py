@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import matplotlib as mpl
 
-from shoestring.reports.pictures.style import LIGHT
+from shoestring.reports.figures.style import LIGHT
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -29,16 +29,16 @@ from typing import Any
 import numpy as np
 
 from shoestring import policies
-from shoestring.core import choosing
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import TOLERANCE
-from shoestring.core.entries import Cost
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
-from shoestring.core.strict_json import dumps
+from shoestring.core.deciding import reproducible as choosing
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.deciding.reproducible import TOLERANCE
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.arrays import Floats
+from shoestring.core.values.strict_json import dumps
 from shoestring.policies.freeze_thaw import learned  # noqa: F401  imported late otherwise, after its functions were replaced
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 # What a processor must offer for the routines that OpenBLAS has for each of these, in the words of /proc/cpuinfo.

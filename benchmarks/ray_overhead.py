@@ -80,9 +80,9 @@ class Pace:
 
 
 def measure_ours(steps: int, folder: Path) -> Pace:
-    from shoestring.core.entries import Receipt
-    from shoestring.runners.checkpoints import Checkpoints
-    from shoestring.runners.ray import Seats
+    from shoestring.core.ledger.entries import Receipt
+    from shoestring.runners.checkpoints.checkpoints import Checkpoints
+    from shoestring.runners.ray.ray_runner import Seats
     from shoestring.study.study import Study
 
     pace = Pace()

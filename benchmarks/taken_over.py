@@ -23,15 +23,15 @@ import numpy as np
 
 from benchmarks.speed.cases.boil import Iterative
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.entries import Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.policy import Policy
-from shoestring.core.space import Space
-from shoestring.runners.blas import OneThread
+from shoestring.core.deciding.decision import Train
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.runners.runner import write_receipt
+from shoestring.study.blas import OneThread
 
 STEPS, DIMS = 50, 6
 CASES = {  # policy, trials, decisions before those that are timed, decisions timed, target in seconds

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from shoestring import Float, Int, tune
-from shoestring.integrations.catboost import catboost_steps
+from shoestring.integrations.boosting import catboost_steps
 
 X, Y = load_breast_cancer(return_X_y=True)
 TRAIN_X, VALID_X, TRAIN_Y, VALID_Y = train_test_split(X, Y, test_size=0.4, random_state=0)

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from shoestring import Float
-from shoestring.integrations.sklearn_search import BudgetSearchCV
+from shoestring.integrations.sklearn.search import BudgetSearchCV
 
 X, Y = load_digits(return_X_y=True)
 X_TRAIN, X_TEST, Y_TRAIN, Y_TEST = train_test_split(X / 16, Y, random_state=0)

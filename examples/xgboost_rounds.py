@@ -15,7 +15,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from shoestring import Context, Report
-from shoestring.integrations.xgboost import xgboost_steps
+from shoestring.integrations.boosting import xgboost_steps
 
 X, Y = load_breast_cancer(return_X_y=True)
 X_TRAIN, X_VALID, Y_TRAIN, Y_VALID = train_test_split(X, Y, test_size=0.4, random_state=0)

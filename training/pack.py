@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.runners.tables import Table
+from shoestring.runners.simulated.recorded_table import Table
 from training.sources import TRAINABLE
 
 STEPS, COLUMNS, MOST_ROWS = 50, 32, 1000

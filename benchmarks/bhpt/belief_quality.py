@@ -26,7 +26,7 @@ from scipy.stats import spearmanr
 from benchmarks.bhpt.problems import Table, recorded
 from benchmarks.bhpt.racing import read, write
 from benchmarks.bhpt.real import LEAST_STEPS, OWN
-from shoestring.models.freeze_thaw.belief import FreezeThawBelief
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief
 from shoestring.models.freeze_thaw.curves import Curves
 from shoestring.models.freeze_thaw.fit import CurvePrior, LogPosterior, sample_parameters
 from shoestring.models.loss_scaling import fit_scaling

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.entries import Cost
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.space import Config, Space
 from shoestring.models.freeze_thaw.curves import CurveParameters
-from shoestring.runners.simulated import StepOutcome
-from shoestring.runners.tables import Table as RecordedTable
+from shoestring.runners.simulated.recorded_table import Table as RecordedTable
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 Floats = NDArray[np.float64]
 

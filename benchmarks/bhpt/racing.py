@@ -17,15 +17,15 @@ from benchmarks.bhpt.problems import Table
 from benchmarks.race.peers import environments
 from benchmarks.race.peers.policy import Driver, PeerPolicy
 from shoestring import policies
-from shoestring.core.decision import Decision, Finish, Train
-from shoestring.core.entries import Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.policy import Policy, fresh_config
+from shoestring.core.deciding.decision import Decision, Finish, Train
+from shoestring.core.deciding.policy import Policy, fresh_config
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.gp.posterior import condition
-from shoestring.runners.simulated import Simulated
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.study.loop import run_in_memory
 
 SMAC = "smac"  # its random forest on whole trainings, as the paper's baseline

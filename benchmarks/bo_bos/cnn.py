@@ -28,8 +28,8 @@ from torch import nn
 
 from benchmarks.bo_bos.record import CONFIGS, runs_of, spread
 from benchmarks.bo_bos.tasks import EPOCHS, FASHION, fashion
-from shoestring.core.parameters import Float, Int
-from shoestring.core.space import Config, Space
+from shoestring.core.space.parameters import Float, Int
+from shoestring.core.space.space import Config, Space
 
 NAME = "cnn_fashion"
 GUESSING = 0.9  # error of ten equal classes

@@ -17,8 +17,8 @@ from matplotlib.patches import Patch
 
 from benchmarks.plotting import plt
 from shoestring.models.stopping.optimal_stopping import StoppingRule
-from shoestring.reports.pictures.style import LIGHT
-from shoestring.runners.tables import Table
+from shoestring.reports.figures.style import LIGHT
+from shoestring.runners.simulated.recorded_table import Table
 
 HERE = Path(__file__).parent
 COLOURS = {

@@ -6,7 +6,7 @@
     python -m benchmarks bo_bos.record logreg_digits --quick                            4 configs, nothing kept
 
 Every run is one JSON line in OUT/TASK.jsonl as soon as it has ended, and is not trained again; OUT/TASK.npz is the table of them
-all, in the layout of `shoestring.runners.tables`. The folder benchmarks/data/stopping_curves holds the tables we recorded.
+all, in the layout of `shoestring.runners.simulated.recorded_table`. The folder benchmarks/data/stopping_curves holds the tables we recorded.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from scipy.stats import qmc
 
 from benchmarks.bo_bos.compare import read
 from benchmarks.bo_bos.tasks import FASHION, Task, task
-from shoestring.core.space import Space
-from shoestring.runners.tables import Table
+from shoestring.core.space.space import Space
+from shoestring.runners.simulated.recorded_table import Table
 
 CONFIGS = 128
 

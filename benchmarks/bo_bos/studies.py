@@ -33,22 +33,21 @@ from numpy.typing import NDArray
 
 from benchmarks.bo_bos.tasks import EPOCHS, Revealed, Task
 from shoestring import policies
-from shoestring.core.books import Trial
-from shoestring.core.decision import Decision
-from shoestring.core.entries import Direction, Opened, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.decision import Decision
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Direction, Opened, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.space import Config, Space
 from shoestring.policies.config_table import ConfigTable
-from shoestring.policies.halving.brackets import decide_in_brackets
+from shoestring.policies.halving.brackets import Rung, decide_in_brackets
 from shoestring.policies.halving.hyperband import Hyperband, brackets
-from shoestring.policies.halving.ladder import Rung
-from shoestring.policies.stopping.gp_ucb import GPUCB
-from shoestring.policies.stopping.runs import ActiveRun, GiveUp, GoOn, RunsUnderWay, find_incumbent
+from shoestring.policies.stopping.active_runs import ActiveRun, GiveUp, GoOn, RunsUnderWay, find_incumbent
 from shoestring.policies.stopping.surrogate import Surrogate, fit_surrogate, observe
-from shoestring.runners.simulated import Simulated, Source
-from shoestring.runners.tables import Table
+from shoestring.policies.stopping.ucb_policy import GPUCB
+from shoestring.runners.simulated.recorded_table import Table
+from shoestring.runners.simulated.simulated_runner import Simulated, Source
 from shoestring.study.loop import run_in_memory
 
 Array = NDArray[np.float64]

@@ -36,9 +36,9 @@ from scipy.stats import spearmanr
 
 from benchmarks.bo_bos.curves import HERE, OWN, tables
 from shoestring.policies.config_table import ConfigTable
-from shoestring.policies.stopping.search import multiplier
 from shoestring.policies.stopping.surrogate import Observation, fit_surrogate
-from shoestring.runners.tables import Table
+from shoestring.policies.stopping.ucb_search import multiplier
+from shoestring.runners.simulated.recorded_table import Table
 
 SUMMARY = HERE / "results" / "surrogates.json"
 KNOWN, FULL, RUN = 30, 10, 24

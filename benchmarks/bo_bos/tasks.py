@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.entries import Cost
-from shoestring.core.parameters import Float, Int
-from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import StepOutcome
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.parameters import Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 Array = NDArray[np.float64]
 EPOCHS = 50

@@ -24,8 +24,8 @@ import torch
 
 from benchmarks.boil.tasks import TASKS
 from shoestring import Study, tune
-from shoestring.core.entries import Entry, Receipt
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Entry, Receipt
+from shoestring.core.ledger.ledger import Ledger
 
 EPISODES, MAX_STEPS = 10, 30
 TARGET = 100.0

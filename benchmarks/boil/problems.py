@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core import quasi_random
+from shoestring.core.values import randomness as quasi_random
 from shoestring.models.boil.compression import preference_weights
-from shoestring.runners.tables import Table
+from shoestring.runners.simulated.recorded_table import Table
 
 Floats = NDArray[np.float64]
 OWN = Path(__file__).parents[1] / "data" / "rl_curves"

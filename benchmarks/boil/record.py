@@ -9,7 +9,7 @@ Each run is a process's only work on one core, and a file of its own, TASK/seed_
 step; a file that is there is not made again, and one that is half written has another name. All configs of all tasks come
 with seed 0 first, tasks in turn, then with seed 1, so that a recording that is cut is a smaller one. Seconds are processor time
 of the run's process, or passed time where a GPU works. `--tables DIR` writes what has been recorded in the layout of
-`shoestring.runners.tables`: the objective and `cost` of seed 0, and those of the other seeds in `..._again`.
+`shoestring.runners.simulated.recorded_table`: the objective and `cost` of seed 0, and those of the other seeds in `..._again`.
 Last line: one JSON object; exit 1 when a run failed.
 """
 

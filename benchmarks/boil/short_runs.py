@@ -27,15 +27,15 @@ import numpy as np
 from benchmarks.boil.problems import Problem, found, load
 from benchmarks.boil.studies import BUDGET_RUNS
 from shoestring import policies
-from shoestring.core.decision import Decision
-from shoestring.core.entries import Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
+from shoestring.core.deciding.decision import Decision
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.models.boil.choice import FLOOR, Tradeoff
-from shoestring.policies.boil.belief import believe
 from shoestring.policies.boil.boil import BOIL
+from shoestring.policies.boil.score_model import believe
 from shoestring.policies.config_table import ConfigsView
-from shoestring.runners.simulated import Simulated
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.study.loop import run_in_memory
 
 RESULTS = Path(__file__).parent / "results" / "short_runs.json"

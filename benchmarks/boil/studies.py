@@ -27,11 +27,11 @@ import numpy as np
 
 from benchmarks.boil.problems import Problem, average_preference
 from shoestring import policies
-from shoestring.core.entries import Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.runners.simulated import Simulated
-from shoestring.runners.tables import Table
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.runners.simulated.recorded_table import Table
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.study.loop import run_in_memory
 
 BUDGET_RUNS = 25  # full trainings of average cost, or a third of the configs if that is less

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from shoestring.core import quasi_random
-from shoestring.core.parameters import Float, Int
-from shoestring.core.space import Space
+from shoestring.core.space.parameters import Float, Int
+from shoestring.core.space.space import Space
+from shoestring.core.values import randomness as quasi_random
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # where Debian's package dataset-fashion-mnist puts it
 RATE = Float(1e-6, 1e-2, log=True)

@@ -14,8 +14,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Config, Space
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
 
 Array = NDArray[np.float64]
 

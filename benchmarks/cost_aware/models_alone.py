@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.cost_aware.problems import PAPER, Problem
 from benchmarks.cost_aware.traces import Traces, go_on, interval, method, opened, with_interval
-from shoestring.core.encoding import Encoding
+from shoestring.core.space.encoding import Encoding
 from shoestring.models.cost_aware.cost_models import COST_MODELS, cost_quantile, fit_cost_model, log_costs
 from shoestring.models.cost_aware.features import CostFeatures
 from shoestring.models.cost_aware.linear import fit_linear, unpack

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.encoding import Encoding
-from shoestring.core.entries import Cost
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.encoding import Encoding
+from shoestring.core.space.space import Config, Space
 from shoestring.models.cost_aware.cost_models import log_costs
 from shoestring.models.cost_aware.features import CostFeatures
 from shoestring.models.cost_aware.linear import choose_columns, fit_transfer, pack
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 Array = NDArray[np.float64]
 # What the cost of boosting depends on, most important first. The paper names no parameters; work is about their product.

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from benchmarks.cost_aware.functions import FUNCTIONS, Function, optimum
 from benchmarks.cost_aware.peers import PEERS, Grid
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.runners.runner import write_receipt
 

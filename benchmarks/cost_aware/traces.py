@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from benchmarks.cost_aware.problems import Problem
 from shoestring import policies
-from shoestring.core.entries import Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.space import Space
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.models.gp import fit as gp_fit
-from shoestring.runners.simulated import Simulated, Source
+from shoestring.runners.simulated.simulated_runner import Simulated, Source
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.cost_aware.problems import FELLOW_ROWS, Problem, fellows
 from benchmarks.cost_aware.traces import Traces, with_interval
-from shoestring.core.encoding import Encoding
+from shoestring.core.space.encoding import Encoding
 from shoestring.models.cost_aware.cost_models import fit_cost_model, log_costs
 from shoestring.models.cost_aware.features import CostFeatures
 from shoestring.models.cost_aware.linear import fit_transfer

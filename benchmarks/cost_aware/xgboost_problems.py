@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from benchmarks.cost_aware.pipelines import BUNDLED, PIPELINES, Data, bundled, in_file, transformers
 from benchmarks.cost_aware.problems import Problem
-from shoestring.core.entries import Cost
-from shoestring.core.parameters import Float, Int
-from shoestring.core.quasi_random import points as quasi_random
-from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import StepOutcome
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.parameters import Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.randomness import points as quasi_random
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 Array = NDArray[np.float64]
 SPACE = Space(

@@ -14,7 +14,11 @@ from typing import Any
 
 from shoestring.cli import job, run  # noqa: F401  all that a run imports
 from shoestring.cli.main import main as run_command
-from shoestring.runners import command, local, make, process, simulated, tables  # noqa: F401
+from shoestring.runners import make  # noqa: F401
+from shoestring.runners.command import command_runner  # noqa: F401
+from shoestring.runners.local import local_runner  # noqa: F401
+from shoestring.runners.process import process_runner  # noqa: F401
+from shoestring.runners.simulated import recorded_table, simulated_runner  # noqa: F401
 from shoestring.stores.sql import Sql
 
 

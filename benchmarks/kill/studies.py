@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from shoestring.core.ledger import Ledger
-from shoestring.core.strict_json import dumps
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps
 from shoestring.stores.sql import Sql
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.kill.lives import Life, work_done_s
 from benchmarks.kill.studies import decisions
-from shoestring.core.entries import Lost, Note, Receipt
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Lost, Note, Receipt
+from shoestring.core.ledger.ledger import Ledger
 
 WALL_S, WALL_SHARE = 1.0, 0.01  # more than this much over a budget of time is too much
 UNCHARGED_S = 0.1  # of work in one study: what the clocks of several processes may disagree about

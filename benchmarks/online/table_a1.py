@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice
-from shoestring.core.policy import Policy
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice
+from shoestring.core.space.space import Space
 from shoestring.models.online.query_rules import (
     beta_schedule,
     other_arms,

@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.policy import Policy
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.online import query_rules
 from shoestring.models.online.time_varying import TimeVaryingGP

@@ -9,9 +9,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from shoestring.core.space import Config
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import Local
+from shoestring.core.space.space import Config
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.local.local_runner import Local
 
 COPY_OF = "copy_of"
 

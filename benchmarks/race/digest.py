@@ -13,7 +13,7 @@ from benchmarks import markdown
 from benchmarks.race import methods, pictures
 from benchmarks.race.pictures import number
 from shoestring import policies
-from shoestring.reports.pictures.static import wrap_svg
+from shoestring.reports.figures.static import wrap_svg
 
 OWN = ("thrift", "asha")  # beside the reference and what always races
 PARTLY = "†"

@@ -16,10 +16,10 @@ from types import ModuleType
 import numpy as np
 
 from benchmarks.race.problems import CLIP, Problem, Unit
-from shoestring.core.entries import Cost
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.space import Config, Space
 from shoestring.runners.runner import Runner
-from shoestring.runners.simulated import Simulated, StepOutcome
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
 
 NAMES = ("branin", "hartmann6", "mixed")
 _SAMPLES = 200  # random configs that say what is a usual loss and a usual price

@@ -26,10 +26,10 @@ from benchmarks.race.peers import environments
 from benchmarks.race.peers.policy import Driver, PeerError, PeerPolicy
 from benchmarks.race.problems import Problem, Unit
 from shoestring import policies
-from shoestring.core.decision import Decision, Finish
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy, train_new
-from shoestring.core.space import Config
+from shoestring.core.deciding.decision import Decision, Finish
+from shoestring.core.deciding.policy import Policy, train_new
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
 
 ORACLE = "oracle"
 SLOW = frozenset(  # tens of milliseconds a decision and more: `race cost`

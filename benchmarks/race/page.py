@@ -14,7 +14,7 @@ from benchmarks.race.digest import best_first
 from benchmarks.race.pictures import number
 from benchmarks.race.statistics import cliques
 from benchmarks.race.trained import CURVE_S
-from shoestring.reports.pictures.style import follow_reader, style_marks
+from shoestring.reports.figures.style import follow_reader, style_marks
 
 SEEN = frozenset((Path(__file__).parent / "seen_tables.txt").read_text("utf-8").split())
 MOST_LINES = 14  # in the picture of regret against money

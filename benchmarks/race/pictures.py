@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shoestring.reports.pictures.svg import PlotAxis, Sheet, tips_as_titles
+from shoestring.reports.figures.drawing import PlotAxis, Sheet, tips_as_titles
 
 WIDTH = 480.0
 _LABEL = 13.0  # height of a line of text

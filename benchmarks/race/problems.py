@@ -30,11 +30,11 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.race.scales import log_scales
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config, Space
 from shoestring.runners.runner import Runner
-from shoestring.runners.simulated import Simulated
-from shoestring.runners.tables import Table
+from shoestring.runners.simulated.recorded_table import Table
+from shoestring.runners.simulated.simulated_runner import Simulated
 
 Unit = Literal["curves", "seconds"]
 SUITES = ("tables", "plain", "trained")

@@ -26,11 +26,11 @@ import numpy as np
 from benchmarks.race import methods
 from benchmarks.race.problems import Entrant, Problem, Unit, hashed, made_up
 from shoestring import policies
-from shoestring.core.decision import Decision
-from shoestring.core.entries import Entry, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.policy import Policy
+from shoestring.core.deciding.decision import Decision
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Entry, Opened
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.study.loop import run_in_memory
 
 KEY = ("suite", "source", "table", "method", "budget", "unit", "seed", "steps", "pool")

@@ -31,11 +31,11 @@ import numpy as np
 
 from benchmarks.race.copying import CopyingLocal
 from benchmarks.race.problems import Problem, Unit
-from shoestring.core.entries import Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
-from shoestring.runners.checkpoints import Checkpoints
+from shoestring.core.ledger.entries import Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.runner import Runner
 
 MANY = 100_000  # frozen trials: all of them

@@ -10,12 +10,12 @@ from statistics import median
 
 from benchmarks.scale.load import begin
 from shoestring import policies
-from shoestring.core.entries import Amended, Cost, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import Simulated, StepOutcome
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended, Cost, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
 from shoestring.stores.sql import Sql
 from shoestring.stores.store import Heartbeat
 from shoestring.study.loop import run_in_memory

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from benchmarks.scale.load import FallingCurves, begin
 from shoestring import policies
-from shoestring.core.entries import Entry
-from shoestring.core.ledger import Ledger
-from shoestring.runners.simulated import Simulated
-from shoestring.stores.memory import Memory
+from shoestring.core.ledger.entries import Entry
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.stores.in_memory import Memory
 from shoestring.stores.sql import Sql
 from shoestring.study.loop import run_in_memory
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from shoestring import policies
-from shoestring.core.entries import Cost, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import StepOutcome
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 SPACE = Space({"end": Float(0, 1), "rate": Float(0, 1), "pace": Float(0, 1)})
 MAX_STEPS = 81

@@ -10,11 +10,11 @@ import numpy as np
 
 from benchmarks.scale.load import EPOCHS_A_WORKER, SETTINGS, FallingCurves, begin
 from shoestring import policies
-from shoestring.core.decision import Decision
-from shoestring.core.entries import Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
-from shoestring.runners.simulated import Simulated
+from shoestring.core.deciding.decision import Decision
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.entries import Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.study.loop import run_in_memory
 
 QUICK_POLICIES = [

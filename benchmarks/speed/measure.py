@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.policy import Policy
-from shoestring.core.space import Space
-from shoestring.runners.blas import OneThread
+from shoestring.core.deciding.decision import Train
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.runners.runner import write_receipt
-from shoestring.runners.simulated import Source
+from shoestring.runners.simulated.simulated_runner import Source
+from shoestring.study.blas import OneThread
 
 DECISIONS, QUICK_DECISIONS = 20, 5
 

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from shoestring import policies
-from shoestring.core.entries import Cost
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import Simulated, StepOutcome
-from shoestring.stores.memory import Memory
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
+from shoestring.stores.in_memory import Memory
 from shoestring.stores.sql import Sql
 from shoestring.study.study import Study
 

@@ -16,7 +16,7 @@ from benchmarks.race import running
 from benchmarks.race.problems import hashed
 from benchmarks.thrift.protocol import Study
 from shoestring import __version__, policies
-from shoestring.core.policy import Policy
+from shoestring.core.deciding.policy import Policy
 from shoestring.models.thrift.network import Network, read
 from shoestring.policies.thrift.thrift import Thrift
 

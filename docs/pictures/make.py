@@ -17,15 +17,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from shoestring.core.entries import Order
+from shoestring.core.ledger.entries import Order
 from shoestring.errors import MissingExtra
-from shoestring.reports.pictures.compare import draw_comparison
-from shoestring.reports.pictures.page import draw_study
-from shoestring.reports.pictures.static import draw_png, wrap_svg, write_svg
-from shoestring.reports.pictures.story import Story, gather
+from shoestring.reports.figures.comparison_of_studies import draw_comparison
+from shoestring.reports.figures.history import Story, gather
+from shoestring.reports.figures.page import draw_study
+from shoestring.reports.figures.static import draw_png, wrap_svg, write_svg
 from shoestring.reports.progress import LiveView
-from shoestring.runners.simulated import Simulated
-from shoestring.runners.tables import Table
+from shoestring.runners.simulated.recorded_table import Table
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.study.study import Study
 
 ROOT = Path(__file__).parents[2]

@@ -25,25 +25,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from shoestring.core.money import Budget, Prices
-    from shoestring.core.parameters import Choice, Constant, Float, Int
-    from shoestring.core.space import Space
+    from shoestring.core.ledger.budget import Budget, Prices
+    from shoestring.core.space.parameters import Choice, Constant, Float, Int
+    from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
-    from shoestring.runners.training import Context, Report
+    from shoestring.runners.training.code import Context, Report
     from shoestring.study.best import Best
-    from shoestring.study.online import OnlineTuner
-    from shoestring.study.schedule import Schedule
+    from shoestring.study.online import OnlineTuner, Schedule
     from shoestring.study.study import Study
     from shoestring.study.tune import tune
 
 _WHERE = {
-    "core.money": ("Budget", "Prices"),
-    "core.parameters": ("Choice", "Constant", "Float", "Int"),
-    "core.space": ("Space",),
+    "core.ledger.budget": ("Budget", "Prices"),
+    "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
+    "core.space.space": ("Space",),
     "errors": ("ShoestringError", "TrainingFailed"),
-    "study.online": ("OnlineTuner",),
-    "study.schedule": ("Schedule",),
-    "runners.training": ("Context", "Report"),
+    "study.online": ("OnlineTuner", "Schedule"),
+    "runners.training.code": ("Context", "Report"),
     "study.best": ("Best",),
     "study.study": ("Study",),
     "study.tune": ("tune",),

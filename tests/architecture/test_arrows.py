@@ -56,7 +56,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def folder_of(name: str) -> str:
-    """Where a name of ours comes from: `shoestring.core.space.Space` and `shoestring.Space` are both from core."""
+    """Where a name of ours comes from: `shoestring.core.space.space.Space` and `shoestring.Space` are both from core."""
     first = name.split(".")[1]
     return shoestring._MODULE_OF.get(first, first).split(".")[0]
 

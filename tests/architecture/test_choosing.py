@@ -1,7 +1,7 @@
-"""No policy and no model chooses among scores by itself: `core/choosing.py` does, so that every machine chooses the same.
+"""No policy and no model chooses among scores by itself: `core/deciding/reproducible.py` does, so that every machine chooses the same.
 
 The test reads the syntax trees. What it finds is not always a choice among scores, but there is a function for everything
-else that looks like one: `first_true` and `invert` in `core/arrays.py`, and `exact=True` for losses, which are data.
+else that looks like one: `first_true` and `invert` in `core/values/arrays.py`, and `exact=True` for losses, which are data.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_no_policy_and_no_model_chooses_by_itself() -> None:
         for path in files
         for line, name in find_choices(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert not found, "choose by core/choosing.py:\n" + "\n".join(found)
+    assert not found, "choose by core/deciding/reproducible.py:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_no_file_is_long() -> None:
 
 
 def test_what_is_shared_belongs_to_no_method() -> None:
-    assert reading.method_of("policies/stopping/runs.py") == "stopping"
+    assert reading.method_of("policies/stopping/active_runs.py") == "stopping"
     assert reading.method_of("models/stopping/curve_paths.py") == "stopping"
     assert reading.method_of("models/gp/kernels.py") is None
     assert reading.method_of("models/loss_scaling.py") is None

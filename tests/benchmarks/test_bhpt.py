@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.policies.freeze_thaw.arms import ArmsView
 from shoestring.testing.policies import opened
 

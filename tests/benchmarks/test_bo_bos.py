@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.space import Space
-from shoestring.runners.tables import Table
+from shoestring.core.space.space import Space
+from shoestring.runners.simulated.recorded_table import Table
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "bo_bos"
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.runners.tables import Table
+from shoestring.runners.simulated.recorded_table import Table
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "boil"
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.entries import Cost
-from shoestring.runners.simulated import StepOutcome
+from shoestring.core.ledger.entries import Cost
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "cost_aware"
 SMALL = ["--trials", "8", "--seeds", "2", "--problems", "2", "--rows", "50"]

@@ -21,12 +21,12 @@ from benchmarks.race.peers.policy import Driver, Lanes, PeerError
 from benchmarks.race.scales import LOG_SCALES, log_scales
 
 from shoestring import policies
-from shoestring.core.entries import Cost, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.space import Space
+from shoestring.core.ledger.entries import Cost, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Constant, Float, Int
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
-from shoestring.runners.tables import Table
+from shoestring.runners.simulated.recorded_table import Table
 from shoestring.study.study import Study
 
 NOT_MEASURED = ("at", "thinking_s", "wall_s")  # differ from run to run

@@ -17,8 +17,8 @@ from benchmarks.race.copying import COPY_OF
 from benchmarks.race.peers import environments, policy
 from benchmarks.race.peers.policy import Lanes
 
-from shoestring.core.entries import Order
-from shoestring.core.space import Space
+from shoestring.core.ledger.entries import Order
+from shoestring.core.space.space import Space
 
 DIABETES = problems.Entrant("trained", "xgboost", "diabetes")
 COPIER = """
@@ -100,7 +100,7 @@ def test_the_time_of_copying_is_paid_by_the_copy() -> None:
     runner = problem.runner()
     config = problem.space.from_cube(np.full(problem.space.dims, 0.5))
     from shoestring import policies
-    from shoestring.core.ledger import Ledger
+    from shoestring.core.ledger.ledger import Ledger
 
     runner.start(Ledger([running.opened(problem, policies.make("random_search"), 1, "seconds", 0)]))
     found: list[Any] = []

@@ -15,10 +15,10 @@ from benchmarks.scale.growth import Growth
 from benchmarks.scale.utilisation import Run, _share_busy, measure
 
 from shoestring import policies
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Space
-from shoestring.reports.pictures.svg import Sheet
-from shoestring.runners.simulated import Simulated
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
+from shoestring.reports.figures.drawing import Sheet
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.study.loop import run_in_memory
 from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened

@@ -11,19 +11,18 @@ import pytest
 from scipy.special import ndtri
 
 from shoestring import policies
-from shoestring.core.believing import Believed, BelievedCurve, Believing
-from shoestring.core.decision import Decision, Train
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import train_new
-from shoestring.core.strict_json import dumps
+from shoestring.core.deciding.decision import Decision, Train
+from shoestring.core.deciding.policy import train_new
+from shoestring.core.deciding.prediction import Believed, BelievedCurve, Believing
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps
 from shoestring.models.stopping.curve_paths import curve_posterior, fit_curve
+from shoestring.policies.stopping.active_runs import RunsUnderWay, curve_of
 from shoestring.policies.stopping.error_range import pick_range
-from shoestring.policies.stopping.runs import RunsUnderWay, curve_of
-from shoestring.testing.beliefs import BELIEF_CHECKS, beliefs_make_sense, decisions_of, looking_back_changes_nothing
 from shoestring.testing.curves import Decaying, Negated, Noisy
-from shoestring.testing.policies import Check, opened, simulate
-from shoestring.testing.small import small
+from shoestring.testing.policies import Check, opened, simulate, small
+from shoestring.testing.predictions import BELIEF_CHECKS, beliefs_make_sense, decisions_of, looking_back_changes_nothing
 
 TELLING = {
     *("thrift", "bhpt", "rollout", "freeze_thaw_bo", "fabolas_epochs"),

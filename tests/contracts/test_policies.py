@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from shoestring import policies
-from shoestring.core.entries import Cost
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.space import Config, Space
 from shoestring.reports.reasons import COMPARISON, LABELS, ONLINE_LABELS, say_reason
-from shoestring.runners.simulated import StepOutcome
-from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, ROUGH, Check, opened, simulate, watch
-from shoestring.testing.small import small
+from shoestring.runners.simulated.simulated_runner import StepOutcome
+from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, ROUGH, Check, opened, simulate, small, watch
 
 DEAF = {"random_search", "grid", "replay_fixed"}  # choose without looking at values, by design
 QUICK = {*DEAF, "asha", "hyperband", "sequential_halving", "successive_halving", "top_k_after_one"}  # have no model

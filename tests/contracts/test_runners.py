@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from shoestring.core.ledger import Ledger
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command import Commands
-from shoestring.runners.local import Local
-from shoestring.runners.process import Processes
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.local.local_runner import Local
+from shoestring.runners.process.process_runner import Processes
 from shoestring.runners.runner import Runner
-from shoestring.runners.simulated import Simulated
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.testing.runners import (
     COMMAND,
     SPACE,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from shoestring.errors import RunnerError
-from shoestring.runners.files import pack, remove_leftovers, temporary_folder, unpack
-from shoestring.runners.storage import Folder, name_place, open_storage
-from shoestring.testing.storages import check_storage_contract, keep_file
+from shoestring.runners.checkpoints.archive import pack, remove_leftovers, temporary_folder, unpack
+from shoestring.runners.checkpoints.checkpoint_store import Folder, name_place, open_storage
+from shoestring.testing.checkpoint_stores import check_storage_contract, keep_file
 
 
 def test_a_folder_keeps_the_contract(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from postgres_server import new_database
 
 from shoestring.stores import snapshots
-from shoestring.stores.memory import Memory
+from shoestring.stores.in_memory import Memory
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import STORE_CHECKS, OpenStore
+from shoestring.testing.ledger_stores import STORE_CHECKS, OpenStore
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from shoestring import policies
-from shoestring.core import entries
+from shoestring.core.ledger import entries
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

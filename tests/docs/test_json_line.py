@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from shoestring import Float, Space
-from shoestring.runners import command_line, command_state
-from shoestring.runners.command import Commands
+from shoestring.runners.command import command_line
+from shoestring.runners.command import command_run as command_state
+from shoestring.runners.command.command_runner import Commands
 from shoestring.study.study import Study
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json-line.md").read_text(encoding="utf-8")

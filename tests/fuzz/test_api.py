@@ -27,7 +27,7 @@ from shoestring import (
     policies,
     tune,
 )
-from shoestring.core.entries import Amended
+from shoestring.core.ledger.entries import Amended
 
 SPACE = {"x": {"float": [0.0, 1.0]}}
 

@@ -11,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from shoestring import policies
-from shoestring.core.entries import Cost
-from shoestring.core.space import Config, Space
-from shoestring.core.strict_json import dumps
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.strict_json import dumps
 from shoestring.models.freeze_thaw.action_value import plan_values, value_actions
-from shoestring.models.freeze_thaw.belief import FreezeThawBelief, log_likelihood, sum_arms
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief, log_likelihood, sum_arms
 from shoestring.models.freeze_thaw.curves import CurveParameters, Curves, whiten
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 Floats = NDArray[np.float64]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.policies.online.ce_gp_ucb import CEGPUCB
 from shoestring.runners.runner import write_receipt
 

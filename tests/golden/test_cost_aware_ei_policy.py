@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from shoestring.core.entries import Cost
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.space import Config, Space
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 TRACES = Path(__file__).parent / "traces"

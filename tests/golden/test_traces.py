@@ -23,14 +23,14 @@ import numpy as np
 import pytest
 
 from shoestring import policies
-from shoestring.core import comparing
-from shoestring.core.choosing import measure_tolerance
-from shoestring.core.entries import Cost
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding import comparison as comparing
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.deciding.reproducible import measure_tolerance
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config, Space
 from shoestring.policies.freeze_thaw import learned
-from shoestring.runners.simulated import Source, StepOutcome
+from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
 from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 

@@ -14,16 +14,15 @@ from pathlib import Path
 import pytest
 from thoroughness import repetitions
 
-from shoestring.core.entries import Note
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Note
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import ShoestringError
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command_run import held_step
-from shoestring.runners.command_state import CommandState
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.command.command_run import CommandState, held_step
 from shoestring.stores import snapshots
 from shoestring.stores.repair import repair
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import a_step, an_opening, an_order, entries_as_text
+from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text
 
 PAGE = 4096
 ODD_STATES = [[], 3, None, {}, {"saved": "x"}, {"saved": -1}, {"pid": "all"}, {"saved": 2.5}, {"saved": True}]

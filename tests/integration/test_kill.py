@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from thoroughness import repetitions
 
-from shoestring.core.ledger import Ledger
-from shoestring.core.strict_json import dumps
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps
 from shoestring.stores.sql import Sql
 from shoestring.study.study import Study
 

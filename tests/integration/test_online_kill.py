@@ -20,8 +20,8 @@ ROUNDS = 40
 JOB = f"""
 import json, os, sys
 from pathlib import Path
-from shoestring.core.streams import stream
-from shoestring.core.strict_json import dumps
+from shoestring.core.values.randomness import stream
+from shoestring.core.values.strict_json import dumps
 from shoestring import OnlineTuner
 
 saved = Path("checkpoint.json")

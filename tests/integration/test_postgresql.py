@@ -18,25 +18,25 @@ import pytest
 from postgres_server import Server, new_database
 from sqlalchemy import Connection
 
-from shoestring.core.entries import Note
+from shoestring.core.ledger.entries import Note
 from shoestring.errors import Conflict, Damaged, Leased, StoreError
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import Local
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.local.local_runner import Local
 from shoestring.stores.database import Away, Database
 from shoestring.stores.repair import Repaired, repair
 from shoestring.stores.sql import Sql
 from shoestring.stores.store import Heartbeat
 from shoestring.study.study import Study
-from shoestring.testing.stores import a_life, an_opening, an_order, entries_as_text
+from shoestring.testing.ledger_stores import a_life, an_opening, an_order, entries_as_text
 
 pytestmark = pytest.mark.postgresql
 
 WRITER = """
 import sys
-from shoestring.core.entries import Note
+from shoestring.core.ledger.entries import Note
 from shoestring.errors import Conflict
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import an_opening
+from shoestring.testing.ledger_stores import an_opening
 store, who, written = Sql(sys.argv[1]), sys.argv[2], 0
 store.studies()
 print("ready", flush=True)

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from shoestring import Study
-from shoestring.core.entries import Receipt
+from shoestring.core.ledger.entries import Receipt
 
 TOKEN = "a token for these tests alone"
 EPOCHS, MAX_STEPS = 40, 4

@@ -1,7 +1,7 @@
 """A study outlives the version of shoestring that began it: what was stored once is readable for ever.
 
 `data/format-N.sql` are studies as format N wrote them. They are never made anew: a change that cannot read them needs a
-migration in `core/formats.py`, and a new format a new file here.
+migration in `core/ledger/formats.py`, and a new format a new file here.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 
 from shoestring import policies
-from shoestring.core import formats
-from shoestring.core.entries import FORMAT, Cost, Lost, Note, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger import formats
+from shoestring.core.ledger.entries import FORMAT, Cost, Lost, Note, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
 from shoestring.errors import StudyError
-from shoestring.runners.simulated import Simulated, StepOutcome
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
 from shoestring.stores.rows import BEGIN, Link, checksum
 from shoestring.stores.sql import Sql
 from shoestring.study.loop import run_in_memory
+from shoestring.testing.ledger_stores import a_step, entries_as_text
 from shoestring.testing.policies import seams
-from shoestring.testing.stores import a_step, entries_as_text
 
 DATA = Path(__file__).parent / "data"
 

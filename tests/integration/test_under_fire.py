@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from shoestring import Float, Space
-from shoestring.core.decision import Decision, Train
-from shoestring.core.entries import Amended, Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.policy import fresh_config
+from shoestring.core.deciding.decision import Decision, Train
+from shoestring.core.deciding.policy import fresh_config
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended, Note
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Leased, StudyError
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import Local
-from shoestring.stores.folders import checkpoint_root
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.local.local_runner import Local
 from shoestring.stores.sql import Sql
+from shoestring.study.checkpoint_place import checkpoint_root
 from shoestring.study.study import Study
 
 SPACE = Space({"lr": Float(1e-3, 1.0, log=True)})

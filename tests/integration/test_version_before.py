@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from shoestring import policies
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.stores.sql import Sql
 from shoestring.study.decide import REST
 from shoestring.testing.curves import Decaying, Noisy
-from shoestring.testing.policies import seams, simulate
-from shoestring.testing.small import small
+from shoestring.testing.policies import seams, simulate, small
 
 STORED = Path(__file__).parent / "data" / "before.sqlite.gz"
 CURVES = Noisy(Decaying(setup_s=0.5), 0.2)

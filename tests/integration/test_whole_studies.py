@@ -20,20 +20,22 @@ import pytest
 from thoroughness import Thoroughness
 
 from shoestring import policies
-from shoestring.core.entries import Cost, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
-from shoestring.runners import checkpoints, local, training
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
 from shoestring.runners import runner as runner_module
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command import Commands
-from shoestring.runners.local import Local
-from shoestring.runners.process import Processes
+from shoestring.runners.checkpoints import checkpoints
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.local import local_runner as local
+from shoestring.runners.local.local_runner import Local
+from shoestring.runners.process.process_runner import Processes
 from shoestring.runners.runner import News, Runner
-from shoestring.runners.simulated import Simulated, StepOutcome
-from shoestring.runners.training import Context, Report
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
+from shoestring.runners.training import code as training
+from shoestring.runners.training.code import Context, Report
 from shoestring.study import loop
 from shoestring.study.decide import REST, Thinking
 from shoestring.study.loop import Ending, run_in_memory

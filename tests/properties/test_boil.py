@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.parameters import Choice, Float
-from shoestring.core.space import Space
+from shoestring.core.space.parameters import Choice, Float
+from shoestring.core.space.space import Space
 from shoestring.policies.boil.boil import BOIL
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
 from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summarise, watch

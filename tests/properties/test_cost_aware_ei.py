@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.entries import Opened
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
+from shoestring.core.ledger.entries import Opened
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.testing.policies import ROUGH, Watched, opened, orders_of, seams, simulate, summarise
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring import Study
-from shoestring.core.entries import Receipt
-from shoestring.stores.memory import Memory
+from shoestring.core.ledger.entries import Receipt
+from shoestring.stores.in_memory import Memory
 from shoestring.study.ask import Told
-from shoestring.study.desk import Desk
-from shoestring.study.taken import OrderGone
+from shoestring.study.serving.client_orders import OrderGone
+from shoestring.study.serving.session import Desk
 
 SPACE = {"x": {"float": [0.0, 1.0]}}
 EPOCHS, MAX_STEPS, PATIENCE_S = 30, 4, 60.0
@@ -94,7 +94,7 @@ def test_each_step_is_charged_once_and_the_budget_holds(actions: list[tuple[str,
     study = Study.begin(SPACE, f"{EPOCHS} epochs", max_steps=MAX_STEPS, policy="asha", store=Memory(), seed=1)
     clients = [Client(name) for name in "abcd"]
     now = 1_000_000.0
-    with mock.patch("time.time", lambda: now), mock.patch("shoestring.study.desk.Heart"):  # noqa: PT008  it moves
+    with mock.patch("time.time", lambda: now), mock.patch("shoestring.study.serving.session.Heart"):  # noqa: PT008  it moves
         lease = study.store.lease(study.name)
         desk = Desk(study, lease, PATIENCE_S)
         for action, number in actions:

@@ -10,17 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.books import Books
-from shoestring.core.entries import Entry, Lost, Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.policy import Policy, find_cut_short
-from shoestring.runners.simulated import Simulated, Source
-from shoestring.stores.memory import Memory
+from shoestring.core.deciding.policy import Policy, find_cut_short
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Entry, Lost, Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Books
+from shoestring.runners.simulated.simulated_runner import Simulated, Source
+from shoestring.stores.in_memory import Memory
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.loop import run_in_memory
-from shoestring.testing.policies import LISTED, ROUGH, SPACE, opened
-from shoestring.testing.small import small
+from shoestring.testing.policies import LISTED, ROUGH, SPACE, opened, small
 
 NAMES = ["asha", "grid", "hyperband", "random_search", "sequential_halving", "successive_halving", "top_k_after_one"]
 STUDIES = st.builds(

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.decision import Decision, Train, Wait
-from shoestring.core.entries import Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.decision import Decision, Train, Wait
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.entries import Note
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
 from shoestring.policies.freeze_thaw.bhpt import BHPT
 from shoestring.policies.thrift.arms import look
 from shoestring.policies.thrift.thrift import Thrift
-from shoestring.runners.simulated import Source, StepOutcome
+from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
 from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summarise
 

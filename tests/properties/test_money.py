@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.money import Budget, Prices, parse_duration_s, show_seconds
+from shoestring.core.ledger.budget import Budget, Prices, parse_duration_s, show_seconds
 from shoestring.errors import BudgetError
 
 positive = st.integers(1, 0x7FEFFFFFFFFFFFFF).map(lambda b: struct.unpack("<d", struct.pack("<Q", b))[0])

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring import policies
-from shoestring.core.entries import Cost, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
-from shoestring.core.streams import stream
-from shoestring.core.strict_json import dumps
-from shoestring.runners.simulated import Simulated, StepOutcome
-from shoestring.stores.memory import Memory
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.randomness import stream
+from shoestring.core.values.strict_json import dumps
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
+from shoestring.stores.in_memory import Memory
 from shoestring.study.loop import Ending, run_in_memory
 from shoestring.study.online import OnlineTuner
-from shoestring.testing.stores import WatchedMemory
+from shoestring.testing.ledger_stores import WatchedMemory
 
 ONLINE = ["ce_gp_ucb", "tv_gp_ucb", "r_gp_ucb", "gp_ucb_bandit", "exp3s", "epsilon_greedy", "softmax", "ucb1"]
 SPACES = [

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring import policies
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
-from shoestring.runners.simulated import Source
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.runners.simulated.simulated_runner import Source
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
-from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summarise, watch
-from shoestring.testing.small import small
+from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, small, summarise, watch
 
 MODEL_FREE = (
     "asha",

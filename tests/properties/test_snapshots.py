@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core import snapshot
-from shoestring.core.bookkeeping import BooksView
-from shoestring.core.books import Books
-from shoestring.core.entries import Entry, Lost, Note, Opened, Order, from_stored
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
-from shoestring.core.strict_json import dumps, loads
-from shoestring.runners.simulated import Simulated
+from shoestring.core.ledger import snapshot
+from shoestring.core.ledger.accounting import BooksView
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, from_stored
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Books
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
+from shoestring.core.values.strict_json import dumps, loads
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.study.loop import run_in_memory
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Negated, Noisy
-from shoestring.testing.small import small
-from shoestring.testing.stores import a_life
+from shoestring.testing.ledger_stores import a_life
+from shoestring.testing.policies import small
 
 SPACE = Space({"x": Float(0, 1), "n": Int(1, 50), "c": Choice(["~a", "b"]), "m": Float(0, 1, when={"c": "b"})})
 CURVES = Failing(Diverging(EndingEarly(Noisy(Decaying(setup_s=0.1)), before=6), before=6), before=6)

@@ -17,10 +17,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.parameters import Choice, Constant, Float, Int, Parameter
-from shoestring.core.space import Space
-from shoestring.core.strict_json import dumps, loads
-from shoestring.core.values import is_same
+from shoestring.core.space.parameters import Choice, Constant, Float, Int, Parameter
+from shoestring.core.space.space import Space
+from shoestring.core.values.checks import is_same
+from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import ShoestringError, SpaceError
 
 EXACT = 1e-12  # of the range; on a log scale, of the value itself

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.parameters import Choice, Float
-from shoestring.core.space import Space
+from shoestring.core.space.parameters import Choice, Float
+from shoestring.core.space.space import Space
 from shoestring.policies.stopping.bo_bos import BOBOS
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
-from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summarise, watch
-from shoestring.testing.small import small
+from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, small, summarise, watch
 
 CONDITIONAL = Space(
     {

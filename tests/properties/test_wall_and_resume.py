@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.decision import Decision, Finish, Train, Wait
-from shoestring.core.entries import Cost, Note, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.policy import Policy, fresh_config
-from shoestring.core.space import Config, Space
-from shoestring.core.streams import stream
-from shoestring.core.strict_json import dumps
-from shoestring.runners.simulated import Simulated, StepOutcome
+from shoestring.core.deciding.decision import Decision, Finish, Train, Wait
+from shoestring.core.deciding.policy import Policy, fresh_config
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Cost, Note, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.randomness import stream
+from shoestring.core.values.strict_json import dumps
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
 from shoestring.study.loop import Ending, run_in_memory
-from shoestring.testing.stores import WatchedMemory
+from shoestring.testing.ledger_stores import WatchedMemory
 
 SPACE = Space({"x": Float(0, 1), "n": Int(1, 50), "c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})})
 

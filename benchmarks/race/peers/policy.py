@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.race.copying import COPY_OF
-from shoestring.core.decision import Decision, Finish, Train
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.decision import Decision, Finish, Train
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Constant, Float, Int
+from shoestring.core.space.space import Config, Space
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 

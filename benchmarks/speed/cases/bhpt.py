@@ -9,10 +9,10 @@ import numpy as np
 
 from benchmarks.speed.measure import Case, Peer, begin_study, write_curve
 from shoestring import policies
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config, Space
 from shoestring.testing.curves import WrittenCurves
 
 

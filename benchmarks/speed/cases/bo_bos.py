@@ -10,10 +10,10 @@ import numpy as np
 
 from benchmarks.speed.measure import Case, Peer, begin_study, carry_on
 from shoestring import policies
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import StepOutcome
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config, Space
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.curves import WrittenCurves
 
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from benchmarks.speed.measure import DECISIONS, Case, begin_study, carry_out
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
-from shoestring.runners.simulated import StepOutcome
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.entries import Cost, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ import numpy as np
 
 from benchmarks.speed.measure import Case, Peer, begin_study, carry_on
 from shoestring import policies
-from shoestring.core.entries import Cost
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config, Space
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.online import query_rules
 from shoestring.models.online.time_varying import TimeVaryingGP
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 POINTS = np.linspace(0.0, 1.0, 1000)
 KAPPA = 0.9

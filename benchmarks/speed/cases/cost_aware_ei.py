@@ -13,10 +13,10 @@ from benchmarks.cost_aware.functions import HARTMANN6, hartmann6
 from benchmarks.cost_aware.peers import Decide, Grid, botorch_gp, optuna_gp, sklearn_gp
 from benchmarks.speed.measure import DECISIONS, Case, Peer, begin_study, carry_out
 from shoestring import policies
-from shoestring.core.entries import Cost, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Config
-from shoestring.runners.simulated import StepOutcome
+from shoestring.core.ledger.entries import Cost, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 PEER_DECISIONS = 5
 RIVALS = ("Optuna GPSampler", "BoTorch SingleTaskGP, LogEI")

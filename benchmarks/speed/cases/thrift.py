@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.speed.measure import Case, begin_study, write_curve
-from shoestring.core.entries import Cost
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Float
-from shoestring.core.policy import train_new
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.policy import train_new
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
 from shoestring.policies.thrift.thrift import Thrift
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 STEPS = 50
 SPACE = Space({f"p{i}": Float(0.0, 1.0) for i in range(8)})

@@ -1,13 +1,17 @@
 """From the words of a command line to a study and its runner: what is trained, over which space, by which runner.
 
 The `opened` entry keeps what was launched (`target`), so that `shoestring resume` needs no more than the study's name.
+
+The options that say where code is trained, and on what: devices of this machine, or a Ray cluster.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -16,16 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoestring import policies
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import parse_duration_s
-from shoestring.core.space import Space
+from shoestring.core.ledger.budget import parse_duration_s
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
 from shoestring.runners.make import check_runner, has_code_changed, make_runner, steps_of, target_of
-from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
 
 if TYPE_CHECKING:
-    from shoestring.runners.tables import Table
+    from shoestring.runners.simulated.recorded_table import Table
 
 _LARGEST_CODE = 50_000_000  # bytes: a larger file among the words is data, and hashing it would delay the start
 Kind = Literal["python", "command", "table"]
@@ -56,7 +60,7 @@ class Job:
         if how.get("log") and not table:
             raise StudyError("--log is for --table: in a space, write log=true beside the range of a parameter")
         if how.get("devices") is not None or how.get("runner") == "ray" or how.get("cluster"):
-            from shoestring.cli.workers import read_where
+            from shoestring.cli.job import read_where
 
             how["cluster"] = read_where(how.get("devices"), how.get("runner"), how.get("cluster") or {}, table)
         if target:
@@ -132,7 +136,7 @@ class Job:
         """What looks like a slip, but may be meant."""
         if self.kind != "command":
             return []
-        from shoestring.runners.command_line import find_unused
+        from shoestring.runners.command.command_line import find_unused
 
         unused = find_unused(list(self.where), space)
         places = ", ".join(f"{{{name}}}" for name in unused)
@@ -158,7 +162,7 @@ class Job:
         if self.hung_after is not None:
             parse_duration_s(self.hung_after, "time to hang")
         if self.kind == "command" and space is not None:
-            from shoestring.runners.command_line import check_arguments
+            from shoestring.runners.command.command_line import check_arguments
 
             check_arguments(list(self.where), space)
         check_runner(self._on, workers, self.live, self.checkpoints_at_most)
@@ -173,12 +177,12 @@ class Job:
     def make_runner(self, ledger: Ledger, checkpoints: Path | str) -> Runner:
         hung_after_s = None if self.hung_after is None else parse_duration_s(self.hung_after, "time to hang")
         if self.kind == "table":
-            from shoestring.runners.simulated import Simulated
+            from shoestring.runners.simulated.simulated_runner import Simulated
 
             return Simulated(self._table(), ledger.workers)
         on_devices: dict[str, Any] = {"devices": self.devices} if self.devices else {}
         if self.kind == "command":
-            from shoestring.runners.command import Commands
+            from shoestring.runners.command.command_runner import Commands
 
             kept = Path(checkpoints)
             return Commands(list(self.where), ledger.space, kept, ledger.workers, hung_after_s, **on_devices)
@@ -186,12 +190,12 @@ class Job:
         return make_runner(self._on, self._callable(), checkpoints, ledger.workers, *limits, **on_devices)
 
     def _callable(self) -> Any:
-        from shoestring.runners.targets import resolve
+        from shoestring.runners.training.targets import resolve
 
         return resolve(str(self.where))
 
     def _table(self) -> Table:
-        from shoestring.runners.tables import Table
+        from shoestring.runners.simulated.recorded_table import Table
 
         return Table.load(Path(str(self.where)), log=self.log or None)
 
@@ -285,3 +289,49 @@ def _hash_files(words: Iterable[str]) -> str:
     files = [Path(word) for word in words if os.path.isfile(word) and os.access(word, os.R_OK)]
     joined = b"\0".join(file.read_bytes() for file in files if file.stat().st_size < _LARGEST_CODE)
     return hashlib.sha256(joined).hexdigest()[:16] if files else ""
+
+
+_DEVICE = re.compile(r"[A-Za-z0-9][\w.:/-]*")
+_NUMBERS = {  # settings of a cluster that are numbers by name: option, form and an example
+    "resources": ("--resource", "NAME=AMOUNT", "highmem=1"),
+    "prices": ("--price", "NODE=FACTOR", "A100=2.5"),
+}
+
+
+def read_where(
+    devices: str | None, runner: str | None, cluster: Mapping[str, Any], table: str | None
+) -> dict[str, Any] | None:
+    """The settings of `RayCluster` that were given; None without the Ray runner. What does not go together is told."""
+    if devices is not None:
+        _check_devices(devices, runner, table)
+    if cluster and runner != "ray":
+        name = next(iter(cluster))
+        word = _NUMBERS[name][0] if name in _NUMBERS else f"--{name}"
+        raise StudyError(f"{word} is for a Ray cluster: add --runner ray, or leave it out")
+    for name in cluster.keys() & _NUMBERS.keys():
+        cluster = {**cluster, name: _read_numbers(cluster[name], *_NUMBERS[name])}
+    return dict(cluster) if runner == "ray" else None
+
+
+def _check_devices(devices: str, runner: str | None, table: str | None) -> None:
+    if table:
+        raise StudyError("--devices is for code that is really trained: leave it out with --table")
+    if runner in ("local", "ray"):
+        instead = ": there, --gpus N gives each worker its own" if runner == "ray" else ""
+        raise StudyError(f"--devices gives each worker process its own: leave --runner {runner} out{instead}")
+    if not all(_DEVICE.fullmatch(name.strip()) for name in devices.split(",")):
+        raise StudyError(f"--devices {devices!r} must name one or more, as in --devices 0,1 or GPU-1a2b")
+
+
+def _read_numbers(words: Iterable[str], option: str, form: str, example: str) -> dict[str, float]:
+    """From such words; a name may hold an equals sign, as a label of a node does."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, amount = (part.strip() for part in word.rpartition("="))
+        try:
+            found[name] = float(amount)
+        except ValueError:
+            found[name] = math.nan
+        if not name or not 0 < found[name] < math.inf:
+            raise StudyError(f"{option} {word!r} must be {form}, above 0, as in {option} {example}")
+    return found

@@ -10,9 +10,9 @@ import click
 
 from shoestring import __version__
 from shoestring.cli import options
-from shoestring.core.texts import printable
+from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, StoreError, did_you_mean
-from shoestring.stores.opening import DEFAULT_STORE
+from shoestring.stores.addresses import DEFAULT_STORE
 
 
 class Group(click.Group):
@@ -175,7 +175,7 @@ def retrain(ctx: click.Context, /, **options: Any) -> None:
 @options.json_option
 def logs(**options: Any) -> None:
     """Print what TRIAL printed, for worker processes and commands; control characters are escaped."""
-    from shoestring.cli.logs import show_logs
+    from shoestring.cli.show import show_logs
 
     show_logs(**options)
 
@@ -246,7 +246,7 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
 @options.json_option
 def repair(**options: Any) -> None:
     """Save everything up to the last good entry of a damaged STUDY into a new store."""
-    from shoestring.cli.store import repair_study
+    from shoestring.cli.export import repair_study
 
     repair_study(**options)
 
@@ -269,7 +269,7 @@ def list_policies(**options: Any) -> None:
 @options.study_options
 def export(**options: Any) -> None:
     """Export a study for other tools."""
-    from shoestring.cli.store import export_study
+    from shoestring.cli.export import export_study
 
     export_study(**options)
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from shoestring import policies
-from shoestring.stores.opening import DEFAULT_STORE
+from shoestring.stores.addresses import DEFAULT_STORE
 
 EXIT_CODES = (
     "Exit codes: 0 good, also when the deadline has come; 1 failed; 2 misused; 3 out of budget with no validated trial; "

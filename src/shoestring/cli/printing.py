@@ -24,7 +24,7 @@ def print_rich(renderable: Any, *, wraps: bool = True) -> None:
 
 def store_words(address: str, where: str) -> list[str]:
     """The words that name a store in a command to be copied; `where` is its address without a password."""
-    from shoestring.stores.opening import DEFAULT_STORE
+    from shoestring.stores.addresses import DEFAULT_STORE
 
     is_server = "://" in address and not address.startswith("sqlite")
     return [] if address == DEFAULT_STORE else ["--store", where if is_server else address]

@@ -14,19 +14,19 @@ from urllib.parse import urlencode
 
 from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
-from shoestring.core.strict_json import dumps
+from shoestring.core.values.strict_json import dumps
 from shoestring.errors import ShoestringError, StoreError, StudyError, did_you_mean
 from shoestring.network.access import Access
 from shoestring.network.server import Answer, Refused, Routes, Server
 from shoestring.policies.citations import cite
-from shoestring.reports.pictures.compare import draw_comparison
-from shoestring.reports.pictures.figure import Figure
-from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
-from shoestring.reports.pictures.replayed import draw_replayed
-from shoestring.reports.pictures.static import draw_png, write_svg
-from shoestring.reports.pictures.story import Story, gather
-from shoestring.stores.opening import open_store
-from shoestring.study.beliefs import recall
+from shoestring.reports.figures.comparison_of_studies import draw_comparison
+from shoestring.reports.figures.drawing import Figure
+from shoestring.reports.figures.history import Story, gather
+from shoestring.reports.figures.page import copies_of, draw_study, lead_of, write_page
+from shoestring.reports.figures.replayed import draw_replayed
+from shoestring.reports.figures.static import draw_png, write_svg
+from shoestring.stores.addresses import open_store
+from shoestring.study.recall import recall
 from shoestring.study.study import Study
 
 
@@ -140,7 +140,7 @@ def _write_page(
 
 def _replays(story: Story, compare: Iterable[str]) -> list[Figure]:
     """What other policies would have had from the same recorded curves, as far as these reach."""
-    from shoestring.study.replay import replay
+    from shoestring.study.simulation import replay
 
     others, missing, frozen = [], 0.0, []
     for name in compare:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from shoestring.cli.job import Job
 from shoestring.cli.printing import print_line
-from shoestring.core.strict_json import dumps
-from shoestring.core.texts import printable
+from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import printable
 from shoestring.errors import StudyError
 from shoestring.study.study import Study
 

@@ -1,8 +1,12 @@
-"""The commands that spend, `run` and `resume`: from their options to a study, its runner and its stop."""
+"""The commands that spend, `run` and `resume`: from their options to a study, its runner and its stop.
+
+How a run ends on the command line: the result, the way on, and the exit code.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,20 +14,22 @@ from dataclasses import replace
 from typing import Any
 
 from shoestring import policies
-from shoestring.cli.ending import STOPPED, report_ending
 from shoestring.cli.job import Job, add_validation_cap, read_configs, read_settings
-from shoestring.core.continuing import find_changes
-from shoestring.core.entries import Entry
-from shoestring.core.initial_design import warn_of_small_budget
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices, parse_duration_s
-from shoestring.core.texts import count
+from shoestring.cli.printing import print_line, print_rich, store_words
+from shoestring.core.deciding.policy import warn_of_small_budget
+from shoestring.core.ledger.amendments import find_changes
+from shoestring.core.ledger.budget import Budget, Prices, parse_duration_s
+from shoestring.core.ledger.entries import Entry
+from shoestring.core.ledger.failures import say_failure
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import count, printable
 from shoestring.reports import text
 from shoestring.reports.progress import Progress, make_progress
-from shoestring.runners.local import Local
+from shoestring.runners.checkpoints.checkpoint_store import name_place
+from shoestring.runners.local.local_runner import Local
 from shoestring.runners.runner import Runner
-from shoestring.runners.storage import name_place
-from shoestring.stores.opening import open_store
+from shoestring.stores.addresses import PASSWORD_VARIABLE, open_store
 from shoestring.study.loop import Ending, Observe
 from shoestring.study.study import Study
 
@@ -226,3 +232,54 @@ def _stop_on_signals(progress: Progress, *, finishes_step: bool) -> Iterator[lis
 def _ignore_signals() -> None:
     for number in _STOPS:
         signal.signal(number, signal.SIG_IGN)
+
+
+GOOD, FAILED, NO_RESULT = 0, 1, 3
+STOPPED = 128  # and the number of the signal
+_OUR_FRAME = "/shoestring/runners/training/code.py"  # where what training code gave back is found wanting
+
+
+def report_ending(study: Study, job: Job, store: str, ending: Ending, *, as_json: bool, last_line: str | None) -> int:
+    """Print result and way on; the exit code of a run that nobody stopped. `last_line`: why it ended; None: quiet."""
+    from shoestring.reports import facts, text
+
+    if as_json:
+        summary = facts.summary(study.name, study.ledger, study.best_checkpoint)
+        print_line(dumps(summary | {"reason": ending.reason}))
+    else:
+        print_rich(text.best_line(study.ledger, study.best_checkpoint), wraps=False)
+    sys.stdout.flush()  # before what goes to stderr, which may be the same terminal
+    if last_line is not None:
+        for line in (last_line, *_what_next(study, job, store, ending)):
+            sys.stderr.write(printable(line) + "\n")
+    if ending.reason == "failing":
+        sys.stderr.write(printable(_explain_failure(ending.text), lines=True) + "\n")
+        return FAILED
+    return NO_RESULT if study.best is None and ending.reason in ("budget", "policy") else GOOD
+
+
+def _explain_failure(text: str) -> str:
+    """The traceback of training code that raised; one line where we found fault with what it gave back."""
+    frames = [line for line in text.splitlines() if line.lstrip().startswith('File "')]
+    return say_failure(text) if frames and _OUR_FRAME in frames[-1].replace("\\", "/") else text
+
+
+def _what_next(study: Study, job: Job, store: str, ending: Ending) -> Iterator[str]:
+    """The commands that a user may want now, ready to be copied."""
+    where = store_words(store, study.store.where)
+    again = ["shoestring", "resume", "--study", study.name, *where]
+    secret = f" (the password goes into {PASSWORD_VARIABLE})" if getattr(study.store, "has_password", False) else ""
+    if ending.reason in ("stopped", "deadline"):
+        yield f"go on with{secret}: {shlex.join(again)}"
+        return
+    if ending.reason == "failing":
+        yield f"repair the code, then go on with{secret}: {shlex.join(again)}"
+    if ending.reason == "budget":
+        yield f"spend more with{secret}: {shlex.join([*again, '--budget'])} '<a larger total>'"
+    best, ledger = study.best, study.ledger
+    if best is None or study.best_checkpoint is not None or job.kind == "table" or ledger.max_steps == 1:
+        return
+    if ledger.trials[best.trial].is_retuned:
+        yield "its config changed on the way; shoestring.Schedule.of(study.ledger).save(path) keeps all of them"
+    yield f"the code cannot save, so no checkpoint exists; this trains the winner again, for about {study.retrain_cost()}:"
+    yield f"  {shlex.join(['shoestring', 'retrain', study.name, *where])}"

@@ -14,21 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoestring.cli.ending import STOPPED
 from shoestring.cli.job import read_settings, read_space
 from shoestring.cli.printing import print_line
-from shoestring.core.money import parse_duration_s
-from shoestring.core.strict_json import dumps, untag
-from shoestring.core.texts import printable
-from shoestring.core.values import is_number
+from shoestring.cli.run import STOPPED
+from shoestring.core.ledger.budget import parse_duration_s
+from shoestring.core.values.checks import is_number
+from shoestring.core.values.strict_json import dumps, untag
+from shoestring.core.values.text import printable
 from shoestring.errors import Leased, ShoestringError, StoreError, StudyError, did_you_mean
 from shoestring.network.access import Access
 from shoestring.network.server import Answer, Refused, Routes, Server
 from shoestring.study.ask import Told
-from shoestring.study.desk import Desk
+from shoestring.study.serving.client_orders import OrderGone
+from shoestring.study.serving.session import Desk, Turns
 from shoestring.study.study import Study
-from shoestring.study.taken import OrderGone
-from shoestring.study.turns import Turns
 
 TOKEN_VARIABLE = "SHOESTRING_TOKEN"
 _TURN_S = 30.0  # so long a request waits for its turn; the same request again goes on waiting

@@ -1,24 +1,31 @@
-"""The commands that look at studies and change nothing: status, explain, plan, replay, policies."""
+"""The commands that look at studies and change nothing: status, explain, plan, replay, policies.
+
+What a trial printed: `stdout.txt` and `stderr.txt` in its folder, beside its checkpoints.
+"""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import read_settings
 from shoestring.cli.printing import narrate, print_line, print_rich
-from shoestring.core.books import Trial
-from shoestring.core.continuing import require_possible
-from shoestring.core.entries import Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, parse_duration_s
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
-from shoestring.core.strict_json import dumps
-from shoestring.errors import BudgetError, StudyError
+from shoestring.core.ledger.amendments import require_possible
+from shoestring.core.ledger.budget import Budget, parse_duration_s
+from shoestring.core.ledger.entries import Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
+from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import printable
+from shoestring.errors import BudgetError, StoreError, StudyError
 from shoestring.reports import facts
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.checkpoints.trial_logs import MOST_BYTES, STDERR, STDOUT, log_files, read_log
 from shoestring.study.study import Study
 
 
@@ -85,7 +92,7 @@ def show_plan(
     settings: Iterable[str],
     as_json: bool,
 ) -> None:
-    from shoestring.study.plan import plan
+    from shoestring.study.simulation import plan
 
     total = Budget(budget)
     if total.unit != "epochs" and step_cost is None:
@@ -125,7 +132,7 @@ def show_plan(
 def show_replay(
     store: str, name: str | None, budget: str | None, policy: str | None, settings: Iterable[str], as_json: bool
 ) -> None:
-    from shoestring.study.replay import replay
+    from shoestring.study.simulation import replay
 
     study = Study.open(name, store)
     chosen = policies.make(policy or policies.DEFAULT, read_settings(settings))
@@ -215,3 +222,27 @@ def _print_groups(ideas: Mapping[str, str]) -> None:
         print_rich(table)
         print_line("")
     print_line("shoestring policies NAME: its source, its symbols and its settings")
+
+
+def show_logs(trial: int, store: str, name: str | None, stderr: bool, tail: int | None, as_json: bool) -> None:
+    if tail is not None and tail < 0:
+        raise StudyError(f"--tail {tail} must be 0 or more: the number of lines, counted from the end")
+    study = Study.open(name, store)
+    number = find_trial(study, trial).number
+    folder = Checkpoints(study.checkpoints).folder(number)
+    file = folder / (STDERR if stderr else STDOUT)
+    if not file.is_file():
+        other = next(iter(log_files(folder)), None)
+        hint = f"there is {other.name}, though" if other else "only worker processes and commands keep a log"
+        raise StudyError(f"trial {number} has left nothing in {file}: {hint}")
+    try:
+        text = read_log(file, tail, at_most_bytes=2 * MOST_BYTES)  # all of it: a longer log has been cut
+    except OSError as error:
+        raise StoreError(f"the log {str(file)!r} cannot be read: {error.strerror or error}") from None
+    if as_json:
+        print_line(dumps({"trial": number, "file": str(file), "text": text}))
+    else:
+        # Bars that draw themselves anew end their lines with a bare carriage return.
+        sys.stdout.write(printable(text.replace("\r\n", "\n").replace("\r", "\n"), lines=True))
+        if text and not text.endswith(("\n", "\r")):
+            sys.stdout.write("\n")

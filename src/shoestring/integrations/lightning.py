@@ -26,9 +26,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.strict_json import dumps, loads
+from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import RunnerError
-from shoestring.integrations.needs import metric, need, others
+from shoestring.integrations.optional import metric, need, others
 from shoestring.integrations.stepping import Steps
 
 

@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from shoestring.core.entries import Entry, Note, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Config
-from shoestring.core.strict_json import dumps
-from shoestring.integrations.needs import need
+from shoestring.core.ledger.entries import Entry, Note, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
+from shoestring.core.values.strict_json import dumps
+from shoestring.integrations.optional import need
 from shoestring.reports.text import warning_of
 
 STUDY = "study"  # the name of the run that shows the study as a whole

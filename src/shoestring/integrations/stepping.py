@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from shoestring.runners.random_state import RandomState
-from shoestring.runners.training import Context, Report
+from shoestring.runners.training.code import Context, Report
+from shoestring.runners.training.random_state import RandomState
 
 Save = Callable[[Path], Any]  # writes into a folder that exists
 _RANDOM = "random.npz"

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.errors import RunnerError
-from shoestring.integrations.needs import metric, need, others
+from shoestring.integrations.optional import metric, need, others
 from shoestring.integrations.stepping import Steps
 
 _transformers = need("TransformersSteps", "transformers", "transformers")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from shoestring.core.arrays import Flags, Floats, first_true
+from shoestring.core.values.arrays import Flags, Floats, first_true
 
 _FENCE = 3.0
 _LARGEST = 1e150  # a loss beyond this has diverged, finite or not: its square would overflow

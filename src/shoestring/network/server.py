@@ -19,8 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from shoestring.core.strict_json import dumps
-from shoestring.core.texts import printable
+from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, one_line
 from shoestring.network.access import Access
 

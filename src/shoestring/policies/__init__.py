@@ -21,7 +21,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from shoestring.core.policy import Policy
+from shoestring.core.deciding.policy import Policy
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.policies.other_names import advise, find_likely_name, find_same_name
 
@@ -40,24 +40,24 @@ FROM_THE_PAPERS = {  # methods of the papers that are not recommended: what held
 }
 BASELINES = {  # what everybody compares with, and the rivals that the papers name
     "boca": "shoestring.policies.stopping.boca:BOCA",
-    "epsilon_greedy": "shoestring.policies.online.epsilon_greedy:EpsilonGreedy",
-    "exp3s": "shoestring.policies.online.exp3s:EXP3S",
+    "epsilon_greedy": "shoestring.policies.online.bandit_policies:EpsilonGreedy",
+    "exp3s": "shoestring.policies.online.bandit_policies:EXP3S",
     "fabolas_epochs": "shoestring.policies.freeze_thaw.fabolas_epochs:FabolasEpochs",
     "freeze_thaw_bo": "shoestring.policies.freeze_thaw.freeze_thaw_bo:FreezeThawBO",
-    "gp_ucb": "shoestring.policies.stopping.gp_ucb:GPUCB",
-    "gp_ucb_bandit": "shoestring.policies.online.gp_ucb_bandit:GPUCBBandit",
+    "gp_ucb": "shoestring.policies.stopping.ucb_policy:GPUCB",
+    "gp_ucb_bandit": "shoestring.policies.online.gp_ucb_variants:GPUCBBandit",
     "grid": "shoestring.policies.plain.grid:Grid",
     "hyperband": "shoestring.policies.halving.hyperband:Hyperband",
     "lc_prediction": "shoestring.policies.stopping.lc_prediction:LCPrediction",
-    "r_gp_ucb": "shoestring.policies.online.r_gp_ucb:RGPUCB",
+    "r_gp_ucb": "shoestring.policies.online.gp_ucb_variants:RGPUCB",
     "random_search": "shoestring.policies.plain.random_search:RandomSearch",
     "replay_fixed": "shoestring.policies.plain.replay_fixed:ReplayFixed",
     "rollout": "shoestring.policies.freeze_thaw.rollout:Rollout",
-    "softmax": "shoestring.policies.online.softmax:Softmax",
+    "softmax": "shoestring.policies.online.bandit_policies:Softmax",
     "successive_halving": "shoestring.policies.halving.successive_halving:SuccessiveHalving",
     "top_k_after_one": "shoestring.policies.halving.top_k_after_one:TopKAfterOne",
-    "tv_gp_ucb": "shoestring.policies.online.tv_gp_ucb:TVGPUCB",
-    "ucb1": "shoestring.policies.online.ucb1:UCB1",
+    "tv_gp_ucb": "shoestring.policies.online.gp_ucb_variants:TVGPUCB",
+    "ucb1": "shoestring.policies.online.bandit_policies:UCB1",
 }
 REGISTRY = {**RECOMMENDED, **FROM_THE_PAPERS, **BASELINES}
 USE_WHEN = {

@@ -13,14 +13,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from shoestring.core.arrays import Flags, Floats, Indices
-from shoestring.core.choosing import sort_best_first
-from shoestring.core.encoding import Encoding, Points
-from shoestring.core.entries import Entry, Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config
-from shoestring.core.quasi_random import points as quasi_random
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.policy import fresh_config
+from shoestring.core.deciding.reproducible import sort_best_first
+from shoestring.core.ledger.entries import Entry, Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.encoding import Encoding, Points
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.arrays import Flags, Floats, Indices
+from shoestring.core.values.randomness import points as quasi_random
 
 _ENUMERABLE = 10_000  # configs: a finite space up to this size is scored as a whole
 _DIGITS = 9  # two places in the cube closer than this are one config

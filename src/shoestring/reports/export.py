@@ -7,9 +7,9 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from shoestring.core.entries import Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.strict_json import dumps
+from shoestring.core.ledger.entries import Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps
 
 
 def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:

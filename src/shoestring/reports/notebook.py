@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.entries import Entry
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Entry
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import one_line
 from shoestring.reports.facts import draw_curve, say_config, sort_best_first, state_of
 from shoestring.reports.progress import Lines, LiveView, Progress, Quiet, remark_on
@@ -31,7 +31,7 @@ _DIM = "opacity:.65"
 
 def study_html(name: str, ledger: Ledger, checkpoint: Path | str | None = None, rows: int = _ROWS) -> str:
     """Best, money, the best trials and figures; `checkpoint` is that of the best step, if there is one."""
-    from shoestring.reports.pictures.cell import draw_cell  # late: a run that is only followed needs no figures
+    from shoestring.reports.figures.notebook_cell import draw_cell  # late: a run that is only followed needs no figures
 
     trials = sort_best_first(ledger)
     table = [_row(("trial", "state", "steps", "best", "curve", "config"), "th")]

@@ -7,11 +7,11 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from shoestring.core.entries import Entry, Note, Order, Receipt
-from shoestring.core.failures import say_failure
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import show_seconds
-from shoestring.core.texts import count, printable
+from shoestring.core.ledger.budget import show_seconds
+from shoestring.core.ledger.entries import Entry, Note, Order, Receipt
+from shoestring.core.ledger.failures import say_failure
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.text import count, printable
 from shoestring.reports.facts import say_config
 from shoestring.reports.text import order_line, say_thinking, trial_table, warning_of
 

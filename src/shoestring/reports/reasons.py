@@ -1,6 +1,6 @@
 """Why an order was placed, in a sentence that a person can check, and the numbers behind it with their units.
 
-What every policy tells is listed in `core/comparing.py`; what each adds has a label here. The numbers of a policy from another
+What every policy tells is listed in `core/deciding/comparison.py`; what each adds has a label here. The numbers of a policy from another
 package keep the names that it gave them.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from shoestring.core.entries import Note, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Scalar
-from shoestring.core.strict_json import loads
+from shoestring.core.ledger.entries import Note, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Scalar
+from shoestring.core.values.strict_json import loads
 from shoestring.reports.facts import say_config
 
 COMPARISON = {"compared", "score_name", "best_is", "score", "runner_up", "runner_up_score", "rank", "last_kept_score"}

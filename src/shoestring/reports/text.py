@@ -7,14 +7,21 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoestring.core.entries import Amended, Note, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import show_seconds
-from shoestring.core.texts import count, printable
+from shoestring.core.ledger.budget import show_seconds
+from shoestring.core.ledger.entries import Amended, Note, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.text import count, printable
 from shoestring.reports import facts
-from shoestring.reports.facts import draw_curve, say_config, say_why, sort_best_first, state_of
+from shoestring.reports.facts import (
+    draw_curve,
+    paid_by_price,
+    say_config,
+    say_why,
+    slow_workers,
+    sort_best_first,
+    state_of,
+)
 from shoestring.reports.reasons import label_numbers, say_reason
-from shoestring.reports.workers import paid_by_price, slow_workers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.arguments import whole
+from shoestring.core.values.checks import whole
 from shoestring.errors import RunnerError, did_you_mean
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.devices import Devices, parse_devices
+from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner, is_runner
-from shoestring.runners.slots import Devices, parse_devices
-from shoestring.runners.training import shape_of
+from shoestring.runners.training.code import shape_of
 
 _NAMES = ("local", "process", "ray")
 _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -41,14 +41,14 @@ def make_runner(
         return runner
     kept = Checkpoints(checkpoints, parse_size_bytes(checkpoints_at_most))
     if runner == "ray" or isinstance(runner, RayCluster):
-        from shoestring.runners.ray import Seats
+        from shoestring.runners.ray.ray_runner import Seats
 
         return Seats(train, kept, workers, runner if isinstance(runner, RayCluster) else None, hung_after_s)
     if runner == "local" or (runner is None and workers == 1 and devices is None):
-        from shoestring.runners.local import Local
+        from shoestring.runners.local.local_runner import Local
 
         return Local(train, kept, live)
-    from shoestring.runners.process import Processes
+    from shoestring.runners.process.process_runner import Processes
 
     return Processes(train, kept, workers, live, hung_after_s, devices)
 

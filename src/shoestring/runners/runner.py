@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeGuard
 
-from shoestring.core.entries import Cost, Lost, Note, Order, Receipt, Status
-from shoestring.core.exact import to_exact, to_float
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import MOST_SECONDS, PricedSeconds
-from shoestring.core.space import Config
-from shoestring.core.texts import bounded
+from shoestring.core.ledger.budget import MOST_SECONDS, PricedSeconds
+from shoestring.core.ledger.entries import Cost, Lost, Note, Order, Receipt, Status
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.running_totals import to_exact, to_float
+from shoestring.core.space.space import Config
+from shoestring.core.values.text import bounded
 
 News = Receipt | Lost | Note
 NO_METRICS: Mapping[str, float] = {}

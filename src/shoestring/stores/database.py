@@ -1,10 +1,13 @@
 """A connection to SQLite or PostgreSQL: transactions, patience with a server that restarts, and what errors mean to the user.
 
 One connection serves all threads of a process, one at a time: the main thread appends, another one beats the heart.
+
+PostgreSQL: from an address to an engine, where its password comes from, and which errors mean that it went away.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -16,16 +19,70 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, Table, create_engine, func, inspect, select, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    Double,
+    Engine,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    func,
+    inspect,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateTable
 
-from shoestring.errors import Conflict, Damaged, StoreError
-from shoestring.stores import files
-from shoestring.stores.files import SqliteFile, is_filled
-from shoestring.stores.servers import is_gone, make_server_engine, read_server_address
-from shoestring.stores.tables import METADATA
+from shoestring.errors import Conflict, Damaged, MissingExtra, StoreError
+from shoestring.stores import sqlite_file as files
+from shoestring.stores.addresses import PASSWORD_VARIABLE
+from shoestring.stores.sqlite_file import SqliteFile, is_filled
+
+METADATA = MetaData()
+ENTRIES = Table(  # see rows.py
+    "entries",
+    METADATA,
+    Column("study", Text, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("sum", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    sqlite_with_rowid=False,  # the key is the table: one tree to write, one tree that can break
+)
+LEASES = Table(  # see lease.py
+    "leases",
+    METADATA,
+    Column("study", Text, primary_key=True),
+    Column("holder", Text, nullable=False),  # drawn anew for each lease; empty once it is given back
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("machine", Text, nullable=False),  # where the pid means something
+    Column("started", Text, nullable=False),  # tells the holder from a later process with its pid
+    Column("heard_at", Double, nullable=False),
+    Column("entries", Integer, nullable=False),  # in the ledger at the last heartbeat
+    Column("running", Text, nullable=False),  # {order: seconds, or [seconds, their price]} at the last heartbeat
+)
+SNAPSHOTS = Table(  # see snapshots.py
+    "snapshots",
+    METADATA,
+    Column("study", Text, primary_key=True),
+    Column("seq", Integer, nullable=False),  # the row that the books were written behind
+    Column("first_sum", Text, nullable=False),  # checksum of row 0, which says what the study is
+    Column("sum", Text, nullable=False),  # checksum of row `seq`
+    Column("format", Integer, nullable=False),  # of the rows that follow
+    Column("layout", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("seal", Text, nullable=False),  # checksum of all this
+)
+
 
 T = TypeVar("T")
 RETRY_S = 60.0  # so long a server that went away is waited for: most restarts take less
@@ -210,3 +267,41 @@ _REMEDIES = {
 def _close(connection: Connection, engine: Engine) -> None:
     connection.close()
     engine.dispose()
+
+
+_HIDDEN = "***"  # what other programs print in place of a password
+_CONNECT_S = 30
+_GONE = ("57P01", "57P02", "57P03", "08")  # SQLSTATE: shutting down, crashed, starting up, connection lost
+
+
+def read_server_address(address: str) -> URL:
+    """The address with its password: its own, or that of the environment."""
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        raise StoreError(
+            f"the store {address!r} is not an address: write sqlite:///file.db or postgresql://…"
+        ) from None
+    if url.get_backend_name() != "postgresql":
+        raise StoreError(f"the store {address!r} must begin with sqlite:/// or postgresql://")
+    if url.password in (None, "", _HIDDEN):
+        password = os.environ.get(PASSWORD_VARIABLE)
+        if password is None and url.password == _HIDDEN:
+            raise StoreError(f"the store {address!r} hides its password: put it into {PASSWORD_VARIABLE}")
+        url = url.set(password=password)
+    return url.set(drivername="postgresql+psycopg")
+
+
+def make_server_engine(url: URL) -> Engine:
+    try:
+        return create_engine(url, connect_args={"connect_timeout": _CONNECT_S})
+    except ModuleNotFoundError:
+        raise MissingExtra("the PostgreSQL store", "psycopg", "postgresql") from None
+
+
+def is_gone(error: DBAPIError) -> bool:
+    """Whether the server has gone away, and may come back: not when it answers that it will not do something."""
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return str(state).startswith(_GONE)
+    return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)

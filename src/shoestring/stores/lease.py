@@ -30,14 +30,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Update, bindparam, insert, select, update
 
-from shoestring.core.entries import Lost, Note, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import PricedSeconds, price_of
-from shoestring.core.strict_json import dumps, loads
+from shoestring.core.ledger.budget import PricedSeconds, price_of
+from shoestring.core.ledger.entries import Lost, Note, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import Conflict, Leased, StoreError
-from shoestring.stores.database import Database
-from shoestring.stores.heartbeat import HEARTBEAT_S
-from shoestring.stores.tables import LEASES
+from shoestring.stores.database import LEASES, Database
+from shoestring.stores.store import HEARTBEAT_S
 
 SILENCE_S = 60.0  # after so many missed heartbeats a holder counts as dead
 _SETTLED = "settled"  # among the orders under way: nothing more is to be added to them

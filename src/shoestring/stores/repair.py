@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from shoestring.errors import Conflict, Damaged, StoreError, did_you_mean
-from shoestring.stores.files import JOURNALS, copy_file
-from shoestring.stores.opening import open_store
+from shoestring.stores.addresses import open_store
 from shoestring.stores.rows import Row, Unsound, follow
 from shoestring.stores.sql import Sql
+from shoestring.stores.sqlite_file import JOURNALS, copy_file
 
 
 @dataclass(frozen=True)

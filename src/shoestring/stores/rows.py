@@ -20,10 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from shoestring.core import formats
-from shoestring.core.entries import FORMAT, Entry
-from shoestring.core.ledger import Ledger
-from shoestring.core.strict_json import dumps, loads
+from shoestring.core.ledger import formats
+from shoestring.core.ledger.entries import FORMAT, Entry
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import ShoestringError, StoreError, StudyError
 
 

@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select
 
-from shoestring.core import snapshot
-from shoestring.core.books import Books
-from shoestring.core.entries import Order
+from shoestring.core.ledger import snapshot
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.state import Books
 from shoestring.errors import StoreError
-from shoestring.stores.database import Database
+from shoestring.stores.database import SNAPSHOTS, Database
 from shoestring.stores.rows import Link, Row
-from shoestring.stores.tables import SNAPSHOTS
 
 _FEWEST = 5_000  # entries behind the last snapshot, and
 _SHARE = 0.1  # of all entries: writing one takes longer the longer the study is

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shoestring.core.entries import Cost, Note, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
-from shoestring.core.values import is_finite, is_number, to_plain
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.entries import Cost, Note, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.checks import is_finite, is_number, to_plain
 from shoestring.errors import StudyError
 from shoestring.runners.runner import write_broken_receipt, write_receipt
-from shoestring.runners.training import number_of
+from shoestring.runners.training.code import number_of
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
 

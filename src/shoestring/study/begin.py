@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shoestring import policies
-from shoestring.core import arguments
-from shoestring.core.continuing import find_amendment, require_possible
-from shoestring.core.entries import Amended, Direction, Entry, Note, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
-from shoestring.core.strict_json import dumps
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.amendments import find_amendment, require_possible
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Amended, Direction, Entry, Note, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values import checks as arguments
+from shoestring.core.values.strict_json import dumps
 from shoestring.errors import BudgetError, Conflict, PolicyError, StudyError
 from shoestring.stores.store import Store
 from shoestring.study.journal import Journal

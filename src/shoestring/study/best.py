@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.books import Trial
-from shoestring.core.space import Config
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.space import Config
 from shoestring.errors import RunnerError, StudyError
 
 
@@ -35,8 +35,8 @@ class Best:
         With a class: an instance that has loaded the checkpoint, ready for more. A generator or a program loads by itself
         and knows its own format: without a class this is the checkpoint's path.
         """
-        from shoestring.runners.remote_storage import fetch
-        from shoestring.runners.training import load_trainer, shape_of
+        from shoestring.runners.checkpoints.remote_store import fetch
+        from shoestring.runners.training.code import load_trainer, shape_of
 
         path = fetch(self.address) if self.address is not None else self.checkpoint
         if path is None:

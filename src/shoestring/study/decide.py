@@ -16,13 +16,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from shoestring.core.decision import Decision, Finish, Train, Wait
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy, compare_newest
-from shoestring.core.step_times import upper_quantile
+from shoestring.core.deciding.decision import Decision, Finish, Train, Wait
+from shoestring.core.deciding.policy import Policy, compare_newest
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.running_totals import upper_quantile
 from shoestring.errors import DecisionError
-from shoestring.runners.blas import OneThread
+from shoestring.study.blas import OneThread
 
 REST = "what the policy wanted next costs more than is left"
 

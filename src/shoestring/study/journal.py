@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from shoestring.core.entries import Amended, Entry
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Amended, Entry
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Conflict
-from shoestring.stores.memory import Memory
+from shoestring.stores.in_memory import Memory
 from shoestring.stores.store import Heartbeat, Store
 
 E = TypeVar("E", bound=Entry)

@@ -17,17 +17,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from shoestring.core.books import OpenOrder
-from shoestring.core.continuing import find_losses
-from shoestring.core.decision import Decision, Finish, Wait
-from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
-from shoestring.core.failures import FailurePatience
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
+from shoestring.core.deciding.decision import Decision, Finish, Wait
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.amendments import find_losses
+from shoestring.core.ledger.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.core.ledger.failures import FailurePatience
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import OpenOrder
 from shoestring.errors import Conflict, DecisionError, Leased
 from shoestring.runners.runner import News, Runner, RunningSteps, seconds_under_way
-from shoestring.stores.heartbeat import Heart
-from shoestring.stores.store import Heartbeat, Lease, Store
+from shoestring.stores.store import Heart, Heartbeat, Lease, Store
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import StudyError
-from shoestring.stores.memory import Memory
-from shoestring.stores.opening import open_store
+from shoestring.stores.addresses import open_store
+from shoestring.stores.in_memory import Memory
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Ending, Reason
 from shoestring.study.study import Study

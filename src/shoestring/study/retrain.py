@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from shoestring.core import arguments
-from shoestring.core.books import Trial
-from shoestring.core.decision import Decision, Finish, Train, Validate
-from shoestring.core.entries import Entry, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Config
+from shoestring.core.deciding.decision import Decision, Finish, Train, Validate
+from shoestring.core.ledger.entries import Entry, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.space import Config
+from shoestring.core.values import checks as arguments
 from shoestring.errors import StudyError, warn
-from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
-from shoestring.runners.training import shape_of
+from shoestring.runners.training.code import shape_of
 from shoestring.study.run_code import conclude
 
 if TYPE_CHECKING:
@@ -151,11 +151,11 @@ def _find_code(ledger: Ledger, checkpoints: Path) -> Any:
     target = ledger.opened.target
     kind, where = target.get("kind"), target.get("where")
     if kind == "python":
-        from shoestring.runners.targets import resolve
+        from shoestring.runners.training.targets import resolve
 
         return resolve(str(where))
     if kind == "command" and isinstance(where, list):
-        from shoestring.runners.command import Commands
+        from shoestring.runners.command.command_runner import Commands
 
         return Commands(list(where), ledger.space, checkpoints, 1)
     if kind == "table":

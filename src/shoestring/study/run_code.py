@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoestring.core import arguments
-from shoestring.core.entries import Amended, Entry, Note
-from shoestring.core.failures import say_failure
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Amended, Entry, Note
+from shoestring.core.ledger.failures import say_failure
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values import checks as arguments
 from shoestring.errors import StudyError, TrainingFailed, one_line, warn
 from shoestring.reports.notebook import make_view
 from shoestring.reports.progress import Quiet
 from shoestring.reports.text import say_thinking, warning_of
 from shoestring.runners.make import make_runner, steps_of
-from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.study.loop import Ending, Observe
 

@@ -10,26 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoestring import policies
-from shoestring.core import arguments
-from shoestring.core.books import Trial
-from shoestring.core.entries import Amended, Direction, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices, read_duration_s
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
-from shoestring.core.strict_json import dumps
-from shoestring.core.texts import count
-from shoestring.core.values import is_whole, to_plain
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget, Prices, read_duration_s
+from shoestring.core.ledger.entries import Amended, Direction, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values import checks as arguments
+from shoestring.core.values.checks import is_whole, to_plain
+from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import count
 from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean, one_line
 from shoestring.reports.facts import say_config
-from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner, is_runner
-from shoestring.stores.folders import checkpoint_place
-from shoestring.stores.opening import DEFAULT_STORE, open_store
+from shoestring.stores.addresses import DEFAULT_STORE, open_store
 from shoestring.stores.store import Store
 from shoestring.study.ask import Told, ask, tell
 from shoestring.study.begin import Unsaid, begin, make_opened, queue_notes, require_change, require_same_policy
 from shoestring.study.best import Best
+from shoestring.study.checkpoint_place import checkpoint_place
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Ending, Loop, Observe
@@ -159,7 +159,7 @@ class Study:
     @property
     def best_checkpoint(self) -> Path | str | None:
         """Where the best step is kept, if it is."""
-        from shoestring.runners.checkpoints import Checkpoints
+        from shoestring.runners.checkpoints.checkpoints import Checkpoints
 
         best = self.ledger.best
         if best is None:

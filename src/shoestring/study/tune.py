@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoestring.core import arguments
-from shoestring.core.entries import Direction
-from shoestring.core.money import Budget, Prices, read_duration_s
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget, Prices, read_duration_s
+from shoestring.core.ledger.entries import Direction
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values import checks as arguments
+from shoestring.runners.checkpoints.checkpoint_store import name_place
+from shoestring.runners.devices import parse_devices
 from shoestring.runners.make import check_runner, steps_of, target_of
-from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
-from shoestring.runners.slots import parse_devices
-from shoestring.runners.storage import name_place
 from shoestring.stores.store import Store
 from shoestring.study.loop import Observe
 from shoestring.study.run_code import require_watch

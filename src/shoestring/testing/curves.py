@@ -16,11 +16,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.entries import Cost
-from shoestring.core.space import Config
-from shoestring.core.streams import stream
-from shoestring.core.strict_json import dumps
-from shoestring.runners.simulated import Source, StepOutcome
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.space import Config
+from shoestring.core.values.randomness import stream
+from shoestring.core.values.strict_json import dumps
+from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
 
 
 def draw(config: Config, seed: int, name: str, *numbers: int) -> np.random.Generator:

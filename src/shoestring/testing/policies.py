@@ -9,29 +9,35 @@
 `CHECKS` hold for every policy, `LEARNING_CHECKS` for those that choose by the values they are told. A check says what is
 wrong in an AssertionError; `check(policy, light=True)` asks the same of smaller studies, for policies that think long.
 `simulate` runs a study on made-up curves in memory; `watch` wraps a policy and inspects every decision it makes.
+
+What an order tells about its comparison, inspected: the words of `core/deciding/comparison.py` are there and fit together.
+
+Settings that suit tiny budgets, for checks that run a policy hundreds of times; the policies' own where nothing is listed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, is_dataclass
-from typing import Any, cast
+from itertools import pairwise
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from shoestring import policies
-from shoestring.core.decision import Decision, Train, Wait
-from shoestring.core.entries import Amended, Direction, Entry, Note, Opened, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
-from shoestring.core.strict_json import dumps, loads
-from shoestring.runners.simulated import Simulated, Source
+from shoestring.core.deciding.comparison import BestIs
+from shoestring.core.deciding.decision import Decision, Train, Wait
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Amended, Direction, Entry, Note, Opened, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.strict_json import dumps, loads
+from shoestring.runners.simulated.simulated_runner import Simulated, Source
 from shoestring.study.loop import Ending, run_in_memory
-from shoestring.testing.comparisons import inspect_why
 from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Negated, Noisy, Parallel
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4), "optimizer": Choice(["sgd", "adam"])})
@@ -294,3 +300,82 @@ CHECKS: tuple[Check, ...] = (
     settings_survive_storage,
 )
 LEARNING_CHECKS: tuple[Check, ...] = (results_are_used, the_best_are_trained_longest, the_runner_up_is_told)
+
+
+_NEEDED = ("score_name", "best_is", "score")
+
+
+def inspect_why(ledger: Ledger, order: Train, ordered: str) -> None:
+    """`ordered` begins every complaint."""
+    why = order.why
+    for name, value in why.items():
+        assert isinstance(value, str | int | float | bool | None), f"{ordered}: why[{name!r}] is not a number or a word"
+        assert not (isinstance(value, float) and math.isnan(value)), f"{ordered}: why[{name!r}] is no number"
+    compared = why.get("compared")
+    assert type(compared) is int, f"{ordered} without saying how many were compared; 0 if nothing was"
+    assert compared >= 0, f"{ordered}: {compared} cannot be compared"
+    told = [name for name in (*_NEEDED, "runner_up", "runner_up_score") if name in why]
+    if compared == 0:
+        assert not told, f"{ordered}: nothing was compared, but there is {told}"
+        return
+    assert all(name in why for name in _NEEDED), f"{ordered}: a comparison tells {_NEEDED}, here are {told}"
+    assert why["best_is"] in get_args(BestIs), (
+        f"{ordered}: the best is highest, lowest or drawn, not {why['best_is']!r}"
+    )
+    assert ("runner_up" in why) == ("runner_up_score" in why), f"{ordered}: a runner-up has a score"
+    if "runner_up" in why:
+        assert compared > 1, f"{ordered}: one candidate has no runner-up"
+        _inspect_runner_up(ledger, order, ordered)
+
+
+def _inspect_runner_up(ledger: Ledger, order: Train, ordered: str) -> None:
+    why, name = order.why, order.why["runner_up"]
+    if isinstance(name, int):
+        assert name < len(ledger.trials), f"{ordered}: the runner-up {name} is no trial"
+        assert name != order.trial, f"{ordered}: the runner-up is what was ordered"
+    elif isinstance(name, str) and name.startswith("{"):
+        config = ledger.space.validate(loads(name))
+        assert dict(config) != dict(order.config), f"{ordered}: the runner-up is what was ordered"
+    if why["best_is"] == "drawn" or "reason" in why:  # chance, or a second condition, had the last word
+        return
+    scores = [float(str(why[name])) for name in ("score", "last_kept_score", "runner_up_score") if name in why]
+    for better, worse in pairwise(scores if why["best_is"] == "highest" else [-score for score in scores]):
+        # Equal scores are taken in a stated order (`core.choosing`), and may differ in their last digits.
+        assert better >= worse or math.isclose(better, worse, rel_tol=1e-6, abs_tol=1e-9), (
+            f"{ordered}: others had better scores"
+        )
+
+
+_BELIEF = (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)  # roughly what standardised losses of real tables gave: no fit is needed
+_SMALL: dict[str, dict[str, Any]] = {
+    "asha": {"reduction_factor": 2},
+    "bhpt": {"arms": 6, "samples": 1},
+    "bo_bos": {"initial_trials": 2, "candidates": 40, "n0": 3, "paths": 2000, "cells": 20},
+    "boca": {"initial_trials": 2, "candidates": 40},
+    "boil": {"initial_trials": 2, "candidates": 40, "max_points": 4},
+    "ce_gp_ucb": {"n_starts": 4},
+    "cost_aware_ei": {"initial_trials": 2, "candidates": 40},
+    "epsilon_greedy": {"most_arms": 4},
+    "exp3s": {"most_arms": 8, "mixing": 0.5},
+    "fabolas_epochs": {"arms": 6, "representatives": 4},
+    "freeze_thaw_bo": {"arms": 6, "parameters": _BELIEF, "old": 3, "new": 2},
+    "gp_ucb": {"initial_trials": 2, "candidates": 40},
+    "gp_ucb_bandit": {"n_starts": 4},
+    "grid": {"levels": 2},
+    "hyperband": {"reduction_factor": 2},
+    "lc_prediction": {"initial_trials": 2, "candidates": 40, "n0": 3, "forecast": "process"},
+    "r_gp_ucb": {"n_starts": 4},
+    "replay_fixed": {"orders": ((0, None, 1), (1, None, 2), (0, None, 3), (2, None, 1), (1, None, 3))},
+    "rollout": {"arms": 6, "parameters": _BELIEF, "horizon": 1},
+    "sequential_halving": {"arms_per_curve": 4.0},
+    "softmax": {"most_arms": 4},
+    "successive_halving": {"reduction_factor": 2, "arms": 4},
+    "thrift": {"opening": 0.1, "arms_per_curve": 4.0, "look_back": True},
+    "tv_gp_ucb": {"n_starts": 4},
+    "ucb1": {"most_arms": 4},
+}
+
+
+def small(name: str) -> Policy:
+    """The registered policy of that name, with settings for tiny budgets."""
+    return policies.make(name, _SMALL.get(name))

@@ -11,14 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.entries import Note, Order, Receipt
-from shoestring.core.space import Config
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.groups import Watch
-from shoestring.runners.local import Local
-from shoestring.runners.targets import Target, pack_code
-from shoestring.runners.training import Live
-from shoestring.runners.worker import Worker, stop
+from shoestring.core.ledger.entries import Note, Order, Receipt
+from shoestring.core.space.space import Config
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.local.local_runner import Local
+from shoestring.runners.process.process_group import Watch
+from shoestring.runners.process.worker import Worker, stop
+from shoestring.runners.training.code import Live
+from shoestring.runners.training.targets import Target, pack_code
 
 Values = list[float | None]
 _GRACE_S = 5.0

@@ -18,14 +18,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Finish, Train
-from shoestring.core.entries import Cost, Lost, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.decision import Decision, Finish, Train
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Lost, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config, Space
 from shoestring.runners.runner import Runner
-from shoestring.runners.simulated import Simulated, StepOutcome
-from shoestring.runners.training import Context
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
+from shoestring.runners.training.code import Context
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop
 

@@ -13,9 +13,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import log_loss
 
 from shoestring import Context, Report
-from shoestring.integrations.catboost import catboost_steps
-from shoestring.integrations.lightgbm import lightgbm_steps
-from shoestring.integrations.xgboost import xgboost_steps
+from shoestring.integrations.boosting import catboost_steps, lightgbm_steps, xgboost_steps
 
 STEPS = 6
 X, Y = load_breast_cancer(return_X_y=True)

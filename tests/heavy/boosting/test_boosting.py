@@ -8,7 +8,7 @@ from typing import Any
 import boosting_code as code
 import pytest
 
-from shoestring.runners.training import Live
+from shoestring.runners.training.code import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/boosting_code.py"

@@ -179,7 +179,7 @@ def test_figures_as_png(report: Path) -> None:
 def test_a_study_in_a_notebook(browser: Any, report: Path, theme: str) -> None:
     """As JupyterLab shows it: two outputs in a page that says whether it is light, whatever the system has."""
     from shoestring import Study
-    from shoestring.reports.pictures import style
+    from shoestring.reports.figures import style
 
     study = Study.open(store=f"sqlite:///{report.parent}/shoestring.db")
     ink, ground = ("rgb(20, 20, 20)", "white") if theme == "light" else ("rgb(230, 230, 230)", "black")

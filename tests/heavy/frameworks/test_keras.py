@@ -8,7 +8,7 @@ import keras_code as code
 import pytest
 
 from shoestring.errors import RunnerError
-from shoestring.runners.training import Live
+from shoestring.runners.training.code import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/keras_code.py"

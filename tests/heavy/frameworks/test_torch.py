@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from shoestring.runners.random_state import RandomState
+from shoestring.runners.training.random_state import RandomState
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/torch_code.py"

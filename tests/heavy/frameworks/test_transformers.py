@@ -9,7 +9,7 @@ import pytest
 import transformers_code as code
 
 from shoestring.errors import RunnerError
-from shoestring.runners.training import Live
+from shoestring.runners.training.code import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/transformers_code.py"

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from shoestring import Context, Report
 from shoestring.integrations.stepping import Steps, stepwise
-from shoestring.runners.random_state import RandomState
+from shoestring.runners.training.random_state import RandomState
 
 torch.set_num_threads(1)
 BATCHES, A_STEP = 8, 5  # an epoch has 8 batches, a step of the study 5

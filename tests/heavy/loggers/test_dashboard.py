@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from shoestring import Float, Study, tune
-from shoestring.integrations.optuna import to_optuna
+from shoestring.integrations.optuna.studies import to_optuna
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

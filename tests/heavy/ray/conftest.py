@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from shoestring.runners.files import remove_leftovers
+from shoestring.runners.checkpoints.archive import remove_leftovers
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shoestring.runners.storage import Folder
+from shoestring.runners.checkpoints.checkpoint_store import Folder
 
 CONFIGS = [{"rate": rate} for rate in (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.16)]
 STEP_S = 0.15

@@ -15,13 +15,13 @@ from postgres_server import new_database
 from ray_code import CONFIGS, GATE, SlowCurve, loss_at
 
 from shoestring import Space
-from shoestring.core.entries import Cost, Entry, Lost, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Config
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.ray import Seats
-from shoestring.runners.ray_cluster import RayCluster
-from shoestring.runners.simulated import Simulated, StepOutcome
+from shoestring.core.ledger.entries import Cost, Entry, Lost, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.ray.cluster import RayCluster
+from shoestring.runners.ray.ray_runner import Seats
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
 from shoestring.study.study import Study
 
 SPACE = Space.listed(CONFIGS)

@@ -13,15 +13,15 @@ from conftest import HERE, Nodes, start_driver
 from ray_code import CONFIGS, HoldsTheLock, OutOfSight, Quick, SlowCurve, loss_at, never_saves, plain
 
 from shoestring import Space, tune
-from shoestring.core.entries import Lost, Note, Receipt
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Lost, Note, Receipt
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import RunnerError
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.ray import Seats
-from shoestring.runners.ray_actors import describe_node
-from shoestring.runners.ray_cluster import RayCluster
-from shoestring.runners.simulated import Simulated
-from shoestring.runners.storage import Storage
+from shoestring.runners.checkpoints.checkpoint_store import Storage
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.ray.actors import describe_node
+from shoestring.runners.ray.cluster import RayCluster
+from shoestring.runners.ray.ray_runner import Seats
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.stores.sql import Sql
 from shoestring.study.study import Study
 from shoestring.testing.runners import (

@@ -9,10 +9,10 @@ import pytest
 from ray_code import CONFIGS, Quick, loss_at
 
 from shoestring import Space, Study, tune
-from shoestring.core.entries import Lost
+from shoestring.core.ledger.entries import Lost
 from shoestring.errors import RunnerError, StudyError
-from shoestring.runners.remote_storage import Remote
-from shoestring.testing.storages import check_storage_contract, keep_file
+from shoestring.runners.checkpoints.remote_store import Remote
+from shoestring.testing.checkpoint_stores import check_storage_contract, keep_file
 
 SPACE = Space.listed(CONFIGS)
 
@@ -62,7 +62,7 @@ def test_a_study_is_kept_in_s3_and_goes_on_from_there(s3: str, tmp_path: Path) -
 
 
 def test_a_checkpoint_that_is_gone_is_told(s3: str, tmp_path: Path) -> None:
-    from shoestring.runners.checkpoints import Checkpoints
+    from shoestring.runners.checkpoints.checkpoints import Checkpoints
 
     kept = Checkpoints(f"{s3}/gone")
     kept.save(0, 1, lambda path: path.write_text("x"))

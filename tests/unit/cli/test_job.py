@@ -12,9 +12,9 @@ import pytest
 
 from shoestring import Float, Int, Space
 from shoestring.cli.job import Job, add_validation_cap, read_configs, read_settings, read_space
-from shoestring.core.entries import Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
 from shoestring.runners.make import target_of
 

@@ -24,9 +24,8 @@ from shoestring.cli.report import WatchedStore
 from shoestring.cli.serve import find_token, routes_of
 from shoestring.errors import PolicyError, StoreError, StudyError
 from shoestring.network.server import Refused, Routes
-from shoestring.stores.memory import Memory
-from shoestring.study.desk import Desk
-from shoestring.study.turns import Turns
+from shoestring.stores.in_memory import Memory
+from shoestring.study.serving.session import Desk, Turns
 
 SPACE = {"x": {"float": [0.0, 1.0]}}
 PARAM = ("-p", "x={float=[0,1]}")

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from shoestring.core.arrays import Floats, first_true, invert
-from shoestring.core.choosing import (
+from shoestring.core.deciding.reproducible import (
     NAT,
     ROUNDING,
     TOLERANCE,
@@ -19,9 +18,10 @@ from shoestring.core.choosing import (
     find_best_of_rows,
     measure_tolerance,
     reaches,
+    settle,
     sort_best_first,
 )
-from shoestring.core.settling import settle
+from shoestring.core.values.arrays import Floats, first_true, invert
 
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
 SCORES = arrays(

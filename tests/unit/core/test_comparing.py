@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from shoestring.core.comparing import are_apart, compare, compare_losses, compare_race, compare_scores
+from shoestring.core.deciding.comparison import are_apart, compare, compare_losses, compare_race, compare_scores
 
 
 def test_the_runner_up_is_the_best_of_the_others() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.continuing import find_amendment, find_changes
-from shoestring.core.entries import Amended, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
+from shoestring.core.ledger.amendments import find_amendment, find_changes
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Amended, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
 from shoestring.errors import StudyError
 
 OPENED = Opened(

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.encoding import NO_OPTION, Encoding
-from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.space import Space
+from shoestring.core.space.encoding import NO_OPTION, Encoding
+from shoestring.core.space.parameters import Choice, Constant, Float, Int
+from shoestring.core.space.space import Space
 from shoestring.models.gp.kernels import kernel_for
 
 MIXED = Space(

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from shoestring.core import formats
-from shoestring.core.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt, from_stored
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
-from shoestring.core.strict_json import dumps, loads
+from shoestring.core.ledger import formats
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt, from_stored
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
+from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import StudyError
 
 SPACE = Space({"z": Float(1e-4, 1, log=True), "a": Choice(["x", None, True]), "m": Int(1, 3, when={"a": ["x"]})})

@@ -8,7 +8,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.exact import to_exact, to_float
+from shoestring.core.ledger.running_totals import to_exact, to_float
 from shoestring.runners.runner import RunningSteps
 
 NUMBERS = st.floats(-1e12, 1e12) | st.sampled_from([0.1, 1e-300, 5e-324, -0.0, 1e300])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.failures import kind_of_failure, say_failure
+from shoestring.core.ledger.failures import kind_of_failure, say_failure
 
 
 def traceback(message: str, *, line: int = 41, raised: str = "torch.OutOfMemoryError") -> str:

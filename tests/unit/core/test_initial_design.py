@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.entries import Cost
-from shoestring.core.initial_design import is_in_design, warn_of_small_budget
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.policy import is_in_design, warn_of_small_budget
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
 from shoestring.policies import make
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 SPACE = Space({"x": Float(0.0, 1.0)})

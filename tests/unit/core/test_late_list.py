@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.late_list import LateList
+from shoestring.core.ledger.lazy_list import LateList
 
 BOUNDS = st.one_of(st.none(), st.integers(-12, 12))
 

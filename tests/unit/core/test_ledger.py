@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.entries import Entry, Note, Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Entry, Note, Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.errors import StudyError
 
 OPENED = Opened(

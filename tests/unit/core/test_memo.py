@@ -8,7 +8,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.memo import Lists, Refits, pick
+from shoestring.core.deciding.memo import Lists, Refits, pick
 
 rising = st.lists(st.integers(0, 200), min_size=1, max_size=40).map(sorted)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoestring.core.money import Budget, Prices, parse_duration_s, show_seconds
+from shoestring.core.ledger.budget import Budget, Prices, parse_duration_s, show_seconds
 from shoestring.errors import BudgetError
 
 

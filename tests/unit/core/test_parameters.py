@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.parameter_specs import parse
-from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.values import is_same, to_plain
+from shoestring.core.space.parameters import Choice, Constant, Float, Int, parse
+from shoestring.core.values.checks import is_same, to_plain
 from shoestring.errors import SpaceError
 
 

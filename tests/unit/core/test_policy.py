@@ -6,13 +6,8 @@ from collections import Counter
 
 import pytest
 
-from shoestring.core.decision import Finish, Train, Wait
-from shoestring.core.entries import Note, Opened, Order, Receipt
-from shoestring.core.formats import read
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.policy import (
+from shoestring.core.deciding.decision import Finish, Train, Wait
+from shoestring.core.deciding.policy import (
     find_cut_short,
     fresh_config,
     nothing_to_buy,
@@ -20,8 +15,13 @@ from shoestring.core.policy import (
     train_further,
     train_new,
 )
-from shoestring.core.space import Space
-from shoestring.core.strict_json import dumps, loads
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Note, Opened, Order, Receipt
+from shoestring.core.ledger.formats import read
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Constant, Float, Int
+from shoestring.core.space.space import Space
+from shoestring.core.values.strict_json import dumps, loads
 
 
 def begun(space: Space, seed: int = 0) -> Ledger:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Entry, Lost, Opened, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Cost, Entry, Lost, Opened, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.errors import DecisionError, SpaceError
 
 X = {"x": 0.5}
@@ -229,7 +229,7 @@ def test_one_order_a_trial_at_a_time() -> None:
 
 
 def test_beyond_the_end_of_the_code() -> None:
-    from shoestring.core.entries import Note
+    from shoestring.core.ledger.entries import Note
 
     ended: Entry = Note(topic="ended", facts={"order": 0, "trial": 0, "step": 3})
     ledger = bought(begun("100 epochs"), 3).append(ended)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.quasi_random import point, points
+from shoestring.core.values.randomness import point, points
 
 
 def test_a_point_does_not_depend_on_the_others_asked_for() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoestring.core import settings
+from shoestring.core.values import checks as settings
 from shoestring.errors import PolicyError
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.arrays import Floats
-from shoestring.core.settling import polish
+from shoestring.core.deciding.reproducible import polish
+from shoestring.core.values.arrays import Floats
 
 WIDE = np.full(3, 10.0)
 

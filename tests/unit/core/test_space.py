@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.space import Space
-from shoestring.core.strict_json import dumps, loads
+from shoestring.core.space.parameters import Choice, Constant, Float, Int
+from shoestring.core.space.space import Space
+from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import SpaceError
 
 CHAIN = Space(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.step_times import StepTimes, upper_quantile
+from shoestring.core.ledger.running_totals import StepTimes, upper_quantile
 
 SECONDS = st.lists(st.floats(0, 1e6) | st.sampled_from([0.0, 1.0]), max_size=60)
 

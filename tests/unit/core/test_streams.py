@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from shoestring.core.streams import stream
+from shoestring.core.values.randomness import stream
 
 
 def test_the_same_name_gives_the_same_numbers() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.strict_json import dumps, loads
+from shoestring.core.values.strict_json import dumps, loads
 
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.sampled_from(["~", "~nan", "~~inf"])),

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoestring import Choice, Constant, Float, Space
-from shoestring.core.entries import Cost, Order
-from shoestring.core.texts import MOST_BYTES, bounded, count, printable, rule_of_name
+from shoestring.core.ledger.entries import Cost, Order
+from shoestring.core.values.text import MOST_BYTES, bounded, count, printable, rule_of_name
 from shoestring.errors import SpaceError
 from shoestring.runners.runner import write_broken_receipt
 

@@ -21,7 +21,7 @@ from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
 
 from shoestring import Context, Report
-from shoestring.integrations.sklearn import partial_fit_steps, warm_start_steps
+from shoestring.integrations.sklearn.estimator_steps import partial_fit_steps, warm_start_steps
 
 IMAGES, LABELS = load_digits(n_class=4, return_X_y=True)
 X, Y, VALID_X, VALID_Y = IMAGES[:200] / 16, LABELS[:200], IMAGES[200:400] / 16, LABELS[200:400]

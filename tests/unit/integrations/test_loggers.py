@@ -100,7 +100,7 @@ def test_a_study_that_goes_on_brings_its_past_along(tmp_path: Any) -> None:
 
 
 def test_a_warning_of_the_study_is_still_said() -> None:
-    from shoestring.core.entries import Note
+    from shoestring.core.ledger.entries import Note
 
     facts = {"order": 0, "trial": 0, "step": 1, "seconds": 0.0, "went_on": 1.0, "resumed": 2.0, "same": False}
     study = run(Recorder())

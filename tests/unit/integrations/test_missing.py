@@ -14,11 +14,11 @@ USES = {
     "lightning": "import shoestring.integrations.lightning",
     "transformers": "import shoestring.integrations.transformers",
     "keras": "import shoestring.integrations.keras",
-    "lightgbm": "from shoestring.integrations.lightgbm import lightgbm_steps as f; f({}, None, None, None)",
-    "xgboost": "from shoestring.integrations.xgboost import xgboost_steps as f; f({}, None, None, None)",
-    "catboost": "from shoestring.integrations.catboost import catboost_steps as f; f({}, None, None, None)",
-    "sklearn": "import shoestring.integrations.sklearn_search",
-    "optuna": "import shoestring.integrations.optuna",
+    "lightgbm": "from shoestring.integrations.boosting import lightgbm_steps as f; f({}, None, None, None)",
+    "xgboost": "from shoestring.integrations.boosting import xgboost_steps as f; f({}, None, None, None)",
+    "catboost": "from shoestring.integrations.boosting import catboost_steps as f; f({}, None, None, None)",
+    "sklearn": "import shoestring.integrations.sklearn.search",
+    "optuna": "import shoestring.integrations.optuna.studies",
     "tensorboard": "from shoestring.integrations.loggers import TensorBoard; TensorBoard('runs')",
     "mlflow": "from shoestring.integrations.loggers import Mlflow; Mlflow('digits')",
     "ray": "from shoestring import tune; tune(len, {'x': {'float': [0, 1]}}, '9 epochs', runner='ray')",
@@ -47,7 +47,7 @@ def test_a_place_on_the_network_needs_fsspec() -> None:
 
 def test_stepping_needs_nothing() -> None:
     program = (
-        "import sys, shoestring.integrations.stepping, shoestring.integrations.sklearn\n"
+        "import sys, shoestring.integrations.stepping, shoestring.integrations.sklearn.estimator_steps\n"
         "print(*{'torch', 'sklearn', 'lightning', 'scipy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

@@ -18,8 +18,8 @@ from click.testing import CliRunner  # noqa: E402
 from shoestring import Choice, Constant, Float, Int, Report, Space, Study, tune  # noqa: E402
 from shoestring.cli.main import cli  # noqa: E402
 from shoestring.errors import StudyError  # noqa: E402
-from shoestring.integrations.optuna import from_optuna, to_optuna  # noqa: E402
-from shoestring.integrations.optuna_spaces import to_parameter  # noqa: E402
+from shoestring.integrations.optuna.spaces import to_parameter  # noqa: E402
+from shoestring.integrations.optuna.studies import from_optuna, to_optuna  # noqa: E402
 from shoestring.reports.reasons import say_reason  # noqa: E402
 
 State = optuna.trial.TrialState

@@ -14,7 +14,7 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 )
 
 from shoestring.errors import BudgetError  # noqa: E402
-from shoestring.integrations.optuna_sampler import CostAwareSampler  # noqa: E402
+from shoestring.integrations.optuna.sampler import CostAwareSampler  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

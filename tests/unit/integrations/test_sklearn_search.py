@@ -24,8 +24,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from shoestring import Choice, Float, Int, Space
 from shoestring.errors import BudgetError, SpaceError
-from shoestring.integrations.sklearn_folds import kind_of
-from shoestring.integrations.sklearn_search import BudgetSearchCV
+from shoestring.integrations.sklearn.folds import kind_of
+from shoestring.integrations.sklearn.search import BudgetSearchCV
 
 X, Y = load_iris(return_X_y=True)
 LOG_C = {"C": Float(0.01, 10.0, log=True)}

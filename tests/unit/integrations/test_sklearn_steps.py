@@ -10,8 +10,8 @@ from thoroughness import repetitions
 
 from shoestring import Context
 from shoestring.errors import RunnerError
-from shoestring.integrations.sklearn import partial_fit_steps, warm_start_steps
-from shoestring.runners.training import Live
+from shoestring.integrations.sklearn.estimator_steps import partial_fit_steps, warm_start_steps
+from shoestring.runners.training.code import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/estimators.py"

@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from shoestring import Float, Int
 from shoestring.errors import StudyError
-from shoestring.integrations.sklearn_search import BudgetSearchCV
+from shoestring.integrations.sklearn.search import BudgetSearchCV
 
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], Y[::3]

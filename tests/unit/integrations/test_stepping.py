@@ -17,7 +17,7 @@ import pytest
 
 from shoestring import Context, Report
 from shoestring.integrations.stepping import Steps, stepwise
-from shoestring.runners.training import Ended, Live
+from shoestring.runners.training.code import Ended, Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 

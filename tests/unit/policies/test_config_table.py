@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.encoding import Encoding
-from shoestring.core.entries import Cost, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.policy import fresh_config, train_new
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.policy import fresh_config, train_new
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.encoding import Encoding
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
 from shoestring.policies.config_table import ConfigsView, Pool, draw_candidates
 from shoestring.runners.runner import write_receipt
 

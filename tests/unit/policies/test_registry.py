@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shoestring import policies
-from shoestring.core.decision import Decision, Finish
+from shoestring.core.deciding.decision import Decision, Finish
 from shoestring.errors import PolicyError
 from shoestring.policies import other_names
 

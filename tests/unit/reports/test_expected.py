@@ -13,25 +13,24 @@ import pytest
 
 from shoestring import policies
 from shoestring.cli.report import render
-from shoestring.core.believing import BEST_BY_THEN, Believed, BelievedCurve, Offers, Regions
-from shoestring.core.decision import Decision
-from shoestring.core.entries import Amended, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import train_new
-from shoestring.core.strict_json import dumps
+from shoestring.core.deciding.decision import Decision
+from shoestring.core.deciding.policy import train_new
+from shoestring.core.deciding.prediction import BEST_BY_THEN, Believed, BelievedCurve, Offers, Regions
+from shoestring.core.ledger.entries import Amended, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps
 from shoestring.errors import StudyError
-from shoestring.reports.pictures.decisions import MOST_CHOICES, pick_decisions
-from shoestring.reports.pictures.expected import draw_expected
-from shoestring.reports.pictures.figure import Figure
-from shoestring.reports.pictures.offers import draw_offers
-from shoestring.reports.pictures.regions import draw_regions
-from shoestring.reports.pictures.replayed import draw_replayed
-from shoestring.reports.pictures.story import Story, gather
-from shoestring.study.beliefs import believe_at, recall
-from shoestring.study.replay import replay
+from shoestring.reports.figures.decisions import MOST_CHOICES, pick_decisions
+from shoestring.reports.figures.drawing import Figure
+from shoestring.reports.figures.history import Story, gather
+from shoestring.reports.figures.improvement_and_cost import draw_offers
+from shoestring.reports.figures.predicted_curves import draw_expected
+from shoestring.reports.figures.replayed import draw_replayed
+from shoestring.reports.figures.stopping_map import draw_regions
+from shoestring.study.recall import believe_at, recall
+from shoestring.study.simulation import replay
 from shoestring.testing.curves import Decaying, Negated, Noisy
-from shoestring.testing.policies import opened, simulate
-from shoestring.testing.small import small
+from shoestring.testing.policies import opened, simulate, small
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 

@@ -12,12 +12,12 @@ import pytest
 
 from shoestring import Choice, Float, Space, Study, tune
 from shoestring.reports import notebook
+from shoestring.reports.figures import notebook_cell as cell
+from shoestring.reports.figures.drawing import drop_tips, tips_as_titles
+from shoestring.reports.figures.history import gather
+from shoestring.reports.figures.page import draw_study
+from shoestring.reports.figures.style import DARK, LIGHT
 from shoestring.reports.notebook import NotebookView, make_view, study_html
-from shoestring.reports.pictures import cell
-from shoestring.reports.pictures.page import draw_study
-from shoestring.reports.pictures.story import gather
-from shoestring.reports.pictures.style import DARK, LIGHT
-from shoestring.reports.pictures.svg import drop_tips, tips_as_titles
 from shoestring.reports.progress import Lines, LiveView, Quiet
 
 SPACE = Space({"x": Float(0.0, 1.0)})
@@ -205,7 +205,7 @@ def test_one_output_is_drawn_anew_until_the_money_is_spent(monkeypatch: pytest.M
 
 
 def _simulated() -> Any:
-    from shoestring.runners.simulated import Simulated
+    from shoestring.runners.simulated.simulated_runner import Simulated
     from shoestring.testing.curves import Decaying
 
     return Simulated(Decaying())

@@ -16,18 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoestring import policies
-from shoestring.core.entries import Cost
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Config, Space
-from shoestring.reports.pictures.compare import draw_comparison, interval, values_at
-from shoestring.reports.pictures.curves import draw_curves
-from shoestring.reports.pictures.importance import divergence, measure
-from shoestring.reports.pictures.money import clip_range, draw_best, staircase
-from shoestring.reports.pictures.page import copies_of, draw_study, lead_of, write_page
-from shoestring.reports.pictures.story import gather
-from shoestring.reports.pictures.svg import PlotAxis, Sheet, thin
-from shoestring.runners.simulated import StepOutcome
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.reports.figures.comparison_of_studies import draw_comparison, interval, values_at
+from shoestring.reports.figures.costs import clip_range, draw_best, staircase
+from shoestring.reports.figures.curves import draw_curves
+from shoestring.reports.figures.drawing import PlotAxis, Sheet, thin
+from shoestring.reports.figures.history import gather
+from shoestring.reports.figures.importance import divergence, measure
+from shoestring.reports.figures.page import copies_of, draw_study, lead_of, write_page
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.curves import Decaying
 from shoestring.testing.policies import opened, simulate
 

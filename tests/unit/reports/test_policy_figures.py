@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from shoestring import policies
-from shoestring.core.space import Space
+from shoestring.core.space.space import Space
 from shoestring.policies.citations import CITATIONS, cite
-from shoestring.reports.pictures.beliefs import draw_chances, draw_forecasts, read_forecasts
-from shoestring.reports.pictures.page import copies_of, draw_study
-from shoestring.reports.pictures.policy_figures import draw_decisions, draw_improvement, draw_schedule
-from shoestring.reports.pictures.story import Story, gather
+from shoestring.reports.figures.history import Story, gather
+from shoestring.reports.figures.page import copies_of, draw_study
+from shoestring.reports.figures.policy_figures import draw_decisions, draw_improvement, draw_schedule
+from shoestring.reports.figures.predicted_and_actual import draw_chances, draw_forecasts, read_forecasts
 from shoestring.testing.curves import Decaying
 from shoestring.testing.policies import opened, simulate
 

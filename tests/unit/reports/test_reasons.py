@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.comparing import compare, compare_race
-from shoestring.core.entries import Note, Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.deciding.comparison import compare, compare_race
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Note, Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.reports.reasons import label_numbers, say_reason
 
 BEGIN = Opened(space=Space({"x": Float(0, 1)}), budget=Budget("10s"), policy="p", settings={}, seed=4, max_steps=9)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shoestring.core.entries import Amended, Cost, Entry, Note, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice
-from shoestring.core.space import Space
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended, Cost, Entry, Note, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice
+from shoestring.core.space.space import Space
 from shoestring.reports import export, facts, text
 from shoestring.reports.progress import Lines, LiveView, Talking
 

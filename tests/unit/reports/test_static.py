@@ -14,14 +14,13 @@ from click.testing import CliRunner
 from shoestring import Float, Space, Study, policies
 from shoestring.cli.main import cli
 from shoestring.errors import StudyError
-from shoestring.reports.pictures import static
-from shoestring.reports.pictures.figure import Figure
-from shoestring.reports.pictures.page import draw_study
-from shoestring.reports.pictures.static import draw_png, wrap_svg, write_svg
-from shoestring.reports.pictures.story import gather
-from shoestring.reports.pictures.style import DARK, LIGHT, style_marks
-from shoestring.reports.pictures.svg import Sheet
-from shoestring.runners.simulated import Simulated
+from shoestring.reports.figures import static
+from shoestring.reports.figures.drawing import Figure, Sheet
+from shoestring.reports.figures.history import gather
+from shoestring.reports.figures.page import draw_study
+from shoestring.reports.figures.static import draw_png, wrap_svg, write_svg
+from shoestring.reports.figures.style import DARK, LIGHT, style_marks
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.testing.curves import Decaying
 from shoestring.testing.policies import opened, simulate
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from shoestring.runners import ray as ray_runner
-from shoestring.runners import ray_pool
-from shoestring.runners.ray_seat import Answer, Seat
-from shoestring.runners.storage import Storage
+from shoestring.runners.checkpoints.checkpoint_store import Storage
+from shoestring.runners.ray import ray_runner
+from shoestring.runners.ray import worker_pool as ray_pool
+from shoestring.runners.ray.remote_worker import Answer, Seat
 
 
 class RayError(Exception):
@@ -97,7 +97,7 @@ class _Call:
 def install(monkeypatch: pytest.MonkeyPatch, ray: RayHere) -> RayHere:
     for module in (ray_runner, ray_pool):
         monkeypatch.setattr(module, "import_ray", lambda: ray)
-    monkeypatch.setattr("shoestring.runners.ray_actors.import_ray", lambda: ray)
+    monkeypatch.setattr("shoestring.runners.ray.actors.import_ray", lambda: ray)
     monkeypatch.setattr(ray_runner, "connect", lambda cluster: False)
     monkeypatch.setattr(ray_pool, "count_room", lambda cluster: len(ray.nodes()))
     for name in ("make_seat", "make_sentry"):

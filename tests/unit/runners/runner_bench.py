@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.entries import Entry, Lost, Note, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.space import Space
-from shoestring.runners.command_state import started_at
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
+from shoestring.runners.command.command_run import started_at
 from shoestring.runners.runner import Runner
 
 DEADLINE_S = 60.0

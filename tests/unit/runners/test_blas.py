@@ -7,8 +7,8 @@ import sys
 import pytest
 import scipy.linalg  # noqa: F401  # brings an OpenBLAS of its own
 
-from shoestring.runners import blas
-from shoestring.runners.blas import OneThread
+from shoestring.study import blas
+from shoestring.study.blas import OneThread
 
 
 def counts() -> list[int]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from shoestring.core.entries import Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.storage import Folder, Stored
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
+from shoestring.runners.checkpoints.checkpoint_store import Folder, Stored
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
 
 
 def ledger_of(*curves: list[float], direction: str = "min") -> Ledger:

@@ -15,12 +15,12 @@ import pytest
 from runner_bench import DEADLINE_S, Bench, fresh_ledger, until_gone
 from training_code import starts_a_child
 
-from shoestring.core.space import Space
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command import Commands
-from shoestring.runners.command_state import _ask_ps, started_at
-from shoestring.runners.groups import ProcessGroup, Watch, end_groups
-from shoestring.runners.process import Processes
+from shoestring.core.space.space import Space
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.command.command_run import _ask_ps, started_at
+from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.process.process_group import ProcessGroup, Watch, end_groups
+from shoestring.runners.process.process_runner import Processes
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 SLEEPS, EXITS, IS_KILLED, RESTS, NEVER_LETS_GO = 0.0, 0.25, 0.5, 0.75, 1.0

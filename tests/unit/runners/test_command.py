@@ -20,15 +20,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from runner_bench import DEADLINE_S, Bench, fresh_ledger, losses, pid_in, receipts, shown, until_gone
 
-from shoestring.core.entries import Cost
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Constant, Float
-from shoestring.core.space import Space
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Constant, Float
+from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
-from shoestring.runners.command import Commands
-from shoestring.runners.command_line import check_arguments, fill_in, find_unused, read_line
-from shoestring.runners.command_state import CommandState, started_at
-from shoestring.runners.logs import cut_long_logs
+from shoestring.runners.checkpoints.trial_logs import cut_long_logs
+from shoestring.runners.command.command_line import check_arguments, fill_in, find_unused, read_line
+from shoestring.runners.command.command_run import CommandState, started_at
+from shoestring.runners.command.command_runner import Commands
 from shoestring.study.study import Study
 
 SPACE = Space(
@@ -268,7 +268,9 @@ def test_metrics_are_kept_and_wrong_ones_are_told(bench: Callable[..., Bench]) -
 def test_a_log_that_grows_too_long_loses_its_oldest_part(
     bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoestring.runners.command.cut_long_logs", lambda folders: cut_long_logs(folders, 10_000))
+    monkeypatch.setattr(
+        "shoestring.runners.command.command_runner.cut_long_logs", lambda folders: cut_long_logs(folders, 10_000)
+    )
     it = bench(
         *sh(
             "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i >&2; done; sleep 1; echo 1; echo the end >&2; exit 3"

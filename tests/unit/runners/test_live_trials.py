@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.runners import memory
-from shoestring.runners.live_trials import LiveTrials
-from shoestring.runners.memory import Gauge, is_out_of_memory, read_gauges
+from shoestring.runners.local import free_memory as memory
+from shoestring.runners.local.free_memory import Gauge, is_out_of_memory, read_gauges
+from shoestring.runners.local.live_trials import LiveTrials
 from shoestring.runners.runner import LIVE_UNMEASURED
-from shoestring.runners.training import Live
+from shoestring.runners.training.code import Live
 
 MB = 2**20
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import Local
-from shoestring.runners.training import Context, Report
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.local.local_runner import Local
+from shoestring.runners.training.code import Context, Report
 from shoestring.study.loop import run_in_memory
 
 

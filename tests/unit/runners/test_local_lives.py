@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.decision import Train
-from shoestring.core.entries import Entry, Lost, Note, Opened, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import Local
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.local.local_runner import Local
 from shoestring.study.loop import run_in_memory
 from shoestring.testing.runners import Greedy, make_opened
 
@@ -225,9 +225,9 @@ def test_saving_at_the_end_is_paid_from_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(Slowly, "clock", 0.0)
-    for module in ("local", "checkpoints"):
+    for module in ("local.local_runner", "checkpoints.checkpoints"):
         monkeypatch.setattr(f"shoestring.runners.{module}.time.monotonic", lambda: Slowly.clock)
-    monkeypatch.setattr("shoestring.runners.training.time.perf_counter", lambda: Slowly.clock)
+    monkeypatch.setattr("shoestring.runners.training.code.time.perf_counter", lambda: Slowly.clock)
     opened = make_opened("20s" if not more else "99s")
     runner = Local(Slowly, Checkpoints(tmp_path))
     runner._clock.now = lambda: Slowly.clock  # type: ignore[method-assign]
@@ -269,9 +269,9 @@ def test_what_saving_would_take_is_counted_once_a_step(tmp_path: Path, monkeypat
 def test_saving_hundreds_of_losers_does_not_take_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Saving all 60 would take 30 of 100 seconds; a fiftieth is kept for it, and goes to those that were trained last."""
     monkeypatch.setattr(Slowly, "clock", 0.0)
-    for module in ("local", "checkpoints"):
+    for module in ("local.local_runner", "checkpoints.checkpoints"):
         monkeypatch.setattr(f"shoestring.runners.{module}.time.monotonic", lambda: Slowly.clock)
-    monkeypatch.setattr("shoestring.runners.training.time.perf_counter", lambda: Slowly.clock)
+    monkeypatch.setattr("shoestring.runners.training.code.time.perf_counter", lambda: Slowly.clock)
     space, budget = Space({"x": Float(0, 1)}), Budget("100s")
     opened = Opened(space=space, budget=budget, policy="p", settings={}, seed=0, max_steps=9)
     study = Study(Slowly, tmp_path, Ledger([opened]))

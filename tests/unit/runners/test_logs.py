@@ -11,10 +11,10 @@ import pytest
 from runner_bench import Bench, fresh_ledger
 from training_code import Counter, prints, prints_a_lot
 
-from shoestring.core.space import Space
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.logs import cut_long_logs, log_files, read_log
-from shoestring.runners.process import Processes
+from shoestring.core.space.space import Space
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.checkpoints.trial_logs import cut_long_logs, log_files, read_log
+from shoestring.runners.process.process_runner import Processes
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 
@@ -59,7 +59,9 @@ def test_a_trial_that_prints_nothing_leaves_no_logs(bench: Callable[..., Bench],
 def test_a_log_that_grows_too_long_loses_its_oldest_part(
     bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoestring.runners.process.cut_long_logs", lambda folders: cut_long_logs(folders, 50_000))
+    monkeypatch.setattr(
+        "shoestring.runners.process.process_runner.cut_long_logs", lambda folders: cut_long_logs(folders, 50_000)
+    )
     bench(prints_a_lot).buy(9)
     text = (tmp_path / "root" / "trial-0000" / "stdout.txt").read_text()
     assert text.startswith("[the log grew too long: ")

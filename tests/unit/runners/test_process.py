@@ -39,14 +39,14 @@ from training_code import (
     with_metrics,
 )
 
-from shoestring.core.entries import Entry, Lost, Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Space
+from shoestring.core.ledger.entries import Entry, Lost, Note
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.process import Processes
-from shoestring.runners.targets import Target
-from shoestring.runners.worker import Patience
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.process.process_runner import Processes
+from shoestring.runners.process.worker import Patience
+from shoestring.runners.training.targets import Target
 from shoestring.study.study import Study
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from shoestring.errors import RunnerError
-from shoestring.runners import ray_pool
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.ray_cluster import RayCluster
-from shoestring.runners.ray_pool import SeatPool
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.ray import worker_pool as ray_pool
+from shoestring.runners.ray.cluster import RayCluster
+from shoestring.runners.ray.worker_pool import SeatPool
 
 
 class RayError(Exception):

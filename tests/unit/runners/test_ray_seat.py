@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from shoestring.runners import ray_seat
-from shoestring.runners.ray_seat import Answer, Seat, StepCall, Thaw
-from shoestring.runners.storage import Folder
-from shoestring.runners.targets import pack_code
+from shoestring.runners.checkpoints.checkpoint_store import Folder
+from shoestring.runners.ray import remote_worker as ray_seat
+from shoestring.runners.ray.remote_worker import Answer, Seat, StepCall, Thaw
+from shoestring.runners.training.targets import pack_code
 
 
 class Told:

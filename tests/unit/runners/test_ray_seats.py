@@ -10,17 +10,17 @@ import pytest
 from ray_here import RayHere, a_node, install
 
 from shoestring import Space
-from shoestring.core.continuing import find_losses
-from shoestring.core.entries import Entry, Lost, Note, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import PricedSeconds, price_of
+from shoestring.core.ledger.amendments import find_losses
+from shoestring.core.ledger.budget import PricedSeconds, price_of
+from shoestring.core.ledger.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import RunnerError
 from shoestring.reports import facts
 from shoestring.reports.text import status
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.ray import Seats
-from shoestring.runners.ray_actors import describe_node
-from shoestring.runners.ray_cluster import RayCluster
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.ray.actors import describe_node
+from shoestring.runners.ray.cluster import RayCluster
+from shoestring.runners.ray.ray_runner import Seats
 from shoestring.runners.runner import RunningSteps, seconds_under_way
 from shoestring.study.study import Study
 from shoestring.testing.runners import Curve, check_runner_contract, make_opened

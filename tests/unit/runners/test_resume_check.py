@@ -12,9 +12,9 @@ import pytest
 import training_code
 
 from shoestring import Float, tune
-from shoestring.core.entries import Note, Order
+from shoestring.core.ledger.entries import Note, Order
 from shoestring.reports.text import warning_of
-from shoestring.runners.resume_check import note_check, preserve_random_state
+from shoestring.runners.training.resume_check import note_check, preserve_random_state
 
 ORDER = Order(number=3, trial=1, config={}, until=5, check=True)
 

@@ -11,15 +11,14 @@ import pytest
 from rich.console import Console
 
 from shoestring import policies
-from shoestring.core.entries import Cost, Note, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
-from shoestring.reports.facts import summary
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
+from shoestring.reports.facts import slow_workers, summary
 from shoestring.reports.text import status
-from shoestring.reports.workers import slow_workers
-from shoestring.runners.simulated import Simulated, SimulatedWorker, StepOutcome
+from shoestring.runners.simulated.simulated_runner import Simulated, SimulatedWorker, StepOutcome
 from shoestring.study.loop import run_in_memory
 from shoestring.testing.curves import Decaying
 from shoestring.testing.policies import ROUGH, opened

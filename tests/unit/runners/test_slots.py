@@ -13,14 +13,14 @@ import pytest
 from runner_bench import Bench, fresh_ledger, losses, receipts, shown
 from training_code import DeviceNumber, device_number
 
-from shoestring.core.space import Space
+from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command import Commands
-from shoestring.runners.local import Local
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.devices import Slots, count_workers, parse_devices
+from shoestring.runners.local.local_runner import Local
 from shoestring.runners.make import check_runner, make_runner
-from shoestring.runners.process import Processes
-from shoestring.runners.slots import Slots, count_workers, parse_devices
+from shoestring.runners.process.process_runner import Processes
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 

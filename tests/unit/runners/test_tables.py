@@ -10,7 +10,7 @@ import pytest
 
 from shoestring import policies
 from shoestring.errors import StudyError
-from shoestring.runners.tables import Table
+from shoestring.runners.simulated.recorded_table import Table
 from shoestring.testing.policies import opened, simulate
 
 NAN = math.nan

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shoestring.errors import RunnerError
-from shoestring.runners.targets import Target, pack_code, resolve, unpack_code
+from shoestring.runners.training.targets import Target, pack_code, resolve, unpack_code
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shoestring.errors import RunnerError
-from shoestring.runners.training import Context, Ended, Live, Report, can_save, read_metrics, shape_of
+from shoestring.runners.training.code import Context, Ended, Live, Report, can_save, read_metrics, shape_of
 
 
 def function(config: Any) -> float:

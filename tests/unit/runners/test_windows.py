@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from training_code import Counter
 
-from shoestring.core.space import Space
+from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
-from shoestring.runners import groups, storage
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.command import Commands
-from shoestring.runners.process import Processes
+from shoestring.runners.checkpoints import checkpoint_store as storage
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.process import process_group as groups
+from shoestring.runners.process.process_runner import Processes
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 
@@ -27,7 +28,13 @@ for name in ("SIGKILL", "pthread_sigmask", "SIG_BLOCK", "SIG_UNBLOCK", "SIG_SETM
     delattr(signal, name)
 sys.modules["fcntl"] = sys.modules["resource"] = sys.modules["termios"] = None
 import shoestring
-from shoestring.runners import command, groups, local, make, process, simulated, worker
+from shoestring.runners import make
+from shoestring.runners.command import command_runner as command
+from shoestring.runners.process import process_group as groups
+from shoestring.runners.local import local_runner as local
+from shoestring.runners.process import process_runner as process
+from shoestring.runners.simulated import simulated_runner as simulated
+from shoestring.runners.process import worker
 groups.IS_WINDOWS = True
 def train(config):
     yield from (config["x"], config["x"] / 2)

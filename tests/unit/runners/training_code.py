@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from shoestring.runners.training import Context, Report
+from shoestring.runners.training.code import Context, Report
 
 
 def process_number(config: Mapping[str, Any]) -> Iterator[float]:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from shoestring.core.entries import Amended
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import StoreError
 from shoestring.stores.sql import Sql
 from shoestring.study.study import Study
-from shoestring.testing.stores import a_life, an_order, entries_as_text
+from shoestring.testing.ledger_stores import a_life, an_order, entries_as_text
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems keep other rules about deleted journals")
 

@@ -11,7 +11,7 @@ import pytest
 from training_code import Counter
 
 from shoestring import tune
-from shoestring.stores.folders import temporary_folder
+from shoestring.study.checkpoint_place import temporary_folder
 
 
 @pytest.fixture(autouse=True)

@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 from thoroughness import examples
 
-from shoestring.core.entries import Entry, Lost, Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import PricedSeconds, price_of
+from shoestring.core.ledger.budget import PricedSeconds, price_of
+from shoestring.core.ledger.entries import Entry, Lost, Note
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Damaged, Leased
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import Local
-from shoestring.stores import files, heartbeat
-from shoestring.stores.heartbeat import HEARTBEAT_S
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.local.local_runner import Local
+from shoestring.stores import sqlite_file as files
+from shoestring.stores import store as heartbeat
 from shoestring.stores.lease import Process, find_uncharged
 from shoestring.stores.sql import Sql
-from shoestring.stores.store import Heartbeat
+from shoestring.stores.store import HEARTBEAT_S, Heartbeat
 from shoestring.study.study import Study
-from shoestring.testing.stores import a_step, an_opening, an_order, entries_as_text
+from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text
 
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="process start times are read from /proc")
 
@@ -323,7 +323,7 @@ def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: py
 
 def test_of_quick_entries_one_in_a_tenth_of_a_second_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     now, beats = [100.0], []
-    monkeypatch.setattr("shoestring.stores.heartbeat.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("shoestring.stores.store.time.monotonic", lambda: now[0])
     heart = heartbeat.Heart(lambda: beats.append(now[0]))
     try:
         assert heart.wait_for_disk()

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 from thoroughness import examples
 
-from shoestring.core.entries import Note
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Note
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Damaged, StoreError
 from shoestring.stores.repair import Repaired, repair
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import a_life, an_opening, entries_as_text
+from shoestring.testing.ledger_stores import a_life, an_opening, entries_as_text
 
 PAGE = 4096
 
@@ -82,7 +82,7 @@ def test_a_sound_study_is_copied_whole(tmp_path: Path) -> None:
 
 CRASH = """
 import os, sys
-from shoestring.core.entries import Note
+from shoestring.core.ledger.entries import Note
 from shoestring.stores.sql import Sql
 store = Sql(sys.argv[1])
 store.append("s", store.load("s"), *[Note(topic="late", facts={"n": n}) for n in range(5)])

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.entries import FORMAT, Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.strict_json import dumps
+from shoestring.core.ledger.entries import FORMAT, Note
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps
 from shoestring.errors import StoreError, StudyError
 from shoestring.stores.rows import BEGIN, Link, Row, Unsound, checksum, follow, write
-from shoestring.testing.stores import a_life, an_opening, entries_as_text
+from shoestring.testing.ledger_stores import a_life, an_opening, entries_as_text
 
 
 def rows_of_a_life() -> list[Row]:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from shoestring.core.entries import Note
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.entries import Note
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Damaged
 from shoestring.stores import snapshots
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import a_step, an_opening, an_order, entries_as_text
+from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text
 
 
 @pytest.fixture

@@ -19,20 +19,21 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, event
 from thoroughness import examples
 
-from shoestring.core.entries import Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.ledger.entries import Note
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.errors import Conflict, Damaged, DecisionError, MissingExtra, StoreError
-from shoestring.runners.checkpoints import Checkpoints
-from shoestring.runners.local import Local
-from shoestring.runners.simulated import Simulated
-from shoestring.stores import database, files
-from shoestring.stores.servers import read_server_address
+from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.local.local_runner import Local
+from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.stores import database
+from shoestring.stores import sqlite_file as files
+from shoestring.stores.database import read_server_address
 from shoestring.stores.sql import Sql
 from shoestring.study.study import Study
 from shoestring.testing.curves import Decaying
-from shoestring.testing.stores import a_life, a_step, an_opening, an_order, entries_as_text
+from shoestring.testing.ledger_stores import a_life, a_step, an_opening, an_order, entries_as_text
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True)})
 
@@ -358,10 +359,10 @@ def test_two_writers_against_a_plain_list(
 
 WRITER = """
 import sys
-from shoestring.core.entries import Note
+from shoestring.core.ledger.entries import Note
 from shoestring.errors import Conflict
 from shoestring.stores.sql import Sql
-from shoestring.testing.stores import an_opening
+from shoestring.testing.ledger_stores import an_opening
 address, who, many = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store, written = Sql(address), 0
 print("ready", flush=True)

@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from shoestring import Study
-from shoestring.core.bookkeeping import BooksView
-from shoestring.core.entries import Lost, Receipt
+from shoestring.core.ledger.accounting import BooksView
+from shoestring.core.ledger.entries import Lost, Receipt
 from shoestring.errors import Leased, StudyError
-from shoestring.stores.heartbeat import HEARTBEAT_S
-from shoestring.stores.opening import open_store
-from shoestring.stores.store import Lease
+from shoestring.stores.addresses import open_store
+from shoestring.stores.store import HEARTBEAT_S, Lease
 from shoestring.study.ask import Told
-from shoestring.study.desk import BEATS_PER_PATIENCE, Desk
 from shoestring.study.journal import Journal
-from shoestring.study.taken import OrderGone
+from shoestring.study.serving.client_orders import OrderGone
+from shoestring.study.serving.session import BEATS_PER_PATIENCE, Desk
 
 SPACE = {"lr": {"float": [0.001, 1.0], "log": True}}
 PATIENCE_S = 50.0
@@ -238,7 +237,7 @@ def test_orders_of_a_loop_are_its_own(where: str) -> None:
 
 
 def test_those_who_wait_together_are_stored_together(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoestring.study.desk._TURNS_S", 60.0)  # however busy this machine is
+    monkeypatch.setattr("shoestring.study.serving.session._TURNS_S", 60.0)  # however busy this machine is
     desk, stored = opened.desk, []
     real = Journal.append
 
@@ -299,7 +298,7 @@ def test_turns_give_the_same_orders_as_one_by_one(tmp_path: Path) -> None:
 def test_long_thinking_keeps_nobody_waiting(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = opened.desk._desk
     seconds = iter(range(100))
-    monkeypatch.setattr("shoestring.study.desk.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("shoestring.study.serving.session.time.monotonic", lambda: float(next(seconds)))
     assert len(desk.take_turns([partial(desk.ask, name) for name in "abc"])) == 1
 
 

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 
 from shoestring import Report, tune
-from shoestring.core.bookkeeping import BooksView
-from shoestring.core.books import Books
-from shoestring.core.decision import Decision, Finish, Train, Wait
-from shoestring.core.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Float
-from shoestring.core.policy import fresh_config
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.decision import Decision, Finish, Train, Wait
+from shoestring.core.deciding.policy import fresh_config
+from shoestring.core.ledger.accounting import BooksView
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Books
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
 from shoestring.errors import DecisionError
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.runner import News
-from shoestring.runners.simulated import Simulated, StepOutcome
-from shoestring.stores.memory import Memory, MemoryLease
+from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
+from shoestring.stores.in_memory import Memory, MemoryLease
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop, run_in_memory
 from shoestring.study.study import Study

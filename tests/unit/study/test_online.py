@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.money import Prices
-from shoestring.core.parameters import Choice
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.budget import Prices
+from shoestring.core.space.parameters import Choice
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError, StudyError
 from shoestring.policies.halving.sequential_halving import SequentialHalving
-from shoestring.stores.memory import Memory
-from shoestring.study.online import OnlineTuner
-from shoestring.study.schedule import Schedule
+from shoestring.stores.in_memory import Memory
+from shoestring.study.online import OnlineTuner, Schedule
 
 ARMS = Space({"mode": Choice(["a", "b", "c"])})
 GAINS = {"a": 0.1, "b": 1.0, "c": 0.4}

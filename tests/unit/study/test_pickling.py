@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from shoestring import Choice, Float, Space, Study, tune
-from shoestring.core.decision import Decision, Train
-from shoestring.core.ledger import Ledger
+from shoestring.core.deciding.decision import Decision, Train
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import StoreError, StudyError
 from shoestring.stores.database import Database
-from shoestring.stores.memory import Memory
+from shoestring.stores.in_memory import Memory
 from shoestring.stores.sql import Sql
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "o": Choice(["a", "b"])})

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.entries import Opened
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.errors import BudgetError
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.study.plan import MadeUp, plan
+from shoestring.study.simulation import MadeUp, plan
 
 
 def opened(budget: str, **more: Any) -> Opened:

@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from shoestring.core.decision import Decision, Finish, Train
-from shoestring.core.entries import Cost, Entry, Lost, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Decision, Finish, Train
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Entry, Lost, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.errors import StudyError
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.study.replay import Recorded, price_of, replay
+from shoestring.study.simulation import Recorded, price_of, replay
 
 
 def grow(ledger: Ledger, *entries: Entry) -> Ledger:

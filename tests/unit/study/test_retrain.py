@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import pytest
 
 from shoestring import Choice, Float, OnlineTuner, Report, Space, Study, tune
-from shoestring.core.entries import Cost, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Order, Receipt
 from shoestring.errors import RunnerError, StudyError, TrainingFailed
-from shoestring.runners.command import Commands
-from shoestring.runners.targets import resolve
-from shoestring.stores.memory import Memory
+from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.training.targets import resolve
+from shoestring.stores.in_memory import Memory
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring import Choice, Float, Int, Prices, Report, ShoestringError, Space, Study, policies, tune
-from shoestring.core.decision import Decision, Finish, Train
-from shoestring.core.entries import Amended, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.policy import fresh_config
+from shoestring.core.deciding.decision import Decision, Finish, Train
+from shoestring.core.deciding.policy import fresh_config
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Leased, PolicyError, StudyError, TrainingFailed
-from shoestring.runners.simulated import Simulated
-from shoestring.stores.memory import Memory
+from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.stores.in_memory import Memory
 from shoestring.stores.sql import Sql
 from shoestring.testing.curves import Decaying
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from shoestring import Float, Space, Study, tune
-from shoestring.core.entries import Amended, Cost, Order, Receipt
+from shoestring.core.ledger.entries import Amended, Cost, Order, Receipt
 from shoestring.errors import RunnerError, StudyError, TrainingFailed
-from shoestring.runners.simulated import Simulated
+from shoestring.runners.simulated.simulated_runner import Simulated
 from shoestring.study import run_code
 from shoestring.study.loop import Ending
 from shoestring.study.run_code import conclude

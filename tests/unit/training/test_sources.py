@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))  # `training` is no part of t
 from training import sources
 from training.pack import find_tables, losses_of, pack, prices_of, ranks_of
 
-from shoestring.runners.tables import Table
+from shoestring.runners.simulated.recorded_table import Table
 
 ROOT = Path(__file__).parents[3]
 

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import blas, eigvalsh, lapack
 
-from shoestring.core.arrays import Floats, Indices
-from shoestring.core.choosing import find_best, reaches
+from shoestring.core.deciding.reproducible import find_best, reaches
+from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.gp.posterior import GP
 
 Floor = Literal["variance", "std"]

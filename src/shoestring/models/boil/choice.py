@@ -28,9 +28,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from shoestring.core.arrays import Flags, Floats, Indices
-from shoestring.core.choosing import NAT, TOLERANCE, find_best, sort_best_first
-from shoestring.core.settling import PLACE_DECIMALS, settle
+from shoestring.core.deciding.reproducible import NAT, PLACE_DECIMALS, TOLERANCE, find_best, settle, sort_best_first
+from shoestring.core.values.arrays import Flags, Floats, Indices
 from shoestring.models.boil.process import RunLengths
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from shoestring.core.arrays import Floats, Indices
+from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.gp.posterior import standardisation
 
 Preference = Literal["logistic", "tail_mean", "log", "average"]

@@ -24,7 +24,7 @@ from typing import Self
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
+from shoestring.core.values.arrays import Floats
 from shoestring.models.gp.kernels import Kernel, Pairs
 
 BETA = 1.0

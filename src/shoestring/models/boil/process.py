@@ -30,11 +30,10 @@ from numpy.random import Generator
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import NAT, find_best, reaches
-from shoestring.core.decision import Memo
-from shoestring.core.memo import Lists
-from shoestring.core.settling import settle
+from shoestring.core.deciding.decision import Memo
+from shoestring.core.deciding.memo import Lists
+from shoestring.core.deciding.reproducible import NAT, find_best, reaches, settle
+from shoestring.core.values.arrays import Floats
 from shoestring.models.boil.compression import LEARNABLE, CurveMatrix, Preference, compress, standardise
 from shoestring.models.boil.decaying_time import DecayingTime
 from shoestring.models.gp.kernels import Kernel, Pairs

@@ -34,8 +34,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from shoestring.core.arrays import Floats
-from shoestring.core.decision import Memo
+from shoestring.core.deciding.decision import Memo
+from shoestring.core.values.arrays import Floats
 from shoestring.models.cost_aware.linear import PRIOR_STD, Limits, LinearCost, check_costs, choose_columns, fit_linear
 from shoestring.models.gp.fit import fit_gp
 from shoestring.models.gp.kernels import Kernel

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.encoding import Encoding, Points
-from shoestring.core.parameters import Choice, Constant
+from shoestring.core.space.encoding import Encoding, Points
+from shoestring.core.space.parameters import Choice, Constant
+from shoestring.core.values.arrays import Floats
 
 Column = Callable[[Points], Floats]  # m points to the column's m numbers
 

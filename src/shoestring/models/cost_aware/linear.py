@@ -32,9 +32,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.linalg import lapack
 
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import find_best, reaches
-from shoestring.core.decision import Memo
+from shoestring.core.deciding.decision import Memo
+from shoestring.core.deciding.reproducible import find_best, reaches
+from shoestring.core.values.arrays import Floats
 
 RIDGE = 1e-3
 PRIOR_STD = 0.5  # of log cost about the line, worth one observation

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoestring.core.arrays import Floats, Indices
-from shoestring.core.choosing import NAT, are_best, find_best, reaches, sort_best_first
+from shoestring.core.deciding.reproducible import NAT, are_best, find_best, reaches, sort_best_first
+from shoestring.core.values.arrays import Floats, Indices
 
 
 def choose_ei_alpha(log_ei: Floats, log_cost: Floats, alpha: float) -> int:

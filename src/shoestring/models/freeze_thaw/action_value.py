@@ -31,8 +31,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from shoestring.core.arrays import Floats, Indices, first_true
-from shoestring.core.choosing import find_best, find_best_of_rows, reaches
+from shoestring.core.deciding.reproducible import find_best, find_best_of_rows, reaches
+from shoestring.core.values.arrays import Floats, Indices, first_true
 
 
 @dataclass(frozen=True, slots=True, eq=False)

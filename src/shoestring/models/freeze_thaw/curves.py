@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from shoestring.core.arrays import Flags, Floats, Indices, first_true, invert
+from shoestring.core.values.arrays import Flags, Floats, Indices, first_true, invert
 
 # The decay kernel is smooth: 50 epochs have a condition number near 1e16. Noise below this share of s2 is raised to it.
 RELATIVE_JITTER = 1e-8

@@ -39,9 +39,9 @@ from itertools import combinations
 import numpy as np
 from scipy.optimize import minimize
 
-from shoestring.core.arrays import Floats
-from shoestring.core.settling import polish, settle
-from shoestring.models.freeze_thaw.belief import ArmSums, log_likelihood, sum_arms
+from shoestring.core.deciding.reproducible import polish, settle
+from shoestring.core.values.arrays import Floats
+from shoestring.models.freeze_thaw.curve_posterior import ArmSums, log_likelihood, sum_arms
 from shoestring.models.freeze_thaw.curves import CurveParameters, Curves, whiten
 
 N_PARAMETERS = 6

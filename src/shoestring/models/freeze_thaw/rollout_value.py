@@ -26,8 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from shoestring.core.arrays import Flags, Floats, Indices
-from shoestring.core.choosing import find_best_of_rows
+from shoestring.core.deciding.reproducible import find_best_of_rows
+from shoestring.core.values.arrays import Flags, Floats, Indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)

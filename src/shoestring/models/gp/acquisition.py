@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from shoestring.core.arrays import Floats
+from shoestring.core.values.arrays import Floats
 
 _LOG_SQRT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _SQRT_HALF_PI = float(np.sqrt(0.5 * np.pi))

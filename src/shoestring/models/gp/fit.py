@@ -25,11 +25,10 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import NAT, find_best, sort_best_first
-from shoestring.core.decision import Memo
-from shoestring.core.memo import Fit, Lists
-from shoestring.core.settling import settle
+from shoestring.core.deciding.decision import Memo
+from shoestring.core.deciding.memo import Fit, Lists
+from shoestring.core.deciding.reproducible import NAT, find_best, settle, sort_best_first
+from shoestring.core.values.arrays import Floats
 from shoestring.models.gp.kernels import Kernel, Pairs
 from shoestring.models.gp.posterior import (
     GP,

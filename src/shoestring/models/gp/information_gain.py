@@ -23,8 +23,8 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.special import ndtri
 
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import find_best_of_rows
+from shoestring.core.deciding.reproducible import find_best_of_rows
+from shoestring.core.values.arrays import Floats
 
 _JITTER = 1e-9
 

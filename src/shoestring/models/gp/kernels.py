@@ -36,8 +36,8 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from shoestring.core.arrays import Floats, Indices
-from shoestring.core.encoding import Encoding
+from shoestring.core.space.encoding import Encoding
+from shoestring.core.values.arrays import Floats, Indices
 
 Family = Literal["se", "matern32", "matern52", "hamming"]
 

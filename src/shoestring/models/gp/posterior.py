@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
-from shoestring.core.arrays import Floats
+from shoestring.core.values.arrays import Floats
 from shoestring.models.gp.kernels import Kernel
 
 Mean = Literal["zero", "constant"]

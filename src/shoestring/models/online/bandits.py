@@ -31,8 +31,8 @@ import math
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import find_best
+from shoestring.core.deciding.reproducible import find_best
+from shoestring.core.values.arrays import Floats
 
 
 def ucb1(counts: Floats, sums: Floats, round: int) -> int:

@@ -31,9 +31,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import ndtr
 
-from shoestring.core.arrays import Floats, Indices, invert
-from shoestring.core.choosing import find_best, reaches, sort_best_first
-from shoestring.core.settling import settle
+from shoestring.core.deciding.reproducible import find_best, reaches, settle, sort_best_first
+from shoestring.core.values.arrays import Floats, Indices, invert
 
 # Decimals to which acquisitions are compared, for values of scale 1. That is finer than the tolerance of `core.choosing`:
 # neighbours on a dense grid differ by less than that, so the first of the equals would lie beside the top of its own hump,

@@ -38,9 +38,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize_scalar
 
-from shoestring.core.arrays import Floats, Indices
-from shoestring.core.choosing import NAT, find_best, reaches
-from shoestring.core.settling import settle
+from shoestring.core.deciding.reproducible import NAT, find_best, reaches, settle
+from shoestring.core.values.arrays import Floats, Indices
 
 KernelRows = Callable[[Indices], Floats]  # points (m,) -> their covariances with every point (m, N)
 

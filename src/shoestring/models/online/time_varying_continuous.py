@@ -35,9 +35,8 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 
-from shoestring.core.arrays import Floats, Indices
-from shoestring.core.choosing import sort_best_first
-from shoestring.core.settling import PLACE_DECIMALS, settle
+from shoestring.core.deciding.reproducible import PLACE_DECIMALS, settle, sort_best_first
+from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.online.time_varying import (
     FORGET_BELOW,
     VARIANCE_FLOOR,

@@ -36,9 +36,8 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import NAT, find_best, sort_best_first
-from shoestring.core.settling import polish, settle
+from shoestring.core.deciding.reproducible import NAT, find_best, polish, settle, sort_best_first
+from shoestring.core.values.arrays import Floats
 
 ALPHA_BOUNDS = (0.01, 100.0)
 BETA_BOUNDS = (0.01, 1000.0)

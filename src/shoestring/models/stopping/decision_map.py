@@ -34,8 +34,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoestring.core.arrays import Flags, Floats, Indices
-from shoestring.core.choosing import reaches
+from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.values.arrays import Flags, Floats, Indices
 
 GO_ON, GIVE_UP, TRUST = 0, 1, 2
 _EDGE_SLACK = 1e-9  # of a cell: a mean that equals an edge in exact arithmetic may round to just above it

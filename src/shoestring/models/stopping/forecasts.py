@@ -22,10 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from shoestring.core.arrays import Floats
-from shoestring.models.stopping.curve_families import FAMILIES, CurveFamily
+from shoestring.core.values.arrays import Floats
+from shoestring.models.stopping.curve_families import FAMILIES, CurveFamily, scatter_walkers
 from shoestring.models.stopping.curve_paths import curve_posterior, fit_curve
-from shoestring.models.stopping.family_sampler import scatter_walkers
 
 
 @dataclass(frozen=True, slots=True)

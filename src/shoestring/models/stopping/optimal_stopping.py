@@ -30,8 +30,8 @@ from typing import Literal
 
 import numpy as np
 
-from shoestring.core.arrays import Floats, first_true
-from shoestring.core.choosing import reaches
+from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.values.arrays import Floats, first_true
 from shoestring.models.stopping.curve_paths import (
     NOISE_VARIANCE,
     CurveFit,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoestring.core.arrays import Floats, Indices
-from shoestring.core.choosing import sort_best_first
+from shoestring.core.deciding.reproducible import sort_best_first
+from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.thrift.features import Arms, Scale, features, features_with_reach, scale_of
 from shoestring.models.thrift.network import Network, probabilities
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW

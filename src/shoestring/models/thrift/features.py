@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.arrays import Flags, Floats, Indices, invert
-from shoestring.core.choosing import ROUNDING, find_best_of_rows, sort_best_first
+from shoestring.core.deciding.reproducible import ROUNDING, find_best_of_rows, sort_best_first
+from shoestring.core.values.arrays import Flags, Floats, Indices, invert
 from shoestring.models.thrift.shapes import COLUMNS, HIGH, LOW, SHARPNESS, SLOTS, STEPS
 
 _FAR = 1e30

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.arrays import Floats
+from shoestring.core.values.arrays import Floats
 from shoestring.errors import StudyError
 from shoestring.models.thrift.shapes import BINS, FEATURES
 

@@ -56,21 +56,27 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from shoestring.core.books import Trial
-from shoestring.core.choosing import reaches
-from shoestring.core.decision import Decision, Memo, Train
-from shoestring.core.initial_design import is_in_design
-from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Refits, pick
-from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
-from shoestring.core.settings import require_between, require_one_of, require_whole
+from shoestring.core.deciding.decision import Decision, Memo, Train
+from shoestring.core.deciding.memo import Refits, pick
+from shoestring.core.deciding.policy import (
+    ALL_TRIED,
+    fresh_config,
+    is_in_design,
+    nothing_to_buy,
+    train_further,
+    train_new,
+)
+from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.values.checks import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.boil.augmentation import Floor, tell_log_condition
 from shoestring.models.boil.choice import Rule
 from shoestring.models.boil.process import RunLengths, TimeKernel
-from shoestring.policies.boil.belief import CARRIED, BeliefRecipe, Score, ScoreBelief, believe
+from shoestring.policies.boil.next_run import NextRun, RunSearch
 from shoestring.policies.boil.prefixes import AugmentationWay, PrefixRule
-from shoestring.policies.boil.search import NextRun, RunSearch
+from shoestring.policies.boil.score_model import CARRIED, BeliefRecipe, Score, ScoreBelief, believe
 from shoestring.policies.config_table import ConfigsView, ConfigTable
 
 _SHORTEST = 5  # a run is at least a full training divided by this: 30 of 150 epochs in the paper

@@ -18,10 +18,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.decision import Memo
-from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Lists
+from shoestring.core.deciding.decision import Memo
+from shoestring.core.deciding.memo import Lists
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.arrays import Floats
 from shoestring.models.boil.augmentation import (
     Floor,
     count_allowed_points,
@@ -32,7 +32,7 @@ from shoestring.models.boil.augmentation import (
 )
 from shoestring.models.boil.process import ProcessParameters, RunLengths, TimeKernel, product_kernel
 from shoestring.models.gp.posterior import GP, condition
-from shoestring.policies.boil.runs import CurveRun
+from shoestring.policies.boil.run_curves import CurveRun
 
 MOST_ADDED = (
     1000  # prefixes of all runs together: by then time is well known, and each makes every later decision slower

@@ -33,24 +33,37 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from shoestring.core.arrays import Flags, Floats, Indices
-from shoestring.core.believing import BEST_BY_THEN, MOST_CURVES, Believed, BelievedCurve, Offers, put_first
-from shoestring.core.books import Trial
-from shoestring.core.choosing import NAT, Best, sort_best_first
-from shoestring.core.comparing import are_apart, compare_scores, find_runner_up
-from shoestring.core.decision import Decision, Memo, Why
-from shoestring.core.encoding import Points
-from shoestring.core.entries import Order
-from shoestring.core.initial_design import is_in_design
-from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Lists, Refits
-from shoestring.core.parameters import Scalar
-from shoestring.core.policy import ALL_TRIED, find_results, fresh_config, nothing_to_buy, settle_first, train_new
-from shoestring.core.settings import require_one_of, require_whole, require_within
-from shoestring.core.space import Config
+from shoestring.core.deciding.comparison import are_apart, compare_scores, find_runner_up
+from shoestring.core.deciding.decision import Decision, Memo, Why
+from shoestring.core.deciding.memo import Lists, Refits
+from shoestring.core.deciding.policy import (
+    ALL_TRIED,
+    find_results,
+    fresh_config,
+    is_in_design,
+    nothing_to_buy,
+    settle_first,
+    train_new,
+)
+from shoestring.core.deciding.prediction import BEST_BY_THEN, MOST_CURVES, Believed, BelievedCurve, Offers, put_first
+from shoestring.core.deciding.reproducible import NAT, Best, sort_best_first
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.encoding import Points
+from shoestring.core.space.parameters import Scalar
+from shoestring.core.space.space import Config
+from shoestring.core.values.arrays import Flags, Floats, Indices
+from shoestring.core.values.checks import require_one_of, require_whole, require_within
 from shoestring.errors import PolicyError
+from shoestring.models.cost_aware.candidate_search import (
+    Findings,
+    Surface,
+    choose_cheap_and_far,
+    find_cei,
+    find_ei_alpha,
+)
 from shoestring.models.cost_aware.cost_models import COST_MODELS
-from shoestring.models.cost_aware.search import Findings, Surface, choose_cheap_and_far, find_cei, find_ei_alpha
 from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implied_alpha, is_efficient, pareto_front
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for

@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoestring.core.arrays import Flags, Floats
-from shoestring.core.books import Trial
-from shoestring.core.choosing import reaches
-from shoestring.core.decision import Memo, Train
-from shoestring.core.encoding import Points
-from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Refits
+from shoestring.core.deciding.decision import Memo, Train
+from shoestring.core.deciding.memo import Refits
+from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.encoding import Points
+from shoestring.core.values.arrays import Flags, Floats
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.models.cost_aware.cost_models import (
     GPCost,

@@ -13,16 +13,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shoestring.core.arrays import Flags, Floats, Indices, first_true
-from shoestring.core.decision import NO_WHY, Decision, Memo, Train, Wait, Why
-from shoestring.core.encoding import Encoding, Points
-from shoestring.core.entries import Entry, Opened, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Refits
-from shoestring.core.policy import fresh_config, nothing_to_buy, train_further, train_new
-from shoestring.core.quasi_random import points
-from shoestring.core.space import Config, Space
-from shoestring.core.streams import stream
+from shoestring.core.deciding.decision import NO_WHY, Decision, Memo, Train, Wait, Why
+from shoestring.core.deciding.memo import Refits
+from shoestring.core.deciding.policy import fresh_config, nothing_to_buy, train_further, train_new
+from shoestring.core.ledger.entries import Entry, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.encoding import Encoding, Points
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.arrays import Flags, Floats, Indices, first_true
+from shoestring.core.values.randomness import points, stream
 from shoestring.errors import PolicyError
 
 _DEFAULT_ARMS = 100  # so many are what the speed of a decision is promised for

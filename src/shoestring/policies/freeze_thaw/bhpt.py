@@ -46,13 +46,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core.arrays import Floats, first_true
-from shoestring.core.believing import Believed
-from shoestring.core.comparing import compare_losses, compare_scores
-from shoestring.core.decision import Decision, Why
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.settings import require_at_least, require_one_of, require_share, require_within
+from shoestring.core.deciding.comparison import compare_losses, compare_scores
+from shoestring.core.deciding.decision import Decision, Why
+from shoestring.core.deciding.prediction import Believed
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.arrays import Floats, first_true
+from shoestring.core.values.checks import require_at_least, require_one_of, require_share, require_within
 from shoestring.models.freeze_thaw.action_value import ValuePlan, plan_values
 from shoestring.policies.freeze_thaw.arms import ArmsView, Reach, buy_steps, measure_reach
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook, mix

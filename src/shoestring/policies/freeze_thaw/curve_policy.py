@@ -15,16 +15,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.believing import Believed, BelievedCurve, put_first
-from shoestring.core.choosing import sort_best_first
-from shoestring.core.comparing import find_runner_up
-from shoestring.core.decision import NO_MEMO, Decision, Memo, Why
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.settings import require_between, require_one_of, require_whole
+from shoestring.core.deciding.comparison import find_runner_up
+from shoestring.core.deciding.decision import NO_MEMO, Decision, Memo, Why
+from shoestring.core.deciding.prediction import Believed, BelievedCurve, put_first
+from shoestring.core.deciding.reproducible import sort_best_first
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.arrays import Floats
+from shoestring.core.values.checks import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
-from shoestring.models.freeze_thaw.belief import FreezeThawBelief
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief
 from shoestring.models.freeze_thaw.curves import CurveParameters, Curves
 from shoestring.models.freeze_thaw.fit import (
     N_PARAMETERS,

@@ -23,15 +23,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.arrays import Floats, Indices
-from shoestring.core.believing import Believed, BelievedCurve, put_first
-from shoestring.core.choosing import NAT, find_best, sort_best_first
-from shoestring.core.comparing import compare_scores, find_runner_up
-from shoestring.core.decision import Decision, Memo
-from shoestring.core.encoding import Encoding
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.settings import require_whole
+from shoestring.core.deciding.comparison import compare_scores, find_runner_up
+from shoestring.core.deciding.decision import Decision, Memo
+from shoestring.core.deciding.prediction import Believed, BelievedCurve, put_first
+from shoestring.core.deciding.reproducible import NAT, find_best, sort_best_first
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.encoding import Encoding
+from shoestring.core.values.arrays import Floats, Indices
+from shoestring.core.values.checks import require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.fit import carry_gp

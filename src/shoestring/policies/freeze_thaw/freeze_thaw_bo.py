@@ -20,12 +20,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.arrays import Floats, Indices
-from shoestring.core.choosing import NAT, find_best, sort_best_first
-from shoestring.core.comparing import compare_scores
-from shoestring.core.decision import Why
-from shoestring.core.settings import require_whole
-from shoestring.models.freeze_thaw.belief import FreezeThawBelief
+from shoestring.core.deciding.comparison import compare_scores
+from shoestring.core.deciding.decision import Why
+from shoestring.core.deciding.reproducible import NAT, find_best, sort_best_first
+from shoestring.core.values.arrays import Floats, Indices
+from shoestring.core.values.checks import require_whole
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.information_gain import information_gain
 from shoestring.policies.freeze_thaw.arms import Reach

@@ -21,15 +21,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoestring.core.arrays import Floats, first_true
-from shoestring.core.believing import BEST_BY_THEN, Believed, put_first
-from shoestring.core.choosing import reaches, sort_best_first
-from shoestring.core.comparing import compare_losses, compare_scores
-from shoestring.core.decision import Decision, Train, Wait, Why
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import nothing_to_buy, train_further, train_new
-from shoestring.core.space import Config
+from shoestring.core.deciding.comparison import compare_losses, compare_scores
+from shoestring.core.deciding.decision import Decision, Train, Wait, Why
+from shoestring.core.deciding.policy import nothing_to_buy, train_further, train_new
+from shoestring.core.deciding.prediction import BEST_BY_THEN, Believed, put_first
+from shoestring.core.deciding.reproducible import reaches, sort_best_first
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
+from shoestring.core.values.arrays import Floats, first_true
 from shoestring.models.freeze_thaw.action_value import ValuePlan
 from shoestring.models.thrift.belief import Belief, believe, believe_with_reach
 from shoestring.models.thrift.network import shipped

@@ -21,10 +21,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.comparing import compare_race
-from shoestring.core.decision import Decision, Train, Why
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import (
+from shoestring.core.deciding.comparison import compare_race
+from shoestring.core.deciding.decision import Decision, Train, Why
+from shoestring.core.deciding.policy import (
     find_cut_short,
     fresh_config,
     nothing_to_buy,
@@ -32,8 +31,9 @@ from shoestring.core.policy import (
     train_further,
     train_new,
 )
-from shoestring.core.views import Waiting
-from shoestring.policies.halving.ladder import Ladder, rung_steps
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.views import Waiting
+from shoestring.policies.halving.brackets import Ladder, rung_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

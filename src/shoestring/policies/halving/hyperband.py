@@ -23,10 +23,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision
-from shoestring.core.ledger import Ledger
-from shoestring.policies.halving.brackets import decide_in_brackets
-from shoestring.policies.halving.ladder import Ladder, Rung, most_halvings, rungs
+from shoestring.core.deciding.decision import Decision
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.policies.halving.brackets import Ladder, Rung, decide_in_brackets, most_halvings, rungs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ and with money for a hundred, when half are idle already, the best of those that
 A budget of time or money is converted at the mean price of the steps so far: newcomers are opened one by one, as many as
 this price says by then, and every round is planned anew with what is really left. A raised budget opens the arms that are
 missing from what it would have opened, and the arms still in go on with them. Trials of one step are quasi-random search.
+
+The arithmetic of a race that knows its budget: how many rounds, what they cost, how far a share of the money goes.
 """
 
 from __future__ import annotations
@@ -33,18 +35,24 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from shoestring.core.comparing import compare_race
-from shoestring.core.decision import NO_MEMO, NO_WHY, Decision, Memo, Train, Wait, Why
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config, nothing_to_buy, train_best_unfinished, train_further, train_new
-from shoestring.core.settings import require_between, require_reduction_factor, require_whole
-from shoestring.core.views import Waiting
-from shoestring.policies.halving.race_plan import ROUNDING, Facts, Load, common_step, load_of, read_facts, rounds_of
-from shoestring.policies.halving.rounds import (
+from shoestring.core.deciding.comparison import compare_race
+from shoestring.core.deciding.decision import NO_MEMO, NO_WHY, Decision, Memo, Train, Wait, Why
+from shoestring.core.deciding.policy import (
+    fresh_config,
+    nothing_to_buy,
+    train_best_unfinished,
+    train_further,
+    train_new,
+)
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.ledger.views import Waiting
+from shoestring.core.values.checks import require_between, require_reduction_factor, require_whole
+from shoestring.policies.halving.halving_rounds import (
     ROUND_VIEW,
     Round,
     find_listed_arm,
@@ -279,3 +287,65 @@ def _is_awaited(ledger: Ledger, now: Round, until: int) -> bool:
     """Whether an arm of the round is on its way to the round's step; one that has got there may go on meanwhile."""
     under_way = (open_order.order.trial for open_order in ledger.open_orders.values())
     return any(ledger.trials[number].steps < until and now.has(number) for number in under_way)
+
+
+ROUNDING = 1e-12  # of a share that is spent to the last bit
+
+
+class Facts(NamedTuple):
+    """What a round's memo remembers. A race is all rounds from its newcomers to its winner."""
+
+    round: int = 0
+    until: int = 0  # the common step of this round; in round 0 it follows from the price so far
+    total: float = 0.0  # the budget that the race was planned for
+    purse: float = 0.0  # what was left when the race began
+    worth: float = 0.0  # the money that its number of arms is for: the whole budget, or the purse of a later race
+    counted: int = 0  # trials there already that count among these arms
+    rounds: int = 0  # R, known when all newcomers are there
+
+
+class Load(NamedTuple):
+    """Arms that stand at the same step: what one more step of all of them costs."""
+
+    steps: int
+    limit: int
+    price: float
+    held: int  # steps that need not be paid again: fewer than `steps` where a state was lost and time is money
+
+    def cost(self, step: int) -> float:
+        """Of going on to that step."""
+        step = min(step, self.limit)
+        return self.price * (step - self.held) if step > self.steps else 0.0
+
+
+def rounds_of(arms: int, reduction_factor: int) -> int:
+    """ceil(log_eta arms), in whole numbers."""
+    rounds = 0
+    while reduction_factor**rounds < arms:
+        rounds += 1
+    return rounds
+
+
+def load_of(ledger: Ledger, trial: Trial) -> Load:
+    price = ledger.step_price(trial.number)
+    if trial.open_order is not None:  # as far as that goes, it is paid for
+        ordered = ledger.orders[trial.open_order].until
+        return Load(ordered, trial.limit, price, ordered)
+    # An epoch is charged once, time whenever it is spent.
+    held = trial.steps if ledger.budget.unit == "epochs" else trial.held
+    return Load(trial.steps, trial.limit, price, held)
+
+
+def common_step(share: float, loads: Sequence[Load]) -> int:
+    """The furthest step to which `share` brings all arms; at least one more than the least trained has."""
+    low, high = min(load.steps for load in loads) + 1, max(load.limit for load in loads)
+    while low < high:
+        middle = (low + high + 1) // 2
+        cost = sum(load.cost(middle) for load in loads)
+        low, high = (middle, high) if cost <= share * (1 + ROUNDING) else (low, middle - 1)
+    return low
+
+
+def read_facts(now: Round) -> Facts:
+    round, until, total, purse, worth, counted, rounds = now.facts
+    return Facts(int(round), int(until), total, purse, worth, int(counted), int(rounds))

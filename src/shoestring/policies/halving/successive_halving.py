@@ -19,11 +19,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision
-from shoestring.core.ledger import Ledger
-from shoestring.core.settings import require_whole
-from shoestring.policies.halving.brackets import decide_in_brackets
-from shoestring.policies.halving.ladder import Ladder, most_halvings, rungs
+from shoestring.core.deciding.decision import Decision
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.checks import require_whole
+from shoestring.policies.halving.brackets import Ladder, decide_in_brackets, most_halvings, rungs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

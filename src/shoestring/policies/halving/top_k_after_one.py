@@ -15,11 +15,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Train, Wait, Why
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config, nothing_to_buy, train_best_unfinished, train_new
-from shoestring.core.settings import require_between
-from shoestring.core.space import Config
+from shoestring.core.deciding.decision import Decision, Train, Wait, Why
+from shoestring.core.deciding.policy import fresh_config, nothing_to_buy, train_best_unfinished, train_new
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
+from shoestring.core.values.checks import require_between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

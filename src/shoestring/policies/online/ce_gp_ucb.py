@@ -32,11 +32,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import NO_MEMO, NO_WHY, Decision, Memo
-from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Refits
-from shoestring.core.parameters import Scalar
-from shoestring.core.settings import (
+from shoestring.core.deciding.decision import NO_MEMO, NO_WHY, Decision, Memo
+from shoestring.core.deciding.memo import Refits
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Scalar
+from shoestring.core.values.checks import (
     require_at_least,
     require_between,
     require_one_of,
@@ -53,9 +53,9 @@ from shoestring.models.online.query_rules import (
     query_by_confidence,
 )
 from shoestring.models.online.time_varying import fit_forgetting_rate, forgetting_bounds
-from shoestring.policies.online.belief import DriftState, DriftView, Proposal
+from shoestring.policies.online.drift_model import DriftState, DriftView, Proposal
 from shoestring.policies.online.online_policy import OnlinePolicy
-from shoestring.policies.online.rounds import next_queued, order_round, wait_or_finish
+from shoestring.policies.online.online_run import next_queued, order_round, wait_or_finish
 
 _REFITS = Refits(first=8, growth=2.0)  # of the forgetting rate, by observed rewards
 _FIT_LAST = 256  # observations that a fit looks back on: it costs their cube

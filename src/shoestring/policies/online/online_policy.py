@@ -14,11 +14,11 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import parse_duration_s
-from shoestring.core.settings import require_between, require_one_of, require_within
+from shoestring.core.ledger.budget import parse_duration_s
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.checks import require_between, require_one_of, require_within
 from shoestring.errors import BudgetError, PolicyError
-from shoestring.policies.online.rounds import RUN, RunView
+from shoestring.policies.online.online_run import RUN, RunView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

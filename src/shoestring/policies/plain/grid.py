@@ -13,13 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Why
-from shoestring.core.entries import Entry, Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import find_cut_short, nothing_to_buy, train_further, train_new
-from shoestring.core.settings import require_whole
-from shoestring.core.space import Config
-from shoestring.core.strict_json import dumps
+from shoestring.core.deciding.decision import Decision, Why
+from shoestring.core.deciding.policy import find_cut_short, nothing_to_buy, train_further, train_new
+from shoestring.core.ledger.entries import Entry, Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
+from shoestring.core.values.checks import require_whole
+from shoestring.core.values.strict_json import dumps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

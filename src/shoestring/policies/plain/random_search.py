@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Finish
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config, train_new
+from shoestring.core.deciding.decision import Decision, Finish
+from shoestring.core.deciding.policy import fresh_config, train_new
+from shoestring.core.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shoestring.core.decision import Decision, Train, Wait
-from shoestring.core.entries import Amended, Entry, Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import fresh_config, nothing_to_buy, train_new
-from shoestring.core.values import is_whole
+from shoestring.core.deciding.decision import Decision, Train, Wait
+from shoestring.core.deciding.policy import fresh_config, nothing_to_buy, train_new
+from shoestring.core.ledger.entries import Amended, Entry, Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.checks import is_whole
 from shoestring.errors import PolicyError
 
 

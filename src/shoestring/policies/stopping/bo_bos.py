@@ -49,16 +49,16 @@ from typing import ClassVar, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from shoestring.core.arrays import Floats
-from shoestring.core.believing import BelievedCurve, Regions
-from shoestring.core.books import Trial
-from shoestring.core.choosing import find_best
-from shoestring.core.comparing import compare, compare_losses
-from shoestring.core.decision import Memo, Why
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Scalar
-from shoestring.core.settings import require_between, require_one_of, require_whole, require_within
-from shoestring.core.streams import stream
+from shoestring.core.deciding.comparison import compare, compare_losses
+from shoestring.core.deciding.decision import Memo, Why
+from shoestring.core.deciding.prediction import BelievedCurve, Regions
+from shoestring.core.deciding.reproducible import find_best
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.parameters import Scalar
+from shoestring.core.values.arrays import Floats
+from shoestring.core.values.checks import require_between, require_one_of, require_whole, require_within
+from shoestring.core.values.randomness import stream
 from shoestring.errors import PolicyError
 from shoestring.models.stopping.optimal_stopping import (
     K1_GROWTH,
@@ -70,11 +70,19 @@ from shoestring.models.stopping.optimal_stopping import (
     surrogate_allows_stop,
 )
 from shoestring.policies.config_table import ConfigTable
+from shoestring.policies.stopping.active_runs import (
+    WITH_GAPS,
+    ActiveRun,
+    GiveUp,
+    GoOn,
+    RunsUnderWay,
+    curve_of,
+    find_incumbent,
+)
 from shoestring.policies.stopping.error_range import RANGE_LEFT, ErrorRange, pick_range, require_range
-from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, find_incumbent
-from shoestring.policies.stopping.search import Chosen
 from shoestring.policies.stopping.surrogate import OURS, PRINTED, SURROGATE_MEMO, Surrogate, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import UcbPolicy
+from shoestring.policies.stopping.ucb_search import Chosen
 
 _LENGTHS = "lengths_"  # begins the names of the second surrogate in the memo
 _REFIT_LENGTHS = 10  # trials between two fits of it, as in the paper: C2 needs no fine deviations

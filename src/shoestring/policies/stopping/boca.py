@@ -30,14 +30,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.choosing import reaches
-from shoestring.core.decision import Decision, Why
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import ALL_TRIED, nothing_to_buy, train_further, train_new
-from shoestring.core.settings import require_between
+from shoestring.core.deciding.decision import Decision, Why
+from shoestring.core.deciding.policy import ALL_TRIED, nothing_to_buy, train_further, train_new
+from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.checks import require_between
 from shoestring.policies.config_table import ConfigTable
-from shoestring.policies.stopping.runs import RunsUnderWay
-from shoestring.policies.stopping.search import Chosen
+from shoestring.policies.stopping.active_runs import RunsUnderWay
 from shoestring.policies.stopping.surrogate import (
     SURROGATE_MEMO,
     Surrogate,
@@ -47,6 +46,7 @@ from shoestring.policies.stopping.surrogate import (
     place_of_length,
 )
 from shoestring.policies.stopping.ucb_policy import UcbPolicy, explain_choice
+from shoestring.policies.stopping.ucb_search import Chosen
 
 _FORM = SurrogateForm(family="se")
 _NEARLY_FULL = 0.9

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError
 from shoestring.models.loss_scaling import fit_scaling
 

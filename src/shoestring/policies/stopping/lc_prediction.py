@@ -27,17 +27,25 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core.believing import BelievedCurve
-from shoestring.core.books import Trial
-from shoestring.core.choosing import reaches
-from shoestring.core.comparing import compare
-from shoestring.core.decision import Why
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Scalar
-from shoestring.core.settings import require_between, require_one_of, require_whole
+from shoestring.core.deciding.comparison import compare
+from shoestring.core.deciding.decision import Why
+from shoestring.core.deciding.prediction import BelievedCurve
+from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.parameters import Scalar
+from shoestring.core.values.checks import require_between, require_one_of, require_whole
 from shoestring.models.stopping.forecasts import FinalForecast, forecast_by_families, forecast_by_process
+from shoestring.policies.stopping.active_runs import (
+    WITH_GAPS,
+    ActiveRun,
+    GiveUp,
+    GoOn,
+    RunsUnderWay,
+    curve_of,
+    find_incumbent,
+)
 from shoestring.policies.stopping.error_range import RANGE_LEFT, pick_range, require_range
-from shoestring.policies.stopping.runs import WITH_GAPS, ActiveRun, GiveUp, GoOn, RunsUnderWay, curve_of, find_incumbent
 from shoestring.policies.stopping.ucb_policy import UcbPolicy, normal_end
 
 

@@ -29,10 +29,10 @@ from typing import Literal
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.encoding import Encoding, Points
-from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Lists, Refits
+from shoestring.core.deciding.memo import Lists, Refits
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.encoding import Encoding, Points
+from shoestring.core.values.arrays import Floats
 from shoestring.models.gp.fit import carry_gp, pick_rows_to_fit
 from shoestring.models.gp.kernels import Block, Family, Kernel, kernel_for
 from shoestring.models.gp.posterior import GP, GP_MEMO, condition

@@ -3,6 +3,15 @@
 The first `initial_trials` configs are trained in full; in time and money fewer, once two of them have used up a third of the
 budget. Then the surrogate names a config, and the policy says how far to train it and when to give it up. How runs travel in
 the memo: `runs`; the surrogate: `surrogate`; the bound: `search`.
+
+GP-UCB: train the config whose loss could be lowest, every run in full.
+
+Srinivas, Krause, Kakade and Seeger, "Gaussian Process Optimization in the Bandit Setting: No Regret and Experimental
+Design", arXiv:0912.3995, Algorithm 1; the baseline of BO-BOS. The surrogate, the bound, their symbols and departures are those
+of `surrogate` and `search`; the settings those of `ucb_policy`.
+
+Departs from the paper: the multiplier of the deviation is by default that of the authors of BO-BOS, `0.2 (d + 1) ln(2 t)`, so
+that the two can be compared; "theory" is the paper's for a finite set of configs.
 """
 
 from __future__ import annotations
@@ -14,21 +23,27 @@ from typing import ClassVar, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from shoestring.core.arrays import Floats
-from shoestring.core.believing import Believed, BelievedCurve, Regions
-from shoestring.core.books import Trial
-from shoestring.core.decision import Decision, Memo, Why
-from shoestring.core.entries import Order
-from shoestring.core.initial_design import is_in_design
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Scalar
-from shoestring.core.policy import ALL_TRIED, fresh_config, nothing_to_buy, train_further, train_new
-from shoestring.core.settings import require_one_of, require_whole
+from shoestring.core.deciding.decision import Decision, Memo, Why
+from shoestring.core.deciding.policy import (
+    ALL_TRIED,
+    fresh_config,
+    is_in_design,
+    nothing_to_buy,
+    train_further,
+    train_new,
+)
+from shoestring.core.deciding.prediction import Believed, BelievedCurve, Regions
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
+from shoestring.core.space.parameters import Scalar
+from shoestring.core.values.arrays import Floats
+from shoestring.core.values.checks import require_one_of, require_whole
 from shoestring.policies.config_table import ConfigsView, ConfigTable
+from shoestring.policies.stopping.active_runs import ActiveRun, GiveUp, GoOn, RunsUnderWay
 from shoestring.policies.stopping.error_range import measure_range
-from shoestring.policies.stopping.runs import ActiveRun, GiveUp, GoOn, RunsUnderWay
-from shoestring.policies.stopping.search import Chosen, choose, look_at, multiplier
 from shoestring.policies.stopping.surrogate import SURROGATE_MEMO, Surrogate, fit_surrogate, observe
+from shoestring.policies.stopping.ucb_search import Chosen, choose, look_at, multiplier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,3 +216,8 @@ def explain_choice(ledger: Ledger, belief: Surrogate, chosen: Chosen) -> Why:
         "bound": sign * float(scale.undo(np.array(chosen.bound))),
         "multiplier": chosen.weight,
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GPUCB(UcbPolicy):
+    name: ClassVar[str] = "gp_ucb"

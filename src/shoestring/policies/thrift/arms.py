@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.arrays import Flags, Floats
-from shoestring.core.believing import BelievedCurve
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Config
+from shoestring.core.deciding.prediction import BelievedCurve
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
+from shoestring.core.values.arrays import Flags, Floats
 from shoestring.models.thrift.belief import believe_with_reach
 from shoestring.models.thrift.features import Arms, rank_columns, standing
 from shoestring.models.thrift.network import Network

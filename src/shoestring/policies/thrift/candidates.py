@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.encoding import Points
-from shoestring.core.ledger import Ledger
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.encoding import Points
+from shoestring.core.values.arrays import Floats
 from shoestring.policies.config_table import ConfigTable, Pool, best_trials, perturb
 
 BEST = 3  # trials that are looked around

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.arrays import Floats
-from shoestring.core.entries import Entry, Opened, Receipt
+from shoestring.core.ledger.entries import Entry, Opened, Receipt
+from shoestring.core.values.arrays import Floats
 from shoestring.models.thrift.shapes import STEPS
 
 

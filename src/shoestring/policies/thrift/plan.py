@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import reaches, sort_best_first
-from shoestring.core.decision import Memo, Train
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import train_further, train_new
+from shoestring.core.deciding.decision import Memo, Train
+from shoestring.core.deciding.policy import train_further, train_new
+from shoestring.core.deciding.reproducible import reaches, sort_best_first
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.arrays import Floats
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.thrift.arms import CONFIGS, Scene
 

@@ -44,16 +44,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.believing import BEST_BY_THEN, Believed, put_first
-from shoestring.core.choosing import sort_best_first
-from shoestring.core.comparing import compare_scores
-from shoestring.core.decision import Decision, Memo, Train, Wait, Why
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import train_further, train_new
-from shoestring.core.settings import require_at_least, require_between, require_share
-from shoestring.core.space import Config
+from shoestring.core.deciding.comparison import compare_scores
+from shoestring.core.deciding.decision import Decision, Memo, Train, Wait, Why
+from shoestring.core.deciding.policy import train_further, train_new
+from shoestring.core.deciding.prediction import BEST_BY_THEN, Believed, put_first
+from shoestring.core.deciding.reproducible import sort_best_first
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Config
+from shoestring.core.values.arrays import Floats
+from shoestring.core.values.checks import require_at_least, require_between, require_share
 from shoestring.models.thrift.belief import Belief, believe
 from shoestring.models.thrift.features import in_race, standing
 from shoestring.models.thrift.network import Network, in_single_precision, shipped

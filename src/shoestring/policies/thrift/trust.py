@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoestring.core.arrays import Floats
-from shoestring.core.choosing import reaches
-from shoestring.core.ledger import Ledger
-from shoestring.core.memo import Lists, Refits, pick
+from shoestring.core.deciding.memo import Lists, Refits, pick
+from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.arrays import Floats
 from shoestring.models.thrift.belief import believe
 from shoestring.models.thrift.features import Arms
 from shoestring.models.thrift.network import Network

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from thoroughness import examples
 
-from shoestring.core.choosing import reaches
+from shoestring.core.deciding.reproducible import reaches
 from shoestring.models.boil.augmentation import (
     count_allowed_points,
     find_least_variance,

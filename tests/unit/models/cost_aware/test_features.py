@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoestring.core.encoding import Encoding
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
+from shoestring.core.space.encoding import Encoding
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
 from shoestring.models.cost_aware.features import CostFeatures
 
 SPACE = Space(

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.choosing import reaches
-from shoestring.core.encoding import Encoding, Points
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
-from shoestring.models.cost_aware.search import (
+from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.space.encoding import Encoding, Points
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
+from shoestring.models.cost_aware.candidate_search import (
     STARTS,
     Surface,
     choose_cheap_and_far,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from thoroughness import examples
 
-from shoestring.models.freeze_thaw.belief import LEAST_VARIANCE, FreezeThawBelief, log_likelihood, sum_arms
+from shoestring.models.freeze_thaw.curve_posterior import LEAST_VARIANCE, FreezeThawBelief, log_likelihood, sum_arms
 from shoestring.models.freeze_thaw.curves import RELATIVE_JITTER, CurveParameters, Curves, whiten
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from shoestring.models.freeze_thaw.belief import FreezeThawBelief, log_likelihood, sum_arms
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief, log_likelihood, sum_arms
 from shoestring.models.freeze_thaw.curves import CurveParameters, Curves, whiten
 from shoestring.models.freeze_thaw.fit import (
     CurvePrior,

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import truncnorm
 
-from shoestring.models.stopping import family_sampler
-from shoestring.models.stopping.curve_families import FAMILIES, CurveFamily
-from shoestring.models.stopping.family_sampler import LOG_SIGMA, Walkers, stretch_move
+from shoestring.models.stopping import curve_families as family_sampler
+from shoestring.models.stopping.curve_families import FAMILIES, LOG_SIGMA, CurveFamily, Walkers, stretch_move
 
 BY_NAME = {family.name: family for family in FAMILIES}
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from shoestring.models.stopping.curve_families import FAMILIES
+from shoestring.models.stopping.curve_families import FAMILIES, LOG_SIGMA
 from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, fit_curve
-from shoestring.models.stopping.family_sampler import LOG_SIGMA
 from shoestring.models.stopping.forecasts import forecast_by_families, forecast_by_process
 
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from shoestring import policies
-from shoestring.core.entries import Amended, Cost, Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended, Cost, Note
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.models.boil.compression import CurveMatrix, compress
-from shoestring.policies.boil.belief import ScoreBelief, believe
 from shoestring.policies.boil.boil import BOIL
-from shoestring.policies.boil.runs import read_finished_runs
+from shoestring.policies.boil.run_curves import read_finished_runs
+from shoestring.policies.boil.score_model import ScoreBelief, believe
 from shoestring.policies.config_table import ConfigsView
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import opened, simulate, watch
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.arrays import Floats
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.entries import Cost, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
+from shoestring.core.values.arrays import Floats
 from shoestring.models.boil.process import fit, product_kernel
 from shoestring.models.gp.posterior import condition
-from shoestring.policies.boil import belief as belief_module
 from shoestring.policies.boil import prefixes as prefixes_module
+from shoestring.policies.boil import score_model as belief_module
 from shoestring.policies.boil.boil import BOIL
 from shoestring.policies.boil.prefixes import Prefixes, PrefixRule, model_rows
-from shoestring.policies.boil.runs import CurveRun
+from shoestring.policies.boil.run_curves import CurveRun
 from shoestring.runners.runner import write_receipt
 from shoestring.testing.policies import opened
 

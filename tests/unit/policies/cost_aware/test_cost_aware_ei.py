@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.entries import Amended, Cost, Note, Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Amended, Cost, Note, Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.models.cost_aware.trade_off import pareto_front
 from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
 from shoestring.policies.cost_aware.trial_costs import transfer_costs
 from shoestring.runners.runner import write_receipt
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 SPACE = Space({"x": Float(0.0, 1.0), "rounds": Int(1, 256, log=True), "kind": Choice(["a", "b"])})

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.encoding import Encoding
-from shoestring.core.entries import Cost, Note, Opened, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.entries import Cost, Note, Opened, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.encoding import Encoding
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.freeze_thaw.arms import ArmsView, compare, measure_reach
 from shoestring.policies.freeze_thaw.bhpt import BHPT

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Float
-from shoestring.core.space import Space
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.models.thrift.belief import Belief, believe, believe_with_reach
 from shoestring.models.thrift.features import scale_of

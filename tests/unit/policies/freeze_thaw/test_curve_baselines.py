@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoestring import policies
-from shoestring.core.space import Space
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.freeze_thaw.fabolas_epochs import FabolasEpochs
 from shoestring.policies.freeze_thaw.freeze_thaw_bo import FreezeThawBO

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from shoestring.core.entries import Amended
-from shoestring.core.money import Budget
-from shoestring.core.space import Space
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.halving.asha import ASHA
-from shoestring.policies.halving.ladder import rung_steps
+from shoestring.policies.halving.brackets import rung_steps
 from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from shoestring import policies
-from shoestring.core.decision import Decision, Wait
-from shoestring.core.entries import Lost, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.policy import Policy
+from shoestring.core.deciding.decision import Decision, Wait
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.entries import Lost, Receipt
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.policies.halving import sequential_halving
-from shoestring.policies.halving.bracket_view import BRACKETS_VIEW
+from shoestring.policies.halving.brackets import BRACKETS_VIEW
 from shoestring.policies.halving.hyperband import Hyperband, brackets
 from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.testing.curves import Decaying, Parallel

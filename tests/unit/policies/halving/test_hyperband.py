@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shoestring.core.space import Space
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
+from shoestring.policies.halving.brackets import most_halvings
 from shoestring.policies.halving.hyperband import Hyperband, brackets
-from shoestring.policies.halving.ladder import most_halvings
 from shoestring.policies.halving.successive_halving import SuccessiveHalving
 from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from shoestring import policies
-from shoestring.core.entries import Amended, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.views import UnderWay
-from shoestring.policies.halving.rounds import ROUND_VIEW, rank, round_memo
+from shoestring.core.ledger.entries import Amended, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.views import UnderWay
+from shoestring.policies.halving.halving_rounds import ROUND_VIEW, rank, round_memo
 from shoestring.testing.policies import ROUGH, opened, simulate
 
 

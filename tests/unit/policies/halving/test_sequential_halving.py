@@ -4,13 +4,12 @@ import math
 
 import pytest
 
-from shoestring.core.decision import Train
-from shoestring.core.entries import Amended, Lost, Note
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended, Lost, Note
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError
-from shoestring.policies.halving.race_plan import Load, common_step, rounds_of
-from shoestring.policies.halving.sequential_halving import SequentialHalving
+from shoestring.policies.halving.sequential_halving import Load, SequentialHalving, common_step, rounds_of
 from shoestring.testing.curves import Decaying, Diverging, Failing, Noisy
 from shoestring.testing.policies import opened, simulate
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.encoding import Encoding
-from shoestring.core.entries import Opened
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice, Constant, Float, Int
-from shoestring.core.space import Config, Space
-from shoestring.policies.online.belief import CubeBelief, CubeKernel, DriftView, FiniteBelief
-from shoestring.policies.online.rounds import RunView
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Opened
+from shoestring.core.space.encoding import Encoding
+from shoestring.core.space.parameters import Choice, Constant, Float, Int
+from shoestring.core.space.space import Config, Space
+from shoestring.policies.online.drift_model import CubeBelief, CubeKernel, DriftView, FiniteBelief
+from shoestring.policies.online.online_run import RunView
 
 MIXED = Space(
     {

@@ -11,20 +11,18 @@ import numpy as np
 import pytest
 
 from shoestring import policies
-from shoestring.core.decision import Train, Validate
-from shoestring.core.entries import Cost, Note, Opened, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice, Float
-from shoestring.core.policy import Policy
-from shoestring.core.space import Config, Space
-from shoestring.core.strict_json import dumps
+from shoestring.core.deciding.decision import Train, Validate
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Note, Opened, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.strict_json import dumps
 from shoestring.errors import PolicyError
 from shoestring.models.online.time_varying import forgetting_bounds
 from shoestring.policies.online.ce_gp_ucb import CEGPUCB
-from shoestring.policies.online.gp_ucb_bandit import GPUCBBandit
-from shoestring.policies.online.r_gp_ucb import RGPUCB
-from shoestring.policies.online.tv_gp_ucb import TVGPUCB
+from shoestring.policies.online.gp_ucb_variants import RGPUCB, TVGPUCB, GPUCBBandit
 from shoestring.runners.runner import write_receipt
 
 GRID = Space.listed([{"x": float(x)} for x in np.linspace(0.0, 1.0, 41)])

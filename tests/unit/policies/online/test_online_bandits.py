@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from shoestring import policies
-from shoestring.core.decision import Train
-from shoestring.core.entries import Cost, Note, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice, Float
-from shoestring.core.policy import Policy
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.deciding.policy import Policy
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Note, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.models.online.bandits import exp3s_update
-from shoestring.policies.online.exp3s import EXP3S
-from shoestring.policies.online.ucb1 import UCB1
+from shoestring.policies.online.bandit_policies import EXP3S, UCB1
 from shoestring.runners.runner import write_receipt
 
 ARMS = Space({"mode": Choice(["a", "b", "c"])})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shoestring.core.entries import Cost, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget, Prices
-from shoestring.core.space import Space
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
-from shoestring.policies.online.rounds import RunView, order_round
-from shoestring.policies.online.ucb1 import UCB1
+from shoestring.policies.online.bandit_policies import UCB1
+from shoestring.policies.online.online_run import RunView, order_round
 from shoestring.runners.runner import write_receipt
 
 

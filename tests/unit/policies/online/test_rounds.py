@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.decision import Finish, Train, Wait
-from shoestring.core.entries import Cost, Direction, Lost, Note, Opened
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.space import Space
-from shoestring.policies.online.rounds import RunView, next_queued, order_round, wait_or_finish
+from shoestring.core.deciding.decision import Finish, Train, Wait
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Cost, Direction, Lost, Note, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
+from shoestring.policies.online.online_run import RunView, next_queued, order_round, wait_or_finish
 from shoestring.runners.runner import write_broken_receipt, write_receipt
 
 SPACE = Space({"x": {"float": [0, 1]}})

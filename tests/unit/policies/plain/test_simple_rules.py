@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shoestring import policies
-from shoestring.core.entries import Amended, Note
-from shoestring.core.money import Budget
-from shoestring.core.parameters import Choice, Float
-from shoestring.core.space import Space
-from shoestring.core.strict_json import dumps, loads
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended, Note
+from shoestring.core.space.parameters import Choice, Float
+from shoestring.core.space.space import Space
+from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import PolicyError
 from shoestring.policies.halving.top_k_after_one import TopKAfterOne
 from shoestring.policies.plain.grid import Grid

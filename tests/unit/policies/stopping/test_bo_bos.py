@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.entries import Amended, Order, Receipt
-from shoestring.core.ledger import Ledger
-from shoestring.core.money import Budget
-from shoestring.core.space import Space
-from shoestring.core.streams import stream
+from shoestring.core.ledger.budget import Budget
+from shoestring.core.ledger.entries import Amended, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
+from shoestring.core.values.randomness import stream
 from shoestring.errors import PolicyError
 from shoestring.models.gp.fit import fit_gp
 from shoestring.models.stopping.optimal_stopping import (
@@ -23,10 +23,10 @@ from shoestring.models.stopping.optimal_stopping import (
     surrogate_allows_stop,
 )
 from shoestring.policies.config_table import ConfigsView
+from shoestring.policies.stopping.active_runs import RunsUnderWay
 from shoestring.policies.stopping.bo_bos import BOBOS, solve_rule
-from shoestring.policies.stopping.gp_ucb import GPUCB
-from shoestring.policies.stopping.runs import RunsUnderWay
 from shoestring.policies.stopping.surrogate import PRINTED, fit_surrogate, observe
+from shoestring.policies.stopping.ucb_policy import GPUCB
 from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate, summarise, watch
 

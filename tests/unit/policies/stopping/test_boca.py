@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from shoestring.core.entries import Cost
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.policies.stopping.boca import BOCA
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import opened, simulate, watch
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})

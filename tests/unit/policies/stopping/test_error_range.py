@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Space
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.policies.plain.random_search import RandomSearch
+from shoestring.policies.stopping.active_runs import find_incumbent
 from shoestring.policies.stopping.error_range import ErrorRange, measure_range, pick_range
-from shoestring.policies.stopping.runs import find_incumbent
 from shoestring.testing.curves import WrittenCurves
 from shoestring.testing.policies import opened, simulate
 

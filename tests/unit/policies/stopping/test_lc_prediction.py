@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.entries import Order, Receipt
-from shoestring.core.space import Space
+from shoestring.core.ledger.entries import Order, Receipt
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.models.stopping.forecasts import forecast_by_process
 from shoestring.policies.stopping.lc_prediction import LCPrediction

@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from shoestring.core.entries import Cost
-from shoestring.core.parameters import Float
-from shoestring.core.space import Config, Space
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Config, Space
 from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.policies.stopping.bo_bos import BOBOS
-from shoestring.policies.stopping.gp_ucb import GPUCB
-from shoestring.policies.stopping.search import choose, multiplier
 from shoestring.policies.stopping.surrogate import fit_surrogate, observe
-from shoestring.runners.simulated import StepOutcome
+from shoestring.policies.stopping.ucb_policy import GPUCB
+from shoestring.policies.stopping.ucb_search import choose, multiplier
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import opened, simulate
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.ledger import Ledger
-from shoestring.core.space import Space
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.models.gp.fit import fit_gp, pick_rows_to_fit
 from shoestring.models.gp.posterior import condition
 from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.policies.stopping import surrogate
-from shoestring.policies.stopping.gp_ucb import GPUCB
 from shoestring.policies.stopping.surrogate import observe
+from shoestring.policies.stopping.ucb_policy import GPUCB
 from shoestring.testing.curves import Decaying, WrittenCurves
 from shoestring.testing.policies import opened, simulate
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Float, Int
-from shoestring.core.space import Space
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float, Int
+from shoestring.core.space.space import Space
 from shoestring.policies.thrift.arms import CONFIGS
 from shoestring.policies.thrift.candidates import AROUND, BEST, draw
 from shoestring.policies.thrift.thrift import Thrift

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.decision import Train
-from shoestring.core.entries import Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Float
-from shoestring.core.space import Space
+from shoestring.core.deciding.decision import Train
+from shoestring.core.ledger.entries import Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Float
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.models.thrift.belief import Belief, believe
 from shoestring.models.thrift.network import Network, shipped

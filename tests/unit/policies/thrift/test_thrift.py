@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring.core.decision import Decision, Finish, Train
-from shoestring.core.entries import Lost, Order
-from shoestring.core.ledger import Ledger
-from shoestring.core.parameters import Choice, Float
-from shoestring.core.space import Config, Space
+from shoestring.core.deciding.decision import Decision, Finish, Train
+from shoestring.core.ledger.entries import Lost, Order
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.parameters import Choice, Float
+from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.models.thrift.belief import believe
 from shoestring.models.thrift.network import shipped
@@ -21,7 +21,7 @@ from shoestring.policies.thrift.arms import expected_length, look
 from shoestring.policies.thrift.curves import CURVES
 from shoestring.policies.thrift.thrift import Thrift
 from shoestring.policies.thrift.trust import Record, look_back, rank_correlation
-from shoestring.runners.simulated import StepOutcome
+from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.curves import Decaying, Diverging, Negated
 from shoestring.testing.policies import (
     Check,

@@ -1,0 +1,73 @@
+"""The commands that copy a study out of its store: export for other tools, repair of a damaged one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from shoestring.cli.printing import print_line
+from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import printable
+from shoestring.errors import StoreError, StudyError
+from shoestring.stores.addresses import open_store
+from shoestring.study.checkpoint_place import checkpoint_root
+from shoestring.study.study import Study
+
+
+def export_study(store: str, name: str | None, form: str, whole: bool, to: str | None, output: str | None) -> None:
+    from shoestring.reports import export
+
+    if to == "optuna":
+        export_to_optuna(Study.open(name, store), output)
+        return
+    if whole and form == "csv":
+        raise StudyError("--ledger goes with --format jsonl: the entries of a ledger are not a table")
+    study = Study.open(name, store)
+    rows = export.ledger_rows(study.ledger) if whole else export.step_rows(study.ledger)
+    text = export.as_csv(rows) if form == "csv" else "".join(f"{line}\n" for line in export.as_json_lines(rows))
+    if output:
+        try:
+            Path(output).write_text(text, encoding="utf-8")
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise StoreError(f"the export cannot be written to {output!r}: {why}") from None
+    else:
+        sys.stdout.write(printable(text, lines=True) if sys.stdout.isatty() else text)
+
+
+def export_to_optuna(study: Study, output: str | None) -> None:
+    if output is None:
+        raise StudyError("--to optuna needs -o FILE, as in -o study.journal: Optuna reads no standard output")
+    from shoestring.integrations.optuna.studies import to_optuna
+
+    theirs = to_optuna(study.ledger, output, study.name)
+    print_line(f"{len(theirs.trials)} trials in {output}; look at them with: optuna-dashboard {output}")
+
+
+def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
+    from shoestring.stores.repair import repair
+
+    repaired = repair(store, study, output)
+    if as_json:
+        print_line(
+            dumps(
+                {
+                    "study": study,
+                    "kept": repaired.kept,
+                    "dropped": repaired.dropped,
+                    "why": repaired.why,
+                    "output": output,
+                }
+            )
+        )
+        return
+    checkpoints = checkpoint_root(open_store(store), study)
+    if checkpoints.exists():
+        print_line(
+            f"checkpoints stay where they are; to have them: cp -r {checkpoints} {checkpoint_root(open_store(output), study)}"
+        )
+    rest = "an unknown number" if repaired.dropped is None else repaired.dropped
+    print_line(
+        f"kept {repaired.kept} entries of {study!r} in {output}"
+        + (f", dropped {rest}: {repaired.why}" if repaired.why else "")
+    )

@@ -1,0 +1,125 @@
+"""When the same command is given again: what may change about a study, and what makes it another study.
+
+Budget, policy and number of workers may change; that is recorded as an amendment. Another space, direction, length of
+training or training function would make past values incomparable with new ones and is refused. What the process before
+left unfinished is lost as far as nothing of it survived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoestring.core.ledger.budget import price_of
+from shoestring.core.ledger.entries import Amended, Lost, Opened
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.strict_json import dumps
+from shoestring.errors import BudgetError, StudyError
+
+
+def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
+    """What `wanted` changes about the study `name`, None if nothing; an error if it is not the same study."""
+    was = ledger.opened
+    again = "start another study with --study NAME"
+    if (before := _name_target(was)) and (now := _name_target(wanted)) and before != now:
+        raise StudyError(f"the study {name!r} trains {before}, not {now}; {again}")
+    _require_same_place(name, was.target.get("checkpoints"), wanted.target.get("checkpoints"), again)
+    if wanted.budget.unit != was.budget.unit:
+        raise StudyError(
+            f"the study {name!r} has a budget in {was.budget.unit}, not in {wanted.budget.unit}: keep the unit, or {again}"
+        )
+    if wanted.space != was.space:
+        raise StudyError(f"the study {name!r} has another space: {_describe_difference(was, wanted)}; {again}")
+    if wanted.direction != was.direction:
+        raise StudyError(f"the study {name!r} has the direction {was.direction!r}, not {wanted.direction!r}; {again}")
+    if wanted.max_steps != was.max_steps:
+        raise StudyError(f"the study {name!r} trains up to {was.max_steps} steps, not {wanted.max_steps}; {again}")
+    if wanted.prices != was.prices:
+        raise StudyError(
+            f"the study {name!r} charges {was.prices.validate_epochs:g} epochs for a validation pass, "
+            f"not {wanted.prices.validate_epochs:g}; {again}"
+        )
+    if seed_given and wanted.seed != was.seed:
+        raise StudyError(
+            f"the study {name!r} has the seed {was.seed}, not {wanted.seed}: leave the seed out, or {again}"
+        )
+    return find_changes(ledger, wanted)
+
+
+def _require_same_place(name: str, was: object, wanted: object, again: str) -> None:
+    if wanted is not None and wanted != was:
+        where = "beside its store" if was is None else f"at {was}"
+        raise StudyError(
+            f"the study {name!r} keeps its checkpoints {where}, not at {wanted}: leave that out, or {again}"
+        )
+
+
+def find_changes(ledger: Ledger, wanted: Opened) -> Amended | None:
+    """What differs between `wanted` and the study as it stands. The books decide whether the change is allowed."""
+    budget, books = wanted.budget, ledger.books
+    new_policy = wanted.policy != books.policy or dumps(wanted.settings) != dumps(books.settings)
+    if budget == books.budget and not new_policy and wanted.workers == books.workers:
+        return None
+    return Amended(
+        budget=budget if budget != books.budget else None,
+        policy=wanted.policy if new_policy else None,
+        settings=wanted.settings if new_policy else None,
+        workers=wanted.workers if wanted.workers != books.workers else None,
+    )
+
+
+def _name_target(opened: Opened) -> str:
+    """The kind of target, for Python code with file and function, wherever the file lies; empty if it was not recorded."""
+    kind, where = opened.target.get("kind"), opened.target.get("where")
+    if not isinstance(kind, str):
+        return ""
+    return where.rpartition("/")[2] if kind == "python" and isinstance(where, str) else f"a {kind}"
+
+
+def _describe_difference(was: Opened, wanted: Opened) -> str:
+    old, new = was.space.parameters, wanted.space.parameters
+    for parameter in old:
+        if parameter not in new:
+            return f"{parameter} is missing"
+        if dumps(old[parameter].describe()) != dumps(new[parameter].describe()):
+            return f"{parameter} was {old[parameter].describe()}, not {new[parameter].describe()}"
+    extra = [parameter for parameter in new if parameter not in old]
+    return f"{extra[0]} is new" if extra else "its conditions or rows differ"
+
+
+def require_possible(opened: Opened) -> None:
+    """Whether there can be such a study: asked before anything is stored."""
+    if opened.direction not in ("min", "max"):
+        raise StudyError(f"direction={opened.direction!r} must be 'min' or 'max'")
+    if not isinstance(opened.max_steps, int) or opened.max_steps < 1:
+        raise StudyError(
+            f"max_steps={opened.max_steps!r} must be a whole number, 1 or more: the steps of a full training"
+        )
+    if not isinstance(opened.workers, int) or opened.workers < 1:
+        raise StudyError(f"workers={opened.workers!r} must be a whole number, 1 or more")
+    if not isinstance(opened.seed, int) or opened.seed < 0:
+        raise StudyError(f"seed={opened.seed!r} must be a whole number, 0 or more")
+    price = 1 + opened.prices.validate_epochs
+    if opened.budget.unit == "epochs" and opened.budget.total < price:
+        raise BudgetError(
+            f"the budget {opened.budget.show(opened.budget.total)} buys nothing: one step with its validation costs "
+            f"{price:g}; raise it to that at least"
+        )
+
+
+def find_losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
+    """What went with the process that was here before: live trials, and the time of the steps it was at.
+
+    A trial that is complete is not missed: nothing more of it can be bought. One that somebody asked for is theirs.
+    """
+    seconds = {o.order.trial: cut_off.get(number, 0.0) for number, o in ledger.open_orders.items()}
+    losses = []
+    for trial in ledger.trials:
+        is_theirs = trial.open_order is not None and ledger.open_orders[trial.open_order].order.asked
+        if trial.steps >= trial.limit or is_theirs:
+            continue
+        held, lost_s = min(survivors.get(trial.number, 0), trial.steps), seconds.get(trial.number, 0.0)
+        if held != trial.held or lost_s > 0:
+            why = "the process that ran the study ended"
+            price = price_of(lost_s)
+            losses.append(Lost(trial=trial.number, held=held, seconds=float(lost_s), why=why, price_factor=price))
+    return losses

@@ -1,0 +1,187 @@
+"""Configs as rows of numbers that a model can compare: the one way in which every policy looks at a space.
+
+Every parameter that can vary owns a column; so do two facts that a plain unit cube would hide.
+
+    parameter       column
+    float, int      its place on the unit interval; an integer at the centre of its cell
+    choice          the number of its option
+    conditional     a further column: 1 active, 0 inactive (its value then reads 0.5)
+
+So configs that differ only in inactive values are one row, distinct configs have distinct rows, and rounding happens before
+a model sees a point, not after: an acquisition function is constant within the cell of an integer. In a listed space a
+parameter that some row lacks is conditional. Columns lie in the order numbers, activities, options; `on_simplex` spreads
+each option column into corners of a simplex, for kernels that know distances only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoestring.core.space.parameters import Choice, Constant, Float, Int, Parameter
+from shoestring.core.space.space import Config, Space
+from shoestring.core.values.arrays import Flags, Floats
+from shoestring.core.values.checks import is_same, to_plain
+
+NO_OPTION = 0.5  # of an inactive choice: equal to itself, and to no option's number
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Points:
+    """m configs as numbers: places in the unit cube, and which of the optional parameters are active."""
+
+    cube: Floats  # (m, dims)
+    active: Flags  # (m, number of optional parameters)
+
+    def __len__(self) -> int:
+        return len(self.cube)
+
+    def take(self, which: Any) -> Points:
+        """The points that an index array or mask selects."""
+        return Points(self.cube[which], self.active[which])
+
+    def join(self, others: Points) -> Points:
+        return Points(np.vstack([self.cube, others.cube]), np.vstack([self.active, others.active]))
+
+
+class Encoding:
+    """How the configs of one space are looked at."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        names = space.cube_names
+        self._parameters = [space.parameters[name] for name in names]
+        self.is_continuous = np.array([isinstance(p, Float) for p in self._parameters], dtype=bool)  # (dims,)
+        self._is_choice = np.array([isinstance(p, Choice) for p in self._parameters], dtype=bool)
+        self._options = np.array([len(p.options) for p in self._parameters if isinstance(p, Choice)], dtype=float)
+        self.optional = tuple(name for name, p in space.parameters.items() if self._can_be_absent(name, p))
+        place = {name: j for j, name in enumerate(names)}
+        # (position in `optional`, cube dimension); an optional constant of a listed space has an activity only
+        self._switched = [(k, place[name]) for k, name in enumerate(self.optional) if name in place]
+        self.numbers = np.flatnonzero(~self._is_choice)  # cube dimensions whose column is their place in the cube
+        self._first_option = self.numbers.size + len(self.optional)
+        self.n_columns = max(1, self._first_option + self._options.size)  # nothing varies: one column of zeros
+        varies = self._first_option + self._options.size > 0
+        self.number_columns = tuple(range(self.numbers.size)) if varies else (0,)
+        self.activity_columns = tuple(range(self.numbers.size, self._first_option))
+        self.option_columns = tuple(range(self._first_option, self._first_option + self._options.size))
+
+    def _can_be_absent(self, name: str, parameter: Parameter) -> bool:
+        if self.space.rows is not None:
+            return any(name not in row for row in self.space.rows)
+        return bool(parameter.when) and not isinstance(parameter, Constant)
+
+    # configs and points ----------------------------------------------------------------------------------------------
+
+    def points(self, configs: Sequence[Config]) -> Points:
+        """These configs of the space."""
+        cube = np.array([self.space.to_cube(config) for config in configs])
+        active = np.array([[name in config for name in self.optional] for config in configs], dtype=bool)
+        return Points(cube.reshape(len(configs), self.space.dims), active.reshape(len(configs), len(self.optional)))
+
+    def snap(self, cube: Floats) -> Points:
+        """Any points of the cube, (m, dims), moved to the configs that they stand for: cell centres, 0.5 if inactive."""
+        snapped = np.empty_like(cube)
+        for j, parameter in enumerate(self._parameters):
+            snapped[:, j] = _centres(parameter, cube[:, j])
+        known: dict[str, Flags] = {}
+        active = np.empty((cube.shape[0], len(self.optional)), dtype=bool)
+        for k, j in self._switched:
+            active[:, k] = self._is_active(self.optional[k], snapped, known)
+            snapped[~active[:, k], j] = 0.5
+        return Points(snapped, active)
+
+    def config(self, points: Points, index: int) -> dict[str, Any]:
+        """The config of one point (not for listed spaces, whose rows are their configs)."""
+        return self.space.from_cube(points.cube[index])
+
+    def free(self, points: Points) -> Flags:
+        """(m, dims): which coordinates may move without leaving the config's cells: active floats."""
+        free = np.broadcast_to(self.is_continuous, points.cube.shape).copy()
+        for k, j in self._switched:
+            free[:, j] &= points.active[:, k]
+        return free
+
+    def values(self, dim: int, cube: Floats) -> Floats:
+        """The numbers that a dimension's places in the cube, (m,), stand for: a float or int itself, a choice's option."""
+        return _values(self._parameters[dim], cube)
+
+    def _is_active(self, name: str, snapped: Floats, known: dict[str, Flags]) -> Flags:
+        """(m,): whether all conditions of a parameter hold, its parents' own included."""
+        if name not in known:
+            active = np.ones(snapped.shape[0], dtype=bool)
+            for parent, wanted in self.space.parameters[name].when.items():
+                options = [to_plain(v) for v in wanted] if isinstance(wanted, list | tuple) else [to_plain(wanted)]
+                active &= self._is_active(parent, snapped, known) & self._holds(parent, options, snapped)
+            known[name] = active
+        return known[name]
+
+    def _holds(self, parent: str, wanted: list[Any], snapped: Floats) -> Flags:
+        parameter = self.space.parameters[parent]
+        if isinstance(parameter, Constant):
+            return np.full(snapped.shape[0], any(is_same(parameter.value, value) for value in wanted))
+        numbers = [parameter.index(v) if isinstance(parameter, Choice) else int(v) for v in wanted]
+        place = self.space.cube_names.index(parent)
+        return np.isin(_values(parameter, snapped[:, place]), numbers)
+
+    # what a model sees -----------------------------------------------------------------------------------------------
+
+    def features(self, points: Points) -> Floats:
+        """(m, n_columns)."""
+        features = np.zeros((len(points), self.n_columns))
+        features[:, : self.numbers.size] = points.cube[:, self.numbers]
+        features[:, self.numbers.size : self._first_option] = points.active
+        if self._options.size:
+            places = points.cube[:, self._is_choice]
+            features[:, self._first_option :] = np.minimum(np.floor(places * self._options), self._options - 1.0)
+            choices = np.flatnonzero(self._is_choice)
+            for k, j in self._switched:
+                if self._is_choice[j]:
+                    column = self._first_option + int(np.searchsorted(choices, j))
+                    features[~points.active[:, k], column] = NO_OPTION
+        return features
+
+    def on_simplex(self, points: Points) -> Floats:
+        """(m, columns): two options of a choice are as far apart as the two ends of a number's range."""
+        features = self.features(points)
+        corners = [
+            (features[:, [column]] == np.arange(size)) * math.sqrt(0.5)
+            for column, size in zip(self.option_columns, self._options, strict=True)
+        ]
+        return np.hstack([features[:, : self.n_columns - self._options.size], *corners])
+
+
+def _values(parameter: Parameter, u: Floats) -> Floats:
+    """The numbers behind places on the unit interval, (m,): of a float or int its value, of a choice the option's number."""
+    if isinstance(parameter, Choice):
+        return np.asarray(np.minimum(np.floor(u * len(parameter.options)), len(parameter.options) - 1.0))
+    assert isinstance(parameter, Float | Int)
+    low, high = float(parameter.low), float(parameter.high)
+    if isinstance(parameter, Int):
+        if parameter.log:
+            a, b = np.log(low - 0.5), np.log(high + 0.5)
+            return np.asarray(np.clip(np.floor(np.exp(a + u * (b - a)) + 0.5), low, high))
+        return np.asarray(np.clip(low + np.floor(u * (high - low + 1.0)), low, high))
+    if parameter.log:
+        return np.asarray(np.clip(np.exp(np.log(low) + u * (np.log(high) - np.log(low))), low, high))
+    return np.asarray(np.clip(low + u * (high - low), low, high))
+
+
+def _centres(parameter: Parameter, u: Floats) -> Floats:
+    """Places moved to the centre of their cell, (m,); a float's cell is the point itself."""
+    u = np.clip(u, 0.0, 1.0)
+    if isinstance(parameter, Float):
+        return u
+    values = _values(parameter, u)
+    if isinstance(parameter, Choice):
+        return np.asarray((values + 0.5) / len(parameter.options))
+    assert isinstance(parameter, Int)
+    low, high = float(parameter.low), float(parameter.high)
+    if parameter.log:
+        a, b = np.log(low - 0.5), np.log(high + 0.5)
+        return np.asarray((np.log(values) - a) / (b - a))
+    return np.asarray((values - low + 0.5) / (high - low + 1.0))

@@ -1,0 +1,350 @@
+"""The kinds of hyperparameters: their rules, and their place on the unit interval.
+
+The unit interval is a way to look at a value, never the truth: integers and choices come back exactly, floats to about
+1e-12 of their range (of their own size on a log scale) and never outside it. Discrete values own equal bins and sit in
+the middle of theirs, so that a uniform draw gives each the same chance (on a log scale: its share of the log range).
+
+    float   u = (v - low) / (high - low)                 log: the same with logarithms
+    int     u = (v - low + 1/2) / n                      log: between log(low - 1/2) and log(high + 1/2)
+    choice  u = (index + 1/2) / n
+
+A parameter from what somebody wrote: from its description, or from the values of a column of given configs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from shoestring.core.values.checks import is_finite, is_number, is_plain, is_same, is_whole, to_plain
+from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import MOST_BYTES
+from shoestring.errors import SpaceError, did_you_mean
+
+Scalar = str | int | float | bool | None
+When = Mapping[str, Any]
+
+_LARGEST_INTEGER = 2**53
+_MOST_INTEGERS = 2**50  # in a range: above, neighbours are no longer told apart by a float in [0, 1]
+_MOST_LOG_INTEGER = 2**40  # the same on a log scale
+_HAIR = 1e-12  # of the range: whatever is nearer to 0 than this is 0, since 1e-54 is no number to every library
+_MOST_SHOWN = 20  # options of a choice in a message
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What floats and integers share: two bounds, perhaps a log scale."""
+
+    low: float
+    high: float
+    log: bool = False
+    when: When = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "log"):  # NumPy's numbers would wrap around or compare at half precision
+            object.__setattr__(self, name, to_plain(getattr(self, name)))
+
+    def rule(self) -> str | None:
+        """What is wrong with this definition, if anything."""
+        if problem := self._rule_of_bounds():
+            return problem
+        if not isinstance(self.log, bool):
+            return f"log = {self.log!r} must be true or false"
+        if self.low >= self.high:
+            return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
+        return self._rule_of_range()
+
+    def _rule_of_bounds(self) -> str | None:
+        raise NotImplementedError
+
+    def _rule_of_range(self) -> str | None:
+        raise NotImplementedError
+
+    def from_unit(self, u: float) -> Any:
+        raise NotImplementedError
+
+    def _spread(self, points: int) -> list[Any]:
+        """`points` values spread over the range, both ends included."""
+        return [self.from_unit(i / (points - 1)) for i in range(points)] if points > 1 else [self.from_unit(0.5)]
+
+
+@dataclass(frozen=True, slots=True)
+class Float(_Range):
+    """A number from `low` to `high`, on a log scale if `log`; `when` says which values of others make it active."""
+
+    kind: ClassVar[str] = "float"
+
+    def _rule_of_bounds(self) -> str | None:
+        if not all(is_number(bound) and is_finite(bound) for bound in (self.low, self.high)):
+            return f"float bounds must be finite numbers, not {self.low!r} and {self.high!r}"
+        return None
+
+    def _rule_of_range(self) -> str | None:
+        if self.log and self.low <= 0:
+            return f"a log scale needs low > 0, not {self.low!r}; raise it or drop log"
+        if float(self.low) == float(self.high):
+            return f"{self.low!r} and {self.high!r} are one and the same float; widen the range or use constant"
+        if not math.isfinite(float(self.high) - float(self.low)):
+            return f"the range {self.low!r} to {self.high!r} overflows; narrow it"
+        return None
+
+    def accept(self, value: Any) -> float:
+        value = to_plain(value)
+        if not is_number(value) or not self.low <= value <= self.high:
+            raise ValueError(f"must be a number from {self.low!r} to {self.high!r}")
+        return float(value)
+
+    def to_unit(self, value: float) -> float:
+        low, high, value = float(self.low), float(self.high), float(value)
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return (value - low) / (high - low) if high > low else 0.5
+
+    def from_unit(self, u: float) -> float:
+        low, high = float(self.low), float(self.high)
+        if self.log:
+            value = math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
+        else:
+            value = low + u * (high - low)
+            value = 0.0 if abs(value) < _HAIR * (high - low) else value
+        return min(max(value, low), high)
+
+    def levels(self, points: int) -> list[float]:
+        return self._spread(points)
+
+    @property
+    def size(self) -> float:
+        return math.inf
+
+    def describe(self) -> dict[str, Any]:
+        return {"float": [float(self.low), float(self.high)], **({"log": True} if self.log else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Int(_Range):
+    """A whole number from `low` to `high`, both included, on a log scale if `log`."""
+
+    low: int
+    high: int
+    kind: ClassVar[str] = "int"
+
+    def _rule_of_bounds(self) -> str | None:
+        if not all(is_whole(bound) for bound in (self.low, self.high)):
+            return f"int bounds must be whole numbers, not {self.low!r} and {self.high!r}"
+        return None
+
+    def _rule_of_range(self) -> str | None:
+        if self.log and self.low < 1:
+            return f"a log scale needs low >= 1, not {self.low!r}; raise it or drop log"
+        if max(abs(self.low), abs(self.high)) > _LARGEST_INTEGER:
+            return (
+                f"{self.low!r} to {self.high!r} goes beyond 2**53, where not every reader of JSON is exact; use float"
+            )
+        if self.high - self.low >= _MOST_INTEGERS:
+            return f"{self.low!r} to {self.high!r} holds more than 2**50 whole numbers; use float"
+        if self.log and self.high > _MOST_LOG_INTEGER:
+            return f"an integer log scale ends at 2**40, below {self.high!r}; use float"
+        return None
+
+    def accept(self, value: Any) -> int:
+        value = to_plain(value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not is_whole(value) or not self.low <= value <= self.high:
+            raise ValueError(f"must be a whole number from {self.low!r} to {self.high!r}")
+        return int(value)
+
+    def to_unit(self, value: int) -> float:
+        if self.log:
+            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+            return (math.log(value) - low) / (high - low)
+        return (value - self.low + 0.5) / (self.high - self.low + 1)
+
+    def from_unit(self, u: float) -> int:
+        if self.log:
+            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+            value = math.floor(math.exp(low + u * (high - low)) + 0.5)
+        else:
+            value = self.low + math.floor(u * (self.high - self.low + 1))
+        return min(max(value, self.low), self.high)
+
+    def levels(self, points: int) -> list[int]:
+        if self.high - self.low < points:
+            return list(range(self.low, self.high + 1))
+        return sorted(set(self._spread(points)))
+
+    @property
+    def size(self) -> float:
+        return self.high - self.low + 1
+
+    def describe(self) -> dict[str, Any]:
+        return {"int": [int(self.low), int(self.high)], **({"log": True} if self.log else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the options: strings, numbers, booleans, None, or lists of these."""
+
+    options: Sequence[Any]
+    when: When = field(default_factory=dict)
+    _places: dict[str, int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # tables have thousands
+    kind: ClassVar[str] = "choice"
+
+    def __post_init__(self) -> None:
+        options = to_plain(self.options)
+        if isinstance(options, Sequence) and not isinstance(options, str | bytes):
+            object.__setattr__(self, "options", [to_plain(option) for option in options])
+            for i, option in enumerate(self.options):
+                if is_plain(option):
+                    self._places.setdefault(dumps(option), i)
+
+    def rule(self) -> str | None:
+        if not isinstance(self.options, list):
+            return f"options must be a list, not {self.options!r}; write [{self.options!r}] for a single one"
+        if not self.options:
+            return "a choice needs at least one option"
+        for i, option in enumerate(self.options):
+            if not is_plain(option):
+                return f"option {option!r} must be a string, number, boolean, None or a list of these"
+            if problem := _rule_of_length(option):
+                return f"option {i} {problem}"
+            if self.index(option) != i:
+                return f"option {option!r} is listed twice"
+        return None
+
+    def accept(self, value: Any) -> Any:
+        place = self._places.get(dumps(value)) if is_plain(value := to_plain(value)) else None
+        if place is not None:
+            return self.options[place]
+        first = ", ".join(map(repr, self.options[:_MOST_SHOWN]))
+        more = len(self.options) - _MOST_SHOWN
+        raise ValueError(f"must be one of {first}" + (f" and {more} more" if more > 0 else ""))
+
+    def to_unit(self, value: Any) -> float:
+        return (self.index(value) + 0.5) / len(self.options)
+
+    def from_unit(self, u: float) -> Any:
+        return self.options[min(max(int(u * len(self.options)), 0), len(self.options) - 1)]
+
+    def index(self, value: Any) -> int:
+        return self._places[dumps(value)]
+
+    def levels(self, points: int) -> list[Any]:
+        return list(self.options)
+
+    @property
+    def size(self) -> float:
+        return len(self.options)
+
+    def describe(self) -> dict[str, Any]:
+        return {"choice": list(self.options)}
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that does not vary but belongs to every config."""
+
+    value: Any
+    when: When = field(default_factory=dict)
+    kind: ClassVar[str] = "constant"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", to_plain(self.value))
+
+    def rule(self) -> str | None:
+        if not is_plain(self.value):
+            return f"the constant {self.value!r} must be a string, number, boolean, None or a list of these"
+        problem = _rule_of_length(self.value)
+        return f"the constant {problem}" if problem else None
+
+    def accept(self, value: Any) -> Any:
+        if not is_same(to_plain(value), self.value):
+            raise ValueError(f"must be the constant {self.value!r}")
+        return self.value
+
+    def levels(self, points: int) -> list[Any]:
+        return [self.value]
+
+    @property
+    def size(self) -> float:
+        return 1
+
+    def describe(self) -> dict[str, Any]:
+        return {"constant": self.value}
+
+
+def _rule_of_length(value: Any) -> str | None:
+    """A config is stored with every order, so its texts are short; they cannot be cut, since the training code needs them."""
+    size = len(value) if isinstance(value, str) else len(dumps(value)) if isinstance(value, list) else 0
+    if size <= MOST_BYTES:
+        return None
+    return f"is {size:,} characters long, above {MOST_BYTES:,}: use a short name, and look it up in the training code"
+
+
+Parameter = Float | Int | Choice | Constant
+
+
+_KINDS: dict[str, type[Float] | type[Int] | type[Choice] | type[Constant]] = {
+    parameter.kind: parameter for parameter in (Float, Int, Choice, Constant)
+}
+
+
+def parse(name: str, spec: Any) -> Parameter:
+    """A parameter from its description, as in `lr = { float = [1e-4, 1.0], log = true }`."""
+    if isinstance(spec, Float | Int | Choice | Constant):
+        return spec
+    remedy = 'write {"float": [low, high]}, {"int": [low, high]}, {"choice": [...]} or {"constant": value}'
+    if not isinstance(spec, Mapping):
+        raise SpaceError(f"{name} = {spec!r} is not a parameter: {remedy}")
+    kinds = [key for key in spec if key in _KINDS]
+    if len(kinds) != 1:
+        unknown = next((key for key in spec if key not in _KINDS and key not in ("log", "when")), None)
+        hint = f" {did_you_mean(str(unknown), _KINDS)}" if unknown is not None and not kinds else ""
+        raise SpaceError(f"{name} = {dict(spec)!r} must name exactly one kind: {remedy}.{hint}")
+    kind = kinds[0]
+    allowed = {kind, "when"} | ({"log"} if kind in ("float", "int") else set())
+    for key in spec:
+        if key not in allowed:
+            raise SpaceError(f"{name} has an unknown setting {key!r} for a {kind}. {did_you_mean(str(key), allowed)}")
+    when = spec.get("when", {})
+    body = spec[kind]
+    if kind == "constant":
+        return Constant(body, when)
+    if isinstance(body, str) or not isinstance(body, Sequence) or (kind != "choice" and len(body) != 2):
+        wanted = "a list of options" if kind == "choice" else "[low, high]"
+        raise SpaceError(f"{name} has {kind} = {body!r}, which must be {wanted}")
+    if kind == "choice":
+        return Choice(body, when)
+    log = spec.get("log", False)
+    return Float(body[0], body[1], log, when) if kind == "float" else Int(body[0], body[1], log, when)
+
+
+def infer(name: str, values: list[Any], *, log: bool = False) -> Parameter:
+    """The parameter that a column of listed configs looks like; its scale is never guessed."""
+    distinct = _distinct(name, values)
+    if log and not (all(type(v) in (int, float) for v in distinct) and min(distinct) > 0):
+        raise SpaceError(f"{name} cannot be on a log scale: all its values must be numbers above 0; take it out of log")
+    if len(distinct) == 1:
+        return Constant(distinct[0])
+    if not all(type(v) in (int, float) for v in distinct):
+        return Choice(distinct)
+    low, high = min(distinct), max(distinct)
+    if all(isinstance(v, int) for v in distinct) and Int(low, high, log).rule() is None:
+        return Int(low, high, log)
+    return Float(low, high, log) if Float(low, high, log).rule() is None else Choice(distinct)
+
+
+def _distinct(name: str, values: list[Any]) -> list[Any]:
+    distinct: list[Any] = []
+    keys = set()
+    for value in values:
+        if (problem := Choice([value]).rule()) is not None:
+            raise SpaceError(f"{name}: {problem}")
+        if (key := dumps([type(value).__name__, value])) not in keys:
+            keys.add(key)
+            distinct.append(value)
+    return distinct

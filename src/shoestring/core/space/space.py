@@ -1,0 +1,294 @@
+"""The search space: named parameters, some active only when others have certain values, or a list of given configs.
+
+    Space({"lr": Float(1e-5, 1.0, log=True),
+           "optimizer": Choice(["sgd", "adam"]),
+           "momentum": Float(0.0, 0.99, when={"optimizer": "sgd"})})
+
+A config is a plain dict of the active parameters; inactive ones are absent, so two configs that differ only in what
+does not matter are one config. A space can be written as a dict or as TOML with the same words; `Space.listed(configs)`
+is for tables, replays and a user's own candidates: policies pick its rows, and no point between rows exists.
+
+Parameters are kept in the order of their names. Their order in the user's text means nothing, and the ledger does not
+keep it, so a study that is read back must see the same cube.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoestring.core.space.parameters import Constant, Float, Parameter, infer, parse
+from shoestring.core.values.checks import is_same, to_plain
+from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import MOST_NAME_CHARS
+from shoestring.errors import SpaceError, did_you_mean
+
+Config = Mapping[str, Any]
+_EXAMPLE = "as lr = { float = [1e-4, 1.0], log = true }"
+_ENUMERABLE = 10_000  # a finite space up to this size is counted exactly, conditions included
+
+
+class Space:
+    """What may be tried: parameters by name, or the rows of `Space.listed`."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        if not isinstance(parameters, Mapping):
+            raise SpaceError(f"a space is a dict of parameters, not {parameters!r}: {_EXAMPLE}")
+        if not parameters:
+            raise SpaceError(f"the space is empty: give at least one parameter, {_EXAMPLE}")
+        names = _names(parameters)
+        self.parameters: dict[str, Parameter] = {name: parse(name, parameters[name]) for name in sorted(names)}
+        self.rows: tuple[Config, ...] | None = None
+        for name, parameter in self.parameters.items():
+            problem = parameter.rule()
+            if problem:
+                raise SpaceError(f"{name}: {problem}")
+        self._when = {name: self._conditions(name) for name in self.parameters}
+        self._order = self._parents_first()
+        self.cube_names = tuple(name for name, p in self.parameters.items() if not isinstance(p, Constant))
+
+    @classmethod
+    def listed(cls, configs: Sequence[Config], *, log: Sequence[str] = ()) -> Space:
+        """A space of exactly these configs; ranges for the cube are read off them. `log` names those on a log scale."""
+        if not isinstance(configs, Sequence) or not all(isinstance(config, Mapping) for config in configs):
+            raise SpaceError(f"Space.listed takes a list of dicts of parameters, not {configs!r}")
+        if not configs:
+            raise SpaceError("Space.listed got no configs: give at least one")
+        rows = [{name: to_plain(config[name]) for name in _names(config)} for config in configs]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if not names:
+            raise SpaceError("Space.listed got configs without parameters: give at least one name and value")
+        logs = _log_names(log, names)
+        columns = {name: [row[name] for row in rows if name in row] for name in names}
+        space = cls({name: infer(name, column, log=name in logs) for name, column in columns.items()})
+        space.rows = tuple(rows)
+        keys = space._row_numbers
+        if len(keys) < len(rows):
+            seen: dict[str, int] = {}
+            for number, row in enumerate(rows):
+                first = seen.setdefault(space.key(row), number)
+                if first != number:
+                    raise SpaceError(f"Space.listed has row {number} twice (as row {first}): {row!r}; drop one")
+        return space
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Any]) -> Space:
+        """A space from its description: parameters by name, or `{"listed": [configs], "log": [names]}`."""
+        rows = body.get("listed") if isinstance(body, Mapping) else None
+        if not isinstance(rows, list | tuple):
+            return cls(body)
+        if other := next((name for name in body if name not in ("listed", "log")), None):
+            raise SpaceError(
+                f"the space has {other!r} beside 'listed': a listed space is its rows and 'log' alone, drop one of them"
+            )
+        return cls.listed(rows, log=body.get("log", ()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description that the ledger keeps; `from_dict` reads it."""
+        if self.rows is not None:
+            scales = {"log": self.log_names} if self.log_names else {}
+            return {"listed": [dict(row) for row in self.rows], **scales}
+        described = {}
+        for name, parameter in self.parameters.items():
+            conditions = {"when": {parent: list(values) for parent, values in self._when[name].items()}}
+            described[name] = parameter.describe() | (conditions if self._when[name] else {})
+        return described
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and dumps(self.to_dict()) == dumps(other.to_dict())
+
+    def __hash__(self) -> int:
+        return hash(dumps(self.to_dict()))
+
+    def __repr__(self) -> str:
+        if self.rows is not None:
+            return f"Space.listed({len(self.rows)} configs of {', '.join(self.parameters)})"
+        return f"Space({self.to_dict()!r})"
+
+    @property
+    def log_names(self) -> list[str]:
+        """The parameters on a log scale."""
+        return [name for name, parameter in self.parameters.items() if getattr(parameter, "log", False)]
+
+    # configs ---------------------------------------------------------------------------------------------------------
+
+    def validate(self, config: Config) -> dict[str, Any]:
+        """The config as the ledger stores it, or an error that names parameter, value, rule and remedy."""
+        if not isinstance(config, Mapping):
+            raise SpaceError(f"a config is a dict of parameters, not {config!r}")
+        for name in config:
+            if name not in self.parameters:
+                raise SpaceError(f"unknown parameter {name!r}. {did_you_mean(str(name), self.parameters)}")
+        return self._listed_row(config) if self.rows is not None else self._checked(config)
+
+    def _listed_row(self, config: Config) -> dict[str, Any]:
+        assert self.rows is not None
+        try:
+            number = self.row_number(config)
+        except TypeError:  # something that no ledger could hold
+            number = None
+        if number is None:
+            raise SpaceError(f"{dict(config)!r} is none of the {len(self.rows)} listed configs: pick one of them")
+        return dict(self.rows[number])
+
+    def _checked(self, config: Config) -> dict[str, Any]:
+        checked: dict[str, Any] = {}
+        for name in self._order:
+            if self._is_active(name, checked):
+                if name not in config:
+                    raise SpaceError(f"{name} is missing from the config {dict(config)!r}: give it a value")
+                try:
+                    checked[name] = self.parameters[name].accept(config[name])
+                except ValueError as rule:
+                    raise SpaceError(f"{name} = {config[name]!r} {rule}") from None
+            elif name in config:
+                condition = self._conditions_in_words(name)
+                raise SpaceError(
+                    f"{name} = {config[name]!r} is given, but it is active only when {condition}: leave it out"
+                )
+        return {name: checked[name] for name in self.parameters if name in checked}
+
+    def key(self, config: Config) -> str:
+        """Text that is equal for equal configs."""
+        return dumps(config)
+
+    def row_number(self, config: Config) -> int | None:
+        """The row of a listed space that holds this config."""
+        return self._row_numbers.get(self.key(config))
+
+    @cached_property
+    def _row_numbers(self) -> dict[str, int]:
+        return {self.key(row): number for number, row in enumerate(self.rows or ())}
+
+    @cached_property
+    def size(self) -> float:
+        """How many distinct configs there are; infinite when that is not countable in practice."""
+        if self.rows is not None:
+            return len(self.rows)
+        bound = math.prod(parameter.size for parameter in self.parameters.values())  # as if all were always active
+        if bound == math.inf:
+            return bound
+        counted = sum(1 for _ in islice(self.grid(_ENUMERABLE), _ENUMERABLE + 1))
+        return bound if counted > _ENUMERABLE else counted
+
+    def grid(self, points: int) -> Iterator[dict[str, Any]]:
+        """All combinations of `points` levels a number (fewer if an integer has fewer) and all options, each once."""
+        if self.rows is not None:
+            yield from (dict(row) for row in self.rows)
+            return
+        levels = [self.parameters[name].levels(points) for name in self._order]
+
+        def combined(depth: int, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            """All ways to go on with a config of the first `depth` parameters; inactive ones make no difference."""
+            if depth == len(self._order):
+                yield {name: config[name] for name in self.parameters if name in config}
+            elif self._is_active(name := self._order[depth], config):
+                for value in levels[depth]:
+                    yield from combined(depth + 1, {**config, name: value})
+            else:
+                yield from combined(depth + 1, config)
+
+        yield from combined(0, {})
+
+    # the unit cube ---------------------------------------------------------------------------------------------------
+
+    @property
+    def dims(self) -> int:
+        """Dimensions of the cube: one for each parameter that can vary."""
+        return len(self.cube_names)
+
+    def to_cube(self, config: Config) -> NDArray[np.float64]:
+        """(dims,); an inactive parameter sits at 0.5."""
+        parameters = self.parameters
+        return np.array([parameters[n].to_unit(config[n]) if n in config else 0.5 for n in self.cube_names])  # type: ignore[union-attr]
+
+    def from_cube(self, u: NDArray[np.float64]) -> dict[str, Any]:
+        if self.rows is not None:
+            raise SpaceError("a listed space has no points between its rows: pick one of `space.rows`")
+        if len(u) != self.dims:
+            raise SpaceError(f"a point of this cube has {self.dims} coordinates, not {len(u)}")
+        values: dict[str, Any] = {name: p.value for name, p in self.parameters.items() if isinstance(p, Constant)}
+        for name, coordinate in zip(self.cube_names, u, strict=True):
+            values[name] = self.parameters[name].from_unit(float(coordinate))  # type: ignore[union-attr]
+        return self._active_only(values)
+
+    # conditions ------------------------------------------------------------------------------------------------------
+
+    def _conditions(self, name: str) -> dict[str, list[Any]]:
+        conditions: dict[str, list[Any]] = {}
+        when = self.parameters[name].when
+        if not isinstance(when, Mapping):
+            raise SpaceError(
+                f'{name} has when = {when!r}, which must map a parameter to its values, as {{"optimizer": "sgd"}}'
+            )
+        for parent, values in when.items():
+            if parent not in self.parameters or parent == name:
+                raise SpaceError(
+                    f"{name} depends on {parent!r}, which is not another parameter. "
+                    f"{did_you_mean(str(parent), [other for other in self.parameters if other != name])}"
+                )
+            if isinstance(self.parameters[parent], Float):
+                raise SpaceError(
+                    f"{name} depends on {parent}, a float: only choice, int and constant parameters can switch others"
+                )
+            wanted = [to_plain(value) for value in values] if isinstance(values, list | tuple) else [to_plain(values)]
+            if not wanted:
+                raise SpaceError(f"{name} is never active: {parent} has no values in its condition")
+            conditions[parent] = []
+            for value in wanted:
+                try:
+                    conditions[parent].append(self.parameters[parent].accept(value))
+                except ValueError as rule:
+                    raise SpaceError(f"{name} is active when {parent} = {value!r}, but {parent} {rule}") from None
+        return conditions
+
+    def _parents_first(self) -> list[str]:
+        order: list[str] = []
+        waiting = list(self.parameters)
+        while waiting:
+            ready = [name for name in waiting if all(parent in order for parent in self._when[name])]
+            if not ready:
+                raise SpaceError(f"the conditions of {', '.join(waiting)} go round in a circle: remove one")
+            order += ready
+            waiting = [name for name in waiting if name not in order]
+        return order
+
+    def _is_active(self, name: str, config: Config) -> bool:
+        return all(
+            parent in config and any(is_same(config[parent], value) for value in values)
+            for parent, values in self._when[name].items()
+        )
+
+    def _active_only(self, values: Config) -> dict[str, Any]:
+        active: dict[str, Any] = {}
+        for name in self._order:
+            if self._is_active(name, active):
+                active[name] = values[name]
+        return {name: active[name] for name in self.parameters if name in active}
+
+    def _conditions_in_words(self, name: str) -> str:
+        return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self._when[name].items())
+
+
+def _log_names(log: Any, names: Sequence[str]) -> set[str]:
+    if isinstance(log, str) or not isinstance(log, Sequence | set | frozenset):
+        raise SpaceError(f"log = {log!r} must be a list of names of parameters, as ['lr']")
+    for name in log:
+        if not isinstance(name, str) or name not in names:
+            raise SpaceError(f"log names {name!r}, which no config has. {did_you_mean(str(name), names)}")
+    return set(log)
+
+
+def _names(parameters: Mapping[str, Any]) -> list[str]:
+    for name in parameters:
+        if not isinstance(name, str) or not name:
+            raise SpaceError(f"{name!r} cannot be the name of a parameter: names are strings, not empty")
+        if len(name) > MOST_NAME_CHARS:
+            raise SpaceError(f"the name {name[:20]!r}… has {len(name):,} characters: use at most {MOST_NAME_CHARS}")
+    return list(parameters)

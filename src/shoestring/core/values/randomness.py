@@ -1,0 +1,94 @@
+"""Named random streams: the same seed and name always give the same numbers, whatever was drawn elsewhere.
+
+A decision draws from `stream(seed, "decide", number of orders)`; what is drawn once for a study (a pool of candidates,
+the scrambling of a quasi-random sequence) draws from a stream with a name of its own. Nothing depends on how often
+anybody asked, so a study cut in two equals the study in one piece.
+
+Quasi-random points in the unit cube: Halton's sequence with its digits scrambled at random, NumPy only.
+
+J. H. Halton, "On the efficiency of certain quasi-random sequences of points", Numerische Mathematik 2, 1960; digits are
+permuted position by position as in A. B. Owen, "A randomized Halton algorithm in R", arXiv:1706.02808.
+
+Point i in dimension j is the number 0.a₁a₂a₃… in base pⱼ (the j-th prime), where i = …a₃a₂a₁ in that base and every
+position of every dimension has a random permutation of its own. Any single point can be had without the ones before it,
+which a policy without memory needs. Scrambling removes the stripes that plain Halton shows in high dimensions.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def stream(seed: int, name: str, *numbers: int) -> np.random.Generator:
+    # The count is part of the seed because NumPy pads seeds with zeros: ("x",) and ("x", 0) would be one stream.
+    words = [seed, zlib.crc32(name.encode()), len(numbers), *numbers]
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
+
+
+_RESOLUTION = 2.0**-32  # digits below this size are left out: more points than that are never drawn
+
+
+@lru_cache(maxsize=64)
+def _scramble(seed: int, name: str, dims: int) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """For each dimension: base p, permutations (digits, p), and the powers 1, p, p², … of its digits."""
+    rng = stream(seed, name, dims)
+    table = []
+    for p in _primes(dims):
+        digits = int(np.ceil(-np.log(_RESOLUTION) / np.log(p)))
+        permutations = np.array([rng.permutation(p) for _ in range(digits)], dtype=np.int64)
+        table.append((p, permutations, p ** np.arange(digits, dtype=np.int64)))  # ≤ 2³², far from overflow
+    return table
+
+
+def points(seed: int, name: str, dims: int, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The points numbered `indices` (n,) of the sequence known by (seed, name, dims), as (n, dims) in [0, 1)."""
+    out = np.empty((len(indices), dims))
+    for j, (p, permutations, powers) in enumerate(_scramble(seed, name, dims)):
+        digits = indices[:, None] // powers % p  # (n, digits), least significant first
+        scrambled = permutations[np.arange(len(powers)), digits]
+        # Whole numbers and one division: a sum of floats would round differently with the number of points asked for.
+        out[:, j] = scrambled @ powers[::-1] / (p * int(powers[-1]))
+    return out
+
+
+def point(seed: int, name: str, dims: int, index: int) -> NDArray[np.float64]:
+    """One of `points`, bit for bit, without the overhead of arrays: a new trial needs just one."""
+    out = []
+    for p, permutations, weights, zeros, whole in _digit_table(seed, name, dims):
+        total, k, rest = 0, 0, index
+        while rest and k < len(weights):
+            rest, digit = divmod(rest, p)
+            total += permutations[k][digit] * weights[k]
+            k += 1
+        out.append((total + zeros[k]) / whole)
+    return np.array(out)
+
+
+_Digits = tuple[int, list[list[int]], list[int], list[int], int]
+
+
+@lru_cache(maxsize=64)
+def _digit_table(seed: int, name: str, dims: int) -> list[_Digits]:
+    """For each dimension: p, permutations, the weight p^(digits-1-k) of digit k, what digits k… give if all are 0, p^digits."""
+    table = []
+    for p, permutations, powers in _scramble(seed, name, dims):
+        weights = [int(power) for power in powers[::-1]]
+        of_zero = [int(permutation[0]) * weight for permutation, weight in zip(permutations, weights, strict=True)]
+        zeros = [sum(of_zero[k:]) for k in range(len(weights) + 1)]
+        table.append((p, permutations.tolist(), weights, zeros, p * int(powers[-1])))
+    return table
+
+
+@lru_cache(maxsize=8)
+def _primes(count: int) -> tuple[int, ...]:
+    found: list[int] = []
+    candidate = 2
+    while len(found) < count:
+        if all(candidate % p for p in found if p * p <= candidate):
+            found.append(candidate)
+        candidate += 1
+    return tuple(found)

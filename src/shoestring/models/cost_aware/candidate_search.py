@@ -1,0 +1,225 @@
+"""Finding the point to buy next in a mixed space: scan many candidates, then move the best along their continuous part.
+
+Guinet et al., arXiv:2011.11456, eqs. (1) and (2), leave the search itself to their toolbox, so what follows is ours.
+
+    here         meaning
+    climb        L-BFGS-B on log EI - alpha log c from the best candidates; choices and integers stay
+    slide        SLSQP on log c with log EI kept above CEI's threshold, from the cheapest admissible
+    allowed      which points may be bought at all (not tried before, within what is left)
+
+All starts move together: their scores share no variable, so the sum of the scores is one function whose maximum is
+everybody's maximum, and one model call serves all. Nothing found is trusted before it was scored again as a config: only
+improvements are kept, so the result is never worse than the best candidate.
+
+Before any model of the objective is asked, `choose_cheap_and_far` finds configs that fill the space and cost little: Lee
+et al., arXiv:2003.10870 (CArBO), section 4.1.
+
+Departs from the usual and the paper:
+- The derivative of log cost is a central difference. Cost models are piecewise smooth (clipped) and cost next to nothing,
+  and one rule serves all seven of them.
+- CArBO's elimination is described in words only. Here the costliest candidate and the one closest to a trial are dropped
+  in turn, until one is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+from shoestring.core.deciding.reproducible import NAT, PLACE_DECIMALS, reaches, settle, sort_best_first
+from shoestring.core.space.encoding import Encoding, Points
+from shoestring.core.values.arrays import Flags, Floats
+from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, choose_ei_alpha
+from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
+from shoestring.models.gp.posterior import GP
+
+Allowed = Callable[[Points], Flags]  # m points to m answers
+STARTS = 5  # of a climb or slide
+_CLIMB_STEPS = 20  # of L-BFGS-B, and below of SLSQP: few, since a decision should take milliseconds
+_SLIDE_STEPS = 8
+_BISECTIONS = 6  # a slide ends within 1/32 of its way from the threshold
+_STEP = 1e-5  # of the central difference
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Surface:
+    """What is known at every point: log EI from the objective's model, log cost from the cost model."""
+
+    encoding: Encoding
+    gp: GP
+    f_min: float
+    log_cost: Callable[[Points], Floats]  # (m,)
+
+    def scores(self, points: Points) -> tuple[Floats, Floats]:
+        """log EI and log cost, (m,) each."""
+        return self.log_ei(points), self.log_cost(points)
+
+    def log_ei(self, points: Points) -> Floats:
+        """(m,)."""
+        mean, variance = self.gp.predict(self.encoding.features(points))
+        return log_expected_improvement(mean, np.sqrt(variance), self.f_min)
+
+    def log_ei_gradient(self, points: Points) -> tuple[Floats, Floats]:
+        """log EI, (m,), and its derivative with respect to the cube, (m, dims); 0 along choices."""
+        moments = self.gp.predict_with_gradient(self.encoding.features(points))
+        log_ei, by_column = log_expected_improvement_gradient(*moments, self.f_min)
+        gradient = np.zeros_like(points.cube)
+        gradient[:, self.encoding.numbers] = by_column[:, : self.encoding.numbers.size]
+        return log_ei, gradient
+
+    def log_cost_gradient(self, points: Points) -> tuple[Floats, Floats]:
+        """log cost, (m,), and its derivative with respect to the continuous dimensions of the cube, (m, dims)."""
+        m, dims = points.cube.shape
+        along = np.flatnonzero(self.encoding.is_continuous)
+        above = np.repeat(points.cube[None], along.size, axis=0)  # (k, m, dims)
+        below = above.copy()
+        for i, j in enumerate(along):
+            above[i, :, j] = np.minimum(above[i, :, j] + _STEP, 1.0)
+            below[i, :, j] = np.maximum(below[i, :, j] - _STEP, 0.0)
+        cube = np.concatenate([points.cube, above.reshape(-1, dims), below.reshape(-1, dims)])
+        values = self.log_cost(Points(cube, np.tile(points.active, (1 + 2 * along.size, 1))))
+        rise = values[m:].reshape(2, along.size, m)
+        run = np.stack([above[i, :, j] - below[i, :, j] for i, j in enumerate(along)], axis=1)  # (m, k)
+        gradient = np.zeros((m, dims))
+        gradient[:, along] = (rise[0] - rise[1]).T / run
+        return values[:m], gradient
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScoredPoints:
+    points: Points  # (m,)
+    log_ei: Floats  # (m,)
+    log_cost: Floats  # (m,)
+
+    def add(self, surface: Surface, more: Points, allowed: Allowed, at_most: float = np.inf) -> ScoredPoints:
+        """With those of `more` that may be bought and whose log EI is no larger than `at_most`."""
+        more = more.take(allowed(more))
+        if not len(more):
+            return self
+        log_ei, log_cost = surface.scores(more)
+        keep = reaches(at_most, log_ei)
+        return ScoredPoints(
+            self.points.join(more.take(keep)),
+            np.concatenate([self.log_ei, log_ei[keep]]),
+            np.concatenate([self.log_cost, log_cost[keep]]),
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Findings(ScoredPoints):
+    """All points that were looked at, the refined ones included, and which of them to buy."""
+
+    index: int
+    threshold: float | None  # smallest log EI that CEI admitted
+
+
+def find_ei_alpha(surface: Surface, pool: Points, alpha: float, *, allowed: Allowed, refine: bool) -> Findings:
+    """The largest EI / c^alpha; `pool` must be allowed and not empty."""
+    seen = ScoredPoints(pool, *surface.scores(pool))
+    if refine:
+        top = sort_best_first(seen.log_ei - alpha * seen.log_cost, "highest", STARTS, spread=NAT)
+        seen = seen.add(surface, climb(surface, pool.take(top), alpha), allowed)
+    index = choose_ei_alpha(seen.log_ei, seen.log_cost, alpha)
+    return Findings(seen.points, seen.log_ei, seen.log_cost, index, None)
+
+
+def find_cei(surface: Surface, pool: Points, slack: float, *, allowed: Allowed, refine: bool) -> Findings:
+    """The cheapest point whose EI is at least (1 - slack) of the best; `pool` must be allowed and not empty."""
+    seen = ScoredPoints(pool, *surface.scores(pool))
+    if refine:
+        top = sort_best_first(seen.log_ei, "highest", STARTS, spread=NAT)
+        seen = seen.add(surface, climb(surface, pool.take(top), 0.0), allowed)
+    best = float(seen.log_ei.max())
+    threshold = cei_threshold(best, slack)
+    if refine and slack > 0.0:
+        admitted = np.flatnonzero(reaches(seen.log_ei, threshold))
+        cheapest = admitted[sort_best_first(seen.log_cost[admitted], "lowest", STARTS, spread=NAT)]
+        # A point that slid to a larger EI than the best would raise the threshold after the fact: it is not taken.
+        seen = seen.add(surface, slide(surface, seen.points.take(cheapest), threshold), allowed, at_most=best)
+    index = choose_cei(seen.log_ei, seen.log_cost, slack)
+    return Findings(seen.points, seen.log_ei, seen.log_cost, index, threshold)
+
+
+def climb(surface: Surface, starts: Points, alpha: float) -> Points:
+    """Each start moved uphill on log EI - alpha log c along its active continuous dimensions."""
+    free = surface.encoding.free(starts)
+    if not free.any():
+        return starts
+    at_start = surface.log_cost(starts)  # subtracted, so that the solver's tolerances do not depend on the unit of cost
+
+    def negative_score(moving: Floats) -> tuple[float, Floats]:
+        points = _move(starts, free, moving)
+        value, gradient = surface.log_ei_gradient(points)
+        if alpha > 0.0:
+            cost, by_place = surface.log_cost_gradient(points)
+            value, gradient = value - alpha * (cost - at_start), gradient - alpha * by_place
+        return -float(value.sum()), -gradient[free]
+
+    bounds = np.tile((0.0, 1.0), (int(free.sum()), 1))
+    options = {"maxiter": _CLIMB_STEPS, "ftol": 1e-6, "gtol": 1e-4}
+    found = minimize(negative_score, starts.cube[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return _move(starts, free, np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0))
+
+
+def slide(surface: Surface, starts: Points, threshold: float) -> Points:
+    """Each start moved to lower cost along its active continuous dimensions, with log EI kept at or above `threshold`."""
+    free = surface.encoding.free(starts)
+    if not free.any():
+        return starts
+    at_start, slope = surface.log_cost_gradient(starts)
+    free &= np.any(slope * free, axis=1)[:, None]  # a start whose cost is flat stays
+    if not free.any():
+        return starts
+    owner = np.nonzero(free)[0]  # the start that each variable belongs to
+    movers = np.unique(owner)  # starts that move
+
+    def at(moving: Floats) -> Points:
+        return _move(starts, free, moving)
+
+    def slopes(moving: Floats) -> Floats:  # (movers, variables); each depends on its own variables alone
+        return np.where(movers[:, None] == owner, surface.log_ei_gradient(at(moving))[1][free], 0.0)
+
+    # Values and slopes apart: the solver's line search asks for values only, which cost half as much.
+    found = minimize(
+        lambda moving: float((surface.log_cost(at(moving)) - at_start).sum()),
+        starts.cube[free],
+        jac=lambda moving: surface.log_cost_gradient(at(moving))[1][free],
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * owner.size,
+        constraints=[{"type": "ineq", "fun": lambda v: surface.log_ei(at(v))[movers] - threshold, "jac": slopes}],
+        options={"maxiter": _SLIDE_STEPS, "ftol": 1e-3},
+    )
+    if not np.all(np.isfinite(found.x)):
+        return starts
+    # The solver stops a rounding away from the threshold, often on the wrong side, and where the peak is narrow far beyond:
+    # each start goes as much of its way as keeps the threshold, by bisection.
+    way = _move(starts, free, np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0)).cube - starts.cube
+    kept, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
+    for _ in range(_BISECTIONS):
+        fits = reaches(surface.log_ei(Points(starts.cube + share[:, None] * way, starts.active)), threshold)
+        kept = np.where(fits, share, kept)
+        step /= 2.0
+        share = np.minimum(1.0, np.where(fits, share + step, share - step))
+    return Points(starts.cube + kept[:, None] * way, starts.active)
+
+
+def _move(starts: Points, free: Flags, moving: Floats) -> Points:
+    cube = starts.cube.copy()
+    cube[free] = moving
+    return Points(cube, starts.active)
+
+
+def choose_cheap_and_far(x: Floats, tried: Floats, log_cost: Floats) -> int:
+    """Index of the last candidate left; x (m, d), m >= 1, tried (n, d), n >= 1, log_cost (m,). The costliest goes first."""
+    apart = cdist(x, tried).min(axis=1)  # (m,)
+    out = sort_best_first(log_cost, "highest", spread=NAT), sort_best_first(apart, "lowest")
+    first_out = [iter(order.tolist()) for order in out]
+    gone: set[int] = set()
+    for turn in range(len(x) - 1):
+        gone.add(next(i for i in first_out[turn % 2] if i not in gone))
+    (left,) = set(range(len(x))) - gone
+    return left

@@ -1,0 +1,151 @@
+"""One run, round by round: what was trained, what it was worth, what comes next.
+
+A round is one step of trial 0, trained with a config of its own. The policy buys each round with or without a validation
+pass; the reward of a round is what a model or bandit learns from:
+
+    reward="gain"    how much better the value got since the last validation, per round in between, in units of `unit`
+                     (None: the median size of the last ten such gains, since gains shrink as a run goes on and rewards
+                     should not), clipped to ±`clip`. The first validation is a baseline and gives no reward.
+    reward="value"   the value itself, better upwards, divided by `unit` (None: 1), clipped too if asked for.
+
+A gain that spans rounds without validation was made by several configs. Bandits credit its mean to the config that was
+validated. Models credit that config with what is left when the other rounds' expected gains are taken off, believed the
+less, the less sure those are (belief.py). Values of rounds whose validation was not bought are never looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+from shoestring.core.deciding.decision import NO_MEMO, Decision, Finish, Memo, Train, Wait, Why
+from shoestring.core.ledger.entries import Entry, Opened, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.running_totals import upper_quantile
+from shoestring.core.space.space import Config
+
+RUN = 0  # the number of the one trial
+_RECENT = 10  # gains that the unit is taken from
+_HUGE_GAIN = 1e300  # stands for the difference of two huge values of opposite sign, which overflows
+_LARGEST_REWARD = 1e12  # without a clip: squares of rewards must stay finite
+
+
+@dataclass(slots=True)
+class RunState:
+    opened: Opened
+    sign: float  # +1 when larger values are better
+    configs: list[Config] = field(default_factory=list)  # by round
+    rewards: list[float | None] = field(default_factory=list)  # by round; None: nothing to learn from it
+    acted: set[str] = field(default_factory=set)  # keys of all configs that a round was trained with
+    order: Order | None = None  # the newest of the run
+    value: float | None = None  # at the last validation
+    value_round: int = 0
+    span: int = 1  # rounds that the newest reward is the mean gain of
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # sizes of gains other than 0
+    train_s: list[float] = field(default_factory=list)  # of all rounds, sorted
+    validate_s: list[float] = field(default_factory=list)  # of all validation passes, sorted
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """View: the rounds of the run so far, each with its config and reward."""
+
+    reward: str = "gain"
+    unit: float | None = None
+    clip: float | None = None
+
+    def start(self, opened: Opened) -> RunState:
+        return RunState(opened, sign=-opened.sign)
+
+    def absorb(self, state: RunState, entry: Entry) -> RunState:
+        if not isinstance(entry, Order | Receipt) or entry.trial != RUN:
+            return state
+        if isinstance(entry, Order):
+            state.order = entry
+        elif entry.status == "ok" and entry.step == len(state.configs) + 1:  # a step that was run again is no new round
+            assert state.order is not None  # a receipt follows its order
+            self._add_round(state, state.order, entry)
+        return state
+
+    def _add_round(self, state: RunState, order: Order, receipt: Receipt) -> None:
+        state.configs.append(order.config)
+        state.acted.add(state.opened.space.key(order.config))
+        insort(state.train_s, receipt.cost.train)
+        value = None
+        if order.validates(receipt.step):
+            insort(state.validate_s, receipt.cost.validate)
+            value = receipt.value
+        state.rewards.append(None if value is None else self._reward(state, state.sign * value, receipt.step))
+
+    def _reward(self, state: RunState, value: float, round: int) -> float | None:
+        before, since = state.value, state.value_round
+        state.value, state.value_round = value, round
+        if self.reward == "value":
+            return self._clip(value / (self.unit or 1.0))
+        if before is None:
+            return None
+        state.span = round - since
+        gain = (value - before) / state.span
+        if not math.isfinite(gain):
+            gain = math.copysign(_HUGE_GAIN, gain)
+        return self._clip(gain / self.unit if self.unit is not None else _scale_by_recent(state, gain))
+
+    def _clip(self, reward: float) -> float:
+        clip = _LARGEST_REWARD if self.clip is None else self.clip
+        return min(max(reward, -clip), clip)
+
+
+def _scale_by_recent(state: RunState, gain: float) -> float:
+    if gain == 0.0:
+        return 0.0
+    state.recent.append(abs(gain))
+    return gain / median(state.recent)
+
+
+# the next round --------------------------------------------------------------------------------------------------------
+
+
+def wait_or_finish(ledger: Ledger) -> Decision | None:
+    """Wait while a round is being trained, Finish when no further one can be; None: decide on the next round."""
+    if not ledger.trials:
+        return None
+    run = ledger.trials[RUN]
+    if run.open_order is not None:
+        return Wait()
+    if run.can_go_on:
+        return None
+    if run.steps >= run.limit:
+        return Finish(f"the run is at its end, round {run.steps}")
+    ending = f"diverged in round {run.steps}" if run.diverged else f"failed in round {run.steps + 1}"
+    return Finish(f"the run {ending}, and an online policy has only one")
+
+
+def next_queued(ledger: Ledger, run: RunState) -> Config | None:
+    """The user's first queued config that no round was trained with yet."""
+    queue = ledger.queue
+    return next((config for config in queue if ledger.space.key(config) not in run.acted), None) if queue else None
+
+
+def order_round(ledger: Ledger, run: RunState, config: Config, query: bool, why: Why, memo: Memo = NO_MEMO) -> Train:
+    """The order of the coming round. In time and money a round without validation is priced without it."""
+    trial = ledger.trials[RUN] if ledger.trials else None
+    until, repeated = (trial.steps + 1, trial.steps - trial.held) if trial else (1, 0)
+    expected = reserve = None
+    rate = ledger.budget.per_second(ledger.workers)
+    if rate > 0.0 and run.train_s:
+        passes = run.validate_s if query else []
+        expected = rate * ((1 + repeated) * fmean(run.train_s) + (fmean(passes) if passes else 0.0))
+        reserve = rate * ((1 + repeated) * upper_quantile(run.train_s) + upper_quantile(passes))
+    return Train(
+        trial=RUN,
+        config=config,
+        until=until,
+        validate="last" if query else "none",
+        expected_cost=expected,
+        reserve=reserve,
+        why={"round": until, "compared": 0, **why},
+        memo=memo,
+    )

@@ -1,0 +1,106 @@
+"""All learning curves: what was bought of each, where it was frozen, and what it cost."""
+
+from __future__ import annotations
+
+import math
+
+from shoestring.core.ledger.budget import show_seconds
+from shoestring.core.ledger.state import Trial
+from shoestring.reports.facts import say_config, sort_best_first, state_of
+from shoestring.reports.figures.costs import clip_range
+from shoestring.reports.figures.drawing import (
+    MOST_TABLE_ROWS,
+    Figure,
+    PlotAxis,
+    Point,
+    Sheet,
+    plot_area,
+    thin,
+    value_scale,
+    why_tip,
+)
+from shoestring.reports.figures.history import Segment, Story
+
+_MOST_POINTS = 20_000  # in the whole figure: more is not seen, and a page must open at once
+_SHADES = 5  # of what a segment cost
+
+
+def draw_curves(story: Story, most_points: int = _MOST_POINTS) -> Figure | None:
+    longest = max((trial.steps for trial in story.trials), default=0)
+    values = [v for trial in story.trials for v in trial.values if v is not None and math.isfinite(v)]
+    if longest < 2 or not values:
+        return None
+    sheet = Sheet(height=380, label="all learning curves")
+    left, right, bottom, top = plot_area(sheet)
+    low, high = clip_range(values, is_max=story.is_max)
+    x, y = PlotAxis(1.0, float(longest), left, right), value_scale(low, high, bottom, top)
+    sheet.axes(x, y, "step", "value")
+    shades = _Shades([segment.seconds for segment in story.segments])
+    most = max(8, most_points // max(1, len(story.segments)))
+    of_trial = story.segments_of()
+    best = story.ledger.best
+    for trial in sorted(story.trials, key=lambda t: t is best):  # the best one last, so on top
+        for segment in of_trial.get(trial.number, ()):
+            points = _points(trial, segment, x, y)
+            shade = "best" if trial is best else f"shade-{shades(segment.seconds)}"
+            if points:
+                sheet.line(thin(points, most), f"curve {shade}", why_tip(segment, story.budget))
+        _mark_end(sheet, trial, x, y, is_best=trial is best)
+    clipped = sum(not y.low <= value <= y.high for value in values)
+    outside = f" {clipped} values lie outside and are drawn on the edge." if clipped else ""
+    frozen = sum(state_of(trial) == "frozen" for trial in story.trials)
+    steps = sum(trial.steps for trial in story.trials)
+    full = steps / (len(story.trials) * story.ledger.max_steps)
+    sentence = (
+        f"{len(story.trials)} trials, {frozen} of them frozen on the way; {full:.0%} of all their steps was bought. "
+        f"The stronger the colour, the dearer.{outside}"
+    )
+    rows = [
+        [
+            t.number,
+            state_of(t),
+            t.steps,
+            "–" if t.best_value is None else f"{t.best_value:.6g}",
+            t.best_step or "–",
+            show_seconds(t.seconds),
+            say_config(t.config),
+        ]
+        for t in sort_best_first(story.ledger)[:MOST_TABLE_ROWS]
+    ]
+    columns = ("trial", "state", "steps", "best value", "at step", "seconds", "config")
+    return Figure("curves", "Every curve, as far as it was bought", sentence, str(sheet), columns, rows)
+
+
+def _points(trial: Trial, segment: Segment, x: PlotAxis, y: PlotAxis) -> list[Point]:
+    """The part of a curve that this order bought, joined to the one before."""
+    first = max(1, segment.from_step)
+    known = [(step, trial.values[step - 1]) for step in range(first, segment.to_step + 1)]
+    return [(x(step), y(value)) for step, value in known if value is not None and math.isfinite(value)]
+
+
+def _mark_end(sheet: Sheet, trial: Trial, x: PlotAxis, y: PlotAxis, *, is_best: bool) -> None:
+    last = next((s for s in range(trial.steps, 0, -1) if _is_number(trial.values[s - 1])), None)
+    if last is None:
+        return
+    value = trial.values[last - 1]
+    assert value is not None
+    state = state_of(trial)
+    tip = f"trial {trial.number}: {state} after step {trial.steps}\n{say_config(trial.config)}"
+    if trial.failure:
+        tip += f"\n{trial.failure.splitlines()[-1]}"
+    sheet.dot((x(last), y(value)), f"dot {'best' if is_best else state}", tip, radius=3.5 if is_best else 2.5)
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+class _Shades:
+    """A shade from 1 (cheap) to 5 (dear) by rank among all segments."""
+
+    def __init__(self, seconds: list[float]) -> None:
+        ordered = sorted(seconds) or [0.0]
+        self._edges = [ordered[min(len(ordered) - 1, len(ordered) * i // _SHADES)] for i in range(1, _SHADES)]
+
+    def __call__(self, seconds: float) -> int:
+        return 1 + sum(seconds > edge for edge in self._edges)

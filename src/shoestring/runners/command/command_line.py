@@ -1,0 +1,231 @@
+"""What goes into a command and what comes out of it.
+
+Into it: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}`, `{until}`,
+`{max_steps}` by what the variables below hold. An argument with the placeholder of a parameter that is not active is left
+out, so write `--momentum={momentum}` as one word. Any other `{word}` is a mistake, and said before anything is bought; write
+`{{word}}` to have `{word}` in the command. Braces around more than one word, as in awk's `{print $1}`, are left alone.
+
+    SHOESTRING_CONFIG       file with all parameters as one JSON object
+    SHOESTRING_CHECKPOINT   directory that lives as long as the trial; empty when the trial starts from nothing
+    SHOESTRING_STEP         the step to go on from, 0 at the start
+    SHOESTRING_UNTIL        the last step that is paid for: stop after it
+    SHOESTRING_MAX_STEPS    steps of a full training: what a schedule is made for
+    SHOESTRING_VALIDATE     each, last or none: which steps' values were bought
+    SHOESTRING_REPORT       file to which reports may be appended, instead of printing them
+    SHOESTRING_DEVICE       the device that is this worker's, where devices were named; CUDA_VISIBLE_DEVICES says the same
+
+Out of it: one line a report, on standard output or in that file. `{"value": 0.3}` says that one more step is done; a bare
+number says the same, until the first JSON report. With `"step"`, steps may be skipped; with `"cost"` (seconds, or seconds
+by setup, train, validate) the clock is overruled; `"metrics": {"accuracy": 0.9}` is kept beside the value; `"saved": true`,
+or the number of a step, says that the checkpoint directory now holds that step. NaN and Infinity are values: the step
+diverged. Any other line is chatter.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.parameters import Choice, Constant, Parameter
+from shoestring.core.space.space import Config, Space
+from shoestring.errors import RunnerError
+from shoestring.runners.devices import device_variables
+from shoestring.runners.training.code import read_cost, read_metrics
+
+_WORD = r"([A-Za-z_][\w.-]*)"
+_PLACE = re.compile(rf"\{{\{{\{{{_WORD}\}}\}}\}}|\{{\{{{_WORD}\}}\}}|\{{{_WORD}\}}")  # {{{a}}}, {{a}} or {a}
+_PLACES = ("config", "checkpoint", "step", "until", "max_steps")
+_CONFIG_VARIABLE = "SHOESTRING_CONFIG"
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
+
+
+def check_arguments(argv: Sequence[str], space: Space) -> None:
+    """One line with a remedy for a command that could never work."""
+    if not argv or not argv[0]:
+        raise RunnerError("the command is empty: write it after --, as in -- python train.py --lr={lr}")
+    if not _words(argv[0]) and shutil.which(argv[0]) is None:
+        if Path(argv[0]).is_file():
+            raise RunnerError(
+                f"the command {argv[0]!r} is not executable: chmod +x it, or name its interpreter: python {argv[0]}"
+            )
+        raise RunnerError(f"the command {argv[0]!r} was not found: check its name, or give its path")
+    names = [*space.parameters, *_PLACES]
+    for word in _words(*argv):
+        if word in _PLACES and word in space.parameters:
+            raise RunnerError(
+                f"{{{word}}} is ambiguous: it names a parameter and the trial's {word}; rename the parameter"
+            )
+        if word not in names:
+            lowered = {name.lower(): name for name in names}
+            close = difflib.get_close_matches(word.lower(), lowered, n=1)
+            hint = f"Did you mean {{{lowered[close[0]]}}}?" if close else f"Known: {', '.join(names)}."
+            raise RunnerError(
+                f"{{{word}}} is not a parameter of the space. {hint} To have these braces in the command, write {{{{{word}}}}}"
+            )
+        if word in space.parameters and any("\0" in text for text in _texts(space.parameters[word])):
+            raise RunnerError(
+                f"{{{word}}} has an option with the character NUL, which no argument can hold: leave it out, "
+                f"or read the parameter from the file in {_CONFIG_VARIABLE}"
+            )
+
+
+def find_unused(argv: Sequence[str], space: Space) -> list[str]:
+    """Parameters that the command seems not to take: others have a place in it, these have none, nor has the whole config."""
+    placed = set(_words(*argv))
+    whole_config = "config" in placed or any(_CONFIG_VARIABLE in argument for argument in argv)
+    varied = [name for name, parameter in space.parameters.items() if not isinstance(parameter, Constant)]
+    if whole_config or not placed.intersection(varied):
+        return []
+    return [name for name in varied if name not in placed]
+
+
+def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[str, str]) -> list[str]:
+    """The arguments for one config."""
+    known = {name: _word(value) for name, value in config.items()} | dict(places)
+    inactive = {name for name in space.parameters if name not in config}
+    wanted = [argument for argument in argv if not inactive.intersection(_words(argument))]
+
+    def fill(found: re.Match[str]) -> str:
+        in_braces, escaped, alone = found.groups()
+        if escaped:
+            return f"{{{escaped}}}"
+        value = known.get(in_braces or alone, found[0])
+        return f"{{{value}}}" if in_braces else value
+
+    return [_PLACE.sub(fill, argument) for argument in wanted]
+
+
+def make_environment(places: Mapping[str, str], reports: Path, validate: str, device: str = "") -> dict[str, str]:
+    """What the command finds in its variables; `places` is what it may have in its arguments too."""
+    variables = {f"SHOESTRING_{name.upper()}": places[name] for name in _PLACES}
+    variables |= {"SHOESTRING_VALIDATE": validate, "SHOESTRING_REPORT": str(reports)}
+    # Python holds lines back when it writes into a pipe; a report must come when its step is done.
+    return {**os.environ, "PYTHONUNBUFFERED": "1", **device_variables(device), **variables}
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReport:
+    """One report. `has_value` is false when it only says what was saved."""
+
+    value: float | None = None
+    has_value: bool = True
+    step: int | None = None  # None: one more than before
+    cost: Cost | None = None  # None: by the clock
+    saved: int | bool = False
+    is_bare: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_line(line: str) -> CommandReport | None:
+    """A report, or None for chatter. Raises ValueError, saying why, for a report that cannot be understood."""
+    text = line.strip()
+    if _NUMBER.fullmatch(text):
+        return CommandReport(float(text), is_bare=True)
+    if not text.startswith("{"):
+        return None
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not ("value" in body or "saved" in body):
+        return None
+    value, step, saved, cost = body.get("value"), body.get("step"), body.get("saved", False), body.get("cost")
+    if not (value is None or _is_number(value)):
+        raise ValueError(f"the command reported the value {value!r}: report a number or null")
+    if not (step is None or (_is_number(step) and step == step // 1 and step >= 1)):
+        raise ValueError(f"the command reported the step {step!r}: steps are whole numbers from 1")
+    if not (isinstance(saved, bool) or (isinstance(saved, int) and saved >= 0)):
+        raise ValueError(f'the command reported "saved": {saved!r}: say true, or the number of the step')
+    try:
+        paid = None if cost is None else read_cost(cost)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"the command reported the cost {cost!r}: report seconds >= 0, alone or by setup, train and validate"
+        ) from None
+    number = None if value is None else float(value)
+    metrics = _read_metrics(body.get("metrics"))
+    return CommandReport(number, "value" in body, None if step is None else int(step), paid, saved, metrics=metrics)
+
+
+def _read_metrics(metrics: Any) -> dict[str, float]:
+    try:
+        return read_metrics(metrics)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+class Output:
+    """What one run of a command says, line by line. Standard output is kept in a log."""
+
+    def __init__(self, pipe: IO[bytes], log: Path, reports: Path) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self.pipe, self._log, self._reports = pipe, log, reports
+        self._rest = b""  # of standard output, without its line end yet
+        self._reports_read = 0
+
+    def lines(self, ended: bool) -> list[str]:
+        """Lines not read before; when the command has `ended`, the last one may lack its end."""
+        fresh = self._read_pipe()
+        if fresh:
+            with self._log.open("ab") as log:
+                log.write(fresh)
+        said, self._rest = _split(self._rest + fresh, ended)
+        if not self._reports.exists():  # a command may tidy up after itself
+            return said
+        with self._reports.open("rb") as reports:
+            reports.seek(self._reports_read)
+            fresh = reports.read()
+        written, rest = _split(fresh, ended)
+        self._reports_read += len(fresh) - len(rest)
+        return said + written
+
+    def _read_pipe(self) -> bytes:
+        chunks: list[bytes] = []
+        while not self.pipe.closed:
+            try:
+                chunks.append(os.read(self.pipe.fileno(), 1 << 16))
+            except BlockingIOError:
+                break
+            if not chunks[-1]:
+                self.pipe.close()
+        return b"".join(chunks)
+
+
+def _split(text: bytes, ended: bool) -> tuple[list[str], bytes]:
+    """Whole lines, and the rest. Progress bars end their lines with a bare carriage return."""
+    *whole, rest = re.split(rb"[\r\n]", text)
+    if ended:
+        whole, rest = [*whole, rest], b""
+    return [line.decode(errors="replace") for line in whole if line.strip()], rest
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (type(value) is int and abs(value) < 1 << 63)
+
+
+def _words(*arguments: str) -> list[str]:
+    """What these arguments have a place for."""
+    return [
+        in_braces or alone
+        for argument in arguments
+        for in_braces, escaped, alone in _PLACE.findall(argument)
+        if not escaped
+    ]
+
+
+def _texts(parameter: Parameter) -> list[str]:
+    """All words that a parameter may become."""
+    return [_word(value) for value in parameter.levels(1)] if isinstance(parameter, Choice | Constant) else []
+
+
+def _word(value: Any) -> str:
+    """A parameter's value as an argument: text as it is, everything else as in JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,113 @@
+"""What a worker process does all its life; `worker` is the side that starts it, and lists the messages.
+
+What the training code prints, from C code too, goes to the logs of its trial. The process ends with its parent, however
+that dies: a thread waits for it, so a child in the middle of a long step goes too, and takes its own children along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+from shoestring.core.values.strict_json import dumps, loads
+from shoestring.runners.training.code import RAISED, Ended, Live, can_save, shape_of
+from shoestring.runners.training.targets import unpack_code
+
+
+def serve(pipe: connection.Connection, pickled: bytes) -> None:
+    """Carry out what is asked for until the end."""
+    first_stderr = _settle_in()
+    try:
+        target = unpack_code(pickled)
+        ready = {"is": "ready", "can_save": can_save(target), "reusable": shape_of(target) == "function"}
+    except Exception as error:
+        ready = {"is": "unusable", "text": f"{type(error).__name__}: {error}".splitlines()[0]}
+    live: Live | None = None
+    is_alone = True
+    with contextlib.suppress(EOFError, OSError):  # the parent has gone, or closed the pipe: the end
+        pipe.send_bytes(dumps(ready).encode())
+        while (message := loads(pipe.recv_bytes().decode()))["do"] != "end":
+            if message["do"] == "begin":
+                if live is not None:
+                    live.close()
+                print_to(message["logs"], first_stderr)
+                checkpoint = Path(message["checkpoint"]) if message["checkpoint"] else None
+                live = Live(target, message["config"], message["step"], checkpoint, message["max_steps"])
+            else:
+                assert live is not None
+                answer = dumps(carry_out(live, message)).encode()
+                _flush()
+                pipe.send_bytes(answer)
+        is_alone = False
+    if live is not None:
+        live.close()
+    if is_alone:  # nobody is left to end what the training code has started
+        os.killpg(0, signal.SIGKILL)
+
+
+def carry_out(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `step` or `save`; whatever the training code raises is one too."""
+    try:
+        if message["do"] == "save":
+            began = time.perf_counter()
+            live.save(Path(message["path"]))
+            return {"is": "saved", "seconds": time.perf_counter() - began}
+        result = live.advance(message["config"], message["until"], message["validate"])
+        cost = [result.cost.setup, result.cost.train, result.cost.validate]
+        answer = {"value": result.value, "cost": cost, "cost_reported": result.cost_reported, "metrics": result.metrics}
+        return {"is": "stepped", "can_save": live.can_save, "is_exact": live.is_exact, **answer}
+    except Ended:
+        return {"is": "ended"}
+    except RAISED as error:
+        return {"is": "failed", "text": "".join(traceback.format_exception(error)).strip()}
+
+
+def _settle_in() -> int:
+    """Returns a copy of the standard error that this process was born with."""
+    os.setsid()
+    # We were spawned, and our children would be too: loading processes would import everything anew, every epoch.
+    multiprocessing.set_start_method(None, force=True)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.dup2(2, 1)  # standard output belongs to results; what is printed by imports is narration
+    for name, number in (("stdout", 1), ("stderr", 2)):  # line by line: a process that dies must not take them along
+        setattr(sys, name, open(number, "w", buffering=1, errors="backslashreplace", closefd=False))  # noqa: SIM115
+    threading.Thread(target=_end_with_parent, daemon=True, name="shoestring-parent-watch").start()
+    return os.dup(2)
+
+
+def print_to(logs: list[str], otherwise: int) -> None:
+    """From now on, standard output and error are appended to these two files."""
+    _flush()
+    for number, log in zip((1, 2), logs, strict=True):
+        try:
+            Path(log).parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError:  # a log is no reason not to train
+            os.dup2(otherwise, number)
+        else:
+            os.dup2(file, number)
+            os.close(file)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # closed or replaced by the training code
+            stream.flush()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os.killpg(0, signal.SIGKILL)
