@@ -1,21 +1,23 @@
-"""Everything that can be misused says so in one line: name and value, the rule and its reason, a remedy.
+"""The errors of this package. A message is one line: name and value, the rule and its reason, a remedy.
 
     ShoestringError
-    ├── SpaceError        a search space or a config breaks its rules
-    ├── BudgetError       a budget cannot be read, or buys nothing
-    ├── PolicyError       an unknown policy or a setting out of range
-    ├── DecisionError     a policy ordered something that the ledger forbids (a mistake in the policy)
-    ├── StudyError        a study is asked for something that contradicts what it is
-    │   └── TrainingFailed  a run ended and no step of the training code has ever worked; `study` holds what happened
-    ├── RunnerError       training code that cannot be started at all
-    ├── MissingExtra      an optional dependency is not installed
-    └── StoreError        a store cannot be read or written
-        ├── Conflict      somebody else appended first: reload and decide again
-        ├── Leased        another process runs this study
-        └── Damaged       a stored entry does not match its checksum
+    ├── SpaceError          a search space or a config breaks its rules
+    ├── BudgetError         a budget cannot be read, or is too small for any step
+    ├── PolicyError         an unknown policy, or a setting out of range
+    ├── DecisionError       a policy made a decision that the ledger forbids (a mistake in the policy)
+    ├── StaleLedger         a ledger was used after an entry had been appended to it
+    ├── StudyError          a request contradicts what the study is
+    │   ├── TrainingFailed  a run ended and no step of the training code has ever worked
+    │   └── UnknownFormat   a stored study was recorded in another format
+    ├── RunnerError         training code cannot be started at all
+    ├── MissingExtra        an optional dependency is not installed
+    └── StoreError          a store cannot be read or written
+        ├── Conflict        another process appended first: reload and decide again
+        ├── StudyInUse      another process runs this study
+        └── DamagedStore    a stored entry does not match its checksum
 
-What happens to a trial (a loss that diverged, code that raised, a worker that died) is not an error of ours: it is a receipt
-in the ledger.
+What happens to a trial (a loss that diverged, code that raised an error, a worker that died) is not an error of this package:
+it is a receipt in the ledger.
 """
 
 from __future__ import annotations
@@ -27,68 +29,90 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-_MOST_TEXT = 4000  # characters of a message
+_MAX_TEXT = 4000  # characters of a message
 _PACKAGE = str(Path(__file__).parent)
 
 
 class ShoestringError(Exception):
-    """Root of all errors that this package raises on purpose. The message is one line, whatever value it quotes."""
+    """Base class of all errors that this package raises on purpose. The message is one line, whatever value it quotes."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(str(message)))
 
 
 class SpaceError(ShoestringError):
-    pass
+    """A search space or a config breaks its rules."""
 
 
 class BudgetError(ShoestringError):
-    pass
+    """A budget cannot be read, or is too small for any step."""
 
 
 class PolicyError(ShoestringError):
-    pass
+    """A policy is unknown, or one of its settings is out of range."""
 
 
 class DecisionError(ShoestringError):
-    pass
+    """A policy made a decision that the ledger forbids: a mistake in the policy."""
 
 
 class StudyError(ShoestringError):
-    pass
+    """A request contradicts what the study is."""
 
 
 class TrainingFailed(StudyError):
-    """`study` is the study, with the text of every failure in its trials."""
+    """A run ended and no step of the training code has ever worked.
+
+    Attributes
+    ----------
+    study : Study or None
+        The study, with the text of every failure in its trials.
+    """
 
     def __init__(self, message: str, study: Any = None) -> None:
         super().__init__(message)
         self.study = study
 
 
+class UnknownFormat(StudyError):
+    """A stored study was recorded in another format by another version of shoestring."""
+
+
+class StaleLedger(ShoestringError):
+    """A ledger was used after an entry had been appended to it; its successor must be used."""
+
+
 class RunnerError(ShoestringError):
-    pass
+    """Training code cannot be started at all."""
 
 
 class MissingExtra(ShoestringError):
+    """An optional dependency is not installed."""
+
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(f"{what} needs {package}, which is not installed: pip install 'shoestring[{extra}]'")
 
 
 class StoreError(ShoestringError):
-    pass
+    """A ledger store cannot be read or written."""
 
 
 class Conflict(StoreError):
-    pass
+    """Another process has appended to the study first: reload it and decide again."""
 
 
-class Leased(StoreError):
-    pass
+class StudyInUse(StoreError):
+    """Another process runs this study."""
 
 
-class Damaged(StoreError):
-    """`last_good` is the number of the last entry that can be trusted (-1: none)."""
+class DamagedStore(StoreError):
+    """A stored entry does not match its checksum.
+
+    Attributes
+    ----------
+    last_good : int
+        Number of the last entry that can be trusted; -1 if there is none.
+    """
 
     def __init__(self, message: str, last_good: int) -> None:
         super().__init__(message)
@@ -96,7 +120,7 @@ class Damaged(StoreError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A tail for "unknown name" messages: the likely meant name, else all known ones."""
+    """Return the end of an "unknown name" message: the name that was probably meant, else all known names."""
     names = sorted(known)
     close = get_close_matches(name, names, n=1)
     if close:
@@ -105,7 +129,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def warn(text: str) -> None:
-    """A Python warning that points at the line of the user's code, however deep inside this package it comes from."""
+    """Issue a Python warning that points at the line of the user's code, however deep inside this package it is issued."""
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         depth, frame = depth + 1, frame.f_back
@@ -113,7 +137,7 @@ def warn(text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """Text from elsewhere as one line: ends of lines are spaces, other control characters are spelled out, the end is cut."""
+    """Return text as one line: line ends become spaces, other control characters are escaped, a long text is cut."""
     flat = " ".join(text.split()) if len(text.splitlines()) > 1 else text
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in flat)
-    return shown if len(shown) <= _MOST_TEXT else f"{shown[:_MOST_TEXT]}… ({len(shown) - _MOST_TEXT} characters more)"
+    return shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}… ({len(shown) - _MAX_TEXT} characters more)"

@@ -1,16 +1,14 @@
-"""Values and rules of the game. Pure: numpy only; no clock, no disk, no logging.
+"""The core: values and rules. It is pure: NumPy only, no clock, no disk, no logging.
 
-    parameters, parameter_specs, space    what may be tried; `encoding`: the same as numbers for a model
-    money                                 budgets and prices
-    decision                              what a policy may answer: Train, Wait, Finish
-    entries, formats                      what the ledger stores, and how older studies are read
-    ledger                                the whole past; `books`: its totals, kept by `bookkeeping`; `views`: other tables
-    pricing                               from a decision to an order: allowed? affordable?
-    policy, settings, memo                what authors of policies use; `initial_design`: what comes before a model
-    believing                             what a policy may tell of its belief when somebody looks back
-    continuing                            what may change about a study that exists
-    streams, quasi_random                 randomness by name
-    strict_json, values                   JSON that comes back as it was
+    space/      what may be tried: `parameters`, `space`; `encoding` turns configs into numbers for a model
+    ledger/     `entries` (what is recorded), `ledger` (all entries and what follows from them), `state` (the totals of a
+                study, kept by `accounting`), `views` (other tables), `pricing` (from a decision to an order), `budget`,
+                `failures`, `order_closing`, `amendments` (what may change about a study), `snapshot` (the state as text)
+    deciding/   `decision` (what a policy may answer), `policy` (the contract of a policy, and helpers for its author),
+                `comparison` (how a policy explains a choice), `reproducible` (choosing in the same way on every machine),
+                `memo` (what a policy carries from decision to decision), `prediction` (what its model predicted)
+    values/     `checks` of arguments, `strict_json`, `randomness` by name, `text`, `arrays`
 
-Read `decision`, `entries`, `ledger`, `books`, `pricing`; then `policy`.
+Read `deciding/decision.py`, `ledger/entries.py`, `ledger/ledger.py`, `ledger/state.py` and `ledger/pricing.py`; then
+`deciding/policy.py`.
 """

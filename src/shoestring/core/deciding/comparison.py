@@ -1,14 +1,14 @@
-"""How a policy says what it compared: these words are in the `why` of every order, whatever the policy.
+"""How a policy records what it compared: these keys are in the `why` of every order, whatever the policy.
 
-    compared          how many candidates were weighed against each other; 0: none, and nothing below is there
-    score_name        what they were weighed by, with its unit
+    compared          how many candidates were compared; 0: none, and none of the keys below is there
+    score_name        what they were compared by, with its unit
     best_is           "highest" or "lowest": which score wins; "drawn": one was drawn, and scores are probabilities
-    score             of what was bought
-    runner_up         the best of the others: a trial's number, a config as text, or in words what else could be done
-    runner_up_score   its score; both are missing where there was nothing else
+    score             the score of the chosen candidate
+    runner_up         the best of the others: a trial's number, a config as text, or another action in words
+    runner_up_score   its score; both are missing where there was no other candidate
 
-A race that keeps several adds `rank` (of what was bought, 0 is the best) and `last_kept_score`; its runner-up is the best of
-those that were left behind. Whatever else a policy wants to tell stands beside these, under names of its own.
+A decision that promotes several trials adds `rank` (of the chosen one; 0 is the best) and `last_kept_score`; its runner-up is
+the best trial that was not promoted. A policy may add more under its own keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shoestring.core.values.arrays import Flags, Floats
 from shoestring.core.values.strict_json import dumps
 
 BestIs = Literal["highest", "lowest", "drawn"]
-NEAR = 0.01  # of the unit cube's side: two points closer than this are one answer found twice
+NEAR = 0.01  # of the unit cube's side: two points closer than this count as the same candidate
 
 
 def compare(
@@ -38,7 +38,28 @@ def compare(
     runner_up: int | str | None = None,
     runner_up_score: float = math.nan,
 ) -> dict[str, Scalar]:
-    """The words of one comparison."""
+    """Describe one comparison for `why`: the score of the chosen candidate, and the runner-up with its score.
+
+    Parameters
+    ----------
+    score_name : str
+        What the candidates were compared by, with its unit.
+    best_is : {"highest", "lowest", "drawn"}
+        Which score wins.
+    compared : int
+        Number of candidates.
+    score : float
+        The score of the chosen one.
+    runner_up : int or str, optional
+        The best of the others.
+    runner_up_score : float
+        Its score.
+
+    Returns
+    -------
+    dict
+        The entries for the `why` of the decision.
+    """
     why: dict[str, Scalar] = {"compared": compared, "score_name": score_name, "best_is": best_is, "score": score}
     if runner_up is not None:
         why["runner_up"], why["runner_up_score"] = runner_up, runner_up_score
@@ -50,53 +71,115 @@ def compare_scores(
     best_is: BestIs,
     scores: Floats,
     chosen: int,
-    say: Callable[[int], int | str | Config],
+    describe: Callable[[int], int | str | Config],
     *,
-    rivals: Flags | None = None,
+    competitors: Flags | None = None,
     in_unit: Callable[[float], Any] = float,
 ) -> dict[str, Scalar]:
-    """Of candidates with these scores, (n,); one with the worst possible score, an infinite one, was no candidate.
+    """Describe a choice by scores for `why`: the chosen candidate, the runner-up and their scores.
 
-    `say` names a candidate; `rivals` are those that may be the runner-up; `in_unit` makes a score what a person reads.
+    Parameters
+    ----------
+    score_name, best_is
+        As for `compare`.
+    scores : array (n,)
+        The scores. A candidate with an infinitely bad score does not count.
+    chosen : int
+        Index of the chosen candidate.
+    describe : callable
+        Returns the name of a candidate: a trial's number, a text, or its config.
+    competitors : array of bool (n,), optional
+        The candidates that may be the runner-up. Without it, all others.
+    in_unit : callable
+        Turns a score into the number to be shown.
+
+    Returns
+    -------
+    dict
+        The entries for the `why` of the decision.
     """
     heights = -scores if best_is == "lowest" else scores.copy()
     compared = max(1, int(np.count_nonzero(heights > -np.inf)))
     heights[chosen] = -np.inf
-    if rivals is not None:
-        heights[~rivals] = -np.inf
+    if competitors is not None:
+        heights[~competitors] = -np.inf
     second = find_best(heights, "highest")
     score = float(in_unit(float(scores[chosen])))
     if heights[second] == -np.inf:
         return compare(score_name, best_is, compared, score)
-    return compare(score_name, best_is, compared, score, _as_told(say(second)), float(in_unit(float(scores[second]))))
+    return compare(
+        score_name,
+        best_is,
+        compared,
+        score,
+        _as_text_or_number(describe(second)),
+        float(in_unit(float(scores[second]))),
+    )
 
 
-def _as_told(name: int | str | Config) -> int | str:
+def _as_text_or_number(name: int | str | Config) -> int | str:
     return name if isinstance(name, int | str) else dumps(name)
 
 
-def find_runner_up(why: Why, among: Iterable[int], say: Callable[[int], int | str | Config]) -> int | None:
-    """The candidate that was told of as the runner-up; None: it is not among these."""
-    told = why.get("runner_up")
-    return next((one for one in among if told is not None and _as_told(say(one)) == told), None)
+def find_runner_up(why: Why, among: Iterable[int], describe: Callable[[int], int | str | Config]) -> int | None:
+    """Return the candidate that a comparison names as the runner-up.
+
+    Parameters
+    ----------
+    why : mapping
+        The `why` of an order.
+    among : iterable of int
+        The candidates.
+    describe : callable
+        As for `compare_scores`.
+
+    Returns
+    -------
+    int or None
+        The candidate; None if it is not among these.
+    """
+    runner_up = why.get("runner_up")
+    if runner_up is None:
+        return None
+    return next((one for one in among if _as_text_or_number(describe(one)) == runner_up), None)
 
 
 def compare_losses(
     score_name: str,
     losses: Floats,
     chosen: int,
-    say: Callable[[int], int | str | Config],
+    describe: Callable[[int], int | str | Config],
     *,
-    rivals: Flags | None = None,
+    competitors: Flags | None = None,
     sign: float,
     undo: Callable[[Floats], Floats] = np.asarray,
 ) -> dict[str, Scalar]:
-    """Of candidates with these losses, (n,), the lowest being the best: told as values, high where these are to be high.
+    """Return the keys of a comparison of candidates with these losses, shown as values of the study.
 
-    `undo` takes them from a model's scale to that of the training code; `sign` is that of the study, `ledger.opened.sign`.
+    Parameters
+    ----------
+    score_name, chosen, describe, competitors
+        As for `compare_scores`.
+    losses : array (n,)
+        The losses; the lowest is the best.
+    sign : float
+        1 if values are losses, -1 if larger values are better: `ledger.opened.sign`.
+    undo : callable
+        Takes losses from a model's scale to the scale of the training code.
+
+    Returns
+    -------
+    dict
+        The entries for the `why` of the decision.
     """
     why = compare_scores(
-        score_name, "lowest", losses, chosen, say, rivals=rivals, in_unit=lambda loss: sign * undo(np.array(loss))
+        score_name,
+        "lowest",
+        losses,
+        chosen,
+        describe,
+        competitors=competitors,
+        in_unit=lambda loss: sign * undo(np.array(loss)),
     )
     return why | {"best_is": "lowest" if sign > 0.0 else "highest"}
 
@@ -104,7 +187,30 @@ def compare_losses(
 def compare_race(
     step: int, sign: float, compared: int, rank: int, loss: float, last_kept: float, left: tuple[float, int] | None
 ) -> dict[str, Scalar]:
-    """Of a race whose arms were ranked after `step`; `left`: loss and trial of the best that was not kept. Told as values."""
+    """Return the keys of a decision that promotes several trials, ranked by their values after `step`.
+
+    Parameters
+    ----------
+    step : int
+        The step at which they were ranked.
+    sign : float
+        As for `compare_losses`.
+    compared : int
+        Number of ranked trials.
+    rank : int
+        Rank of the chosen trial; 0 is the best.
+    loss : float
+        Its loss.
+    last_kept : float
+        Loss of the last trial that is promoted.
+    left : (float, int), optional
+        Loss and number of the best trial that is not promoted.
+
+    Returns
+    -------
+    dict
+        The entries for the `why` of the decision.
+    """
     best_is: BestIs = "lowest" if sign > 0.0 else "highest"
     runner_up = () if left is None else (left[1], sign * left[0])
     why = compare(name_score(step), best_is, compared, sign * loss, *runner_up)
@@ -112,10 +218,10 @@ def compare_race(
 
 
 def name_score(step: int) -> str:
-    """What the arms of a race are ranked by."""
+    """Return the name of the score by which trials are ranked after `step`."""
     return f"value after step {step}"
 
 
 def are_apart(cube: Floats, chosen: int) -> Flags:
-    """(m,): which points of the cube, (m, dims), are another answer than the chosen one."""
+    """Return which points of the cube, (m, dims), are another candidate than the chosen one, as flags (m,)."""
     return np.asarray((np.abs(cube - cube[chosen]) > NEAR).any(axis=1))

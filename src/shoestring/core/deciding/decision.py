@@ -1,4 +1,4 @@
-"""What a policy may answer: buy training, wait for receipts, or finish."""
+"""What a policy may answer: train a trial, wait for receipts, or finish."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from shoestring.core.space.parameters import Scalar
 from shoestring.core.space.space import Config
 
 Validate = Literal["each", "last", "none"]
-Why = Mapping[
-    str, Scalar
-]  # what was compared, in the words of `core/deciding/comparison.py`, and the policy's own numbers
+Why = Mapping[str, Scalar]  # what was compared, under the keys of `comparison.py`, and the policy's own numbers
 Memo = Mapping[str, Sequence[float]]
 NO_WHY: Why = MappingProxyType({})
 NO_MEMO: Memo = MappingProxyType({})
@@ -21,30 +19,52 @@ NO_MEMO: Memo = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train:
-    """Pay for training `trial` up to `until` steps in all (not `until` more).
+    """Train `trial` until it has been trained for `until` steps in all (not for `until` more steps).
 
-    A trial that does not exist yet is numbered `len(ledger.trials)`. `config` may differ from the trial's last one:
-    that is how one run changes its hyperparameters as it goes.
+    Parameters
+    ----------
+    trial : int
+        Number of the trial; `len(ledger.trials)` for a new one.
+    config : mapping
+        The configuration. It may differ from the trial's last one: so a run can change its hyperparameters as it goes.
+    until : int
+        The last step to train.
+    validate : {"each", "last", "none"}
+        Which of these steps are followed by a validation pass.
+    expected_cost : float, optional
+        What the order will probably cost, in the budget's unit. Without it, the mean price of a step is used.
+    reserve : float, optional
+        What the order will cost at most, in all likelihood. Without it, a quantile of earlier step costs is used.
+    why : mapping
+        Numbers and words behind the decision; `shoestring explain` prints them.
+    memo : mapping
+        Lists of numbers that the next decision may start from.
     """
 
     trial: int
     config: Config
     until: int
     validate: Validate = "each"
-    expected_cost: float | None = None  # in the budget's unit; None: the core fills in what it knows
-    reserve: float | None = None  # what the order may cost at most, in all likelihood; None: the core's default
-    why: Why = field(default_factory=lambda: NO_WHY)  # numbers and words behind it; `explain` prints them
-    memo: Memo = field(default_factory=lambda: NO_MEMO)  # what the next decision may start from
+    expected_cost: float | None = None
+    reserve: float | None = None
+    why: Why = field(default_factory=lambda: NO_WHY)
+    memo: Memo = field(default_factory=lambda: NO_MEMO)
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to buy before another receipt is in."""
+    """Train nothing before another receipt has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Nothing more is worth buying."""
+    """Train nothing any more: the study ends.
+
+    Parameters
+    ----------
+    why : str
+        The reason, for the user.
+    """
 
     why: str = ""
 

@@ -1,7 +1,8 @@
-"""What a policy carries from decision to decision: named lists of floats in an order's memo, and when a fit is due again.
+"""What a policy carries from decision to decision: named lists of numbers in the memo of an order, and when to fit again.
 
-A fit is due by the number of observations, never by the number of decisions, so several workers may ask often and a study
-that was cut off goes on as if it had not been. The memo keeps the number of observations at the last fit.
+Whether a fit is due depends on the number of observations, never on the number of decisions. So it does not matter how often
+several workers ask, and a study that was cut off continues as if it had not been. The memo holds the number of observations at
+the last fit.
 """
 
 from __future__ import annotations
@@ -17,54 +18,94 @@ Lists = dict[str, list[float]]
 
 
 def pick(memo: Memo, names: Iterable[str]) -> Lists:
-    """The lists of these names, as far as the memo has them."""
+    """Return copies of the lists with these names, as far as the memo has them.
+
+    Parameters
+    ----------
+    memo : Memo
+        The memo of the last order.
+    names : iterable of str
+        The names.
+
+    Returns
+    -------
+    dict of str to list of float
+        The lists by name.
+    """
     return {name: list(memo[name]) for name in names if name in memo}
 
 
 class Fit(NamedTuple):
-    """Whether a fit is due now, and whether it should look for a new start; `marks` go into the next memo."""
+    """Whether a fit is due now, whether it should start from several places, and `marks` to put into the next memo."""
 
     is_due: bool
-    is_afresh: bool
+    is_restart: bool
     marks: Lists
 
 
 @dataclass(frozen=True, slots=True)
 class Refits:
-    """A schedule of fits.
+    """A schedule of fits by the number of observations.
 
-    first    observations before the first fit
-    often    up to so many observations, one more is enough for a fit
-    every    beyond that, so many more are
-    growth   above 1, instead: fits at first, then at this factor of the last fit's observations, whenever asked for
-    afresh   growth by this factor since the last fit that started from several places calls for another such fit
-    key      name in the memo: observations at the last fit, and at the last one afresh
+    Parameters
+    ----------
+    first : int
+        Observations before the first fit.
+    dense_until : int
+        Up to so many observations, every further observation makes a fit due.
+    every : float
+        Beyond that, so many further observations make a fit due.
+    growth : float
+        If finite, instead of both: fits are due at `first` observations, and then whenever their number has grown by this
+        factor, at numbers that do not depend on when `check_fit` is called.
+    restart_growth : float
+        When the observations have grown by this factor since the last fit that started from several places, the next fit
+        starts from several places again.
+    key : str
+        Name in the memo of two numbers: the observations at the last fit, and at the last fit from several places.
     """
 
     first: int = 1
-    often: int = 0
+    dense_until: int = 0
     every: float = math.inf
     growth: float = math.inf
-    afresh: float = math.inf
+    restart_growth: float = math.inf
     key: str = "fitted_at"
 
-    def check_due(self, memo: Memo, count: int) -> Fit:
-        """What is due at `count` observations, given what the last decision left."""
+    def check_fit(self, memo: Memo, count: int) -> Fit:
+        """Return what is due at `count` observations.
+
+        Parameters
+        ----------
+        memo : Memo
+            The memo of the last order.
+        count : int
+            The number of observations now.
+
+        Returns
+        -------
+        Fit
+            What is due.
+        """
         marks = memo.get(self.key, ())
         if math.isfinite(self.growth):
             count = self._round_down(count)
         if not marks or marks[0] == 0.0:
             is_due = count >= self.first
             return Fit(is_due, is_due, {self.key: [float(count)] * 2} if is_due else {})
-        last, last_afresh = marks[0], marks[-1]
-        if count >= self.afresh * last_afresh:
+        last, last_restart = marks[0], marks[-1]
+        if count >= self.restart_growth * last_restart:
             return Fit(True, True, {self.key: [float(count)] * 2})
-        is_due = count != last and (count <= self.often or count >= last + self.every or math.isfinite(self.growth))
-        return Fit(is_due, False, {self.key: [float(count) if is_due else last, last_afresh]})
+        is_due = count != last and (
+            count <= self.dense_until or count >= last + self.every or math.isfinite(self.growth)
+        )
+        return Fit(is_due, False, {self.key: [float(count) if is_due else last, last_restart]})
 
     def _round_down(self, count: int) -> int:
-        """The number of observations at which the newest fit of a growing schedule is due; 0 before the first."""
+        """Return the number of observations at which the newest fit of a growing schedule was due; 0 before the first."""
         mark = 0
-        while count >= (following := math.ceil(mark * self.growth) or self.first):  # up: a mark is above the last
+        while count >= (
+            following := math.ceil(mark * self.growth) or self.first
+        ):  # rounded up, so that each mark is above the last one
             mark = following
         return mark

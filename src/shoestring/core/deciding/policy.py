@@ -1,15 +1,11 @@
-"""The one question that a policy answers, and the words in which it answers.
+"""The contract of a policy, and helpers for its author.
 
-A policy is anything with a `name` and a `decide`. It holds settings, never memory: all it knows is in the ledger, so a study
-that was cut off goes on as if nothing had happened. `decide` must not change the ledger, and the same ledger must give the
-same decision. Settings are kept in the ledger if the policy is a dataclass.
+A policy is an object with a `name` and a method `decide`. It has settings but no memory: all that it knows is in the ledger, so
+a study that was cut off continues as if nothing had happened. `decide` must not change the ledger, and must give the same
+decision for the same ledger. If the policy is a dataclass, its settings are stored in the ledger.
 
-The configs that a policy with a model trains in full before it asks the model: when they end, and when they are all there is.
-
-Where trials cost what they cost, a few dear ones can use up a small budget before the model has a say. So in time and money
-the design ends with a third of the budget, once two trials are through. In epochs every full training costs the same, and
-a model of one to three results chooses worse than configs that are spread evenly (measured: benchmarks/cost_aware); there
-the design stays, and what helps is to say early that the budget is too small for a model.
+The helpers are functions of the ledger: they write a decision (`start_trial`, `continue_trial`, …), find trials and configs to
+choose from, and tell whether the initial design of a policy with a model is complete.
 """
 
 from __future__ import annotations
@@ -25,115 +21,260 @@ from shoestring.core.deciding.comparison import BestIs, compare
 from shoestring.core.deciding.decision import NO_MEMO, NO_WHY, Decision, Finish, Memo, Train, Wait, Why
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
-from shoestring.core.ledger.views import UnderWay
+from shoestring.core.ledger.views import BetweenStops
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.randomness import point, stream
 
-_PROBES = 100  # tries to find an unused config before all are listed
-ALL_TRIED = "every config of the space was tried"  # why some methods finish
-_STRIDE = 1_000_003  # from one try to the next in the sequence: prime, so that no coordinate stays where it was
+_PROBES = 100  # points that are tried before all configs of the space are listed
+ALL_TRIED = "every config of the space was tried"  # a reason to finish
+_STRIDE = 1_000_003  # from one of these points to the next in the sequence; prime, so that every coordinate changes
 
 
 @runtime_checkable
 class Policy(Protocol):
+    """Decides what to train next."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the policy in the ledger and in reports."""
+        ...
 
-    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision: ...
+    def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        """Return what to do next.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The study so far. Read it, never change it.
+        rng : numpy.random.Generator
+            Depends only on the study's seed and the number of orders so far.
+
+        Returns
+        -------
+        Train, Wait or Finish
+            The decision.
+        """
+        ...
 
 
-# what a policy may answer --------------------------------------------------------------------------------------------
+# decisions -----------------------------------------------------------------------------------------------------------
 
 
-_NOTHING_COMPARED = {
-    "compared": 0
-}  # unless the policy tells otherwise, by the functions of `core/deciding/comparison.py`
+_NOTHING_COMPARED = {"compared": 0}  # unless the policy adds a comparison; see `comparison.py`
 
 
-def train_new(ledger: Ledger, config: Config, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
-    """Open a trial with this config."""
+def start_trial(ledger: Ledger, config: Config, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
+    """Return the decision to start a new trial.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+    config : Config
+        The configuration of the trial.
+    until : int
+        The last step to train.
+    why, memo
+        As for `Train`.
+
+    Returns
+    -------
+    Train
+        The decision.
+    """
     return Train(trial=len(ledger.trials), config=config, until=until, why={**_NOTHING_COMPARED, **why}, memo=memo)
 
 
-def train_further(trial: Trial, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
-    """Go on with a trial that exists, never beyond its end."""
+def continue_trial(trial: Trial, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
+    """Return the decision to train a trial further, but not beyond its limit.
+
+    Parameters
+    ----------
+    trial : Trial
+        The trial.
+    until : int
+        The last step to train.
+    why, memo
+        As for `Train`.
+
+    Returns
+    -------
+    Train
+        The decision.
+    """
     why = {**_NOTHING_COMPARED, **why}
     return Train(trial=trial.number, config=trial.config, until=min(until, trial.limit), why=why, memo=memo)
 
 
-def settle_first(ledger: Ledger) -> Train | None:
-    """What comes before any choice of a policy that trains to the end: the user's config, then what the wall cut short."""
+# Labels of the keys in `why` of the orders that `train_queued_or_interrupted` makes.
+QUEUED_OR_INTERRUPTED_LABELS = {"phase": "phase", "at": "steps trained before (steps)"}
+
+
+def train_queued_or_interrupted(ledger: Ledger) -> Train | None:
+    """Return what a policy that trains every trial in full must do before it chooses.
+
+    Queued configs of the user come first, then trials of this policy that were interrupted.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+
+    Returns
+    -------
+    Train or None
+        The decision; None if there is nothing of the kind.
+    """
     if ledger.queue:
-        return train_new(ledger, ledger.queue[0], ledger.max_steps, why={"phase": "queued"}, memo=ledger.memo)
-    mine = ledger.books.memo_from
-    trial = next((trial for trial in ledger.trials if trial.can_go_on and trial.last_order >= mine), None)
+        return start_trial(ledger, ledger.queue[0], ledger.max_steps, why={"phase": "queued"}, memo=ledger.memo)
+    mine = ledger.state.first_own_order
+    trial = next((trial for trial in ledger.trials if trial.can_continue and trial.last_order >= mine), None)
     if trial is None:
         return None
-    return train_further(trial, trial.limit, why={"phase": "cut short", "at": trial.steps}, memo=ledger.memo)
+    return continue_trial(trial, trial.limit, why={"phase": "interrupted", "at": trial.steps}, memo=ledger.memo)
 
 
 def train_best_unfinished(
     ledger: Ledger, stage: str, *, stops: tuple[int, ...] = (), memo: Memo = NO_MEMO, after: int = 0
 ) -> Train | None:
-    """Go on with the best trial, by its newest loss (the older of equals), to its next stop or to its end; None: none can.
+    """Return the decision to train the best trial that can continue, by its newest loss; of equal trials the older.
 
-    `after`: so many of the best are left out.
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+    stage : str
+        Name of the policy's stage, for `why`.
+    stops : tuple of int
+        Steps at which to stop; the trial is trained to the next one, or to its limit.
+    memo : Memo
+        As for `Train`.
+    after : int
+        Skip so many of the best trials.
+
+    Returns
+    -------
+    Train or None
+        The decision; None if no trial can continue.
     """
-    idle = ledger.books.idle
+    idle = ledger.state.idle
     if len(idle) <= after:
         return None
     best, why = ledger.trials[idle[after][1]], compare_newest(ledger, idle[after : after + 2], len(idle) - after)
     until = next((stop for stop in stops if stop > best.steps), best.limit)
-    return train_further(best, until, why={"stage": stage, **why}, memo=memo)
+    return continue_trial(best, until, why={"stage": stage, **why}, memo=memo)
 
 
 def compare_newest(ledger: Ledger, ranked: Sequence[tuple[float, int]], count: int) -> Why:
-    """Why the first of these (newest loss, trial) was chosen from `count`; the second, if there is one, is the runner-up."""
+    """Return the keys of a comparison by newest loss.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+    ranked : sequence of (float, int)
+        Newest loss and number of the chosen trial, then of the runner-up if there is one.
+    count : int
+        Number of trials that were compared.
+
+    Returns
+    -------
+    Why
+        What belongs in `why`.
+    """
     sign = ledger.opened.sign
-    (loss, _), *rivals = ranked
-    runner_up = [(trial, sign * rival) for rival, trial in rivals[:1]]
+    (loss, _), *competitors = ranked
+    runner_up = [(trial, sign * competitor) for competitor, trial in competitors[:1]]
     best_is: BestIs = "lowest" if sign > 0.0 else "highest"
     return compare("newest value", best_is, count, sign * loss, *(runner_up[0] if runner_up else ()))
 
 
-def nothing_to_buy(ledger: Ledger, why: str = "every config was tried and every trial is at its end") -> Wait | Finish:
-    """No config is left and no trial can go on; an order that is open may still change that."""
+def nothing_to_train(
+    ledger: Ledger, why: str = "every config was tried and every trial is at its end"
+) -> Wait | Finish:
+    """Return the decision for the case that no config is left and no trial can continue.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+    why : str
+        The reason, for the user.
+
+    Returns
+    -------
+    Wait or Finish
+        Wait while orders are open, since their results may change that.
+    """
     return Wait() if ledger.open_orders else Finish(why)
 
 
 # trials to choose from -----------------------------------------------------------------------------------------------
 
 
-def find_results(ledger: Ledger) -> list[Trial]:
-    """Idle trials that say something about their config: with a loss (infinite if they diverged at once), or failed.
+def find_finished_trials(ledger: Ledger) -> list[Trial]:
+    """Return the idle trials that have a result: a loss (infinite if they diverged at once) or a failure.
 
-    One that was stopped early counts too; its best loss is too high, but better than nothing.
+    A trial that was stopped early counts too: its best loss is too high, but better than no result.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+
+    Returns
+    -------
+    list of Trial
+        The trials, by number.
     """
     done = [trial for trial in ledger.trials if trial.open_order is None]
     return [trial for trial in done if math.isfinite(trial.best_loss) or trial.diverged or trial.failure]
 
 
-def find_cut_short(ledger: Ledger, stops: tuple[int, ...]) -> Trial | None:
-    """A trial that stands still between two stops, because its order was shortened, cut off or given up."""
-    under_way = ledger.view(UnderWay(stops))
-    idle = [number for number in under_way.idle if ledger.trials[number].can_go_on]
-    return ledger.trials[min(idle, key=under_way.since.__getitem__)] if idle else None
+def find_interrupted(ledger: Ledger, stops: tuple[int, ...]) -> Trial | None:
+    """Return the oldest trial that is idle between two stops, because its order was shortened, cut off or given up.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+    stops : tuple of int
+        The steps at which the policy stops trials.
+
+    Returns
+    -------
+    Trial or None
+        The trial; None if there is none.
+    """
+    between_stops = ledger.view(BetweenStops(stops))
+    idle = [number for number in between_stops.idle if ledger.trials[number].can_continue]
+    return ledger.trials[min(idle, key=between_stops.since.__getitem__)] if idle else None
 
 
 # configs to choose from ----------------------------------------------------------------------------------------------
 
 
-def fresh_config(ledger: Ledger) -> Config | None:
-    """A config not tried yet: the user's own first, then quasi-random points (rows of a listed space in a random order).
+def find_untried_config(ledger: Ledger) -> Config | None:
+    """Return a config that was not tried yet: first those that the user queued, then quasi-random points of the space.
 
-    None when a finite space has been used up. Points that differ only in what is inactive are one config, so a point may
-    be used although it is new; then the same place of a later stretch of the sequence is tried.
+    The rows of a listed space come in a random order. Points that differ only in inactive parameters are the same config, so
+    the config of a new point may have been tried; then a later point of the sequence is taken.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+
+    Returns
+    -------
+    Config or None
+        The config; None if all configs of a finite space were tried.
     """
     if ledger.queue:
         return ledger.queue[0]
     space, seed, tried = ledger.space, ledger.opened.seed, len(ledger.trials)
-    used = ledger.books.used
-    if len(used) >= space.size:  # known at once, without a look through the table
+    used = ledger.state.used
+    if len(used) >= space.size:  # known without searching the table
         return None
     if space.rows is not None:
         order = _row_order(seed, len(space.rows))
@@ -145,7 +286,7 @@ def fresh_config(ledger: Ledger) -> Config | None:
 def _candidates(space: Space, seed: int, tried: int) -> Iterator[dict[str, Any]]:
     for probe in range(_PROBES if space.dims else 0):
         yield space.from_cube(point(seed, "configs", space.dims, tried + probe * _STRIDE))
-    yield from space.grid(10_000)  # nearly all are used: take the first that is not
+    yield from space.grid(10_000)  # nearly all configs are used: take the first that is not
 
 
 @lru_cache(maxsize=16)
@@ -153,31 +294,67 @@ def _row_order(seed: int, rows: int) -> list[int]:
     return [int(i) for i in stream(seed, "rows", rows).permutation(rows)]
 
 
-_SHARE = 1 / 3  # of a budget of time or money
-_LEAST_RESULTS = 2
-_ENOUGH = 2  # full trainings for each of the design: with fewer no model was ahead of random search
+# the initial design of a policy with a model -------------------------------------------------------------------------
+#
+# A policy with a model trains some configs in full before it uses the model. Costs of trials differ, so in a budget of time or
+# money a few expensive trials could use up a small budget before the model is used. There the design ends with a third of the
+# budget, once two trials are complete. In a budget of epochs every full training costs the same, and a model of one to three
+# results chooses worse than evenly spread configs (measured: benchmarks/cost_aware). There the design is kept, and what helps
+# is an early warning that the budget is too small for a model.
+
+_DESIGN_SHARE = 1 / 3  # of a budget of time or money
+_MIN_RESULTS = 2
+_MIN_TRAININGS_PER_DESIGN_TRIAL = 2  # that the budget should pay for: with less no model was better than random search
 
 
 def is_in_design(ledger: Ledger, initial_trials: int) -> bool:
-    """Whether the next new trial belongs to a design of so many."""
+    """Return whether the next new trial belongs to the initial design.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The study.
+    initial_trials : int
+        Number of trials in the design.
+
+    Returns
+    -------
+    bool
+        True while the design is not complete.
+    """
     if len(ledger.trials) >= initial_trials:
         return False
     if ledger.budget.unit == "epochs":
         return True
     done = sum(trial.steps >= trial.limit for trial in ledger.trials)
-    return done < _LEAST_RESULTS or ledger.spent + ledger.reserved < _SHARE * ledger.budget.total
+    return done < _MIN_RESULTS or ledger.spent + ledger.reserved < _DESIGN_SHARE * ledger.budget.total
 
 
 def warn_of_small_budget(policy: object, full_trainings: float, max_steps: int) -> str | None:
-    """What to tell whoever gives this policy a budget worth so many full trainings; None: it is enough."""
+    """Return a warning for the user if the budget is too small for the model of this policy.
+
+    Parameters
+    ----------
+    policy : object
+        The policy.
+    full_trainings : float
+        Number of full trainings that the budget pays for.
+    max_steps : int
+        Steps of a full training.
+
+    Returns
+    -------
+    str or None
+        The warning; None if the budget is large enough.
+    """
     first = getattr(policy, "initial_trials", None)
-    if not isinstance(first, int) or full_trainings >= _ENOUGH * first:
+    if not isinstance(first, int) or full_trainings >= _MIN_TRAININGS_PER_DESIGN_TRIAL * first:
         return None
     if getattr(policy, "initial_design", "fixed") != "fixed":
         return None
-    name, enough = getattr(policy, "name", type(policy).__name__), _ENOUGH * first
+    name, enough = getattr(policy, "name", type(policy).__name__), _MIN_TRAININGS_PER_DESIGN_TRIAL * first
     remedy = "leave the policy out: the default compares short trainings" if max_steps > 1 else "raise the budget"
     return (
-        f"the budget is worth {full_trainings:.3g} full trainings, and {name} asks its model after the first {first}: "
-        f"expect no more than of random search. Give it {enough} or more, or {remedy}"
+        f"the budget is worth {full_trainings:.3g} full trainings, and {name} uses its model after the first {first}: "
+        f"do not expect better results than from random search. Give it {enough} or more, or {remedy}"
     )

@@ -1,10 +1,10 @@
-"""What a policy believed when it placed an order: an optional third word of a policy, beside `name` and `decide`.
+"""What a policy's model predicted when it placed an order: an optional third method of a policy, beside `name` and `decide`.
 
-    def believe(self, ledger: Ledger, order: Order) -> Believed | None
+    def predict(self, ledger: Ledger, order: Order) -> Prediction | None
 
-`ledger` is the study as it was before `order`. What was fitted for the order is in `order.memo`, what it was chosen by in
-`order.why`, so nothing needs to be fitted or chosen again. None: the order rests on no belief (a first design, a config of the
-user's). Reports draw it; no decision is made with it.
+`ledger` is the study as it was before `order`. The parameters fitted for the order are in `order.memo` and the scores it was
+chosen by in `order.why`, so nothing has to be fitted or chosen again. None means that no model was used for the order (an
+initial design, or a config of the user's). Reports draw predictions; no decision is made with them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,34 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
 from shoestring.core.values.arrays import Floats, Indices
 
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of quantiles: the ends of the 90 % and of the 50 % interval, and the middle
-MOST_CURVES = 6  # that a policy tells of: more than a reader compares
-VALUE = "the value expected after each step"  # what a curve may be of: with its noise, as training code reports it
-BEST_BY_THEN = "the best value expected by each step, of those to come"
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of quantiles: the ends of the 90 % and of the 50 % interval, and the median
+MAX_CURVES = 6  # in one prediction: more than a reader compares
+VALUE_AT_STEP = (
+    "the value expected after each step"  # what a curve predicts: values with their noise, as they will be reported
+)
+BEST_VALUE_BY_STEP = "the best value expected up to each step"  # of the values still to come
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BelievedCurve:
-    """What was expected of one trial, or of a config that might have been opened."""
+class CurvePrediction:
+    """What was predicted for one trial, or for a config that could have been started.
 
-    trial: int | None  # None: a config that was not opened
+    Parameters
+    ----------
+    trial : int or None
+        Number of the trial; None for a config that was not started.
+    config : Config
+        Its configuration.
+    steps : array (n,)
+        The steps, ascending.
+    quantiles : array (5, n)
+        Quantiles of the value at each step, at `LEVELS`.
+    """
+
+    trial: int | None
     config: Config
-    steps: Indices  # (n,), ascending
-    quantiles: Floats  # (5, n): of the value at each step, at LEVELS
+    steps: Indices  # (n,)
+    quantiles: Floats  # (5, n)
 
     @classmethod
     def of(
@@ -43,55 +57,112 @@ class BelievedCurve:
         steps: Indices | Sequence[int],
         quantile: Callable[[float], Floats],
         sign: float,
-    ) -> BelievedCurve:
-        """`quantile`: from a level to losses (n,); `sign` makes values of them, as everywhere."""
+    ) -> CurvePrediction:
+        """Return the prediction made of quantiles of losses.
+
+        Parameters
+        ----------
+        trial, config, steps
+            As for the class.
+        quantile : callable
+            From a level to the losses at the steps, (n,).
+        sign : float
+            1 if values are losses, -1 if larger values are better: `ledger.opened.sign`.
+
+        Returns
+        -------
+        CurvePrediction
+            The prediction, in values.
+        """
         losses = np.array([quantile(level) for level in LEVELS])
         return cls(trial, config, np.asarray(steps, dtype=np.intp), losses if sign > 0.0 else -losses[::-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offers:
-    """Candidates that were weighed by what they promise and what they cost."""
+class CandidateScores:
+    """The candidates of a decision, with their expected improvement and their predicted cost."""
 
-    gain: Floats  # (m,): expected improvement, in the unit of the values
-    cost: Floats  # (m,): predicted, in the budget's unit
-    front: Indices  # those that no other beats in both
+    gain: Floats  # (m,), expected improvement in the unit of the values
+    cost: Floats  # (m,), predicted cost in the budget's unit
+    front: Indices  # candidates that are Pareto-optimal in gain and cost
     chosen: int
     runner_up: int | None
-    least: float | None  # the smallest gain that was admitted, if there was such a rule
+    least: float | None  # the smallest gain that was allowed, if the policy has such a rule
     config: Callable[[int], Config]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regions:
-    """What was to be done with a run, by the step that it has come to and the mean of its values since the plan was made."""
+    """What a stopping policy would do with a run, by its step and by the mean of its values since the plan was made."""
 
     trial: int
     steps: Indices  # (n,), ascending
-    edges: Floats  # (m + 1,), ascending: of the mean, in the unit of the values
-    verdict: Indices  # (n, m): a place in VERDICTS, or -1 where too few simulated futures pass to tell
-    means: Floats  # (k,), k <= n: of the run so far
+    edges: Floats  # (m + 1,), ascending: edges of the cells of the mean, in the unit of the values
+    action: Indices  # (n, m): an index into STOPPING_ACTIONS; -1 where too few simulated futures pass
+    means: Floats  # (k,), k <= n: the means of the run so far
 
 
-VERDICTS = ("go on", "give up", "trust: train to the end")
+STOPPING_ACTIONS = ("continue", "stop", "train to the end")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Believed:
-    """What a decision looked at; `curves` begin with the order's own, then come those it was preferred to."""
+class Prediction:
+    """What a policy's model predicted for one decision.
 
-    curves: Sequence[BelievedCurve] = ()
-    about: str = VALUE
-    offers: Offers | None = None
+    Parameters
+    ----------
+    curves : sequence of CurvePrediction
+        The order's own first, then candidates that it was preferred to.
+    quantity : str
+        What the curves predict: `VALUE_AT_STEP` or `BEST_VALUE_BY_STEP`.
+    candidate_scores : CandidateScores, optional
+        Scores of all candidates.
+    regions : Regions, optional
+        What a stopping policy would do with the run.
+    """
+
+    curves: Sequence[CurvePrediction] = ()
+    quantity: str = VALUE_AT_STEP
+    candidate_scores: CandidateScores | None = None
     regions: Regions | None = None
 
 
 @runtime_checkable
-class Believing(Protocol):
-    def believe(self, ledger: Ledger, order: Order) -> Believed | None: ...
+class PredictingPolicy(Protocol):
+    """A policy that can say what its model predicted."""
+
+    def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
+        """Return what the model predicted when this order was placed.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The study as it was before the order.
+        order : Order
+            The order.
+
+        Returns
+        -------
+        Prediction or None
+            The prediction; None if no model was used.
+        """
+        ...
 
 
 def put_first(numbers: Sequence[int] | Indices, *wanted: int | None) -> list[int]:
-    """At most MOST_CURVES of these numbers, each once, those wanted first."""
+    """Return at most `MAX_CURVES` of these numbers, each once, with those in `wanted` first.
+
+    Parameters
+    ----------
+    numbers : sequence of int
+        Numbers of trials or candidates.
+    *wanted : int or None
+        Those to put first; None is left out.
+
+    Returns
+    -------
+    list of int
+        The numbers.
+    """
     first = [one for one in wanted if one is not None]
-    return list(dict.fromkeys([*first, *(int(one) for one in numbers)]))[:MOST_CURVES]
+    return list(dict.fromkeys([*first, *(int(one) for one in numbers)]))[:MAX_CURVES]

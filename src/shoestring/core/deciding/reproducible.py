@@ -1,30 +1,28 @@
-"""Choose among scores, so that every machine makes the same choice.
+"""Choose and search so that every machine comes to the same result.
 
-A score is the result of linear algebra. Its last digits depend on the processor, on the BLAS kernel that was picked for it
-and on the number of threads. Two candidates that are equal on paper then differ by rounding, and a plain `argmax` lets the
-rounding decide. So policies and models choose by the functions below, and by nothing else:
+**Choosing among scores.** A score is the result of linear algebra. Its last digits depend on the processor, on the BLAS kernel
+that is used on it and on the number of threads. Two candidates that are equal in theory then differ by rounding, and a plain
+`argmax` lets the rounding decide. So policies and models choose by the functions below, and only by these:
 
     equal       scores whose difference is at most the tolerance
     tolerance   `TOLERANCE` times the spread of the scores, plus `ROUNDING` times the size of the best
     order       of equal candidates the first is taken, in the order in which they are given
 
-A score that is no number is the worst. The spread is the best minus the worst finite score. A caller that knows a better
-unit passes it as `spread`: 1 for logarithms, where a difference of 1 is a factor of e, however far behind the last
-candidate is.
+A score that is NaN is the worst. The spread is the best minus the worst finite score. A caller that knows a better unit passes
+it as `spread`: 1 for logarithms, where a difference of 1 is a factor of e, however bad the last candidate is.
 
 What the tolerance has to cover was measured: every decision of 13 policies was repeated with the OpenBLAS kernels Prescott,
 Nehalem, Sandybridge, Haswell, Zen and SkylakeX, with one and two threads (`python -m benchmarks portability`), and on a
 second machine with other versions of Python, NumPy and SciPy. The scores of one decision differ by less than 1e-9 of their
-spread. The numbers that an iterative search arrives at (parameters of a fit, the place of a maximum) differ by more, since a
-search that ends one step earlier ends elsewhere. They are rounded before they are used: see `core/deciding/reproducible.py`.
+spread. The results of an iterative search (parameters of a fit, the location of a maximum) differ by more, so they are refined
+and rounded as described next.
 
 Losses that the training code reports are data, not scores: they are the same on every machine, and are compared exactly
 (`exact=True`).
 
-Make what a search finds the same on every machine: go on to the minimum itself, then round.
-
-An iterative search ends where its stopping rule says so, and rounding errors grow on the way there. So two machines end near
-each other, not in one place. `polish` takes both to the minimum, `settle` removes the digits in which they still differ.
+**Results of a search.** An iterative search ends where its stopping rule says so, and rounding errors grow on the way. So two
+machines end near each other, but not at the same point. `polish` takes both to the minimum, and `settle` removes the digits
+in which they still differ.
 """
 
 from __future__ import annotations
@@ -38,17 +36,47 @@ from shoestring.core.values.arrays import Flags, Floats, Indices
 
 Best = Literal["highest", "lowest"]
 TOLERANCE = 1e-8  # of the spread of the scores
-ROUNDING = 1e-10  # of the best score: for scores whose spread is small beside their size, such as those of a flat curve
+ROUNDING = 1e-10  # of the best score: for scores whose spread is small compared with their size, as on a flat curve
 NAT = 1.0  # the spread of logarithms
 
 
 def find_best(scores: Floats, best_is: Best, *, spread: float | None = None, exact: bool = False) -> int:
-    """Return the index of the best of `scores`, (n,) with n >= 1; of equal ones the first."""
+    """Return the index of the best score; of equal scores the first.
+
+    Parameters
+    ----------
+    scores : array (n,)
+        The scores, at least one.
+    best_is : {"highest", "lowest"}
+        Which score is the best.
+    spread : float, optional
+        The unit of the scores; 1 for logarithms. Without it, the best minus the worst finite score.
+    exact : bool
+        Compare exactly: for reported values, which are the same on every machine.
+
+    Returns
+    -------
+    int
+        The index.
+    """
     return int(are_best(scores, best_is, spread=spread, exact=exact).argmax())
 
 
 def find_best_of_rows(scores: Floats, best_is: Best, *, exact: bool = False) -> Indices:
-    """Return the index of the best score of each row, (...,), for `scores` of shape (..., n)."""
+    """Return the index of the best score of each row.
+
+    Parameters
+    ----------
+    scores : array (..., n)
+        The scores.
+    best_is, exact
+        As for `find_best`.
+
+    Returns
+    -------
+    array of int (...,)
+        The indices.
+    """
     return np.asarray(are_best(scores, best_is, exact=exact).argmax(axis=-1))
 
 
@@ -67,10 +95,24 @@ def are_best(scores: Floats, best_is: Best, *, spread: float | None = None, exac
 def sort_best_first(
     scores: Floats, best_is: Best, count: int | None = None, *, spread: float | None = None, exact: bool = False
 ) -> Indices:
-    """Return the indices of the best `count` of `scores`, (n,), best first; all of them without a count.
+    """Return the indices of the best scores, best first.
 
-    A score belongs to the group of the best one before it that is equal to it; a group is in the order that was given. So
-    the first index is that of `find_best`.
+    Scores that are equal to the best of those not yet sorted form a group; a group stays in the given order. So the first
+    index is the one that `find_best` returns.
+
+    Parameters
+    ----------
+    scores : array (n,)
+        The scores.
+    best_is, spread, exact
+        As for `find_best`.
+    count : int, optional
+        How many indices to return; all of them without it.
+
+    Returns
+    -------
+    array of int
+        The indices.
     """
     heights = _to_heights(scores, best_is)
     order = (-heights).argsort(kind="stable")
@@ -78,25 +120,38 @@ def sort_best_first(
     if exact or not heights.size:
         return np.asarray(order[:wanted])
     tolerance = float(_measure_tolerance(heights, spread)[0])
-    falling = -heights[order]
-    groups, begin = [], 0
-    while begin < wanted:
-        end = max(begin + 1, int(falling.searchsorted(falling[begin] + tolerance, side="right")))
-        groups.append(np.sort(order[begin:end]))
-        begin = end
+    descending = -heights[order]
+    groups, start = [], 0
+    while start < wanted:
+        end = max(start + 1, int(descending.searchsorted(descending[start] + tolerance, side="right")))
+        groups.append(np.sort(order[start:end]))
+        start = end
     return np.concatenate([*groups, order[:0]])[:wanted]
 
 
 def measure_tolerance(scores: Floats, best_is: Best, *, spread: float | None = None) -> float:
-    """Return how far behind the best of `scores`, (n,), a score may be and still count as equal to it."""
+    """Return the largest difference from the best of `scores`, (n,), that still counts as equal."""
     return float(_measure_tolerance(_to_heights(scores, best_is), spread)[0])
 
 
 def reaches(number: float | Floats, limit: float | Floats, *, spread: float | Floats = 1.0) -> Flags:
-    """Return whether each number is at least the limit; one that is equal to it, up to the tolerance, is.
+    """Return whether each number is at least the limit, where numbers within the tolerance count as equal.
 
-    The rule of every threshold on computed numbers. `spread` is the unit of the numbers: 1 for probabilities and
-    logarithms.
+    Every threshold on computed numbers uses this rule.
+
+    Parameters
+    ----------
+    number : float or array
+        The numbers.
+    limit : float or array
+        The limits.
+    spread : float or array
+        The unit of the numbers: 1 for probabilities and logarithms.
+
+    Returns
+    -------
+    array of bool
+        Whether the limit is reached.
     """
     size = np.where(np.isfinite(limit), np.abs(limit), 0.0)
     unit = np.where(np.isfinite(spread), spread, 0.0)
@@ -113,7 +168,7 @@ def _measure_tolerance(heights: Floats, spread: float | None) -> Floats:
     finite = np.isfinite(heights)
     if finite.all():
         high, low = heights.max(axis=-1, keepdims=True), heights.min(axis=-1, keepdims=True)
-    else:  # a candidate that is out has an infinite score
+    else:  # an excluded candidate has an infinite score
         high = np.where(finite, heights, -np.inf).max(axis=-1, keepdims=True)
         low = np.where(finite, heights, np.inf).min(axis=-1, keepdims=True)
         high, low = np.where(np.isfinite(high), high, 0.0), np.where(np.isfinite(low), low, 0.0)
@@ -121,16 +176,30 @@ def _measure_tolerance(heights: Floats, spread: float | None) -> Floats:
     return np.asarray(TOLERANCE * width + ROUNDING * np.abs(high))
 
 
-PLACE_DECIMALS = 4  # of a place in the unit cube that a search found: the ends of 570 searches differed by at most 2e-7
-_FLAT = 1e-6  # a curvature below this cannot be told from rounding
-_LONGEST_STEP = 0.5  # farther away a quadratic function is no guide
+PLACE_DECIMALS = (
+    4  # of a point in the unit cube that a search found: the results of 570 searches differed by at most 2e-7
+)
+_FLAT = 1e-6  # a smaller curvature cannot be distinguished from rounding errors
+_LONGEST_STEP = 0.5  # beyond this distance the quadratic approximation is not valid
 
 
 def settle(found: Floats, decimals: int) -> Floats:
     """Return the numbers that an iterative search found, each rounded to so many decimals.
 
-    Only a number that lies at the edge between two decimals can still differ from machine to machine. The last decimal must
-    be far above the difference between machines and far below what matters.
+    Only a number that lies on the edge between two decimals can still differ between machines. The last decimal must be far
+    above the differences between machines, and far below the differences that matter.
+
+    Parameters
+    ----------
+    found : array
+        The numbers.
+    decimals : int
+        Decimals to keep.
+
+    Returns
+    -------
+    array
+        The rounded numbers.
     """
     return np.round(found, decimals) + 0.0  # + 0.0 turns -0.0 into 0.0
 
@@ -145,20 +214,20 @@ def polish(
 ) -> Floats:
     """Return the minimum next to `point`, (n,), within the box from `lowest` to `highest`, after so many Newton steps.
 
-    A search compares values, and within some 1e-4 of a minimum these change by less than their last digits. Newton's method
-    looks for the place where the gradient is 0 instead, which is sharp. `gradient` returns (n,), `curvature` (n, n). The
-    curvature may be rough: it decides how fast this converges, not where to. Scale the numbers so that the function changes by
-    about 1 over a length of 1.
+    A search compares values, and within about 1e-4 of a minimum these change by less than their last digits. Newton's method
+    looks for the zero of the gradient instead, which is sharp. `gradient` returns (n,), `curvature` (n, n). The curvature may be
+    approximate: it decides how fast this converges, not where. Scale the parameters so that the function changes by about 1
+    over a length of 1.
     """
     for _ in range(steps):
         slope = gradient(point)
-        held = ((point <= lowest) & (slope > 0.0)) | ((point >= highest) & (slope < 0.0))
-        free = np.flatnonzero(~held)
+        at_bound = ((point <= lowest) & (slope > 0.0)) | ((point >= highest) & (slope < 0.0))
+        free = np.flatnonzero(~at_bound)
         bend = curvature(point)[np.ix_(free, free)]
         if not free.size or not (np.isfinite(bend).all() and np.isfinite(slope[free]).all()):
             break
         values, axes = np.linalg.eigh((bend + bend.T) / 2.0)
-        # Along a direction that is as good as flat there is no minimum to go to.
+        # Along a direction that is nearly flat there is no minimum to go to.
         usable = values > _FLAT
         step = axes[:, usable] @ ((axes[:, usable].T @ slope[free]) / values[usable])
         if np.abs(step).max(initial=0.0) > _LONGEST_STEP:

@@ -1,38 +1,39 @@
-"""How every entry of the ledger changes the books, and what is charged for it.
+"""Accounting: how each entry of the ledger changes the state of the study, and what is charged for it.
 
-In epochs: one for every step not seen before and one for every step that failed or was cut off at the wall; validation
-passes that were ordered, at their listed price; one for a resume check. In seconds and dollars: everything that took time,
-the policy's thinking and steps run again included, at the rate that held at the time. Epoch counts are whole numbers,
-priced in one multiplication, so that "never over budget" holds to the last bit.
+A budget in epochs is charged
 
-What an entry charges: epochs, and seconds at the rate that holds at the time.
+- one epoch for every step that was not seen before, and for every step that failed or was cut off at the budget limit;
+- the listed price of every validation pass that was ordered;
+- one epoch for a resume check.
 
-Whoever reads `core/ledger/accounting.py` for what an entry means may take these for granted.
+A budget in seconds or dollars is charged for everything that took time, at the rate that held at that time. This includes
+the policy's thinking and steps that were run again.
+
+Epochs are counted in whole numbers and priced in one multiplication, so that "never over budget" holds exactly.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from shoestring.core.ledger.entries import Amended, Entry, Lost, Note, Opened, Order, Receipt
 from shoestring.core.ledger.failures import kind_of_failure
-from shoestring.core.ledger.state import Books, OpenOrder, Trial
+from shoestring.core.ledger.notes import OrderReleased, Overhead, QueuedConfig, ResumeCheck, TrainingEnded
+from shoestring.core.ledger.order_closing import MAX_DEATHS, receipt_closes
+from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import DecisionError, StudyError
 
-MOST_DEATHS = 3  # of one trial's process in a row: then the trial is what kills it
-
 
 @dataclass(frozen=True, slots=True)
-class BooksView:
-    """The one view that every ledger carries."""
+class StudyStateView:
+    """The view that computes the state of the study; every ledger carries it."""
 
-    def start(self, opened: Opened) -> Books:
-        return Books(
+    def start(self, opened: Opened) -> StudyState:
+        """Return the state of a study that has only been opened."""
+        return StudyState(
             sign=opened.sign,
             budget=opened.budget,
             validate_epochs=opened.prices.validate_epochs,
@@ -42,281 +43,286 @@ class BooksView:
             max_steps=opened.max_steps,
         )
 
-    def absorb(self, books: Books, entry: Entry) -> Books:
+    def absorb(self, state: StudyState, entry: Entry) -> StudyState:
+        """Update the state in place by one more entry, and return it."""
         if isinstance(entry, Receipt):
-            _enter_receipt(books, entry)
+            _enter_receipt(state, entry)
         elif isinstance(entry, Order):
-            _enter_order(books, entry)
+            _enter_order(state, entry)
         elif isinstance(entry, Lost):
-            _enter_loss(books, entry)
+            _enter_loss(state, entry)
         elif isinstance(entry, Amended):
-            _enter_change(books, entry)
+            _enter_amendment(state, entry)
         elif isinstance(entry, Note):
-            _enter_note(books, entry)
-        return books
+            _enter_note(state, entry)
+        return state
 
 
 # orders --------------------------------------------------------------------------------------------------------------
 
 
-def _enter_order(books: Books, order: Order) -> None:
-    if order.number != len(books.orders) or not 0 <= order.trial <= len(books.trials):
+def _enter_order(state: StudyState, order: Order) -> None:
+    if order.number != len(state.orders) or not 0 <= order.trial <= len(state.trials):
         raise DecisionError(
             f"order {order.number} of trial {order.trial} does not come next: "
-            f"there are {len(books.orders)} orders and {len(books.trials)} trials"
+            f"there are {len(state.orders)} orders and {len(state.trials)} trials"
         )
-    if order.trial == len(books.trials):
+    if order.trial == len(state.trials):
         key = dumps(order.config)
-        books.trials.append(Trial(order.trial, order.config, limit=books.max_steps))
-        books.used.add(key)
-        if books.queue:
-            books.queue = [config for config in books.queue if dumps(config) != key]
-    trial = books.trials[order.trial]
-    _leave_idle(books, trial)
+        state.trials.append(Trial(order.trial, order.config, limit=state.max_steps))
+        state.used.add(key)
+        if state.queue:
+            state.queue = [config for config in state.queue if dumps(config) != key]
+    trial = state.trials[order.trial]
+    _leave_idle(state, trial)
     trial.is_retuned |= order.config is not trial.config and order.config != trial.config
     trial.config = order.config
     steps = order.until - trial.steps + order.check
-    books.check_ordered |= order.check
+    state.check_ordered |= order.check
     validations = order.until - trial.steps if order.validate == "each" else int(order.validate == "last")
-    books.open_orders[order.number] = open_order = OpenOrder(order, steps, validations, since=order.at)
-    books.asked_open += order.asked
-    books.open_reserve += open_order.reserve
-    books.orders.append(order)
-    books.steps_due += steps
-    books.validations_due += validations
+    state.open_orders[order.number] = open_order = OpenOrder(order, steps, validations, since=order.at)
+    state.open_external += order.is_external
+    state.open_reserve += open_order.reserve
+    state.orders.append(order)
+    state.steps_due += steps
+    state.validations_due += validations
     trial.open_order = trial.last_order = order.number
-    books.clock = max(books.clock, order.at)
-    charge_time(books, "thinking", order.thinking_s)
+    state.clock = max(state.clock, order.at)
+    _charge_time(state, "thinking", order.thinking_s)
 
 
-def _close_order(books: Books, number: int) -> None:
-    """To be called when the trial is as the order leaves it: from here on it may be bought again."""
-    closed = books.open_orders.pop(number)
-    books.asked_open -= closed.order.asked
-    books.open_reserve -= closed.reserve
-    books.steps_due -= closed.steps_due
-    books.validations_due -= closed.validations_due
-    trial = books.trials[closed.order.trial]
+def _close_order(state: StudyState, number: int) -> None:
+    """Close an order. The trial must already be as the order leaves it: from here on it can be ordered again."""
+    closed = state.open_orders.pop(number)
+    state.open_external -= closed.order.is_external
+    state.open_reserve -= closed.reserve
+    state.steps_due -= closed.steps_due
+    state.validations_due -= closed.validations_due
+    trial = state.trials[closed.order.trial]
     trial.open_order = None
-    if trial.can_go_on:
-        insort(books.idle, (trial.last_loss, trial.number))
+    if trial.can_continue:
+        insort(state.idle, (trial.last_loss, trial.number))
     if closed.order.check and not closed.checked:
-        books.check_ordered = False  # the check was never made: a later order may try again
+        state.check_ordered = False  # the check was never made, so a later order may make it
 
 
-def _leave_idle(books: Books, trial: Trial) -> None:
-    """Before anything about an idle trial changes: it is found by what it was."""
-    if trial.can_go_on and books.idle:
-        place = bisect_left(books.idle, key := (trial.last_loss, trial.number))
-        if books.idle[place : place + 1] == [key]:
-            del books.idle[place]
+def _leave_idle(state: StudyState, trial: Trial) -> None:
+    """Take a trial off the idle list. Call this before the trial changes, since it is found by its old loss."""
+    if trial.can_continue and state.idle:
+        place = bisect_left(state.idle, key := (trial.last_loss, trial.number))
+        if state.idle[place : place + 1] == [key]:
+            del state.idle[place]
 
 
 # receipts ------------------------------------------------------------------------------------------------------------
 
 
-def _enter_receipt(books: Books, receipt: Receipt) -> None:
-    open_order = _order_of(books, receipt)
-    trial = books.trials[receipt.trial]
+def _enter_receipt(state: StudyState, receipt: Receipt) -> None:
+    open_order = _order_of(state, receipt)
+    trial = state.trials[receipt.trial]
     is_finished = receipt.is_finished
     is_repeated = receipt.step <= trial.steps
-    charge_step(books, open_order, trial, receipt, is_finished=is_finished, is_repeated=is_repeated)
-    books.receipts += 1
-    books.clock = max(books.clock, receipt.at)
+    _charge_step(state, open_order, trial, receipt, is_finished=is_finished, is_repeated=is_repeated)
+    state.receipts += 1
+    state.clock = max(state.clock, receipt.at)
     open_order.since = receipt.at
-    trial.saved = receipt.saved
+    trial.saved_step = receipt.saved_step
     if not is_finished:
-        _enter_broken_step(books, trial, receipt)
-        _close_order(books, receipt.order)
+        _enter_broken_step(state, trial, receipt)
+        _close_order(state, receipt.order)
         return
     if receipt.status == "diverged" and receipt.value is None:
-        # Code that forgets to report is a mistake, not bad luck.
-        _count_failure(books, receipt.text or "no value was reported")
+        # Code that reports no value is wrong, so this counts as a failure.
+        _count_failure(state, receipt.text or "no value was reported")
     else:
-        books.failures_in_a_row, books.failure_kind, books.last_failure = 0, "", ""
-    books.diverged_in_a_row = books.diverged_in_a_row + 1 if receipt.status == "diverged" else 0
-    trial.held = receipt.step
+        state.failures_in_a_row, state.failure_kind, state.last_failure = 0, "", ""
+    state.diverged_in_a_row = state.diverged_in_a_row + 1 if receipt.status == "diverged" else 0
+    trial.resumable_step = receipt.step
     trial.failure = ""
     trial.diverged = receipt.status == "diverged"
     if not is_repeated:
-        trial.deaths = 0  # steps run again are no progress: code that dies at one step must not be bought for ever
-        _enter_new_step(books, trial, receipt)
-    if trial.diverged or receipt.step == open_order.order.until:
-        _close_order(books, receipt.order)
+        trial.deaths = 0  # only for new steps: code that always dies at one step must not be trained for ever
+        _enter_new_step(state, trial, receipt)
+    if receipt_closes(receipt, open_order.order):
+        _close_order(state, receipt.order)
 
 
-def _order_of(books: Books, receipt: Receipt) -> OpenOrder:
-    """The open order that a receipt belongs to; a receipt that no order asked for is refused."""
-    open_order = books.open_orders.get(receipt.order)
+def _order_of(state: StudyState, receipt: Receipt) -> OpenOrder:
+    """Return the open order that a receipt belongs to; raise DecisionError if there is none."""
+    open_order = state.open_orders.get(receipt.order)
     if open_order is None or open_order.order.trial != receipt.trial:
         raise DecisionError(f"a receipt for order {receipt.order} of trial {receipt.trial}, which is not open")
-    held = books.trials[receipt.trial].held
-    if receipt.step != held + 1 or receipt.step > open_order.order.until:
+    resumable_step = state.trials[receipt.trial].resumable_step
+    if receipt.step != resumable_step + 1 or receipt.step > open_order.order.until:
         raise DecisionError(
-            f"a receipt for step {receipt.step} of trial {receipt.trial}, which holds step {held} "
+            f"a receipt for step {receipt.step} of trial {receipt.trial}, which continues from step {resumable_step} "
             f"and was ordered until {open_order.order.until}: steps come one by one"
         )
     return open_order
 
 
-def _enter_broken_step(books: Books, trial: Trial, receipt: Receipt) -> None:
-    trial.held = min(receipt.saved, trial.steps)  # what was alive is gone; a checkpoint may be left
+def _enter_broken_step(state: StudyState, trial: Trial, receipt: Receipt) -> None:
+    trial.resumable_step = min(receipt.saved_step, trial.steps)  # the live state is gone; a checkpoint may exist
     if receipt.status == "failed":
-        _fail_trial(books, trial, receipt.text.strip() or "failed")
+        _fail_trial(state, trial, receipt.text.strip() or "failed")
 
 
-def _enter_new_step(books: Books, trial: Trial, receipt: Receipt) -> None:
+def _enter_new_step(state: StudyState, trial: Trial, receipt: Receipt) -> None:
     trial.steps = receipt.step
     trial.values.append(receipt.value)
     seconds = receipt.cost.total
     trial.step_costs.append(seconds)
     trial.step_orders.append(receipt.order)
-    books.step_costs.add(seconds)
-    books.step_seconds += seconds
+    state.step_costs.add(seconds)
+    state.step_seconds += seconds
     if trial.steps == 1:
-        books.dearest_start_s = max(books.dearest_start_s, seconds)
+        state.max_start_s = max(state.max_start_s, seconds)
     if trial.diverged:
         trial.losses.append(math.inf)
         return
-    books.ok_receipts += 1
-    loss = None if receipt.value is None else books.sign * receipt.value
+    state.ok_receipts += 1
+    loss = None if receipt.value is None else state.sign * receipt.value
     trial.losses.append(loss)
     if loss is not None and loss < trial.best_loss:
         trial.best_loss, trial.best_step = loss, receipt.step
-        trial.best_config = books.orders[receipt.order].config
-        if loss < books.best_loss:
-            books.best_loss, books.best_trial = loss, trial.number
+        trial.best_config = state.orders[receipt.order].config
+        if loss < state.best_loss:
+            state.best_loss, state.best_trial = loss, trial.number
 
 
-def _fail_trial(books: Books, trial: Trial, text: str) -> None:
+def _fail_trial(state: StudyState, trial: Trial, text: str) -> None:
     trial.failures += 1
     trial.failure = text
-    _count_failure(books, text)
+    _count_failure(state, text)
 
 
-def _count_failure(books: Books, text: str) -> None:
+def _count_failure(state: StudyState, text: str) -> None:
     kind = kind_of_failure(text)
-    books.failures_in_a_row = books.failures_in_a_row + 1 if kind == books.failure_kind else 1
-    books.failure_kind, books.last_failure = kind, text
+    state.failures_in_a_row = state.failures_in_a_row + 1 if kind == state.failure_kind else 1
+    state.failure_kind, state.last_failure = kind, text
 
 
-def _enter_loss(books: Books, loss: Lost) -> None:
-    trial = books.trials[loss.trial]
-    trial.held = loss.held
-    charge_time(books, "lost", loss.seconds, loss.price_factor)
+def _enter_loss(state: StudyState, loss: Lost) -> None:
+    trial = state.trials[loss.trial]
+    trial.resumable_step = loss.resumable_step
+    _charge_time(state, "lost", loss.seconds, loss.price_factor)
     if not loss.death:
         return
     trial.deaths += 1
-    if trial.deaths < MOST_DEATHS:
-        _count_failure(books, loss.why)  # not the trial's yet, but the code may be what kills
+    if trial.deaths < MAX_DEATHS:
+        _count_failure(state, loss.why)  # not yet a failure of the trial, but the code may be the cause
         return
     trial.deaths = 0
-    _leave_idle(books, trial)
-    _fail_trial(books, trial, loss.why)
+    _leave_idle(state, trial)
+    _fail_trial(state, trial, loss.why)
     if trial.open_order is not None:
-        charge_epoch(books, books.open_orders[trial.open_order])
-        _close_order(books, trial.open_order)
+        _charge_epoch(state, state.open_orders[trial.open_order])
+        _close_order(state, trial.open_order)
 
 
 # changes and notes ---------------------------------------------------------------------------------------------------
 
 
-def _enter_change(books: Books, entry: Amended) -> None:
-    if entry.budget is not None and entry.budget.unit != books.budget.unit:
-        raise StudyError(f"the study has a budget in {books.budget.unit}, not in {entry.budget.unit}: keep the unit")
-    if entry.budget is not None and entry.budget.total < books.committed:
-        open_too = " or ordered" if books.committed > books.spent else ""
+def _enter_amendment(state: StudyState, entry: Amended) -> None:
+    if entry.budget is not None and entry.budget.unit != state.budget.unit:
+        raise StudyError(f"the study has a budget in {state.budget.unit}, not in {entry.budget.unit}: keep the unit")
+    if entry.budget is not None and entry.budget.total < state.committed:
+        open_too = " or ordered" if state.committed > state.spent else ""
         raise StudyError(
-            f"the budget {entry.budget} is below the {books.budget.show(books.committed)} that the study has spent{open_too}: "
-            "it can be lowered to that, not further"
+            f"the budget {entry.budget} is below the {state.budget.show(state.committed)} that the study has spent{open_too}: "
+            "it can be lowered to that amount, but not below it"
         )
-    books.budget = entry.budget or books.budget
-    books.workers = entry.workers or books.workers
+    state.budget = entry.budget or state.budget
+    state.workers = entry.workers or state.workers
     if entry.policy is not None:
-        books.policy, books.settings = entry.policy, entry.settings or {}
-        books.memo_from = len(books.orders)
+        state.policy, state.settings = entry.policy, entry.settings or {}
+        state.first_own_order = len(state.orders)
 
 
-def _enter_note(books: Books, note: Note) -> None:
-    facts = note.facts
-    if note.topic == "enqueue":
-        books.queue = [*books.queue, facts["config"]]
-    elif note.topic == "thinking":
-        charge_time(books, facts.get("kind", "thinking"), facts["seconds"])
-    elif note.topic == "released" and facts["order"] in books.open_orders:
-        _close_order(books, facts["order"])
-    elif note.topic == "ended":
-        _enter_end(books, facts)
-    elif note.topic == "check":
-        _enter_check(books, facts)
+def _enter_note(state: StudyState, note: Note) -> None:
+    match note.topic:
+        case QueuedConfig.topic:
+            state.queue = [*state.queue, QueuedConfig.from_note(note).config]
+        case Overhead.topic:
+            overhead = Overhead.from_note(note)
+            _charge_time(state, overhead.kind, overhead.seconds)
+        case OrderReleased.topic:
+            if (number := OrderReleased.from_note(note).order) in state.open_orders:
+                _close_order(state, number)
+        case TrainingEnded.topic:
+            _enter_end(state, TrainingEnded.from_note(note))
+        case ResumeCheck.topic:
+            _enter_check(state, ResumeCheck.from_note(note))
 
 
-def _enter_end(books: Books, facts: Mapping[str, Any]) -> None:
-    trial = books.trials[facts["trial"]]
-    _leave_idle(books, trial)
-    trial.limit = facts["step"]
-    charge_time(books, "train", facts.get("seconds", 0.0), facts.get("price_factor", 1.0))
-    open_order = books.open_orders.get(facts["order"])
+def _enter_end(state: StudyState, ended: TrainingEnded) -> None:
+    trial = state.trials[ended.trial]
+    _leave_idle(state, trial)
+    trial.limit = ended.step
+    _charge_time(state, "train", ended.seconds, ended.price_factor)
+    open_order = state.open_orders.get(ended.order)
     if open_order is None:
         return
-    if trial.limit == 0:  # charged as the failure it is, or code that never reports would run for ever
-        charge_epoch(books, open_order)
-        _fail_trial(books, trial, "the training code ended before its first step: let it report after each step")
-    _close_order(books, facts["order"])
+    if trial.limit == 0:  # charged as a failure, or code that never reports would be trained for ever
+        _charge_epoch(state, open_order)
+        _fail_trial(state, trial, "the training code ended before its first step: let it report after each step")
+    _close_order(state, ended.order)
 
 
-def _enter_check(books: Books, facts: Mapping[str, Any]) -> None:
-    open_order = books.open_orders.get(facts["order"])
+def _enter_check(state: StudyState, check: ResumeCheck) -> None:
+    open_order = state.open_orders.get(check.order)
     if open_order is None or not open_order.order.check or open_order.checked:
-        raise DecisionError(f"a resume check that order {facts['order']} did not pay for")
+        raise DecisionError(f"order {check.order} does not include a resume check, or the check was made before")
     open_order.checked = True
-    charge_epoch(books, open_order)
-    price_factor = facts.get("price_factor", 1.0)
-    charge_order(books, open_order, facts["seconds"], price_factor)
-    charge_time(books, "check", facts["seconds"], price_factor)
+    _charge_epoch(state, open_order)
+    _charge_order(state, open_order, check.seconds, check.price_factor)
+    _charge_time(state, "check", check.seconds, check.price_factor)
 
 
-def charge_step(
-    books: Books, open_order: OpenOrder, trial: Trial, receipt: Receipt, *, is_finished: bool, is_repeated: bool
+# charges -------------------------------------------------------------------------------------------------------------
+
+
+def _charge_step(
+    state: StudyState, open_order: OpenOrder, trial: Trial, receipt: Receipt, *, is_finished: bool, is_repeated: bool
 ) -> None:
     if not (is_finished and is_repeated):
-        charge_epoch(books, open_order)
+        _charge_epoch(state, open_order)
         trial.seconds += receipt.cost.total
     if is_finished and not is_repeated and open_order.order.validates(receipt.step):
-        books.validations += 1
-        books.validations_due -= 1
+        state.validations += 1
+        state.validations_due -= 1
         open_order.validations_due -= 1
     factor = receipt.price_factor
-    charge_order(books, open_order, receipt.cost.total, factor)
+    _charge_order(state, open_order, receipt.cost.total, factor)
     if is_repeated:
-        charge_time(books, "repeated", receipt.cost.total, factor)
+        _charge_time(state, "repeated", receipt.cost.total, factor)
     else:
-        charge_time(books, "setup", receipt.cost.setup, factor)
-        charge_time(books, "train", receipt.cost.train, factor)
-        charge_time(books, "validate", receipt.cost.validate, factor)
+        _charge_time(state, "setup", receipt.cost.setup, factor)
+        _charge_time(state, "train", receipt.cost.train, factor)
+        _charge_time(state, "validate", receipt.cost.validate, factor)
 
 
-def charge_epoch(books: Books, open_order: OpenOrder) -> None:
-    books.steps += 1
-    books.steps_due -= 1
+def _charge_epoch(state: StudyState, open_order: OpenOrder) -> None:
+    state.steps += 1
+    state.steps_due -= 1
     open_order.steps_due -= 1
 
 
-def charge_time(books: Books, kind: str, seconds: float, price_factor: float = 1.0) -> None:
-    books.seconds += seconds
-    books.charged += seconds * _rate(books, price_factor)
-    books.by_kind[kind] += seconds
+def _charge_time(state: StudyState, kind: str, seconds: float, price_factor: float = 1.0) -> None:
+    state.seconds += seconds
+    state.charged += seconds * _rate(state, price_factor)
+    state.by_kind[kind] += seconds
 
 
-def _rate(books: Books, price_factor: float) -> float:
-    """What a second of a worker costs in the budget's unit; seconds are seconds, whoever spends them."""
-    rate = books.budget.per_second(books.workers)
-    return rate * price_factor if books.budget.unit == "dollars" else rate
+def _rate(state: StudyState, price_factor: float) -> float:
+    """Return the price of a worker's second in the budget's unit. Workers differ in price only in a budget of dollars."""
+    rate = state.budget.per_second(state.workers)
+    return rate * price_factor if state.budget.unit == "dollars" else rate
 
 
-def charge_order(books: Books, open_order: OpenOrder, seconds: float, price_factor: float = 1.0) -> None:
-    """Time and money that an order has used of its reserve."""
-    if (charge := seconds * _rate(books, price_factor)) > 0.0:
+def _charge_order(state: StudyState, open_order: OpenOrder, seconds: float, price_factor: float = 1.0) -> None:
+    """Count time or money against the reserve of an order."""
+    if (charge := seconds * _rate(state, price_factor)) > 0.0:
         before = open_order.reserve
         open_order.charged += charge
-        books.open_reserve += open_order.reserve - before
+        state.open_reserve += open_order.reserve - before

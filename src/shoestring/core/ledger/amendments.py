@@ -1,8 +1,8 @@
-"""When the same command is given again: what may change about a study, and what makes it another study.
+"""What may change about a study that exists, and what would make it another study.
 
-Budget, policy and number of workers may change; that is recorded as an amendment. Another space, direction, length of
-training or training function would make past values incomparable with new ones and is refused. What the process before
-left unfinished is lost as far as nothing of it survived.
+When the same command is given again, budget, policy and number of workers may differ; that is recorded as an amendment.
+Another space, direction, number of steps or training function would make old and new values incomparable, so it is refused.
+What the last process left unfinished is lost as far as nothing of it survived.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoestring.errors import BudgetError, StudyError
 
 
 def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
-    """What `wanted` changes about the study `name`, None if nothing; an error if it is not the same study."""
+    """Return what `wanted` changes about the study `name`, None if nothing; raise StudyError if it is another study."""
     was = ledger.opened
     again = "start another study with --study NAME"
     if (before := _name_target(was)) and (now := _name_target(wanted)) and before != now:
@@ -48,27 +48,25 @@ def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: boo
 def _require_same_place(name: str, was: object, wanted: object, again: str) -> None:
     if wanted is not None and wanted != was:
         where = "beside its store" if was is None else f"at {was}"
-        raise StudyError(
-            f"the study {name!r} keeps its checkpoints {where}, not at {wanted}: leave that out, or {again}"
-        )
+        raise StudyError(f"the study {name!r} has its checkpoints {where}, not at {wanted}: leave that out, or {again}")
 
 
 def find_changes(ledger: Ledger, wanted: Opened) -> Amended | None:
-    """What differs between `wanted` and the study as it stands. The books decide whether the change is allowed."""
-    budget, books = wanted.budget, ledger.books
-    new_policy = wanted.policy != books.policy or dumps(wanted.settings) != dumps(books.settings)
-    if budget == books.budget and not new_policy and wanted.workers == books.workers:
+    """Return what differs between `wanted` and the study; whether the change is allowed is checked when it is appended."""
+    budget, state = wanted.budget, ledger.state
+    new_policy = wanted.policy != state.policy or dumps(wanted.settings) != dumps(state.settings)
+    if budget == state.budget and not new_policy and wanted.workers == state.workers:
         return None
     return Amended(
-        budget=budget if budget != books.budget else None,
+        budget=budget if budget != state.budget else None,
         policy=wanted.policy if new_policy else None,
         settings=wanted.settings if new_policy else None,
-        workers=wanted.workers if wanted.workers != books.workers else None,
+        workers=wanted.workers if wanted.workers != state.workers else None,
     )
 
 
 def _name_target(opened: Opened) -> str:
-    """The kind of target, for Python code with file and function, wherever the file lies; empty if it was not recorded."""
+    """Return the kind of target, for Python code its file and function without folders; empty if it was not recorded."""
     kind, where = opened.target.get("kind"), opened.target.get("where")
     if not isinstance(kind, str):
         return ""
@@ -87,7 +85,7 @@ def _describe_difference(was: Opened, wanted: Opened) -> str:
 
 
 def require_possible(opened: Opened) -> None:
-    """Whether there can be such a study: asked before anything is stored."""
+    """Raise an error if there can be no such study; called before anything is stored."""
     if opened.direction not in ("min", "max"):
         raise StudyError(f"direction={opened.direction!r} must be 'min' or 'max'")
     if not isinstance(opened.max_steps, int) or opened.max_steps < 1:
@@ -101,25 +99,34 @@ def require_possible(opened: Opened) -> None:
     price = 1 + opened.prices.validate_epochs
     if opened.budget.unit == "epochs" and opened.budget.total < price:
         raise BudgetError(
-            f"the budget {opened.budget.show(opened.budget.total)} buys nothing: one step with its validation costs "
+            f"the budget {opened.budget.show(opened.budget.total)} is too small: one step with its validation costs "
             f"{price:g}; raise it to that at least"
         )
 
 
-def find_losses(ledger: Ledger, survivors: Mapping[int, int], cut_off: Mapping[int, float]) -> list[Lost]:
-    """What went with the process that was here before: live trials, and the time of the steps it was at.
+def find_losses(ledger: Ledger, survivors: Mapping[int, int], uncharged_s: Mapping[int, float]) -> list[Lost]:
+    """Return what was lost with the process that ran the study before: live trials, and the time of their running steps.
 
-    A trial that is complete is not missed: nothing more of it can be bought. One that somebody asked for is theirs.
+    `survivors` are the trials whose state still exists, with their steps; `uncharged_s` are seconds by open order. Trials
+    that are complete and trials that the user trains are left out.
     """
-    seconds = {o.order.trial: cut_off.get(number, 0.0) for number, o in ledger.open_orders.items()}
+    seconds = {o.order.trial: uncharged_s.get(number, 0.0) for number, o in ledger.open_orders.items()}
     losses = []
     for trial in ledger.trials:
-        is_theirs = trial.open_order is not None and ledger.open_orders[trial.open_order].order.asked
-        if trial.steps >= trial.limit or is_theirs:
+        is_external = trial.open_order is not None and ledger.open_orders[trial.open_order].order.is_external
+        if trial.steps >= trial.limit or is_external:
             continue
-        held, lost_s = min(survivors.get(trial.number, 0), trial.steps), seconds.get(trial.number, 0.0)
-        if held != trial.held or lost_s > 0:
+        resumable_step, lost_s = min(survivors.get(trial.number, 0), trial.steps), seconds.get(trial.number, 0.0)
+        if resumable_step != trial.resumable_step or lost_s > 0:
             why = "the process that ran the study ended"
             price = price_of(lost_s)
-            losses.append(Lost(trial=trial.number, held=held, seconds=float(lost_s), why=why, price_factor=price))
+            losses.append(
+                Lost(
+                    trial=trial.number,
+                    resumable_step=resumable_step,
+                    seconds=float(lost_s),
+                    why=why,
+                    price_factor=price,
+                )
+            )
     return losses

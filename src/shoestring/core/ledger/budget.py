@@ -1,11 +1,11 @@
-"""Budgets and prices: what the user can spend, and in which coin.
+"""Budgets and prices: what the user can spend, and in which unit.
 
-    Budget("400 epochs")                       steps of training; exact to the last one
+    Budget("400 epochs")                       steps of training, counted exactly
     Budget("2h"), Budget("1h 30m"), "90 s"     worker time: two workers for one hour spend two hours
-    Budget("$20 at 2.50/h")                    worker time at a rate for each worker
-    Budget("$20 at 2.50/h per machine")        the rate pays for all workers together, shared evenly
+    Budget("$20 at 2.50/h")                    worker time at a rate per worker
+    Budget("$20 at 2.50/h per machine")        the rate is for all workers together, shared evenly
 
-A budget is always the total of the study, never "more".
+A budget is always the total of the study, never an addition.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?)")
 _DOLLARS = re.compile(rf"\$ *{_NUMBER} +at +\$? *{_NUMBER} */ *h(?:ou)?r?( +per +machine)?")
 _DURATION = re.compile(rf"{_NUMBER} *(days?|d|hours?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z]) *")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-_MOST_DECIMALS = 8  # of a dollar
-MOST_SECONDS = 1e12  # of one cost: thirty thousand years, and a sum of these is still a number
+_MAX_DECIMALS = 8  # of an amount in dollars
+MAX_SECONDS = 1e12  # of one cost: thirty thousand years, and sums of these stay finite
 _EXAMPLES = 'write "400 epochs", "2h", "90s" or "$20 at 2.50/h"'
 
 
 class PricedSeconds(float):
-    """Seconds of a worker, and how many times the budget's rate each of them costs."""
+    """Seconds of a worker, with the price of each as a multiple of the budget's rate."""
 
     price_factor: float
 
@@ -41,11 +41,36 @@ class PricedSeconds(float):
 
 
 def price_of(seconds: float) -> float:
+    """Return the price factor of these seconds; 1 for a plain number."""
     return seconds.price_factor if isinstance(seconds, PricedSeconds) else 1.0
 
 
 class Budget:
-    """The total of a study. Equal budgets have equal text; `str(budget)` is what the ledger keeps."""
+    """The budget of a whole study.
+
+    `str(budget)` is stored in the ledger; it is the same for equal budgets, such as "120m" and "2h".
+
+    Parameters
+    ----------
+    text : str or Budget
+        For example "400 epochs", "2h", "90s" or "$20 at 2.50/h".
+
+    Attributes
+    ----------
+    unit : {"epochs", "seconds", "dollars"}
+        What the budget counts.
+    total : float
+        The amount, in this unit.
+    usd_per_hour : float or None
+        The rate of a budget in dollars.
+    per_machine : bool
+        Whether the rate is for all workers together, as in "$20 at 2.50/h per machine". Else it is for each worker.
+
+    Raises
+    ------
+    BudgetError
+        If the text cannot be read, or the amount is not above 0 and finite.
+    """
 
     __slots__ = ("per_machine", "total", "unit", "usd_per_hour")
 
@@ -70,10 +95,21 @@ class Budget:
         else:
             self.unit, self.total = "seconds", parse_duration_s(text, "budget")
         if not (0 < self.total < math.inf):
-            raise BudgetError(f"the budget {text!r} buys nothing: it must be above 0, and finite; {_EXAMPLES}")
+            raise BudgetError(f"the budget {text!r} must be above 0 and finite; {_EXAMPLES}")
 
     def per_second(self, workers: int) -> float:
-        """What one worker-second costs in this budget's unit (0 for epochs)."""
+        """Return what one second of a worker costs in this budget's unit.
+
+        Parameters
+        ----------
+        workers : int
+            Number of workers that share the rate of a machine.
+
+        Returns
+        -------
+        float
+            The price; 0 for a budget in epochs.
+        """
         if self.unit == "epochs":
             return 0.0
         if self.usd_per_hour is None:
@@ -81,7 +117,18 @@ class Budget:
         return self.usd_per_hour / 3600.0 / (workers if self.per_machine else 1)
 
     def show(self, amount: float) -> str:
-        """An amount in words: 37 epochs, 1h 02m, $3.20, $0.0031."""
+        """Return an amount of this budget as text: 37 epochs, 1h 02m, $3.20, $0.0031.
+
+        Parameters
+        ----------
+        amount : float
+            The amount, in the budget's unit.
+
+        Returns
+        -------
+        str
+            The amount with its unit.
+        """
         if self.unit == "epochs":
             return f"{amount:g} epoch{'' if amount == 1 else 's'}"
         return _show_dollars(amount) if self.unit == "dollars" else show_seconds(amount)
@@ -105,7 +152,18 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What is charged to an epoch budget beside the steps themselves; time and money are measured, not listed."""
+    """What a budget in epochs is charged besides the steps. Budgets in time and money are charged for measured time.
+
+    Parameters
+    ----------
+    validate_epochs : float
+        The price of one validation pass, in epochs.
+
+    Raises
+    ------
+    BudgetError
+        If the price is not a finite number, 0 or more.
+    """
 
     validate_epochs: float = 0.0
 
@@ -116,11 +174,18 @@ class Prices:
             )
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the prices as JSON can store them.
+
+        Returns
+        -------
+        dict of str to float
+            The arguments of `Prices`.
+        """
         return {"validate_epochs": self.validate_epochs}
 
 
 def parse_duration_s(text: str, what: str = "duration") -> float:
-    """Seconds in "2h", "1h 30m", "90s", "1.5 hours"; a bare number is refused, since its unit would be a guess."""
+    """Return the seconds in "2h", "1h 30m", "90s" or "1.5 hours"; a bare number is refused, since its unit is not known."""
     text = text.strip().lower()
     position, total = 0, 0.0
     while position < len(text):
@@ -137,22 +202,23 @@ def parse_duration_s(text: str, what: str = "duration") -> float:
 
 
 def _show_dollars(amount: float) -> str:
-    """In cents; below one cent with the two digits that count."""
-    decimals = 2 if not 0 < amount < 0.01 else min(1 - math.floor(math.log10(amount)), _MOST_DECIMALS)
+    """Return an amount in cents; below one cent with two significant digits."""
+    decimals = 2 if not 0 < amount < 0.01 else min(1 - math.floor(math.log10(amount)), _MAX_DECIMALS)
     return f"${amount:.{decimals}f}"
 
 
 def read_duration_s(value: str | float | None, what: str) -> float | None:
-    """Seconds, from text or from a number of them; None stays None."""
+    """Return the seconds that a text or a number means; None stays None."""
     if value is None or isinstance(value, str):
         return None if value is None else parse_duration_s(value, what)
     seconds = to_plain(value)
     if not (is_number(seconds) and is_finite(seconds)):
-        raise BudgetError(f"{what}={value!r} must be a number of seconds, or text as '2h' or '90s'")
+        raise BudgetError(f"{what}={value!r} must be a number of seconds, or text such as '2h' or '90s'")
     return float(seconds)
 
 
 def show_seconds(seconds: float) -> str:
+    """Return a duration as text: 20 ms, 3.1 s, 2m 05s, 1h 02m."""
     if seconds < 0.995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:

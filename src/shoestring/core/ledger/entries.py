@@ -1,100 +1,109 @@
-"""The entries of a ledger, and their bodies as stored: small typed records, no blobs.
+"""The entries of a ledger and their stored bodies: small typed records.
 
-    opened    what the study is: space, direction, longest training, budget, prices, policy, seed, format version
-    order     what a policy asked to buy, priced and numbered
+    opened    what the study is: space, direction, steps of a full training, budget, prices, policy, seed, format
+    order     what a policy wants to train, priced and numbered
     receipt   one finished step (or the step that failed), with its cost
-    lost      a trial's surviving state went back to an earlier step
+    lost      the state of a trial was lost; it can continue only from an earlier step
     amended   budget, policy or number of workers changed
-    note      everything else that must be remembered: `topic` says what
+    note      everything else that must be remembered; its `topic` says what
 
-Values are kept as the training code reported them; whether small or large is better is the study's direction.
+Values are stored as the training code reported them; whether small or large is better is the study's direction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from shoestring.core.deciding.decision import NO_MEMO, NO_WHY, Memo, Validate, Why
 from shoestring.core.ledger.budget import Budget, Prices
 from shoestring.core.space.space import Config, Space
-from shoestring.errors import StudyError
+from shoestring.errors import StudyError, UnknownFormat
 
-FORMAT = 2
+FORMAT = 1  # of the bodies of all entries; a study of another format is not read
 Direction = Literal["min", "max"]
 Status = Literal["ok", "diverged", "failed", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    space: Space
-    budget: Budget
-    policy: str
-    settings: Mapping[str, Any]
-    seed: int
-    direction: Direction = "min"
-    max_steps: int = 1
-    prices: Prices = field(default_factory=Prices)
-    workers: int = 1
+    """The first entry: what the study is."""
+
+    space: Space  # the search space
+    budget: Budget  # the budget of the whole study
+    policy: str  # name of the policy
+    settings: Mapping[str, Any]  # settings of the policy
+    seed: int  # the seed of everything random
+    direction: Direction = "min"  # whether small or large values are better
+    max_steps: int = 1  # steps of a full training
+    prices: Prices = field(default_factory=Prices)  # what a budget in epochs is charged besides steps
+    workers: int = 1  # number of workers
     target: Mapping[str, Any] = field(default_factory=dict)  # what is trained, and a fingerprint of its code
-    format: int = FORMAT
+    format: int = FORMAT  # format of the entries
     kind: ClassVar[str] = "opened"
 
     @property
     def sign(self) -> float:
-        """Times a value: its loss, which is small when good."""
+        """The factor that turns a value into a loss, which is small when good."""
         return 1.0 if self.direction == "min" else -1.0
 
     def body(self) -> dict[str, Any]:
+        """Return the fields of the entry as they are stored."""
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
         return shown | {"space": self.space.to_dict(), "budget": str(self.budget), "prices": self.prices.to_dict()}
-
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Opened:
-        parsed = {
-            "space": Space.from_dict(body["space"]),
-            "budget": Budget(body["budget"]),
-            "prices": Prices(**body["prices"]),
-        }
-        return cls(**{**body, **parsed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Seconds of one receipt by what they were spent on."""
+    """Seconds of one step by what they were spent on."""
 
-    setup: float = 0.0  # start of the trial, loading and saving checkpoints
-    train: float = 0.0
-    validate: float = 0.0
+    setup: float = 0.0  # starting the trial, loading and saving checkpoints
+    train: float = 0.0  # training
+    validate: float = 0.0  # the validation pass
 
     @property
     def total(self) -> float:
+        """All seconds together."""
         return self.setup + self.train + self.validate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    number: int
-    trial: int
-    config: Config
-    until: int
-    validate: Validate = "each"
-    expected_cost: float | None = None
-    reserve: float = 0.0
-    why: Why = field(default_factory=lambda: NO_WHY)
-    memo: Memo = field(default_factory=lambda: NO_MEMO)
-    check: bool = False  # test on the way whether a saved trial continues as if it had never been frozen
-    asked: bool = False  # for, by somebody who owns their loop; a runner leaves it alone
+    """Permission to train one trial up to step `until`, at a price."""
+
+    number: int  # orders are numbered from 0
+    trial: int  # number of the trial
+    config: Config  # its configuration
+    until: int  # the last step to train
+    validate: Validate = "each"  # which steps are followed by a validation pass
+    expected_cost: float | None = None  # what it will probably cost, in the budget's unit
+    reserve: float = 0.0  # what it may cost at most, in the budget's unit
+    why: Why = field(default_factory=lambda: NO_WHY)  # what the policy compared
+    memo: Memo = field(default_factory=lambda: NO_MEMO)  # numbers for the policy's next decision
+    check: bool = False  # check on the way that a saved and resumed trial continues as if it had not stopped
+    is_external: bool = False  # the user carries it out (ask and tell), not a runner
     thinking_s: float = 0.0  # the policy's own time, charged to time and money
     at: float = 0.0  # the runner's clock
     kind: ClassVar[str] = "order"
 
     def validates(self, step: int) -> bool:
-        """Whether this order pays for a validation pass after `step`."""
+        """Return whether this order includes a validation pass after a step.
+
+        Parameters
+        ----------
+        step : int
+            The step.
+
+        Returns
+        -------
+        bool
+            Whether the step is validated.
+        """
         return self.validate == "each" or (self.validate == "last" and step == self.until)
 
     def body(self) -> dict[str, Any]:
+        """Return the fields of the entry as they are stored."""
         return {
             "number": self.number,
             "trial": self.trial,
@@ -106,40 +115,37 @@ class Order:
             "why": dict(self.why),
             "memo": {name: list(numbers) for name, numbers in self.memo.items()},
             "check": self.check,
-            "asked": self.asked,
+            "is_external": self.is_external,
             "thinking_s": self.thinking_s,
             "at": self.at,
         }
 
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Order:
-        return cls(**body)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """One finished step. `failed` and `interrupted` name the step that was under way and close the order."""
+    """One finished step. With the status `failed` or `interrupted`: the step that was under way; it closes the order."""
 
-    order: int
-    trial: int
-    step: int
-    value: float | None = None
-    cost: Cost = field(default_factory=Cost)
-    status: Status = "ok"
-    text: str = ""  # of a failure
-    saved: int = 0  # newest step of this trial on durable storage
-    at: float = 0.0
-    worker: str = ""  # who carried the step out, where there are several: "2", or "2 on gpu-7"
-    price_factor: float = 1.0  # times the budget's rate: what a second of this worker costs
-    metrics: Mapping[str, float] = field(default_factory=dict)  # reported beside the value; never charged or decided on
+    order: int  # number of its order
+    trial: int  # number of its trial
+    step: int  # the step
+    value: float | None = None  # the value as reported; None: not validated, or not a number
+    cost: Cost = field(default_factory=Cost)  # seconds of the step
+    status: Status = "ok"  # how the step ended
+    text: str = ""  # text of a failure
+    saved_step: int = 0  # the newest step of this trial with a checkpoint
+    at: float = 0.0  # the runner's clock
+    worker: str = ""  # which worker ran the step, if there are several: "2", or "2 on gpu-7"
+    price_factor: float = 1.0  # price of a second of this worker, as a multiple of the budget's rate
+    metrics: Mapping[str, float] = field(default_factory=dict)  # reported beside the value; not used for decisions
     kind: ClassVar[str] = "receipt"
 
     @property
     def is_finished(self) -> bool:
-        """Whether the step came to its end, with a good value or a bad one."""
+        """Whether the step was completed, with a good value or a bad one."""
         return self.status in ("ok", "diverged")
 
     def body(self) -> dict[str, Any]:
+        """Return the fields of the entry as they are stored."""
         return {
             "order": self.order,
             "trial": self.trial,
@@ -148,101 +154,119 @@ class Receipt:
             "cost": [self.cost.setup, self.cost.train, self.cost.validate],
             "status": self.status,
             "text": self.text,
-            "saved": self.saved,
+            "saved_step": self.saved_step,
             "at": self.at,
             **_without_defaults(worker=self.worker, price_factor=self.price_factor, metrics=dict(self.metrics)),
         }
 
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Receipt:
-        setup, train, validate = body["cost"]
-        return cls(**{**body, "cost": Cost(setup=setup, train=train, validate=validate)})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A trial can go on only from `held`; `seconds` of a step that a crash cut off are charged to time and money.
+    """The state of a trial was lost: it can continue only from `resumable_step`.
 
-    The order stays open: whoever carries it out begins again from `held`. `death`: the process of the trial died in a
-    step, by itself; after three of these with no finished step between, the books count the trial as failed. The loss of
-    a whole machine, a stop or an eviction is none.
+    An open order of the trial stays open and is carried out again from `resumable_step`.
     """
 
-    trial: int
-    held: int
-    seconds: float = 0.0
-    why: str = ""
-    death: bool = False
-    worker: str = ""
-    price_factor: float = 1.0
+    trial: int  # number of the trial
+    resumable_step: int  # the newest step whose state still exists
+    seconds: float = 0.0  # of a step that a crash cut off; charged to time and money
+    why: str = ""  # what happened
+    death: bool = False  # its process died by itself, not with its machine; after three in a row the trial has failed
+    worker: str = ""  # the worker that ran it
+    price_factor: float = 1.0  # price of a second of this worker, as a multiple of the budget's rate
     kind: ClassVar[str] = "lost"
 
     def body(self) -> dict[str, Any]:
-        told = {"trial": self.trial, "held": self.held, "seconds": self.seconds, "why": self.why}
-        return told | _without_defaults(death=self.death, worker=self.worker, price_factor=self.price_factor)
-
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Lost:
-        return cls(**body)
+        """Return the fields of the entry as they are stored."""
+        fields_set = {
+            "trial": self.trial,
+            "resumable_step": self.resumable_step,
+            "seconds": self.seconds,
+            "why": self.why,
+        }
+        return fields_set | _without_defaults(death=self.death, worker=self.worker, price_factor=self.price_factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amended:
-    """What changed; None means unchanged."""
+    """Budget, policy or number of workers changed; None means unchanged."""
 
-    budget: Budget | None = None
-    policy: str | None = None
-    settings: Mapping[str, Any] | None = None
-    workers: int | None = None
+    budget: Budget | None = None  # the new budget
+    policy: str | None = None  # name of the new policy
+    settings: Mapping[str, Any] | None = None  # settings of the new policy
+    workers: int | None = None  # the new number of workers
     kind: ClassVar[str] = "amended"
 
     def body(self) -> dict[str, Any]:
+        """Return the fields of the entry as they are stored."""
         changed: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         changed["budget"] = None if self.budget is None else str(self.budget)
         return {name: value for name, value in changed.items() if value is not None}
 
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Amended:
-        budget = {"budget": Budget(body["budget"])} if "budget" in body else {}
-        return cls(**{**body, **budget})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Topics with a meaning for the ledger:
+    """Anything else that must be remembered; `core/ledger/notes.py` declares the topics that have a meaning for the ledger."""
 
-    enqueue   {"config"}: a config that the user wants tried before the policy's own
-    ended     {"order", "trial", "step", "seconds"}: the training code came to its own end after that step; the order is
-              closed, the seconds since its last receipt are charged, and an end before the first step is a failure
-    released  {"order"}: an order that nobody reported on is given up; it is closed, nothing is charged
-    taken     {"order", "client"}: who took the order from a server; it changes nothing in the books
-    check     {"order", "trial", "step", "seconds", …}: resuming was tried out; charged as one step or its seconds
-    thinking  {"seconds"}: thinking and bookkeeping that led to no order; with {"kind": "setup"}, saving at the end of a run
-    """
-
-    topic: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    topic: str  # what the note is about
+    facts: Mapping[str, Any] = field(default_factory=dict)  # its facts, by name
     kind: ClassVar[str] = "note"
 
     def body(self) -> dict[str, Any]:
+        """Return the fields of the entry as they are stored."""
         return {"topic": self.topic, **self.facts}
 
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Note:
-        return cls(topic=body["topic"], facts={name: value for name, value in body.items() if name != "topic"})
 
-
-def _without_defaults(**told: Any) -> dict[str, Any]:
-    """Of these fields, those that say something: nearly all entries have none of them."""
-    return {name: value for name, value in told.items() if value and not (name == "price_factor" and value == 1.0)}
+def _without_defaults(**optional: Any) -> dict[str, Any]:
+    """Return the fields that differ from their defaults; nearly all entries have none."""
+    return {name: value for name, value in optional.items() if value and not (name == "price_factor" and value == 1.0)}
 
 
 Entry = Opened | Order | Receipt | Lost | Amended | Note
-_KINDS = {kind.kind: kind for kind in (Opened, Order, Receipt, Lost, Amended, Note)}
+
+
+# from stored bodies ---------------------------------------------------------------------------------------------------
 
 
 def from_stored(kind: str, body: Mapping[str, Any]) -> Entry:
-    """An entry from its kind and its body in the present format; `core/ledger/formats.py` brings older bodies up to it."""
-    if kind not in _KINDS:
-        raise StudyError(f"the ledger holds an entry of the unknown kind {kind!r}: it needs a newer shoestring")
-    return _KINDS[kind].from_body(body)
+    """Return the entry of this kind with this stored body."""
+    if kind not in _READERS:
+        raise StudyError(f"the ledger has an entry of the unknown kind {kind!r}: it needs a newer shoestring")
+    return _READERS[kind](body)
+
+
+def _read_opened(body: Mapping[str, Any]) -> Opened:
+    if (found := int(body["format"])) != FORMAT:
+        raise UnknownFormat(
+            f"the study is of format {found}, this shoestring reads format {FORMAT}: use the version that recorded it"
+        )
+    parsed = {
+        "space": Space.from_dict(body["space"]),
+        "budget": Budget(body["budget"]),
+        "prices": Prices(**body["prices"]),
+    }
+    return Opened(**{**body, **parsed})
+
+
+def _read_receipt(body: Mapping[str, Any]) -> Receipt:
+    setup, train, validate = body["cost"]
+    return Receipt(**{**body, "cost": Cost(setup=setup, train=train, validate=validate)})
+
+
+def _read_amended(body: Mapping[str, Any]) -> Amended:
+    budget = {"budget": Budget(body["budget"])} if "budget" in body else {}
+    return Amended(**{**body, **budget})
+
+
+def _read_note(body: Mapping[str, Any]) -> Note:
+    return Note(topic=body["topic"], facts={name: value for name, value in body.items() if name != "topic"})
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
+    Opened.kind: _read_opened,
+    Order.kind: lambda body: Order(**body),
+    Receipt.kind: _read_receipt,
+    Lost.kind: lambda body: Lost(**body),
+    Amended.kind: _read_amended,
+    Note.kind: _read_note,
+}

@@ -1,8 +1,8 @@
-"""When are two failures the same one? Training code that always fails must not be bought again and again.
+"""When are two failures the same? Training code that always fails must not be trained again and again.
 
-Texts of one and the same failure vary: the sizes in an "out of memory", the number of a trial in a path, the config that
-the message quotes. So a failure with a traceback is known by the type of its exception and the place that raised it, and
-any other by its last line with numbers, paths and quoted text masked.
+The text of the same failure varies: the size in an "out of memory" message, a trial's number in a path, the config that the
+message quotes. So a failure with a traceback is identified by the type of its exception and the line that raised it. Any other
+failure is identified by its last line, with numbers, paths and quoted text masked.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shoestring.core.ledger.state import Books
+    from shoestring.core.ledger.state import StudyState
 
-_MOST_FAILURES_AT_FIRST = 3  # the same failure so often before anything has worked: the code is broken
-_MOST_FAILURES = 10  # the same failure so often in a row later on: something broke on the way
-_MOST_FAILURES_AT_A_STEP = 5  # so many trials broken alike at a step that none has got past: no config gets past it
-_MOST_DIVERGED_AT_FIRST = 10  # so many trials with no number before anything has worked: bad luck is not that long
+# So many failures end a run:
+_MAX_FAILURES_AT_FIRST = 3  # of the same kind, before any step has worked: the code is broken
+_MAX_FAILURES = 10  # of the same kind in a row, later: something broke during the study
+_MAX_FAILURES_AT_A_STEP = 5  # of the same kind at one step that no trial has passed: no config passes it
+_MAX_DIVERGED_AT_FIRST = 10  # steps without a number before any step has worked: that is no longer chance
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\{[^{}]*\}")
@@ -24,40 +25,40 @@ _PATH = re.compile(r"(?:[A-Za-z]:)?[\\/][^\s:,;'\")]+|\S+[\\/]\S+")
 _NUMBER = re.compile(r"(?:0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 
 
-class FailurePatience:
-    """How many failures are borne, from now on: what there was of them before is forgiven, the code may have been repaired."""
+class FailureLimit:
+    """Decides when failures end a run. Failures from before the run do not count: the code may have been repaired."""
 
-    def __init__(self, books: Books) -> None:
-        self._forgiven = books.failures_in_a_row
-        self._failed_before = {trial.number for trial in books.trials if trial.failure}
-        whole_tens = books.diverged_in_a_row // _MOST_DIVERGED_AT_FIRST
-        self._most_diverged = (whole_tens + 1) * _MOST_DIVERGED_AT_FIRST
+    def __init__(self, state: StudyState) -> None:
+        self._earlier_failures = state.failures_in_a_row
+        self._failed_before = {trial.number for trial in state.trials if trial.failure}
+        whole_tens = state.diverged_in_a_row // _MAX_DIVERGED_AT_FIRST
+        self._max_diverged = (whole_tens + 1) * _MAX_DIVERGED_AT_FIRST
 
-    def why_stop(self, books: Books) -> str | None:
-        """The failure that a hundred more of would only cost money; None: go on."""
-        most = _MOST_FAILURES if books.ok_receipts else _MOST_FAILURES_AT_FIRST
-        if books.failures_in_a_row > self._forgiven and books.failures_in_a_row >= most:
-            return books.last_failure
-        if books.failures_in_a_row and books.ok_receipts and self._is_step_impassable(books):
-            return books.last_failure
-        if not books.ok_receipts and (diverged := books.diverged_in_a_row) >= self._most_diverged:
-            return f"no step has ever worked: {diverged} trials diverged, none gave a number"
+    def reason_to_stop(self, state: StudyState) -> str | None:
+        """Return the reason to stop the run, None to continue."""
+        max_failures = _MAX_FAILURES if state.ok_receipts else _MAX_FAILURES_AT_FIRST
+        if state.failures_in_a_row > self._earlier_failures and state.failures_in_a_row >= max_failures:
+            return state.last_failure
+        if state.failures_in_a_row and state.ok_receipts and self._is_step_impassable(state):
+            return state.last_failure
+        if not state.ok_receipts and (diverged := state.diverged_in_a_row) >= self._max_diverged:
+            return f"no step has ever worked: {diverged} trials diverged, none reported a number"
         return None
 
-    def _is_step_impassable(self, books: Books) -> bool:
-        """Whether the newest failure came at the furthest step of all, where others failed alike and nobody got past."""
-        furthest = max(trial.steps for trial in books.trials)
-        alike = [
+    def _is_step_impassable(self, state: StudyState) -> bool:
+        """Return whether trials fail in the same way at the furthest step of all, so that none passes it."""
+        furthest_step = max(trial.steps for trial in state.trials)
+        failed_alike = [
             trial
-            for trial in books.trials
-            if trial.failure and trial.steps == furthest and trial.number not in self._failed_before
-            if kind_of_failure(trial.failure) == books.failure_kind
+            for trial in state.trials
+            if trial.failure and trial.steps == furthest_step and trial.number not in self._failed_before
+            if kind_of_failure(trial.failure) == state.failure_kind
         ]
-        return len(alike) >= _MOST_FAILURES_AT_A_STEP
+        return len(failed_alike) >= _MAX_FAILURES_AT_A_STEP
 
 
 def kind_of_failure(text: str) -> str:
-    """Equal for failures that are one and the same."""
+    """Return a text that is equal for two failures of the same kind."""
     frames = list(_FRAME.finditer(text))
     if frames:
         last = frames[-1]
@@ -67,8 +68,8 @@ def kind_of_failure(text: str) -> str:
     return _mask(_last_line(text))
 
 
-def say_failure(text: str) -> str:
-    """The one line of a failure that says what happened."""
+def describe_failure(text: str) -> str:
+    """Return the line of a failure's text that says what happened."""
     frames = list(_FRAME.finditer(text))
     raised = _RAISED.search(text, frames[-1].end()) if frames else None
     return text[raised.start() :].splitlines()[0].strip() if raised is not None else _last_line(text)

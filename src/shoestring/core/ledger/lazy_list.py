@@ -1,4 +1,4 @@
-"""A list whose beginning is fetched when it is first looked at: the past of a long study, which few people ask for."""
+"""A list whose first items are read when one of them is needed: the entries and orders of a long study."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TypeVar, overload
 T = TypeVar("T")
 
 
-class LateList(Sequence[T]):
-    """Grows at its end like a list. `fetch` gives the first `count` items, once, when one of them is asked for."""
+class LazyList(Sequence[T]):
+    """A list that can grow at its end. `fetch` returns the first `count` items; it is called once, when one is needed."""
 
     __slots__ = ("_fetch", "_items", "_missing")
 
@@ -25,7 +25,7 @@ class LateList(Sequence[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
-        places = range(len(self))[index]  # what a list of this length would look at
+        places = range(len(self))[index]  # the positions that a list of this length would return
         if isinstance(places, int):
             return self._whole()[places] if places < self._missing else self._items[places - self._missing]
         if places and min(places[0], places[-1]) < self._missing:
@@ -36,13 +36,14 @@ class LateList(Sequence[T]):
         return iter(self._whole())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, list | LateList) and self._whole() == list(other)
+        return isinstance(other, list | LazyList) and self._whole() == list(other)
 
     def append(self, item: T) -> None:
+        """Add an item at the end."""
         self._items.append(item)
 
     def pop(self) -> T:
-        """The last item, which must have been appended here."""
+        """Remove and return the last item, which must have been appended here."""
         return self._items.pop()
 
     def _whole(self) -> list[T]:

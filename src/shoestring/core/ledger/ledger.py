@@ -1,8 +1,11 @@
-"""The ledger: the whole past of a study, append-only, and everything that follows from it.
+"""The ledger: the whole past of a study as a list of entries, and everything that follows from these entries.
 
-`append` returns the successor and hands it the views carried so far, so one more entry costs its increment. A ledger
-itself never changes: asked again after its successor was made, it folds its views afresh. `fork(n)` is the ledger as it
-was after its first n entries (for replay and what-if); it shares entries, never views.
+Entries are only ever added. What follows from them (the study's state, and other tables called views) is carried forward: one
+more entry costs only its own increment, not a pass over the past.
+
+`append` consumes the ledger: it hands entries, state and views over to the successor that it returns, and updates them in
+place. Reading the state of the old ledger afterwards raises `StaleLedger`. Its entries can still be read, and `fork`
+makes an independent ledger of them. So `ledger = ledger.append(entry)` is the way to use it.
 """
 
 from __future__ import annotations
@@ -13,89 +16,218 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Memo, Train
-from shoestring.core.ledger.accounting import BooksView
+from shoestring.core.deciding.decision import Memo
+from shoestring.core.ledger.accounting import StudyStateView
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Entry, Opened, Order, from_stored
-from shoestring.core.ledger.lazy_list import LateList
-from shoestring.core.ledger.pricing import can_pay, price
-from shoestring.core.ledger.state import Books, OpenOrder, Trial
+from shoestring.core.ledger.lazy_list import LazyList
+from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.ledger.views import LossesAt, View
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.randomness import stream
-from shoestring.errors import StudyError
+from shoestring.errors import StaleLedger, StudyError
 
 S = TypeVar("S")
-_BOOKS = BooksView()
+_STATE_VIEW = StudyStateView()
 
 
 class Ledger:
-    """All entries of a study up to now; `append` makes the next one."""
+    """All entries of a study up to now, and what follows from them.
 
-    __slots__ = ("_books", "_count", "_entries", "_next", "_views", "opened")
+    Parameters
+    ----------
+    entries : iterable of Entry
+        The entries of the study in order. The first one is `Opened`.
+
+    Raises
+    ------
+    StudyError
+        If the first entry is not `Opened`.
+    """
+
+    __slots__ = ("_count", "_entries", "_is_consumed", "_proposal", "_state", "_views", "opened")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._entries: list[Entry] | LateList[Entry] = list(entries)
+        self._entries: list[Entry] | LazyList[Entry] = list(entries)
         self._count = len(self._entries)
         self._views: dict[Any, tuple[Any, int]] = {}
-        self._next: tuple[Entry, Ledger] | None = None  # an entry that was proposed, and what came of it
-        self._books: Books | None = None  # asked for dozens of times per decision: no look-up among the views
+        self._proposal: tuple[Entry, Ledger] | None = None  # an entry that was proposed, and the ledger that holds it
+        self._is_consumed = False
+        self._state: StudyState | None = (
+            None  # read dozens of times per decision, so it is not looked up among the views
+        )
         first = self._entries[0] if self._entries else None
         if not isinstance(first, Opened):
             raise StudyError("a ledger begins with an `opened` entry")
         self.opened = first
 
     @classmethod
-    def restored(cls, opened: Opened, books: Books, count: int, load: Callable[[], list[Entry]]) -> Ledger:
-        """A ledger of `count` entries whose books are known; the entries are loaded when somebody asks for one of them."""
+    def restored(cls, opened: Opened, state: StudyState, count: int, load: Callable[[], list[Entry]]) -> Ledger:
+        """Return a ledger whose state is known, and whose entries are read only when one of them is needed.
+
+        Parameters
+        ----------
+        opened : Opened
+            The first entry.
+        state : StudyState
+            The state of the study after all entries.
+        count : int
+            Number of entries.
+        load : callable
+            Reads the entries.
+
+        Returns
+        -------
+        Ledger
+            The ledger.
+        """
         ledger = cls([opened])
-        ledger._entries, ledger._count = LateList(count, load), count
-        ledger._views[_BOOKS] = (books, count)
+        ledger._entries, ledger._count = LazyList(count, load), count
+        ledger._views[_STATE_VIEW] = (state, count)
         return ledger
 
     # entries ---------------------------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> Ledger:
-        """The ledger with one more entry."""
-        if self._next is not None and self._next[0] is entry:
-            (_, successor), self._next = self._next, None
-            return successor
+        """Return the ledger with one more entry; this one is consumed.
+
+        Parameters
+        ----------
+        entry : Entry
+            The entry to add.
+
+        Returns
+        -------
+        Ledger
+            The successor.
+
+        Raises
+        ------
+        StaleLedger
+            If an entry was appended to this ledger before.
+        DecisionError, StudyError
+            If the entry breaks a rule. Then this ledger is not consumed.
+        """
+        successor = self.propose(entry)
+        self.consume()
+        return successor
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether an entry was appended to this ledger."""
+        return self._is_consumed
+
+    def consume(self) -> None:
+        """Declare that what was proposed on this ledger is stored now: from here on only its entries can be read."""
+        self._proposal, self._is_consumed = None, True
+
+    def propose(self, entry: Entry) -> Ledger:
+        """Return the ledger that `append(entry)` will return, while the entry is not stored yet.
+
+        This ledger is not consumed: if the entry is never appended, it can be used as before. But its state and views now
+        belong to the successor, so reading them here computes them again from all entries.
+
+        Parameters
+        ----------
+        entry : Entry
+            The entry that may be appended.
+
+        Returns
+        -------
+        Ledger
+            The successor. Appending this very entry returns it again.
+
+        Raises
+        ------
+        StaleLedger, DecisionError, StudyError
+            As for `append`.
+        """
+        if self._proposal is None or self._proposal[0] is not entry:
+            self._require_current()
+            self._proposal = entry, self._make_successor(entry)
+        return self._proposal[1]
+
+    def _make_successor(self, entry: Entry) -> Ledger:
         successor = object.__new__(Ledger)
         successor.opened = self.opened
-        # The list is shared along one line of descent; a second successor of the same ledger gets a copy of its own.
-        entries: list[Entry] | LateList[Entry]
+        # The list is shared with the successor; a second successor (of a proposal that was dropped) gets its own copy.
+        entries: list[Entry] | LazyList[Entry]
         entries = self._entries if len(self._entries) == self._count else self._entries[: self._count]
         entries.append(entry)
         successor._entries, successor._count = entries, self._count + 1
         successor._views, self._views = self._views, {}
-        successor._books = self._books = successor._next = None
+        successor._state = self._state = successor._proposal = None
+        successor._is_consumed = False
         try:  # an entry that breaks a rule is refused here, before anything is stored
-            successor._books = successor.view(_BOOKS)
+            successor._state = successor.view(_STATE_VIEW)
         except Exception:
             entries.pop()
             raise
         return successor
 
-    def propose(self, entry: Entry) -> Ledger:
-        """The same, while it is not stored yet: appending that very entry then gives this ledger, not a second one."""
-        successor = self.append(entry)
-        self._next = entry, successor
-        return successor
+    def _require_current(self) -> None:
+        if self._is_consumed:
+            raise StaleLedger(
+                f"an entry was appended to this ledger of {self._count} entries: use the ledger that `append` returned, "
+                "or `fork()` of this one"
+            )
 
-    def fork(self, count: int) -> Ledger:
-        return Ledger(self._entries[: min(count, self._count)])
+    def fork(self, count: int | None = None) -> Ledger:
+        """Return an independent ledger of the first `count` entries, for a replay or a what-if question.
+
+        Parameters
+        ----------
+        count : int, optional
+            Number of entries; without it, or if it is larger than the ledger, all of them.
+
+        Returns
+        -------
+        Ledger
+            A ledger that shares entries with this one, but no state and no views.
+        """
+        return Ledger(self._entries[: self._count if count is None else min(count, self._count)])
 
     def __len__(self) -> int:
         return self._count
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as the bodies of its entries; views are folded afresh."""
+        """Pickle the bodies of all entries; state and views are computed again when it is loaded."""
         return _from_bodies, ([(entry.kind, entry.body()) for entry in self.entries()],)
 
     def entries(self, start: int = 0) -> list[Entry]:
+        """Return the entries from number `start` on.
+
+        Parameters
+        ----------
+        start : int
+            Number of the first entry to return; entries are numbered from 0.
+
+        Returns
+        -------
+        list of Entry
+            A new list.
+        """
         return self._entries[start : self._count]
 
     def view(self, view: View[S]) -> S:
+        """Return what this view makes of all entries, continued from the last call.
+
+        Parameters
+        ----------
+        view : View
+            A hashable description of what to compute; see `core/ledger/views.py`.
+
+        Returns
+        -------
+        S
+            The view's state. It belongs to the ledger: read it, never change it.
+
+        Raises
+        ------
+        StaleLedger
+            If an entry was appended to this ledger.
+        """
+        self._require_current()
         found = self._views.get(view)
         state, done = found if found is not None else (view.start(self.opened), 1)
         if done < self._count:
@@ -110,121 +242,160 @@ class Ledger:
     # what the study is -----------------------------------------------------------------------------------------------
 
     @property
-    def books(self) -> Books:
-        if self._books is None:
-            self._books = self.view(_BOOKS)
-        return self._books
+    def state(self) -> StudyState:
+        """The totals of the study; see `StudyState`."""
+        if self._state is None:
+            self._state = self.view(_STATE_VIEW)
+        return self._state
 
     @property
     def space(self) -> Space:
+        """The search space."""
         return self.opened.space
 
     @property
     def max_steps(self) -> int:
+        """The number of steps of a full training."""
         return self.opened.max_steps
 
     @property
     def budget(self) -> Budget:
-        return self.books.budget
+        """The budget of the whole study, as last amended."""
+        return self.state.budget
 
     @property
     def workers(self) -> int:
-        return self.books.workers
+        """The number of workers, as last amended."""
+        return self.state.workers
 
     # what happened ---------------------------------------------------------------------------------------------------
 
     @property
     def trials(self) -> Sequence[Trial]:
-        return self.books.trials
+        """All trials, by number."""
+        return self.state.trials
 
     @property
     def orders(self) -> Sequence[Order]:
-        return self.books.orders
+        """All orders, by number."""
+        return self.state.orders
 
     @property
     def open_orders(self) -> dict[int, OpenOrder]:
-        return self.books.open_orders
+        """The orders whose last step has not been reported yet, by number."""
+        return self.state.open_orders
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the best value so far (the earliest of equals); its step is `best_step`."""
-        books = self.books
-        return None if books.best_trial is None else books.trials[books.best_trial]
+        """The trial with the best value so far (the earliest of equals), None before the first; its step is `best_step`."""
+        state = self.state
+        return None if state.best_trial is None else state.trials[state.best_trial]
 
     @property
     def memo(self) -> Memo:
-        """What this policy's last order left for the next decision."""
-        books = self.books
-        return books.orders[-1].memo if len(books.orders) > books.memo_from else {}
+        """The memo of the last order of this study's present policy; empty if there is none."""
+        state = self.state
+        return state.orders[-1].memo if len(state.orders) > state.first_own_order else {}
 
     def former_configs(self, trial: int) -> list[Config]:
-        """By finished step, for a trial whose config changed on the way: steps that are lost are run again with these.
+        """Return the config of each finished step of a trial whose config changed on the way; empty for all other trials.
 
-        Empty for all other trials.
+        Steps whose result was lost are run again with these.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+
+        Returns
+        -------
+        list of Config
+            One config for each finished step, or an empty list.
         """
-        books = self.books
-        past = books.trials[trial]
-        return [books.orders[number].config for number in past.step_orders] if past.is_retuned else []
+        state = self.state
+        past = state.trials[trial]
+        return [state.orders[number].config for number in past.step_orders] if past.is_retuned else []
 
     def losses_at(self, step: int) -> list[tuple[float, int]]:
-        """(loss, trial) of all trials validated at exactly `step`, best first."""
+        """Return the losses of all trials that were validated at exactly this step.
+
+        Parameters
+        ----------
+        step : int
+            The step.
+
+        Returns
+        -------
+        list of (float, int)
+            Pairs (loss, trial), best first.
+        """
         return self.view(LossesAt(step))[1]
 
     # money -----------------------------------------------------------------------------------------------------------
 
     @property
     def spent(self) -> float:
-        return self.books.spent
+        """What was charged so far, in the budget's unit."""
+        return self.state.spent
 
     @property
     def reserved(self) -> float:
-        """What open orders may still cost."""
-        return self.books.reserved
+        """What the open orders may still cost, in the budget's unit."""
+        return self.state.reserved
 
     @property
     def left(self) -> float:
-        """What a further order may cost: neither spent nor reserved."""
+        """What a new order may cost: the part of the budget that is neither spent nor reserved."""
         return max(0.0, self.budget.total - self.spent - self.reserved)
 
-    def accept(
-        self, decision: Train, *, at: float = 0.0, thinking_s: float = 0.0, check_start_s: float | None = None
-    ) -> Order | None:
-        """The order that this decision becomes: checked, priced, shortened to what can be paid. None: nothing fits.
-
-        `check_start_s`: the training code can save, so an order may test resuming, and a copy of a trial is ready to start
-        after so many seconds. None: it cannot.
-        """
-        return price(self, decision, at=at, thinking_s=thinking_s, check_start_s=check_start_s)
-
-    def can_pay(self, thinking_s: float = 0.0) -> bool:
-        """Whether any further order could be paid, however small: if not, no policy need be asked."""
-        return can_pay(self, thinking_s)
-
     def step_price(self, trial: int | None = None) -> float:
-        """Mean price of one more step in the budget's unit: of the trial's own if it has any, else of all; nan before the first.
+        """Return the mean price of one more step in the budget's unit, overhead included.
 
-        Thinking, bookkeeping and repeated steps are spread over all steps as they were so far, so a plan made with it holds.
+        Thinking, bookkeeping and repeated steps are spread evenly over all steps so far.
+
+        Parameters
+        ----------
+        trial : int, optional
+            A trial whose own step costs are used if it has any. Without it the mean is over all trials.
+
+        Returns
+        -------
+        float
+            The price; NaN before the first step.
         """
-        books = self.books
-        if books.budget.unit == "epochs":
+        state = self.state
+        if state.budget.unit == "epochs":
             return 1.0 + self.opened.prices.validate_epochs
-        rate = books.budget.per_second(books.workers)
-        if not books.step_costs:
+        rate = state.budget.per_second(state.workers)
+        if not state.step_costs:
             return math.nan
-        price = books.seconds / len(books.step_costs) * rate
-        if trial is not None and trial < len(books.trials) and (own := books.trials[trial].step_costs):
-            mean = books.step_seconds / len(books.step_costs)
+        price = state.seconds / len(state.step_costs) * rate
+        if trial is not None and trial < len(state.trials) and (own := state.trials[trial].step_costs):
+            mean = state.step_seconds / len(state.step_costs)
             return price * (math.fsum(own) / len(own) / mean) if mean > 0 else price
         return price
 
     # randomness ------------------------------------------------------------------------------------------------------
 
     def rng(self, name: str, *numbers: int) -> np.random.Generator:
-        """The stream of that name: for what is drawn once in a study."""
+        """Return the random generator of this name, for what is drawn once in a study.
+
+        Parameters
+        ----------
+        name : str
+            Name of the stream.
+        *numbers : int
+            Further parts of the name.
+
+        Returns
+        -------
+        numpy.random.Generator
+            A new generator; the same study, name and numbers always give the same one.
+        """
         return stream(self.opened.seed, name, *numbers)
 
     def decision_rng(self) -> np.random.Generator:
-        """The stream of the next decision."""
+        """Return the random generator of the next decision: it depends on the seed and the number of orders only."""
         return stream(self.opened.seed, "decide", len(self.orders))
 
     # configs ---------------------------------------------------------------------------------------------------------
@@ -232,7 +403,7 @@ class Ledger:
     @property
     def queue(self) -> Sequence[Config]:
         """Configs that the user wants tried before the policy's own."""
-        return self.books.queue
+        return self.state.queue
 
 
 def _from_bodies(bodies: list[tuple[str, dict[str, Any]]]) -> Ledger:

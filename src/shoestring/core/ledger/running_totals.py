@@ -1,9 +1,9 @@
-"""Sums that forget nothing: a float as a whole number of the smallest float there is.
+"""Running totals that never drift, and a running quantile of step costs.
 
-A sum that is kept for years, with every part added once and taken away once, must not drift; kept in whole numbers it is what
-adding all parts afresh would give, rounded once.
+`to_exact` and `to_float`: a total that is kept over a whole study, with every part added once and subtracted once, must not
+drift. It is kept as a whole number of the smallest float, so it equals the exact sum of its parts, rounded once.
 
-What nine steps in ten did not exceed, known at any time, in a few comparisons for each further step.
+`StepTimes`: the cost that 90 % of the steps do not exceed, known at any time at the cost of a few comparisons per step.
 """
 
 from __future__ import annotations
@@ -14,37 +14,35 @@ from collections.abc import Iterable, Sequence
 
 _BITS = 1074  # the smallest float above 0 is 2**-1074
 _ONE = 1 << _BITS
+_QUANTILE = 0.9  # one step in ten may cost more: it is cut off at the budget limit if need be
 
 
 def to_exact(number: float) -> int:
-    """A finite float in units of 2**-1074: exact for every one of them."""
-    above, below = number.as_integer_ratio()  # below is a power of two
-    return above << (_BITS + 1 - below.bit_length())
+    """Return a finite float as a whole number of units of 2**-1074; this is exact for every float."""
+    numerator, denominator = number.as_integer_ratio()  # the denominator is a power of two
+    return numerator << (_BITS + 1 - denominator.bit_length())
 
 
 def to_float(units: int) -> float:
-    """The float next to so many units."""
+    """Return the float nearest to so many units of 2**-1074."""
     return units / _ONE
 
 
-_SHARE = 0.9  # one step in ten may cost more: the wall catches those
-
-
 def upper_quantile(ascending: Sequence[float]) -> float:
-    """The smallest cost that at least 90 % of the steps did not exceed; 0 when there are none."""
-    return ascending[math.ceil(_SHARE * len(ascending)) - 1] if ascending else 0.0
+    """Return the smallest cost that at least 90 % of the steps did not exceed; 0 when there are no steps."""
+    return ascending[math.ceil(_QUANTILE * len(ascending)) - 1] if ascending else 0.0
 
 
 class StepTimes:
-    """Seconds of all finished steps in two heaps: the lower nine tenths and the rest, so that nothing is ever sorted again."""
+    """Seconds of all finished steps in two heaps, the lower 90 % and the rest, so that nothing is sorted again."""
 
     __slots__ = ("_high", "_low")
 
     def __init__(self, seconds: Iterable[float] = ()) -> None:
         ascending = sorted(seconds)
-        below = math.ceil(_SHARE * len(ascending))
-        self._low = [-cost for cost in reversed(ascending[:below])]  # negated: the largest of them comes first
-        self._high = ascending[below:]
+        n_low = math.ceil(_QUANTILE * len(ascending))
+        self._low = [-cost for cost in reversed(ascending[:n_low])]  # negated: the largest of them comes first
+        self._high = ascending[n_low:]
 
     def __len__(self) -> int:
         return len(self._low) + len(self._high)
@@ -58,16 +56,18 @@ class StepTimes:
     __hash__ = None  # type: ignore[assignment]
 
     def add(self, seconds: float) -> None:
-        below = math.ceil(_SHARE * (len(self) + 1))
-        if below > len(self._low):
+        """Add the cost of one more step."""
+        n_low = math.ceil(_QUANTILE * (len(self) + 1))
+        if n_low > len(self._low):
             heapq.heappush(self._low, -heapq.heappushpop(self._high, seconds))
         else:
             heapq.heappush(self._high, -heapq.heappushpop(self._low, -seconds))
 
     @property
-    def most(self) -> float:
-        """Their upper quantile."""
+    def upper_quantile(self) -> float:
+        """The cost that 90 % of the steps do not exceed; 0 when there are no steps."""
         return -self._low[0] if self._low else 0.0
 
     def ascending(self) -> list[float]:
+        """Return all costs in ascending order."""
         return sorted([*(-cost for cost in self._low), *self._high])

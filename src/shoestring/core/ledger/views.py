@@ -1,8 +1,8 @@
-"""Views: exact folds over the entries of a ledger that are carried forward as entries are added.
+"""Views: tables computed from the entries of a ledger, and carried forward as entries are added.
 
-A view is a frozen, hashable description of what to fold; its state is built entry by entry through `absorb`, always by
-the same code, so a state folded at once equals one carried along. Anything fitted or sampled belongs into an order's
-memo instead: a view holds exact sums, tables and factors only.
+A view is a frozen, hashable description of what to compute. Its state is built entry by entry through `absorb`, always by the
+same code, so a state that is computed at once equals a state that was carried forward. A view holds only exact sums, tables
+and factors. Whatever is fitted or sampled belongs in the memo of an order.
 """
 
 from __future__ import annotations
@@ -12,24 +12,52 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from shoestring.core.ledger.entries import Entry, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.notes import TrainingEnded
+from shoestring.core.ledger.order_closing import OpenOrders
 
 S = TypeVar("S")
 
 
 class View(Protocol[S]):
+    """What `Ledger.view` computes from all entries. It must be hashable, and equal for equal descriptions."""
+
     def start(self, opened: Opened) -> S:
-        """The state of a ledger that holds nothing but its `opened` entry."""
+        """Return the state of a ledger that has no entry but `opened`.
+
+        Parameters
+        ----------
+        opened : Opened
+            The first entry.
+
+        Returns
+        -------
+        S
+            The state.
+        """
         ...
 
     def absorb(self, state: S, entry: Entry) -> S:
-        """The state after one more entry; may change `state` in place and return it."""
+        """Return the state after one more entry.
+
+        Parameters
+        ----------
+        state : S
+            The state before it; may be changed in place and returned.
+        entry : Entry
+            The entry.
+
+        Returns
+        -------
+        S
+            The state with it.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LossesAt:
-    """Trials that reported a loss at exactly `step`, best first: a sorted list of (loss, trial)."""
+    """The trials that reported a loss at exactly `step`: (sign of values, [(loss, trial), best first], trials seen)."""
 
     step: int
 
@@ -41,7 +69,7 @@ class LossesAt:
     ) -> tuple[float, list[tuple[float, int]], set[int]]:
         if isinstance(entry, Receipt) and entry.step == self.step and entry.is_finished:
             sign, ranked, seen = state
-            if entry.trial not in seen:  # a step that was run again keeps what it had at first, be it nothing
+            if entry.trial not in seen:  # a repeated step keeps its first loss, or no loss if it had none
                 seen.add(entry.trial)
                 if entry.status == "ok" and entry.value is not None:
                     insort(ranked, (sign * entry.value, entry.trial))
@@ -49,69 +77,70 @@ class LossesAt:
 
 
 @dataclass(slots=True)
-class Standstill:
-    """Trials between two stops. Nearly all of them are being trained, so those that stand still are kept apart."""
+class TrialsBetweenStops:
+    """State of `BetweenStops`. Nearly all of these trials are being trained, so the idle ones are listed apart."""
 
-    since: dict[int, int] = field(default_factory=dict)  # trial -> number of the order that set it on its way
+    since: dict[int, int] = field(default_factory=dict)  # {trial: number of the order with which it left its last stop}
     idle: set[int] = field(default_factory=set)
-    open: dict[int, Order] = field(default_factory=dict)  # by number
+    open_orders: OpenOrders = field(default_factory=OpenOrders)
 
-    def close(self, number: int) -> None:
-        """The order is closed: if its trial is still on its way, it stands still."""
-        order = self.open.pop(number, None)
-        if order is not None and order.trial in self.since:
+    def close(self, order: Order) -> None:
+        """Mark the trial of a closed order as idle, unless it has reached a stop or ended."""
+        if order.trial in self.since:
             self.idle.add(order.trial)
 
     def arrive(self, trial: int) -> None:
+        """Take a trial off the lists: it has reached a stop or ended."""
         self.since.pop(trial, None)
         self.idle.discard(trial)
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
-    """Trials that were ordered and have neither come to one of the `stops` since, nor ended: running or cut short."""
+class BetweenStops:
+    """The trials between two of the steps in `stops`: they were ordered, and have neither reached a stop since nor ended."""
 
     stops: tuple[int, ...]
 
-    def start(self, opened: Opened) -> Standstill:
-        return Standstill()
+    def start(self, opened: Opened) -> TrialsBetweenStops:
+        return TrialsBetweenStops()
 
-    def absorb(self, state: Standstill, entry: Entry) -> Standstill:
+    def absorb(self, state: TrialsBetweenStops, entry: Entry) -> TrialsBetweenStops:
         if isinstance(entry, Order):
             state.since.setdefault(entry.trial, entry.number)
             state.idle.discard(entry.trial)
-            state.open[entry.number] = entry
         elif isinstance(entry, Receipt):
-            # A step that was cut off at the wall is none.
+            # A step that was cut off at the budget limit does not count as reached.
             if entry.status in ("failed", "diverged") or (entry.status == "ok" and entry.step in self.stops):
                 state.arrive(entry.trial)
-            if entry.status != "ok" or entry.step == state.open[entry.order].until:
-                state.close(entry.order)
-        elif isinstance(entry, Note) and entry.topic in ("ended", "released"):
-            if entry.topic == "ended":
-                state.arrive(entry.facts["trial"])
-            state.close(entry.facts["order"])
+        elif isinstance(entry, Note) and entry.topic == TrainingEnded.topic:
+            state.arrive(TrainingEnded.from_note(entry).trial)
+        if (closed := state.open_orders.absorb(entry)) is not None:
+            if isinstance(entry, Lost):  # its process died too often, so the trial has failed
+                state.arrive(closed.trial)
+            state.close(closed)
         return state
 
 
 @dataclass(slots=True)
-class Standing:
+class NotPromotedTrials:
+    """State of `NotPromoted`."""
+
     sign: float
     waiting: list[tuple[float, int]] = field(default_factory=list)  # (loss, trial), best first
-    losses: dict[int, float] = field(default_factory=dict)  # of all trials that came by; inf: none was told
-    ordered: dict[int, int] = field(default_factory=dict)  # the furthest step asked for
+    losses: dict[int, float] = field(default_factory=dict)  # {trial: loss at the step}; inf: no loss was reported
+    ordered: dict[int, int] = field(default_factory=dict)  # {trial: the last step that was ordered}
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Trials that reported a loss at `step` and were never ordered beyond it, best first."""
+class NotPromoted:
+    """The trials that reported a loss at `step` and were never ordered beyond it, best first."""
 
     step: int
 
-    def start(self, opened: Opened) -> Standing:
-        return Standing(opened.sign)
+    def start(self, opened: Opened) -> NotPromotedTrials:
+        return NotPromotedTrials(opened.sign)
 
-    def absorb(self, state: Standing, entry: Entry) -> Standing:
+    def absorb(self, state: NotPromotedTrials, entry: Entry) -> NotPromotedTrials:
         if isinstance(entry, Order):
             was = state.ordered.get(entry.trial, 0)
             state.ordered[entry.trial] = max(was, entry.until)
@@ -119,7 +148,7 @@ class Waiting:
                 del state.waiting[bisect_left(state.waiting, (loss, entry.trial))]
         elif isinstance(entry, Receipt) and entry.step == self.step and entry.is_finished:
             if entry.trial in state.losses:
-                return state  # a step that was run again keeps its first value
+                return state  # a repeated step keeps its first loss
             has_loss = entry.status == "ok" and entry.value is not None
             state.losses[entry.trial] = state.sign * (entry.value or 0.0) if has_loss else math.inf
             if has_loss and state.ordered[entry.trial] <= self.step:

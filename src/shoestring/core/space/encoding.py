@@ -1,16 +1,16 @@
-"""Configs as rows of numbers that a model can compare: the one way in which every policy looks at a space.
+"""Configs as rows of numbers for a model: the one way in which all policies encode a space.
 
-Every parameter that can vary owns a column; so do two facts that a plain unit cube would hide.
+Every parameter that can vary has a column, and conditional parameters have a second one.
 
     parameter       column
     float, int      its place on the unit interval; an integer at the centre of its cell
     choice          the number of its option
     conditional     a further column: 1 active, 0 inactive (its value then reads 0.5)
 
-So configs that differ only in inactive values are one row, distinct configs have distinct rows, and rounding happens before
+So configs that differ only in inactive values are the same row, and distinct configs have distinct rows. Rounding happens before
 a model sees a point, not after: an acquisition function is constant within the cell of an integer. In a listed space a
-parameter that some row lacks is conditional. Columns lie in the order numbers, activities, options; `on_simplex` spreads
-each option column into corners of a simplex, for kernels that know distances only.
+parameter that some row lacks is conditional. The columns come in the order numbers, activities, options. `on_simplex` turns
+each option column into corners of a simplex, for kernels that use only distances.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.core.values.checks import is_same, to_plain
 
-NO_OPTION = 0.5  # of an inactive choice: equal to itself, and to no option's number
+NO_OPTION = 0.5  # in place of the option of an inactive choice: no option has this number
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Points:
-    """m configs as numbers: places in the unit cube, and which of the optional parameters are active."""
+    """m configs as numbers: points in the unit cube, and which of the optional parameters are active."""
 
     cube: Floats  # (m, dims)
     active: Flags  # (m, number of optional parameters)
@@ -41,15 +41,16 @@ class Points:
         return len(self.cube)
 
     def take(self, which: Any) -> Points:
-        """The points that an index array or mask selects."""
+        """Return the points that an index array or a mask selects."""
         return Points(self.cube[which], self.active[which])
 
     def join(self, others: Points) -> Points:
+        """Return these points followed by others."""
         return Points(np.vstack([self.cube, others.cube]), np.vstack([self.active, others.active]))
 
 
 class Encoding:
-    """How the configs of one space are looked at."""
+    """How the configs of one space are encoded."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -60,7 +61,7 @@ class Encoding:
         self._options = np.array([len(p.options) for p in self._parameters if isinstance(p, Choice)], dtype=float)
         self.optional = tuple(name for name, p in space.parameters.items() if self._can_be_absent(name, p))
         place = {name: j for j, name in enumerate(names)}
-        # (position in `optional`, cube dimension); an optional constant of a listed space has an activity only
+        # (position in `optional`, cube dimension); an optional constant of a listed space has only an activity
         self._switched = [(k, place[name]) for k, name in enumerate(self.optional) if name in place]
         self.numbers = np.flatnonzero(~self._is_choice)  # cube dimensions whose column is their place in the cube
         self._first_option = self.numbers.size + len(self.optional)
@@ -78,13 +79,13 @@ class Encoding:
     # configs and points ----------------------------------------------------------------------------------------------
 
     def points(self, configs: Sequence[Config]) -> Points:
-        """These configs of the space."""
+        """Return configs of the space as points."""
         cube = np.array([self.space.to_cube(config) for config in configs])
         active = np.array([[name in config for name in self.optional] for config in configs], dtype=bool)
         return Points(cube.reshape(len(configs), self.space.dims), active.reshape(len(configs), len(self.optional)))
 
     def snap(self, cube: Floats) -> Points:
-        """Any points of the cube, (m, dims), moved to the configs that they stand for: cell centres, 0.5 if inactive."""
+        """Return any points of the cube, (m, dims), moved to the configs they mean: cell centres, 0.5 if inactive."""
         snapped = np.empty_like(cube)
         for j, parameter in enumerate(self._parameters):
             snapped[:, j] = _centres(parameter, cube[:, j])
@@ -96,22 +97,22 @@ class Encoding:
         return Points(snapped, active)
 
     def config(self, points: Points, index: int) -> dict[str, Any]:
-        """The config of one point (not for listed spaces, whose rows are their configs)."""
+        """Return the config of one point; not for listed spaces, whose rows are their configs."""
         return self.space.from_cube(points.cube[index])
 
     def free(self, points: Points) -> Flags:
-        """(m, dims): which coordinates may move without leaving the config's cells: active floats."""
+        """Return which coordinates may move without leaving the config's cells, active floats, as flags (m, dims)."""
         free = np.broadcast_to(self.is_continuous, points.cube.shape).copy()
         for k, j in self._switched:
             free[:, j] &= points.active[:, k]
         return free
 
     def values(self, dim: int, cube: Floats) -> Floats:
-        """The numbers that a dimension's places in the cube, (m,), stand for: a float or int itself, a choice's option."""
+        """Return the numbers at these places of one dimension, (m,): the value of a float or int, the number of an option."""
         return _values(self._parameters[dim], cube)
 
     def _is_active(self, name: str, snapped: Floats, known: dict[str, Flags]) -> Flags:
-        """(m,): whether all conditions of a parameter hold, its parents' own included."""
+        """Return whether all conditions of a parameter hold, its parents' own included, as flags (m,)."""
         if name not in known:
             active = np.ones(snapped.shape[0], dtype=bool)
             for parent, wanted in self.space.parameters[name].when.items():
@@ -131,7 +132,7 @@ class Encoding:
     # what a model sees -----------------------------------------------------------------------------------------------
 
     def features(self, points: Points) -> Floats:
-        """(m, n_columns)."""
+        """Return the rows of numbers, (m, n_columns)."""
         features = np.zeros((len(points), self.n_columns))
         features[:, : self.numbers.size] = points.cube[:, self.numbers]
         features[:, self.numbers.size : self._first_option] = points.active
@@ -146,7 +147,7 @@ class Encoding:
         return features
 
     def on_simplex(self, points: Points) -> Floats:
-        """(m, columns): two options of a choice are as far apart as the two ends of a number's range."""
+        """Return rows in which two options of a choice are as far apart as the two ends of a number's range, (m, columns)."""
         features = self.features(points)
         corners = [
             (features[:, [column]] == np.arange(size)) * math.sqrt(0.5)
@@ -156,7 +157,7 @@ class Encoding:
 
 
 def _values(parameter: Parameter, u: Floats) -> Floats:
-    """The numbers behind places on the unit interval, (m,): of a float or int its value, of a choice the option's number."""
+    """Return the numbers at places on the unit interval, (m,): the value of a float or int, the number of an option."""
     if isinstance(parameter, Choice):
         return np.asarray(np.minimum(np.floor(u * len(parameter.options)), len(parameter.options) - 1.0))
     assert isinstance(parameter, Float | Int)
@@ -172,7 +173,7 @@ def _values(parameter: Parameter, u: Floats) -> Floats:
 
 
 def _centres(parameter: Parameter, u: Floats) -> Floats:
-    """Places moved to the centre of their cell, (m,); a float's cell is the point itself."""
+    """Return places moved to the centre of their cell, (m,); a float's cell is the point itself."""
     u = np.clip(u, 0.0, 1.0)
     if isinstance(parameter, Float):
         return u

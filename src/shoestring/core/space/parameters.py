@@ -1,14 +1,14 @@
-"""The kinds of hyperparameters: their rules, and their place on the unit interval.
+"""The kinds of hyperparameters: what values they allow, and where a value lies on the unit interval.
 
-The unit interval is a way to look at a value, never the truth: integers and choices come back exactly, floats to about
-1e-12 of their range (of their own size on a log scale) and never outside it. Discrete values own equal bins and sit in
-the middle of theirs, so that a uniform draw gives each the same chance (on a log scale: its share of the log range).
+The unit interval is a view of a value, never its stored form. Integers and choices come back exactly; floats come back to about
+1e-12 of their range (on a log scale: of their own size) and never outside it. Discrete values own bins of equal size and lie in
+the middle of their bin, so that a uniform draw gives each the same chance (on a log scale: its share of the log range).
 
     float   u = (v - low) / (high - low)                 log: the same with logarithms
     int     u = (v - low + 1/2) / n                      log: between log(low - 1/2) and log(high + 1/2)
     choice  u = (index + 1/2) / n
 
-A parameter from what somebody wrote: from its description, or from the values of a column of given configs.
+`parse` makes a parameter from its description in a file, `infer` from the values of a column of given configs.
 """
 
 from __future__ import annotations
@@ -20,22 +20,112 @@ from typing import Any, ClassVar
 
 from shoestring.core.values.checks import is_finite, is_number, is_plain, is_same, is_whole, to_plain
 from shoestring.core.values.strict_json import dumps
-from shoestring.core.values.text import MOST_BYTES
+from shoestring.core.values.text import MAX_BYTES
 from shoestring.errors import SpaceError, did_you_mean
 
 Scalar = str | int | float | bool | None
 When = Mapping[str, Any]
 
 _LARGEST_INTEGER = 2**53
-_MOST_INTEGERS = 2**50  # in a range: above, neighbours are no longer told apart by a float in [0, 1]
-_MOST_LOG_INTEGER = 2**40  # the same on a log scale
-_HAIR = 1e-12  # of the range: whatever is nearer to 0 than this is 0, since 1e-54 is no number to every library
-_MOST_SHOWN = 20  # options of a choice in a message
+_MAX_INTEGERS = 2**50  # in a range: with more, neighbours are the same float in [0, 1]
+_MAX_LOG_INTEGER = 2**40  # the same on a log scale
+_ZERO_TOLERANCE = 1e-12  # of the range: smaller numbers become 0, since some libraries cannot handle 1e-54
+_MAX_SHOWN = 20  # options of a choice in a message
+
+
+class _Parameter:
+    """The methods that all kinds of parameters have."""
+
+    __slots__ = ()
+
+    def find_problem(self) -> str | None:
+        """Return what is wrong with this definition, None if nothing."""
+        raise NotImplementedError
+
+    def accept(self, value: Any) -> Any:
+        """Return a value as it is stored.
+
+        Parameters
+        ----------
+        value : object
+            The value.
+
+        Returns
+        -------
+        object
+            The value, as a plain Python object.
+
+        Raises
+        ------
+        ValueError
+            If the value is not allowed; the message is the rule.
+        """
+        raise NotImplementedError
+
+    def levels(self, points: int) -> list[Any]:
+        """Return values for a grid.
+
+        Parameters
+        ----------
+        points : int
+            How many values of a number to return. A choice returns all its options.
+
+        Returns
+        -------
+        list
+            The values; fewer than `points` if there are fewer.
+        """
+        raise NotImplementedError
+
+    @property
+    def size(self) -> float:
+        """The number of values; infinite for floats."""
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description that the ledger stores, without conditions."""
+        raise NotImplementedError
+
+
+class _Varying(_Parameter):
+    """The methods of parameters that vary: they have a place on the unit interval."""
+
+    __slots__ = ()
+
+    def to_unit(self, value: Any) -> float:
+        """Return where a value lies on the unit interval.
+
+        Parameters
+        ----------
+        value : object
+            An allowed value.
+
+        Returns
+        -------
+        float
+            A number from 0 to 1.
+        """
+        raise NotImplementedError
+
+    def from_unit(self, u: float) -> Any:
+        """Return the value at a point of the unit interval.
+
+        Parameters
+        ----------
+        u : float
+            A number from 0 to 1.
+
+        Returns
+        -------
+        object
+            The value.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
-    """What floats and integers share: two bounds, perhaps a log scale."""
+class _Range(_Varying):
+    """What floats and integers have in common: two bounds and perhaps a log scale."""
 
     low: float
     high: float
@@ -43,49 +133,55 @@ class _Range:
     when: When = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("low", "high", "log"):  # NumPy's numbers would wrap around or compare at half precision
+        for name in ("low", "high", "log"):  # NumPy's numbers could overflow or compare with low precision
             object.__setattr__(self, name, to_plain(getattr(self, name)))
 
-    def rule(self) -> str | None:
-        """What is wrong with this definition, if anything."""
-        if problem := self._rule_of_bounds():
+    def find_problem(self) -> str | None:
+        if problem := self._find_problem_of_bounds():
             return problem
         if not isinstance(self.log, bool):
             return f"log = {self.log!r} must be true or false"
         if self.low >= self.high:
             return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
-        return self._rule_of_range()
+        return self._find_problem_of_range()
 
-    def _rule_of_bounds(self) -> str | None:
+    def _find_problem_of_bounds(self) -> str | None:
         raise NotImplementedError
 
-    def _rule_of_range(self) -> str | None:
-        raise NotImplementedError
-
-    def from_unit(self, u: float) -> Any:
+    def _find_problem_of_range(self) -> str | None:
         raise NotImplementedError
 
     def _spread(self, points: int) -> list[Any]:
-        """`points` values spread over the range, both ends included."""
+        """Return `points` values spread evenly over the range, both ends included."""
         return [self.from_unit(i / (points - 1)) for i in range(points)] if points > 1 else [self.from_unit(0.5)]
 
 
 @dataclass(frozen=True, slots=True)
 class Float(_Range):
-    """A number from `low` to `high`, on a log scale if `log`; `when` says which values of others make it active."""
+    """A number from `low` to `high`.
+
+    Parameters
+    ----------
+    low, high : float
+        The bounds, both included.
+    log : bool
+        Use a log scale; then `low` must be above 0.
+    when : mapping, optional
+        The values of other parameters with which this one is active, such as `{"optimizer": "sgd"}`. Without it, always.
+    """
 
     kind: ClassVar[str] = "float"
 
-    def _rule_of_bounds(self) -> str | None:
+    def _find_problem_of_bounds(self) -> str | None:
         if not all(is_number(bound) and is_finite(bound) for bound in (self.low, self.high)):
             return f"float bounds must be finite numbers, not {self.low!r} and {self.high!r}"
         return None
 
-    def _rule_of_range(self) -> str | None:
+    def _find_problem_of_range(self) -> str | None:
         if self.log and self.low <= 0:
             return f"a log scale needs low > 0, not {self.low!r}; raise it or drop log"
         if float(self.low) == float(self.high):
-            return f"{self.low!r} and {self.high!r} are one and the same float; widen the range or use constant"
+            return f"{self.low!r} and {self.high!r} are the same float; widen the range or use constant"
         if not math.isfinite(float(self.high) - float(self.low)):
             return f"the range {self.low!r} to {self.high!r} overflows; narrow it"
         return None
@@ -108,7 +204,7 @@ class Float(_Range):
             value = math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
         else:
             value = low + u * (high - low)
-            value = 0.0 if abs(value) < _HAIR * (high - low) else value
+            value = 0.0 if abs(value) < _ZERO_TOLERANCE * (high - low) else value
         return min(max(value, low), high)
 
     def levels(self, points: int) -> list[float]:
@@ -124,28 +220,36 @@ class Float(_Range):
 
 @dataclass(frozen=True, slots=True)
 class Int(_Range):
-    """A whole number from `low` to `high`, both included, on a log scale if `log`."""
+    """A whole number from `low` to `high`.
+
+    Parameters
+    ----------
+    low, high : int
+        The bounds, both included.
+    log : bool
+        Use a log scale; then `low` must be at least 1.
+    when : mapping, optional
+        As for `Float`.
+    """
 
     low: int
     high: int
     kind: ClassVar[str] = "int"
 
-    def _rule_of_bounds(self) -> str | None:
+    def _find_problem_of_bounds(self) -> str | None:
         if not all(is_whole(bound) for bound in (self.low, self.high)):
             return f"int bounds must be whole numbers, not {self.low!r} and {self.high!r}"
         return None
 
-    def _rule_of_range(self) -> str | None:
+    def _find_problem_of_range(self) -> str | None:
         if self.log and self.low < 1:
             return f"a log scale needs low >= 1, not {self.low!r}; raise it or drop log"
         if max(abs(self.low), abs(self.high)) > _LARGEST_INTEGER:
-            return (
-                f"{self.low!r} to {self.high!r} goes beyond 2**53, where not every reader of JSON is exact; use float"
-            )
-        if self.high - self.low >= _MOST_INTEGERS:
-            return f"{self.low!r} to {self.high!r} holds more than 2**50 whole numbers; use float"
-        if self.log and self.high > _MOST_LOG_INTEGER:
-            return f"an integer log scale ends at 2**40, below {self.high!r}; use float"
+            return f"{self.low!r} to {self.high!r} goes beyond 2**53, where not every JSON reader is exact; use float"
+        if self.high - self.low >= _MAX_INTEGERS:
+            return f"{self.low!r} to {self.high!r} has more than 2**50 whole numbers; use float"
+        if self.log and self.high > _MAX_LOG_INTEGER:
+            return f"on a log scale integers must be at most 2**40, not {self.high!r}; use float"
         return None
 
     def accept(self, value: Any) -> int:
@@ -184,14 +288,21 @@ class Int(_Range):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One of the options: strings, numbers, booleans, None, or lists of these."""
+class Choice(_Varying):
+    """One of several options.
+
+    Parameters
+    ----------
+    options : sequence
+        Strings, numbers, booleans, None, or lists of these; each once.
+    when : mapping, optional
+        As for `Float`.
+    """
 
     options: Sequence[Any]
     when: When = field(default_factory=dict)
-    _places: dict[str, int] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )  # tables have thousands
+    # Positions by option, as text: the choices of a table have thousands of options.
+    _places: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     kind: ClassVar[str] = "choice"
 
     def __post_init__(self) -> None:
@@ -202,7 +313,7 @@ class Choice:
                 if is_plain(option):
                     self._places.setdefault(dumps(option), i)
 
-    def rule(self) -> str | None:
+    def find_problem(self) -> str | None:
         if not isinstance(self.options, list):
             return f"options must be a list, not {self.options!r}; write [{self.options!r}] for a single one"
         if not self.options:
@@ -210,7 +321,7 @@ class Choice:
         for i, option in enumerate(self.options):
             if not is_plain(option):
                 return f"option {option!r} must be a string, number, boolean, None or a list of these"
-            if problem := _rule_of_length(option):
+            if problem := _find_problem_of_length(option):
                 return f"option {i} {problem}"
             if self.index(option) != i:
                 return f"option {option!r} is listed twice"
@@ -220,8 +331,8 @@ class Choice:
         place = self._places.get(dumps(value)) if is_plain(value := to_plain(value)) else None
         if place is not None:
             return self.options[place]
-        first = ", ".join(map(repr, self.options[:_MOST_SHOWN]))
-        more = len(self.options) - _MOST_SHOWN
+        first = ", ".join(map(repr, self.options[:_MAX_SHOWN]))
+        more = len(self.options) - _MAX_SHOWN
         raise ValueError(f"must be one of {first}" + (f" and {more} more" if more > 0 else ""))
 
     def to_unit(self, value: Any) -> float:
@@ -231,6 +342,18 @@ class Choice:
         return self.options[min(max(int(u * len(self.options)), 0), len(self.options) - 1)]
 
     def index(self, value: Any) -> int:
+        """Return the number of an option.
+
+        Parameters
+        ----------
+        value : object
+            The option.
+
+        Returns
+        -------
+        int
+            Its position in `options`.
+        """
         return self._places[dumps(value)]
 
     def levels(self, points: int) -> list[Any]:
@@ -245,8 +368,16 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """A value that does not vary but belongs to every config."""
+class Constant(_Parameter):
+    """A fixed value that is part of every config.
+
+    Parameters
+    ----------
+    value : str, int, float, bool, None or list
+        The value.
+    when : mapping, optional
+        As for `Float`.
+    """
 
     value: Any
     when: When = field(default_factory=dict)
@@ -255,10 +386,10 @@ class Constant:
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", to_plain(self.value))
 
-    def rule(self) -> str | None:
+    def find_problem(self) -> str | None:
         if not is_plain(self.value):
             return f"the constant {self.value!r} must be a string, number, boolean, None or a list of these"
-        problem = _rule_of_length(self.value)
+        problem = _find_problem_of_length(self.value)
         return f"the constant {problem}" if problem else None
 
     def accept(self, value: Any) -> Any:
@@ -277,12 +408,12 @@ class Constant:
         return {"constant": self.value}
 
 
-def _rule_of_length(value: Any) -> str | None:
-    """A config is stored with every order, so its texts are short; they cannot be cut, since the training code needs them."""
+def _find_problem_of_length(value: Any) -> str | None:
+    """Return what is wrong with the length of a value; a config is stored with every order, so its texts must be short."""
     size = len(value) if isinstance(value, str) else len(dumps(value)) if isinstance(value, list) else 0
-    if size <= MOST_BYTES:
+    if size <= MAX_BYTES:
         return None
-    return f"is {size:,} characters long, above {MOST_BYTES:,}: use a short name, and look it up in the training code"
+    return f"is {size:,} characters long, above {MAX_BYTES:,}: use a short name, and look the long text up in the training code"
 
 
 Parameter = Float | Int | Choice | Constant
@@ -294,7 +425,7 @@ _KINDS: dict[str, type[Float] | type[Int] | type[Choice] | type[Constant]] = {
 
 
 def parse(name: str, spec: Any) -> Parameter:
-    """A parameter from its description, as in `lr = { float = [1e-4, 1.0], log = true }`."""
+    """Return the parameter with this description, as in `lr = { float = [1e-4, 1.0], log = true }`."""
     if isinstance(spec, Float | Int | Choice | Constant):
         return spec
     remedy = 'write {"float": [low, high]}, {"int": [low, high]}, {"choice": [...]} or {"constant": value}'
@@ -324,25 +455,25 @@ def parse(name: str, spec: Any) -> Parameter:
 
 
 def infer(name: str, values: list[Any], *, log: bool = False) -> Parameter:
-    """The parameter that a column of listed configs looks like; its scale is never guessed."""
+    """Return the parameter that fits a column of listed configs; its scale is never guessed."""
     distinct = _distinct(name, values)
     if log and not (all(type(v) in (int, float) for v in distinct) and min(distinct) > 0):
-        raise SpaceError(f"{name} cannot be on a log scale: all its values must be numbers above 0; take it out of log")
+        raise SpaceError(f"{name} cannot be on a log scale: all its values must be numbers above 0; remove it from log")
     if len(distinct) == 1:
         return Constant(distinct[0])
     if not all(type(v) in (int, float) for v in distinct):
         return Choice(distinct)
     low, high = min(distinct), max(distinct)
-    if all(isinstance(v, int) for v in distinct) and Int(low, high, log).rule() is None:
+    if all(isinstance(v, int) for v in distinct) and Int(low, high, log).find_problem() is None:
         return Int(low, high, log)
-    return Float(low, high, log) if Float(low, high, log).rule() is None else Choice(distinct)
+    return Float(low, high, log) if Float(low, high, log).find_problem() is None else Choice(distinct)
 
 
 def _distinct(name: str, values: list[Any]) -> list[Any]:
     distinct: list[Any] = []
     keys = set()
     for value in values:
-        if (problem := Choice([value]).rule()) is not None:
+        if (problem := Choice([value]).find_problem()) is not None:
             raise SpaceError(f"{name}: {problem}")
         if (key := dumps([type(value).__name__, value])) not in keys:
             keys.add(key)

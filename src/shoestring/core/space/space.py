@@ -4,12 +4,12 @@
            "optimizer": Choice(["sgd", "adam"]),
            "momentum": Float(0.0, 0.99, when={"optimizer": "sgd"})})
 
-A config is a plain dict of the active parameters; inactive ones are absent, so two configs that differ only in what
-does not matter are one config. A space can be written as a dict or as TOML with the same words; `Space.listed(configs)`
-is for tables, replays and a user's own candidates: policies pick its rows, and no point between rows exists.
+A config is a plain dict of the active parameters. Inactive ones are left out, so two configs that differ only in inactive
+parameters are the same config. A space can be written as a dict or as TOML with the same words. `Space.listed(configs)` is for
+tables, replays and a user's own candidates: policies choose among its rows, and there is nothing between the rows.
 
-Parameters are kept in the order of their names. Their order in the user's text means nothing, and the ledger does not
-keep it, so a study that is read back must see the same cube.
+Parameters are kept in the order of their names. The ledger does not store the order in which the user wrote them, so a study
+that is read back must have the same unit cube whatever that order was.
 """
 
 from __future__ import annotations
@@ -26,16 +26,44 @@ from numpy.typing import NDArray
 from shoestring.core.space.parameters import Constant, Float, Parameter, infer, parse
 from shoestring.core.values.checks import is_same, to_plain
 from shoestring.core.values.strict_json import dumps
-from shoestring.core.values.text import MOST_NAME_CHARS
+from shoestring.core.values.text import MAX_NAME_CHARS
 from shoestring.errors import SpaceError, did_you_mean
 
 Config = Mapping[str, Any]
-_EXAMPLE = "as lr = { float = [1e-4, 1.0], log = true }"
-_ENUMERABLE = 10_000  # a finite space up to this size is counted exactly, conditions included
+_EXAMPLE = "such as lr = { float = [1e-4, 1.0], log = true }"
+_MAX_COUNTED = 10_000  # a finite space up to this size is counted exactly, conditions included
 
 
 class Space:
-    """What may be tried: parameters by name, or the rows of `Space.listed`."""
+    """A search space: parameters by name, or the rows of `Space.listed`.
+
+    Parameters
+    ----------
+    parameters : mapping
+        `Float`, `Int`, `Choice` and `Constant` objects by name, or their descriptions as in a TOML file.
+
+    Attributes
+    ----------
+    parameters : dict
+        The parameters, sorted by name.
+    rows : tuple of Config or None
+        The configs of a listed space.
+
+    Raises
+    ------
+    SpaceError
+        If a parameter or a condition is not valid.
+
+    Examples
+    --------
+    >>> space = Space({
+    ...     "lr": Float(1e-5, 1.0, log=True),
+    ...     "solver": Choice(["adam", "sgd"]),
+    ...     "momentum": Float(0.5, 0.99, when={"solver": "sgd"}),  # a condition
+    ... })
+    >>> space.validate({"lr": 0.1, "solver": "adam"})
+    {'lr': 0.1, 'solver': 'adam'}
+    """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         if not isinstance(parameters, Mapping):
@@ -46,7 +74,7 @@ class Space:
         self.parameters: dict[str, Parameter] = {name: parse(name, parameters[name]) for name in sorted(names)}
         self.rows: tuple[Config, ...] | None = None
         for name, parameter in self.parameters.items():
-            problem = parameter.rule()
+            problem = parameter.find_problem()
             if problem:
                 raise SpaceError(f"{name}: {problem}")
         self._when = {name: self._conditions(name) for name in self.parameters}
@@ -55,7 +83,25 @@ class Space:
 
     @classmethod
     def listed(cls, configs: Sequence[Config], *, log: Sequence[str] = ()) -> Space:
-        """A space of exactly these configs; ranges for the cube are read off them. `log` names those on a log scale."""
+        """Return a space of exactly these configs; the ranges of its parameters are taken from them.
+
+        Parameters
+        ----------
+        configs : sequence of Config
+            The configs, each once.
+        log : sequence of str
+            Names of the parameters on a log scale.
+
+        Returns
+        -------
+        Space
+            The space.
+
+        Raises
+        ------
+        SpaceError
+            If the list is empty, or has a config twice.
+        """
         if not isinstance(configs, Sequence) or not all(isinstance(config, Mapping) for config in configs):
             raise SpaceError(f"Space.listed takes a list of dicts of parameters, not {configs!r}")
         if not configs:
@@ -74,23 +120,45 @@ class Space:
             for number, row in enumerate(rows):
                 first = seen.setdefault(space.key(row), number)
                 if first != number:
-                    raise SpaceError(f"Space.listed has row {number} twice (as row {first}): {row!r}; drop one")
+                    raise SpaceError(f"Space.listed has row {number} twice (it equals row {first}): {row!r}; drop one")
         return space
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Space:
-        """A space from its description: parameters by name, or `{"listed": [configs], "log": [names]}`."""
+        """Return the space with this description.
+
+        Parameters
+        ----------
+        body : mapping
+            Parameters by name, or `{"listed": [configs], "log": [names]}`.
+
+        Returns
+        -------
+        Space
+            The space.
+
+        Raises
+        ------
+        SpaceError
+            If the description is not valid.
+        """
         rows = body.get("listed") if isinstance(body, Mapping) else None
         if not isinstance(rows, list | tuple):
             return cls(body)
         if other := next((name for name in body if name not in ("listed", "log")), None):
             raise SpaceError(
-                f"the space has {other!r} beside 'listed': a listed space is its rows and 'log' alone, drop one of them"
+                f"the space has {other!r} besides 'listed': a listed space has rows and 'log' only, remove one of the two"
             )
         return cls.listed(rows, log=body.get("log", ()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The description that the ledger keeps; `from_dict` reads it."""
+        """Return the description of the space, as the ledger stores it and `from_dict` reads it.
+
+        Returns
+        -------
+        dict
+            The description.
+        """
         if self.rows is not None:
             scales = {"log": self.log_names} if self.log_names else {}
             return {"listed": [dict(row) for row in self.rows], **scales}
@@ -119,7 +187,23 @@ class Space:
     # configs ---------------------------------------------------------------------------------------------------------
 
     def validate(self, config: Config) -> dict[str, Any]:
-        """The config as the ledger stores it, or an error that names parameter, value, rule and remedy."""
+        """Return a config as the ledger stores it.
+
+        Parameters
+        ----------
+        config : Config
+            The config.
+
+        Returns
+        -------
+        dict
+            Its values, in the order of the space's parameters.
+
+        Raises
+        ------
+        SpaceError
+            If the config is not in the space. The message names parameter, value, rule and remedy.
+        """
         if not isinstance(config, Mapping):
             raise SpaceError(f"a config is a dict of parameters, not {config!r}")
         for name in config:
@@ -131,10 +215,10 @@ class Space:
         assert self.rows is not None
         try:
             number = self.row_number(config)
-        except TypeError:  # something that no ledger could hold
+        except TypeError:  # a value that cannot be stored
             number = None
         if number is None:
-            raise SpaceError(f"{dict(config)!r} is none of the {len(self.rows)} listed configs: pick one of them")
+            raise SpaceError(f"{dict(config)!r} is not one of the {len(self.rows)} listed configs: choose one of them")
         return dict(self.rows[number])
 
     def _checked(self, config: Config) -> dict[str, Any]:
@@ -155,11 +239,33 @@ class Space:
         return {name: checked[name] for name in self.parameters if name in checked}
 
     def key(self, config: Config) -> str:
-        """Text that is equal for equal configs."""
+        """Return a text that is equal for equal configs.
+
+        Parameters
+        ----------
+        config : Config
+            The config.
+
+        Returns
+        -------
+        str
+            The text.
+        """
         return dumps(config)
 
     def row_number(self, config: Config) -> int | None:
-        """The row of a listed space that holds this config."""
+        """Return the number of the row of a listed space that is this config.
+
+        Parameters
+        ----------
+        config : Config
+            The config.
+
+        Returns
+        -------
+        int or None
+            The number; None if no row is.
+        """
         return self._row_numbers.get(self.key(config))
 
     @cached_property
@@ -168,24 +274,37 @@ class Space:
 
     @cached_property
     def size(self) -> float:
-        """How many distinct configs there are; infinite when that is not countable in practice."""
+        """The number of distinct configs: an upper bound if there are too many to count, infinite if a float varies."""
         if self.rows is not None:
             return len(self.rows)
-        bound = math.prod(parameter.size for parameter in self.parameters.values())  # as if all were always active
+        bound = math.prod(
+            parameter.size for parameter in self.parameters.values()
+        )  # as if all parameters were always active
         if bound == math.inf:
             return bound
-        counted = sum(1 for _ in islice(self.grid(_ENUMERABLE), _ENUMERABLE + 1))
-        return bound if counted > _ENUMERABLE else counted
+        counted = sum(1 for _ in islice(self.grid(_MAX_COUNTED), _MAX_COUNTED + 1))
+        return bound if counted > _MAX_COUNTED else counted
 
     def grid(self, points: int) -> Iterator[dict[str, Any]]:
-        """All combinations of `points` levels a number (fewer if an integer has fewer) and all options, each once."""
+        """Yield all combinations of levels of the parameters, each config once.
+
+        Parameters
+        ----------
+        points : int
+            Levels per number; an integer parameter may have fewer. Choices have all their options.
+
+        Yields
+        ------
+        dict
+            A config.
+        """
         if self.rows is not None:
             yield from (dict(row) for row in self.rows)
             return
         levels = [self.parameters[name].levels(points) for name in self._order]
 
         def combined(depth: int, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-            """All ways to go on with a config of the first `depth` parameters; inactive ones make no difference."""
+            """Yield all configs that begin with these values of the first `depth` parameters."""
             if depth == len(self._order):
                 yield {name: config[name] for name in self.parameters if name in config}
             elif self._is_active(name := self._order[depth], config):
@@ -200,17 +319,45 @@ class Space:
 
     @property
     def dims(self) -> int:
-        """Dimensions of the cube: one for each parameter that can vary."""
+        """The dimensions of the unit cube: one for each parameter that can vary."""
         return len(self.cube_names)
 
     def to_cube(self, config: Config) -> NDArray[np.float64]:
-        """(dims,); an inactive parameter sits at 0.5."""
+        """Return the point of the unit cube at which a config lies.
+
+        Parameters
+        ----------
+        config : Config
+            The config.
+
+        Returns
+        -------
+        array (dims,)
+            The point; inactive parameters are at 0.5.
+        """
         parameters = self.parameters
         return np.array([parameters[n].to_unit(config[n]) if n in config else 0.5 for n in self.cube_names])  # type: ignore[union-attr]
 
     def from_cube(self, u: NDArray[np.float64]) -> dict[str, Any]:
+        """Return the config at a point of the unit cube.
+
+        Parameters
+        ----------
+        u : array (dims,)
+            The point.
+
+        Returns
+        -------
+        dict
+            The config.
+
+        Raises
+        ------
+        SpaceError
+            If the space is listed, or the point has another number of coordinates.
+        """
         if self.rows is not None:
-            raise SpaceError("a listed space has no points between its rows: pick one of `space.rows`")
+            raise SpaceError("a listed space has no points between its rows: choose one of `space.rows`")
         if len(u) != self.dims:
             raise SpaceError(f"a point of this cube has {self.dims} coordinates, not {len(u)}")
         values: dict[str, Any] = {name: p.value for name, p in self.parameters.items() if isinstance(p, Constant)}
@@ -225,7 +372,7 @@ class Space:
         when = self.parameters[name].when
         if not isinstance(when, Mapping):
             raise SpaceError(
-                f'{name} has when = {when!r}, which must map a parameter to its values, as {{"optimizer": "sgd"}}'
+                f'{name} has when = {when!r}, which must map a parameter to its values, such as {{"optimizer": "sgd"}}'
             )
         for parent, values in when.items():
             if parent not in self.parameters or parent == name:
@@ -235,7 +382,7 @@ class Space:
                 )
             if isinstance(self.parameters[parent], Float):
                 raise SpaceError(
-                    f"{name} depends on {parent}, a float: only choice, int and constant parameters can switch others"
+                    f"{name} depends on {parent}, a float: only choice, int and constant parameters can activate others"
                 )
             wanted = [to_plain(value) for value in values] if isinstance(values, list | tuple) else [to_plain(values)]
             if not wanted:
@@ -250,13 +397,13 @@ class Space:
 
     def _parents_first(self) -> list[str]:
         order: list[str] = []
-        waiting = list(self.parameters)
-        while waiting:
-            ready = [name for name in waiting if all(parent in order for parent in self._when[name])]
+        remaining = list(self.parameters)
+        while remaining:
+            ready = [name for name in remaining if all(parent in order for parent in self._when[name])]
             if not ready:
-                raise SpaceError(f"the conditions of {', '.join(waiting)} go round in a circle: remove one")
+                raise SpaceError(f"the conditions of {', '.join(remaining)} form a circle: remove one")
             order += ready
-            waiting = [name for name in waiting if name not in order]
+            remaining = [name for name in remaining if name not in order]
         return order
 
     def _is_active(self, name: str, config: Config) -> bool:
@@ -278,7 +425,7 @@ class Space:
 
 def _log_names(log: Any, names: Sequence[str]) -> set[str]:
     if isinstance(log, str) or not isinstance(log, Sequence | set | frozenset):
-        raise SpaceError(f"log = {log!r} must be a list of names of parameters, as ['lr']")
+        raise SpaceError(f"log = {log!r} must be a list of names of parameters, such as ['lr']")
     for name in log:
         if not isinstance(name, str) or name not in names:
             raise SpaceError(f"log names {name!r}, which no config has. {did_you_mean(str(name), names)}")
@@ -288,7 +435,7 @@ def _log_names(log: Any, names: Sequence[str]) -> set[str]:
 def _names(parameters: Mapping[str, Any]) -> list[str]:
     for name in parameters:
         if not isinstance(name, str) or not name:
-            raise SpaceError(f"{name!r} cannot be the name of a parameter: names are strings, not empty")
-        if len(name) > MOST_NAME_CHARS:
-            raise SpaceError(f"the name {name[:20]!r}… has {len(name):,} characters: use at most {MOST_NAME_CHARS}")
+            raise SpaceError(f"{name!r} cannot be the name of a parameter: a name is a string that is not empty")
+        if len(name) > MAX_NAME_CHARS:
+            raise SpaceError(f"the name {name[:20]!r}… has {len(name):,} characters: use at most {MAX_NAME_CHARS}")
     return list(parameters)

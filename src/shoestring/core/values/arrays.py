@@ -1,4 +1,4 @@
-"""Arrays by what they hold; the comment beside each says its shape. And two small tools for indices."""
+"""Types of arrays by what they hold (the comment beside each array gives its shape), and two functions for indices."""
 
 from __future__ import annotations
 

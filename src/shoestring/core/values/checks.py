@@ -1,13 +1,15 @@
-"""Plain values, as JSON would give them back, and what they are. NumPy's numbers and tuples become Python's own and lists.
+"""Checks of values: plain values, the arguments of public functions, and the settings of policies.
 
-Arguments of a wrong type or value are told at the door, in one line, before anything is done with them.
+**Plain values** are what JSON would give back: NumPy's numbers and tuples become Python's own numbers and lists.
 
-Settings of policies that are out of range say so in one line: name and value, the rule and its reason, a remedy.
+**Arguments** of a wrong type or value are refused in one line before anything is done with them: `check_whole`, `check_word`, ….
+
+**Settings** of policies that are out of range are refused in one line with name and value, the rule, its reason and a remedy:
 
     require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.")
     PolicyError: SequentialHalving(arms=1) must be an integer >= 2: there must be something to choose from. Leave it out.
 
-`optional=True` lets None pass: a setting that is left to the policy.
+`optional=True` lets None pass: a setting that the policy may choose itself.
 """
 
 from __future__ import annotations
@@ -17,17 +19,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shoestring.core.values.text import rule_of_name
+from shoestring.core.values.text import find_problem_of_name
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError, did_you_mean
 
-_DEEPEST = 50  # lists in lists; one that holds itself never ends
+_MAX_DEPTH = 50  # of lists in lists; a list that contains itself never ends
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:
-    """Tuples as lists and NumPy's numbers as Python's: what JSON would give back, so that a resumed study sees the same."""
+    """Return tuples as lists and NumPy's numbers as Python's: what a resumed study would read back from JSON."""
     if isinstance(value, list | tuple):
-        if depth == _DEEPEST:
-            raise SpaceError(f"a value is a list in a list in a list, {_DEEPEST} deep: no parameter is like that")
+        if depth == _MAX_DEPTH:
+            raise SpaceError(
+                f"a value is a list in a list in a list, {_MAX_DEPTH} deep: no parameter can have such a value"
+            )
         return [to_plain(item, depth + 1) for item in value]
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         return value.tolist()
@@ -35,93 +39,137 @@ def to_plain(value: Any, depth: int = 0) -> Any:
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """Equality that tells True from 1 and 1 from 1.0, as options of a choice must."""
+    """Return whether two values are equal and of the same type: True is not 1, and 1 is not 1.0."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(is_same, a, b))
     return type(a) is type(b) and bool(a == b)
 
 
 def is_number(value: Any) -> bool:
-    """True and False are not the numbers 1 and 0."""
+    """Return whether this is a number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_whole(value: Any) -> bool:
+    """Return whether this is a whole number; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_finite(value: float) -> bool:
-    """Whether this is a finite float, or a whole number that can be one."""
+    """Return whether this is a finite float, or a whole number within the range of floats."""
     return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def is_plain(value: Any) -> bool:
-    """A string, a finite number, a boolean, None, or a list of these."""
+    """Return whether this is a string, a finite number, a boolean, None, or a list of these."""
     if isinstance(value, list):
         return all(is_plain(item) for item in value)
     return is_finite(value) if type(value) in (int, float) else value is None or type(value) in (str, bool)
 
 
-def whole(name: str, value: Any, least: int, why: str = "", kind: type[ShoestringError] = StudyError) -> int:
-    """A whole number, `least` or more; NumPy's are welcome, True and False are none."""
+def check_whole(name: str, value: Any, least: int, why: str = "", kind: type[ShoestringError] = StudyError) -> int:
+    """Return the argument as a whole number; raise an error if it is not one, or below `least`."""
     number = to_plain(value)
     if not is_whole(number) or number < least:
         raise kind(f"{name}={value!r} must be a whole number, {least} or more" + (f": {why}" if why else ""))
     return int(number)
 
 
-def word(name: str, value: Any, words: tuple[str, ...]) -> str:
-    """One of these words."""
+def check_word(name: str, value: Any, words: tuple[str, ...]) -> str:
+    """Return the argument; raise an error if it is not one of these words."""
     if not isinstance(value, str) or value not in words:
         raise StudyError(f"{name}={value!r} must be {' or '.join(map(repr, words))}")
     return value
 
 
-def study_name(value: Any) -> str:
-    if problem := rule_of_name(value):
+def check_study_name(value: Any) -> str:
+    """Return the name of a study; raise an error if it cannot be one."""
+    if problem := find_problem_of_name(value):
         raise StudyError(f"{problem}: a name is one line of printable characters")
     return str(value)
 
 
-def mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:
-    """A dict, or none at all."""
+def check_mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:
+    """Return the argument, an empty dict for None; raise an error if it is not a dict."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise StudyError(f"{name}={value!r} must be a dict, as {example}")
+        raise StudyError(f"{name}={value!r} must be a dict, such as {example}")
     return value
 
 
-def configs(name: str, value: Any) -> Sequence[Any]:
-    """A list; what it holds is checked against the space."""
+def check_configs(name: str, value: Any) -> Sequence[Any]:
+    """Return the argument; raise an error if it is not a list. Its items are checked against the space later."""
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise StudyError(f"{name}={value!r} must be a list of configs, as [{{'lr': 0.1}}]")
+        raise StudyError(f"{name}={value!r} must be a list of configs, such as [{{'lr': 0.1}}]")
     return value
 
 
-def function(name: str, value: Any, example: str) -> None:
-    """Something that can be called, or None."""
+def check_function(name: str, value: Any, example: str) -> None:
+    """Raise an error if the argument is neither a function nor None."""
     if value is not None and not callable(value):
-        raise StudyError(f"{name}={value!r} must be a function, as {example}")
+        raise StudyError(f"{name}={value!r} must be a function, such as {example}")
 
 
-_MOST = 10_000_000  # of anything that a setting counts
+_MAX_COUNT = 10_000_000  # of anything that a setting counts
 
 
 def require_whole(
     owner: object, setting: str, least: int, because: str, remedy: str, *, optional: bool = False
 ) -> None:
-    """The setting must be a whole number, `least` or more; it counts something, so there is an end."""
+    """Raise an error unless the setting is a whole number, `least` or more and at most ten million.
+
+    Parameters
+    ----------
+    owner : object
+        The policy.
+    setting : str
+        Name of the setting.
+    least : int
+        The smallest allowed number.
+    because : str
+        The reason of the rule, for the message.
+    remedy : str
+        What to do instead, for the message.
+    optional : bool
+        Also allow None.
+
+    Raises
+    ------
+    PolicyError
+        If the rule is broken.
+    """
     value = getattr(owner, setting)
-    holds = is_whole(value) and least <= value <= _MOST
-    rule = f"an integer >= {least}" + (f" and <= {_MOST}" if is_whole(value) and value > _MOST else "")
+    holds = is_whole(value) and least <= value <= _MAX_COUNT
+    rule = f"an integer >= {least}" + (f" and <= {_MAX_COUNT}" if is_whole(value) and value > _MAX_COUNT else "")
     _require(owner, setting, holds, rule, because, remedy, optional)
 
 
 def require_between(
     owner: object, setting: str, low: float, high: float, because: str, remedy: str, *, optional: bool = False
 ) -> None:
-    """The setting must be a number strictly between `low` and `high`."""
+    """Raise an error unless the setting is a number strictly between `low` and `high`.
+
+    Parameters
+    ----------
+    owner : object
+        The policy.
+    setting : str
+        Name of the setting.
+    low, high : float
+        The bounds.
+    because : str
+        The reason of the rule, for the message.
+    remedy : str
+        What to do instead, for the message.
+    optional : bool
+        Also allow None.
+
+    Raises
+    ------
+    PolicyError
+        If the rule is broken.
+    """
     rule = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
     value = getattr(owner, setting)
     _require(owner, setting, _is_real(value) and low < value < high, f"a number {rule}", because, remedy, optional)
@@ -130,7 +178,28 @@ def require_between(
 def require_within(
     owner: object, setting: str, low: float, high: float, because: str, remedy: str, *, optional: bool = False
 ) -> None:
-    """The setting must be a number from `low` to `high`, both included; an infinite `high` has no upper end."""
+    """Raise an error unless the setting is a number from `low` to `high`, both included; `high` may be infinite.
+
+    Parameters
+    ----------
+    owner : object
+        The policy.
+    setting : str
+        Name of the setting.
+    low, high : float
+        The bounds.
+    because : str
+        The reason of the rule, for the message.
+    remedy : str
+        What to do instead, for the message.
+    optional : bool
+        Also allow None.
+
+    Raises
+    ------
+    PolicyError
+        If the rule is broken.
+    """
     rule = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
     value = getattr(owner, setting)
     _require(owner, setting, _is_real(value) and low <= value <= high, f"a number {rule}", because, remedy, optional)
@@ -139,7 +208,28 @@ def require_within(
 def require_at_least(
     owner: object, setting: str, low: float, because: str, remedy: str, *, optional: bool = False
 ) -> None:
-    """The setting must be a finite number, `low` or more."""
+    """Raise an error unless the setting is a finite number, `low` or more.
+
+    Parameters
+    ----------
+    owner : object
+        The policy.
+    setting : str
+        Name of the setting.
+    low : float
+        The smallest allowed number.
+    because : str
+        The reason of the rule, for the message.
+    remedy : str
+        What to do instead, for the message.
+    optional : bool
+        Also allow None.
+
+    Raises
+    ------
+    PolicyError
+        If the rule is broken.
+    """
     value = getattr(owner, setting)
     holds = _is_real(value) and low <= value < math.inf
     _require(owner, setting, holds, f"a finite number >= {low:g}", because, remedy, optional)
@@ -148,7 +238,26 @@ def require_at_least(
 def require_share(
     owner: object, setting: str, because: str, remedy: str, *, may_be_zero: bool = True, may_be_one: bool = True
 ) -> None:
-    """The setting must be a number from 0 to 1, perhaps without one of the ends."""
+    """Raise an error unless the setting is a number from 0 to 1, perhaps without one of the ends.
+
+    Parameters
+    ----------
+    owner : object
+        The policy.
+    setting : str
+        Name of the setting.
+    because : str
+        The reason of the rule, for the message.
+    remedy : str
+        What to do instead, for the message.
+    may_be_zero, may_be_one : bool
+        Whether the ends are allowed.
+
+    Raises
+    ------
+    PolicyError
+        If the rule is broken.
+    """
     value = getattr(owner, setting)
     holds = _is_real(value) and 0.0 <= value <= 1.0 and (may_be_zero or value > 0.0) and (may_be_one or value < 1.0)
     rule = f"{'from 0' if may_be_zero else 'above 0'}, {'at most 1' if may_be_one else 'below 1'}"
@@ -156,7 +265,22 @@ def require_share(
 
 
 def require_one_of(owner: object, setting: str, options: Sequence[object]) -> None:
-    """The setting must be one of these words (or of True and False, which are not the numbers 1 and 0)."""
+    """Raise an error unless the setting is one of these words, or one of True and False (not 1 and 0).
+
+    Parameters
+    ----------
+    owner : object
+        The policy.
+    setting : str
+        Name of the setting.
+    options : sequence
+        The allowed values.
+
+    Raises
+    ------
+    PolicyError
+        If the value is not one of them.
+    """
     value = getattr(owner, setting)
     if not any(value is option or (isinstance(value, str) and value == option) for option in options):
         known = ", ".join(map(repr, options))
@@ -167,12 +291,12 @@ def require_one_of(owner: object, setting: str, options: Sequence[object]) -> No
 
 
 def require_reduction_factor(owner: object) -> None:
-    """The rule of every `reduction_factor`."""
-    require_whole(owner, "reduction_factor", 2, "with 1 nobody is ever dropped", "Try 3.")
+    """Raise an error unless the setting `reduction_factor` is a whole number, 2 or more."""
+    require_whole(owner, "reduction_factor", 2, "with 1 no trial is ever dropped", "Try 3.")
 
 
 def _is_real(value: Any) -> bool:
-    """A number that a float can hold; `inf` is left to the bounds."""
+    """Return whether this is a number that a float can hold; infinity is left to the bounds."""
     return is_number(value) and (isinstance(value, float) or is_finite(value))
 
 

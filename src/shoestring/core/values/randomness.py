@@ -1,17 +1,17 @@
-"""Named random streams: the same seed and name always give the same numbers, whatever was drawn elsewhere.
+"""Named random streams, and quasi-random points in the unit cube.
 
-A decision draws from `stream(seed, "decide", number of orders)`; what is drawn once for a study (a pool of candidates,
-the scrambling of a quasi-random sequence) draws from a stream with a name of its own. Nothing depends on how often
-anybody asked, so a study cut in two equals the study in one piece.
+**Streams.** The same seed and name always give the same numbers, whatever was drawn elsewhere. A decision draws from
+`stream(seed, "decide", number of orders)`; what is drawn once for a study (a pool of candidates, the scrambling of a
+quasi-random sequence) draws from a stream with its own name. Nothing depends on how often a policy was called, so a study in
+two runs equals the study in one run.
 
-Quasi-random points in the unit cube: Halton's sequence with its digits scrambled at random, NumPy only.
+**Quasi-random points.** Halton's sequence with randomly permuted digits: J. H. Halton, "On the efficiency of certain quasi-random
+sequences of points", Numerische Mathematik 2, 1960; digits are permuted position by position as in A. B. Owen, "A randomized
+Halton algorithm in R", arXiv:1706.02808.
 
-J. H. Halton, "On the efficiency of certain quasi-random sequences of points", Numerische Mathematik 2, 1960; digits are
-permuted position by position as in A. B. Owen, "A randomized Halton algorithm in R", arXiv:1706.02808.
-
-Point i in dimension j is the number 0.a₁a₂a₃… in base pⱼ (the j-th prime), where i = …a₃a₂a₁ in that base and every
-position of every dimension has a random permutation of its own. Any single point can be had without the ones before it,
-which a policy without memory needs. Scrambling removes the stripes that plain Halton shows in high dimensions.
+Point i in dimension j is the number 0.a₁a₂a₃… in base pⱼ (the j-th prime), where i = …a₃a₂a₁ in that base and every position of
+every dimension has its own random permutation. Any single point can be computed without the points before it, which a policy
+without memory needs. Scrambling removes the stripes that plain Halton sequences show in high dimensions.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from numpy.typing import NDArray
 
 
 def stream(seed: int, name: str, *numbers: int) -> np.random.Generator:
+    """Return a new generator of the stream with this seed, name and numbers."""
     # The count is part of the seed because NumPy pads seeds with zeros: ("x",) and ("x", 0) would be one stream.
     words = [seed, zlib.crc32(name.encode()), len(numbers), *numbers]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
 
 
-_RESOLUTION = 2.0**-32  # digits below this size are left out: more points than that are never drawn
+_RESOLUTION = 2.0**-32  # smaller digits are left out: so many points are never drawn
 
 
 @lru_cache(maxsize=64)
 def _scramble(seed: int, name: str, dims: int) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-    """For each dimension: base p, permutations (digits, p), and the powers 1, p, p², … of its digits."""
+    """Return for each dimension: base p, permutations (digits, p), and the powers 1, p, p², … of its digits."""
     rng = stream(seed, name, dims)
     table = []
     for p in _primes(dims):
@@ -45,18 +46,18 @@ def _scramble(seed: int, name: str, dims: int) -> list[tuple[int, NDArray[np.int
 
 
 def points(seed: int, name: str, dims: int, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The points numbered `indices` (n,) of the sequence known by (seed, name, dims), as (n, dims) in [0, 1)."""
+    """Return the points with the numbers `indices` (n,) of the sequence (seed, name, dims), as (n, dims) in [0, 1)."""
     out = np.empty((len(indices), dims))
     for j, (p, permutations, powers) in enumerate(_scramble(seed, name, dims)):
         digits = indices[:, None] // powers % p  # (n, digits), least significant first
         scrambled = permutations[np.arange(len(powers)), digits]
-        # Whole numbers and one division: a sum of floats would round differently with the number of points asked for.
+        # Whole numbers and one division: a sum of floats would round differently for another number of points.
         out[:, j] = scrambled @ powers[::-1] / (p * int(powers[-1]))
     return out
 
 
 def point(seed: int, name: str, dims: int, index: int) -> NDArray[np.float64]:
-    """One of `points`, bit for bit, without the overhead of arrays: a new trial needs just one."""
+    """Return one of `points`, equal to the last bit, without the overhead of arrays: a new trial needs only one."""
     out = []
     for p, permutations, weights, zeros, whole in _digit_table(seed, name, dims):
         total, k, rest = 0, 0, index
@@ -73,7 +74,7 @@ _Digits = tuple[int, list[list[int]], list[int], list[int], int]
 
 @lru_cache(maxsize=64)
 def _digit_table(seed: int, name: str, dims: int) -> list[_Digits]:
-    """For each dimension: p, permutations, the weight p^(digits-1-k) of digit k, what digits k… give if all are 0, p^digits."""
+    """Return for each dimension: p, permutations, weights p^(digits-1-k), the sums of digits k… if all are 0, and p^digits."""
     table = []
     for p, permutations, powers in _scramble(seed, name, dims):
         weights = [int(power) for power in powers[::-1]]

@@ -1,7 +1,7 @@
-"""Strict JSON for the ledger: what is read back is what was written, and any JSON reader can read it.
+"""Strict JSON for the ledger: it is read back exactly as it was written, and any JSON reader can read it.
 
-JSON has no NaN or infinity, so a non-finite number becomes a tagged string: "~nan", "~inf", "~-inf". A user's own string
-that begins with "~" gets one more "~" in front, so the tags can never be mistaken for text.
+JSON has no NaN and no infinity, so a non-finite number becomes a tagged string: "~nan", "~inf", "~-inf". A user's own string
+that begins with "~" gets one more "~" in front, so that a tag can never be mistaken for text.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ import numpy as np
 
 TAG = "~"
 _DECODED = {"~nan": math.nan, "~inf": math.inf, "~-inf": -math.inf}
-# ASCII only: a traceback may hold half a surrogate pair (of a file name, say), which no database takes as text.
+# ASCII only: a traceback may contain half a surrogate pair (of a file name), which no database accepts as text.
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 _encode_sorted = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
 
 
 def dumps(value: Any, *, in_order: bool = False) -> str:
-    """Canonical text (sorted keys, no spaces): equal values give equal text. `in_order` keeps the keys as they come."""
+    """Return canonical JSON: equal values give equal text. With `in_order` the keys stay in their order, else they are sorted."""
     return (_encode if in_order else _encode_sorted)(plain(value))
 
 
 def loads(text: str) -> Any:
+    """Return the value that `dumps` wrote."""
     value = json.loads(text)
     return (
         untag(value) if f'"{TAG}' in text else value
-    )  # nearly all rows hold no tag, and looking at each value is slow
+    )  # nearly all rows have no tag, and looking at each value is slow
 
 
 def plain(value: Any) -> Any:
-    """The same value made of dict, list, str, int, finite float, bool and None only."""
+    """Return the value made of dict, list, str, int, finite float, bool and None only, with other floats as tags."""
     kind = type(value)
     if kind is float:
         return value if math.isfinite(value) else f"{TAG}{value}"
@@ -47,7 +48,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, np.generic | np.ndarray):
         return plain(value.tolist())
-    if isinstance(value, str | float | int):  # subclasses: enumerations and the like
+    if isinstance(value, str | float | int):  # subclasses, such as enumerations
         return plain(next(base(value) for base in (str, float, int) if isinstance(value, base)))
     raise TypeError(
         f"{value!r} ({kind.__name__}) cannot be stored: use numbers, strings, booleans, None, lists or dicts"
@@ -61,7 +62,7 @@ def _key(key: Any) -> str:
 
 
 def untag(value: Any) -> Any:
-    """The value that `plain` made this of."""
+    """Return the value from which `plain` made this one."""
     if isinstance(value, str):
         if not value.startswith(TAG):
             return value

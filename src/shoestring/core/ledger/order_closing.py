@@ -1,0 +1,62 @@
+"""When an order is closed. This is decided only here, for the state of the study, for views and for runners.
+
+An order is closed by
+
+- the receipt of its last step, or of a step that failed, diverged or was interrupted;
+- the note `ended` (the training code ended by itself) or `released` (the order is given up);
+- the third death in a row of its trial's worker, with no new step in between. A step that is trained again is no progress:
+  code that always dies at one step must not be trained for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shoestring.core.ledger.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.core.ledger.notes import OrderReleased, TrainingEnded
+
+MAX_DEATHS = 3  # of the worker of one trial in a row; then the trial itself is the cause
+CLOSING_TOPICS = (TrainingEnded.topic, OrderReleased.topic)  # of notes about an order
+
+
+def receipt_closes(receipt: Receipt, order: Order) -> bool:
+    """Return whether this receipt is the last one of its order."""
+    return receipt.status != "ok" or receipt.step == order.until
+
+
+@dataclass(slots=True)
+class OpenOrders:
+    """The open orders of a ledger, updated entry by entry."""
+
+    by_number: dict[int, Order] = field(default_factory=dict)  # {number: order}
+    _steps: dict[int, int] = field(default_factory=dict)  # {trial: its newest step}
+    _deaths: dict[int, int] = field(default_factory=dict)  # {trial: deaths since that step}
+
+    def absorb(self, entry: Entry) -> Order | None:
+        """Take one more entry into account; return the order that it closes, None if it closes none."""
+        if isinstance(entry, Order):
+            self.by_number[entry.number] = entry
+        elif isinstance(entry, Receipt):
+            return self._absorb_receipt(entry)
+        elif isinstance(entry, Note) and entry.topic in CLOSING_TOPICS:
+            return self.by_number.pop(entry.facts["order"], None)
+        elif isinstance(entry, Lost) and entry.death:
+            return self._absorb_death(entry.trial)
+        return None
+
+    def _absorb_receipt(self, receipt: Receipt) -> Order | None:
+        if receipt.is_finished and receipt.step > self._steps.get(receipt.trial, 0):
+            self._steps[receipt.trial] = receipt.step
+            self._deaths.pop(receipt.trial, None)
+        order = self.by_number.get(receipt.order)
+        if order is None or not receipt_closes(receipt, order):
+            return None
+        return self.by_number.pop(receipt.order)
+
+    def _absorb_death(self, trial: int) -> Order | None:
+        deaths = self._deaths.get(trial, 0) + 1
+        self._deaths[trial] = deaths % MAX_DEATHS
+        if deaths < MAX_DEATHS:
+            return None
+        number = next((number for number, order in self.by_number.items() if order.trial == trial), None)
+        return None if number is None else self.by_number.pop(number)
