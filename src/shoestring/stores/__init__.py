@@ -1,7 +1,8 @@
-"""Stores remember: an append-only sequence of entries per study, and who runs it.
+"""Ledger stores: an append-only sequence of entries per study, and the right to run it.
 
-Read `store` (the contract) and `memory` (the shortest one), then `rows` (what a row looks like and how damage shows),
-`tables` and `database` (a connection, with patience: `files` for SQLite, `servers` for PostgreSQL), `entry_table` (rows in and
-out) and `sql` (the store made of these). `snapshots` make opening a long study quick. `lease` and `heartbeat` say who runs a
-study and charge for the step that a crash cut off; `repair` saves what is good; `opening` goes from an address to a store.
+Read `ledger_store` (the contract) and `in_memory` (the shortest implementation) first. Then `rows` (how an entry is written
+as a row, and how damage is recognised), `database` (the connection and its tables; `sqlite_file` opens SQLite's files) and
+`sql` (the store made of both). `snapshots` lets a long study open quickly. `lease` holds the right to run a study, and charges
+for the step that a crash cut off. `repair` copies the good entries of a damaged store. `addresses` turns an address into a
+store.
 """

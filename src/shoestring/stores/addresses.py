@@ -1,29 +1,47 @@
-"""From an address to a store."""
+"""From the address of a ledger store to the store."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from shoestring.errors import StoreError
-from shoestring.stores.in_memory import Memory
-from shoestring.stores.store import Store
+from shoestring.stores.in_memory import MemoryStore
+from shoestring.stores.ledger_store import LedgerStore
 
-DEFAULT_STORE = "sqlite:///shoestring.db"  # in the present folder
-PASSWORD_VARIABLE = "SHOESTRING_STORE_PASSWORD"  # of a server whose address leaves it out; the driver knows PGPASSWORD
+DEFAULT_STORE = "sqlite:///shoestring.db"  # in the current folder
+PASSWORD_VARIABLE = "SHOESTRING_STORE_PASSWORD"  # for an address without its password; the driver also reads PGPASSWORD
 
 
-def open_store(where: str | Store | None, *, must_exist: bool = False) -> Store:
-    """`sqlite:///file.db` (or just `file.db`), `postgresql://…`, or None for memory."""
+def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> LedgerStore:
+    """Return the store at an address.
+
+    Parameters
+    ----------
+    where : str, path, LedgerStore or None
+        `sqlite:///file.db` (or `file.db`), `postgresql://…`, a store, or None for a store in memory.
+    must_exist : bool
+        Raise an error if the file of a SQLite address does not exist.
+
+    Returns
+    -------
+    LedgerStore
+        The store.
+
+    Raises
+    ------
+    StoreError
+        If the address cannot be used.
+    """
     if where is None:
-        return Memory()
+        return MemoryStore()
     if isinstance(where, Path):
         where = str(where)
     if not isinstance(where, str):
         if isinstance(where, type) or not all(hasattr(where, part) for part in ("load", "append", "lease")):
-            raise StoreError(f"store={where!r} must be an address, as sqlite:///file.db, or an object that is a store")
+            raise StoreError(f"store={where!r} must be an address, such as sqlite:///file.db, or a ledger store")
         return where
     if not where.isprintable():
-        raise StoreError(f"the store {where!r} must be an address of printable characters, as sqlite:///file.db")
+        raise StoreError(f"the store {where!r} must be an address of printable characters, such as sqlite:///file.db")
     if "://" not in where:
         where = f"sqlite:///{where}"
     scheme = where.split("://", 1)[0]
@@ -31,14 +49,14 @@ def open_store(where: str | Store | None, *, must_exist: bool = False) -> Store:
         raise StoreError(f"the store {where!r} must begin with sqlite:/// or postgresql://")
     file = where.removeprefix("sqlite:///").partition("?")[0]
     if must_exist and scheme == "sqlite" and not _exists(Path(file)):
-        raise StoreError(f"there is no store {file!r}: give its place with --store")
-    from shoestring.stores.sql import Sql
+        raise StoreError(f"there is no store {file!r}: give its address with --store")
+    from shoestring.stores.sql import SqlStore
 
-    return Sql(where)
+    return SqlStore(where)
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # its name is too long, or a folder on the way is closed
+    except OSError:  # its name is too long, or a folder on the way cannot be read
         return False

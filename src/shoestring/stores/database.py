@@ -1,8 +1,9 @@
-"""A connection to SQLite or PostgreSQL: transactions, patience with a server that restarts, and what errors mean to the user.
+"""The database of a ledger store, SQLite or PostgreSQL: its tables, one connection, transactions that are repeated, and errors.
 
-One connection serves all threads of a process, one at a time: the main thread appends, another one beats the heart.
-
-PostgreSQL: from an address to an engine, where its password comes from, and which errors mean that it went away.
+One connection serves all threads of a process, one at a time: the main thread appends, another one writes heartbeats. Work is
+repeated for up to a minute while a server restarts or another program locks the file. What the driver raises is turned into our
+errors, with a remedy. The last part of the file is for PostgreSQL: from an address to an engine, where its password comes from,
+and which errors mean that the server has gone away.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceE
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateTable
 
-from shoestring.errors import Conflict, Damaged, MissingExtra, StoreError
+from shoestring.errors import Conflict, DamagedStore, MissingExtra, StoreError
 from shoestring.stores import sqlite_file as files
 from shoestring.stores.addresses import PASSWORD_VARIABLE
 from shoestring.stores.sqlite_file import SqliteFile, is_filled
@@ -55,45 +56,45 @@ ENTRIES = Table(  # see rows.py
     Column("body", Text, nullable=False),
     Column("sum", Text, nullable=False),
     Column("at", Double, nullable=False),
-    sqlite_with_rowid=False,  # the key is the table: one tree to write, one tree that can break
+    sqlite_with_rowid=False,  # rows are stored in the index of the key: one tree to write, one tree that can be damaged
 )
 LEASES = Table(  # see lease.py
     "leases",
     METADATA,
     Column("study", Text, primary_key=True),
-    Column("holder", Text, nullable=False),  # drawn anew for each lease; empty once it is given back
+    Column("holder", Text, nullable=False),  # drawn for each lease; empty once the lease is given back
     Column("host", Text, nullable=False),
     Column("pid", Integer, nullable=False),
-    Column("machine", Text, nullable=False),  # where the pid means something
-    Column("started", Text, nullable=False),  # tells the holder from a later process with its pid
+    Column("machine", Text, nullable=False),  # where the pid is valid
+    Column("started", Text, nullable=False),  # distinguishes the holder from a later process with its pid
     Column("heard_at", Double, nullable=False),
-    Column("entries", Integer, nullable=False),  # in the ledger at the last heartbeat
-    Column("running", Text, nullable=False),  # {order: seconds, or [seconds, their price]} at the last heartbeat
+    Column("entries", Integer, nullable=False),  # number of entries in the ledger at the last heartbeat
+    Column("running", Text, nullable=False),  # {order: seconds, or [seconds, price factor]} at the last heartbeat
 )
 SNAPSHOTS = Table(  # see snapshots.py
     "snapshots",
     METADATA,
     Column("study", Text, primary_key=True),
-    Column("seq", Integer, nullable=False),  # the row that the books were written behind
-    Column("first_sum", Text, nullable=False),  # checksum of row 0, which says what the study is
+    Column("seq", Integer, nullable=False),  # the last row that the state of the study includes
+    Column("first_sum", Text, nullable=False),  # checksum of row 0
     Column("sum", Text, nullable=False),  # checksum of row `seq`
-    Column("format", Integer, nullable=False),  # of the rows that follow
     Column("layout", Text, nullable=False),
     Column("body", Text, nullable=False),
-    Column("seal", Text, nullable=False),  # checksum of all this
+    Column("seal", Text, nullable=False),  # checksum of the other columns
 )
 
 
 T = TypeVar("T")
-RETRY_S = 60.0  # so long a server that went away is waited for: most restarts take less
+RETRY_S = 60.0  # how long work is repeated while the server is away: most restarts take less
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.05, 2.0
-_MAKING_TABLES = int.from_bytes(b"shoestr", "big")  # a lock's number, which other programs are unlikely to use
+_TABLES_LOCK = int.from_bytes(b"shoestr", "big")  # the number of a lock that other programs are unlikely to use
 
 
 class Database:
-    """`path` is SQLite's file, None for a server. `notices`: what the user should know. `on_trouble` is told of retries.
+    """A connection to the database at an address.
 
-    `rescue`: read a SQLite file as far as it goes, however damaged; for copies only.
+    `path` is SQLite's file, None for a server. `notices` are texts for the user. `on_trouble` is called when work is repeated.
+    With `rescue` a SQLite file is read as far as possible, however damaged it is; for copies only.
     """
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:
@@ -107,24 +108,24 @@ class Database:
             self.path = self._file.path
             self.where = str(self.path)
             address = f"sqlite:///{self.path}" + (f"?{self._file.options}" if self._file.options else "")
-            # No bound method of ours: the engine must not keep this object alive, or it would never be closed.
+            # Not a method of this object: the engine would keep it alive, and it would never be closed.
             self._engine = create_engine("sqlite://", creator=self._file.connect, poolclass=StaticPool)
         else:
             url = read_server_address(address)
             self.has_password = url.password is not None
             self.where = url._replace(password=None).render_as_string()
             self._engine = make_server_engine(url)
-        self.address = address  # as it was given, a password included; the file of SQLite with its whole path
+        self.address = address  # as given, password included; for SQLite with the whole path of the file
         self._connection: Connection | None = None
-        self._tables: set[str] = set()  # known to be there
+        self._tables: set[str] = set()  # names of tables that are known to exist
         self._made_tables, self._was_connected, self._is_durable = False, False, True
         self.lock = threading.RLock()
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
-        """A connection whose work is stored as a whole or not at all; what the driver raises comes out as our errors.
+        """Yield a connection whose work is stored as a whole or not at all; errors of the driver become our errors.
 
-        What is not `durable` does not wait for the disk: a power cut may take it, but never something before it.
+        A transaction that is not `durable` does not wait for the disk: a power cut may undo it, but nothing before it.
         """
         with self.lock:
             try:
@@ -145,9 +146,9 @@ class Database:
                 raise StoreError(f"the store {self.where} failed: {' '.join(str(error).split())}") from None
 
     def attempt(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Do this work in a transaction of its own; again, for up to a minute, while the store is away or held by others.
+        """Do this work in a transaction; repeat it for up to a minute while the database is away or locked.
 
-        Work that may have been stored before the connection broke must be able to tell: see `Sql.insert`.
+        Work that may have been stored before the connection broke must recognise that; see `SqlStore.insert_rows`.
         """
         since: float | None = None
         pause_s = _FIRST_RETRY_S
@@ -159,7 +160,7 @@ class Database:
                 now = time.monotonic()
                 if since is None:
                     since = now
-                    self.on_trouble(f"{error}. Trying again for {RETRY_S:.0f} s; what is under way goes on")
+                    self.on_trouble(f"{error}. Trying again for {RETRY_S:.0f} s; training goes on meanwhile")
                 if now + pause_s > since + RETRY_S:
                     raise
                 time.sleep(pause_s)
@@ -174,12 +175,12 @@ class Database:
             if not durable:
                 connection.execute(text("SET LOCAL synchronous_commit = off"))
         elif durable != self._is_durable and self._file is not None and self._file.has_wal:
-            # Without a write-ahead log a commit that does not wait could break the file in a power cut.
+            # Without a write-ahead log, a commit that does not wait could damage the file in a power cut.
             connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._is_durable = durable
 
     def has_table(self, table: Table) -> bool:
-        """Whether there is a table to read; asking makes neither file nor table, and leaves another program's file alone."""
+        """Return whether there is a table to read, without creating a file or a table."""
         if table.name not in self._tables and self.path is not None and not is_filled(self.path):
             return False
         if table.name in self._tables or self.attempt(lambda connection: inspect(connection).has_table(table.name)):
@@ -187,12 +188,13 @@ class Database:
         return table.name in self._tables
 
     def make_tables(self) -> None:
+        """Create the file and all tables that do not exist yet."""
         if self._made_tables:
             return
         if self._file is not None:
             self._file.require_writable()
             self._log_ahead(self._file)
-        # One transaction a table: in SQLite, reading that one is there and then writing another fails beside other writers.
+        # One transaction per table: in SQLite, reading whether one exists and then writing another fails beside other writers.
         for table in METADATA.sorted_tables:
             self.attempt(partial(self._make_table, table))
             self._tables.add(table.name)
@@ -200,8 +202,8 @@ class Database:
 
     def _make_table(self, table: Table, connection: Connection) -> None:
         if not self.path:
-            # "If not exists" does not help two processes that make a PostgreSQL table at one moment: take turns.
-            connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
+            # "If not exists" does not help two processes that create a PostgreSQL table at the same time: they take turns.
+            connection.execute(select(func.pg_advisory_xact_lock(_TABLES_LOCK)))
         connection.execute(CreateTable(table, if_not_exists=True))
 
     def _log_ahead(self, file: SqliteFile) -> None:
@@ -211,7 +213,9 @@ class Database:
                 with self.transaction() as connection:
                     journal = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
                 break
-            except Away:  # for this statement SQLite does not wait by itself: somebody else makes the same file now
+            except (
+                Away
+            ):  # SQLite does not wait by itself for this statement, and another process creates the same file now
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
@@ -219,48 +223,51 @@ class Database:
         if not file.has_wal:
             self.notices.append(
                 f"{self.path} lies on a disk without write-ahead logging (network disks have none): "
-                "a rollback journal is used, which is as safe but slower"
+                "a rollback journal is used instead, which is as safe but slower"
             )
 
     def now(self, connection: Connection) -> float:
-        """The one clock that all users of the database can read: the server's, or that of the file's machine."""
+        """Return the time of the clock that all users of the database share: the server's, or this machine's for a file."""
         if self.path:
             return time.time()
         return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
 
     def close(self) -> None:
+        """Close the connection; it is opened again when it is needed."""
         with self.lock:
             if self._connection is not None:
                 self._end()
                 self._connection = None
 
     def _explained(self, error: DBAPIError) -> StoreError:
-        said = " ".join(str(error.orig).split())
+        message = " ".join(str(error.orig).split())
         if not self.path:
-            is_away = self._was_connected and is_gone(error)  # an address that never worked is a wrong one
+            is_away = self._was_connected and is_gone(error)  # an address that never worked is wrong
             if is_away:
                 self.close()
             kind = Away if is_away else StoreError
-            return kind(f"the store {self.where} failed: {said}: check the address, and that its server runs")
+            return kind(f"the store {self.where} failed: {message}: check the address, and that its server runs")
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the upper bits are details
-        if code == sqlite3.SQLITE_CORRUPT or said.startswith("Could not decode"):
-            return Damaged(f"{self.where} is damaged: {said}: `shoestring repair STUDY -o NEW` copies what is good", -1)
+        if code == sqlite3.SQLITE_CORRUPT or message.startswith("Could not decode"):
+            return DamagedStore(
+                f"{self.where} is damaged: {message}: `shoestring repair STUDY -o NEW` copies the good entries", -1
+            )
         kind = Away if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
-        return kind(f"the store {self.where} failed: {said}: {_REMEDIES.get(code, 'give another --store')}")
+        return kind(f"the store {self.where} failed: {message}: {_REMEDIES.get(code, 'give another --store')}")
 
 
 class Away(StoreError):
-    """Another program holds the file, or the server is not there: it may be soon."""
+    """Another program locks the file, or the server does not answer; trying again may help."""
 
 
 _REMEDIES = {
-    sqlite3.SQLITE_FULL: "free some space on its disk and give the same command again; what was stored is safe",
-    sqlite3.SQLITE_IOERR: "check its disk and give the same command again; what was stored is safe",
-    sqlite3.SQLITE_BUSY: "another program holds it; close that one and give the same command again",
-    sqlite3.SQLITE_LOCKED: "another program holds it; close that one and give the same command again",
+    sqlite3.SQLITE_FULL: "free some space on its disk and give the same command again; stored entries are safe",
+    sqlite3.SQLITE_IOERR: "check its disk and give the same command again; stored entries are safe",
+    sqlite3.SQLITE_BUSY: "another program has locked it; close that program and give the same command again",
+    sqlite3.SQLITE_LOCKED: "another program has locked it; close that program and give the same command again",
     sqlite3.SQLITE_READONLY: "make the file and its folder writable, or work on a copy",
-    sqlite3.SQLITE_CANTOPEN: "its folder must exist, and both must be yours to read and write",
-    sqlite3.SQLITE_NOTADB: "the file is something else, or its very beginning is destroyed; give another --store",
+    sqlite3.SQLITE_CANTOPEN: "its folder must exist, and you must be allowed to read and write both",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite file, or its beginning is destroyed; give another --store",
 }
 
 
@@ -269,13 +276,15 @@ def _close(connection: Connection, engine: Engine) -> None:
     engine.dispose()
 
 
+# PostgreSQL ----------------------------------------------------------------------------------------------------------
+
 _HIDDEN = "***"  # what other programs print in place of a password
 _CONNECT_S = 30
 _GONE = ("57P01", "57P02", "57P03", "08")  # SQLSTATE: shutting down, crashed, starting up, connection lost
 
 
 def read_server_address(address: str) -> URL:
-    """The address with its password: its own, or that of the environment."""
+    """Return the address with its password, from the address itself or from the environment."""
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
@@ -293,6 +302,7 @@ def read_server_address(address: str) -> URL:
 
 
 def make_server_engine(url: URL) -> Engine:
+    """Return the engine for a server; raise MissingExtra if its driver is not installed."""
     try:
         return create_engine(url, connect_args={"connect_timeout": _CONNECT_S})
     except ModuleNotFoundError:
@@ -300,7 +310,7 @@ def make_server_engine(url: URL) -> Engine:
 
 
 def is_gone(error: DBAPIError) -> bool:
-    """Whether the server has gone away, and may come back: not when it answers that it will not do something."""
+    """Return whether the server has gone away and may come back; not if it answered with an error."""
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
         return str(state).startswith(_GONE)

@@ -1,4 +1,4 @@
-"""A store that forgets when the process ends: for simulations, tests, and people who want no file."""
+"""A ledger store in the memory of this process: for simulations, tests, and users who want no file."""
 
 from __future__ import annotations
 
@@ -7,59 +7,82 @@ from types import TracebackType
 
 from shoestring.core.ledger.entries import Entry
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.errors import Conflict, Leased, StoreError
-from shoestring.stores.store import Heartbeat
+from shoestring.errors import Conflict, StoreError, StudyInUse
+from shoestring.stores.ledger_store import Heartbeat
 
 
-class Memory:
-    """Ledgers by name, in this process only."""
+class MemoryStore:
+    """Entries by study, in this process only. The methods are those of `LedgerStore`.
+
+    Every caller gets a ledger of its own, as from a database: an append consumes the ledger of one caller only.
+    """
 
     where = "memory"
 
     def __init__(self) -> None:
-        self._ledgers: dict[str, Ledger] = {}
+        self._entries: dict[str, list[Entry]] = {}
         self.leased: set[str] = set()
 
     def studies(self) -> list[str]:
-        return list(self._ledgers)
+        """Return the names of all studies, in the order in which they were opened."""
+        return list(self._entries)
 
     def load(self, study: str) -> Ledger | None:
-        return self._ledgers.get(study)
+        """Return the study's ledger, None if there is no such study."""
+        return Ledger(self._entries[study]) if study in self._entries else None
 
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
-        return self._ledgers[study]
-
-    def append(
-        self, study: str, ledger: Ledger | None, *entries: Entry, beat: Heartbeat | None = None, durable: bool = True
-    ) -> Ledger:
-        current = self._ledgers.get(study)
-        if (len(current) if current else 0) != (len(ledger) if ledger else 0):
-            raise Conflict(f"the study {study!r} has grown since it was read: reload and decide again")
-        for entry in entries:
-            ledger = Ledger([entry]) if ledger is None else ledger.append(entry)
-        if ledger is None:
-            raise StoreError(f"the study {study!r} cannot begin without an entry")
-        self._ledgers[study] = ledger
+        """Return the ledger with all entries that others have appended since."""
+        if ledger.is_consumed:
+            ledger = ledger.fork()
+        for entry in self._entries[study][len(ledger) :]:
+            ledger = ledger.append(entry)
         return ledger
 
-    def settle(self, study: str, ledger: Ledger) -> None:
-        pass
+    def append(
+        self,
+        study: str,
+        ledger: Ledger | None,
+        *entries: Entry,
+        heartbeat: Heartbeat | None = None,
+        durable: bool = True,
+    ) -> Ledger:
+        """Add all of these entries behind the last entry of `ledger`, or none; see `LedgerStore.append`."""
+        stored = self._entries.get(study, [])
+        if len(stored) != (len(ledger) if ledger else 0):
+            raise Conflict(f"the study {study!r} has grown since it was read: reload and decide again")
+        grown = ledger
+        for entry in entries:  # proposed only: if one of them breaks a rule, `ledger` is still good
+            grown = Ledger([entry]) if grown is None else grown.propose(entry)
+        if grown is None:
+            raise StoreError(f"the study {study!r} cannot begin without an entry")
+        if ledger is not None and entries:
+            ledger.consume()
+        self._entries[study] = stored
+        stored.extend(entries)
+        return grown
+
+    def finish_run(self, study: str, ledger: Ledger) -> None:
+        """Do nothing: there is nothing to open again."""
 
     def lease(self, study: str) -> MemoryLease:
+        """Take the right to run this study; raises StudyInUse if another run of this process has it."""
         if study in self.leased:
-            raise Leased(f"the study {study!r} is being run in this process already")
+            raise StudyInUse(f"the study {study!r} is being run in this process already")
         return MemoryLease(self, study)
 
 
 class MemoryLease:
-    lost = False
-    cut_off: Mapping[int, float] = {}  # nothing outlives the process
+    """The right to run a study of a `MemoryStore`."""
 
-    def __init__(self, store: Memory, study: str) -> None:
+    lost = False
+    uncharged_s: Mapping[int, float] = {}  # nothing outlives the process
+
+    def __init__(self, store: MemoryStore, study: str) -> None:
         self._store, self._study = store, study
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
-        pass
+        """Do nothing: nobody can take this lease over."""
 
     def __enter__(self) -> MemoryLease:
         self._store.leased.add(self._study)

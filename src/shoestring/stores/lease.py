@@ -1,19 +1,18 @@
-"""Who runs a study: one row per study, refreshed by a heartbeat, taken over from the dead.
+"""The lease: who runs a study. One row per study, refreshed by heartbeats; a lease of a dead process is taken over.
 
-A holder is dead when its process is gone (which can be seen only from the machine it ran on) or when nothing was heard of
-it for a minute. The row outlives its holder, since its last heartbeat says which steps were under way: whoever comes next
-charges for them.
+A holder is dead if its process is gone (which can be seen only from its own machine), or if no heartbeat came for a minute.
+The row outlives its holder, because its last heartbeat says which steps were under way: the next holder charges for them.
 
-Charged in full. Every append of the holder stores a heartbeat in the same transaction, so the start of each step is known;
-a thread repeats it every second. When the holder died after its last heartbeat is not known: whoever takes over adds the
-time since then, but no more than one heartbeat. So nothing goes uncharged, and at most one heartbeat is charged too much.
-A holder that stopped in peace has said its last word itself: nothing is added to that.
+**Every second is charged.** Every append of the holder stores a heartbeat in the same transaction, so the start of each step is
+known; a thread repeats it every second. When exactly the holder died after its last heartbeat is not known, so the next holder
+adds the time since then, but at most one heartbeat. So no time goes uncharged, and at most one heartbeat is charged too much.
+Nothing is added for a holder that stopped regularly: it charged everything itself.
 
-Charged exactly once. A heartbeat stores the number of entries in the ledger beside the seconds of the steps under way.
-An entry about an order (or the loss of its trial) behind that number means that the step meant by the heartbeat is paid
-for already: by its receipt, or as `lost` by somebody who took over and crashed in turn. Somebody who took over writes
-down at once what is due, as `settled`, and lets that stand until an append of their own carries the charge: a crash before
-it loses nothing, and the one who comes next adds nothing more.
+**No second is charged twice.** A heartbeat stores the number of entries in the ledger together with the seconds of the steps
+under way. If an entry behind that number is about the same order (or the loss of its trial), that step has been charged: by its
+receipt, or by an earlier holder that took over and crashed in turn. A holder that takes over first writes the seconds that are
+due, marked as `settled`, and leaves them until one of its own appends has charged them. If it crashes before that, nothing is
+lost, and the next holder adds nothing to them.
 """
 
 from __future__ import annotations
@@ -34,15 +33,17 @@ from shoestring.core.ledger.budget import PricedSeconds, price_of
 from shoestring.core.ledger.entries import Lost, Note, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps, loads
-from shoestring.errors import Conflict, Leased, StoreError
+from shoestring.errors import Conflict, StoreError, StudyInUse
 from shoestring.stores.database import LEASES, Database
-from shoestring.stores.store import HEARTBEAT_S
+from shoestring.stores.ledger_store import HEARTBEAT_S
 
-SILENCE_S = 60.0  # after so many missed heartbeats a holder counts as dead
-_SETTLED = "settled"  # among the orders under way: nothing more is to be added to them
+SILENCE_S = 60.0  # without a heartbeat, after which a holder counts as dead
+_SETTLED = "settled"  # a key among the orders under way: no time is to be added to them
 
 
 class Process(NamedTuple):
+    """A process, identified so that it can be recognised later."""
+
     host: str
     pid: int
     machine: str
@@ -50,16 +51,16 @@ class Process(NamedTuple):
 
     @classmethod
     def this(cls) -> Process:
-        """`machine` is this boot and this process namespace: containers may share a host's name, but not its pids."""
+        """Return this process; `machine` is its boot and process namespace, since containers share names of hosts, not pids."""
         boot = Path("/proc/sys/kernel/random/boot_id")
         try:
             machine = f"{boot.read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
-        except OSError:  # no Linux
+        except OSError:  # not Linux
             machine = ""
         return cls(socket.gethostname(), os.getpid(), machine, _state_and_start(os.getpid())[1])
 
     def is_dead(self) -> bool:
-        """Whether this process has certainly ended; False if that cannot be known from here."""
+        """Return whether this process has certainly ended; False if that cannot be known from here."""
         here = Process.this()
         if (self.host, self.machine) != (
             here.host,
@@ -71,7 +72,7 @@ class Process(NamedTuple):
         except ProcessLookupError:
             return True
         except PermissionError:
-            pass  # somebody else's, so it exists
+            pass  # it belongs to another user, so it exists
         state, started = _state_and_start(self.pid)
         return state in ("Z", "X") or started != self.started
 
@@ -89,35 +90,36 @@ class SqlLease:
 
     def __init__(self, database: Database, study: str, load: Callable[[str], Ledger | None]) -> None:
         self.lost = False
-        self.cut_off: Mapping[int, float] = {}
+        self.uncharged_s: Mapping[int, float] = {}
         self._database, self._study, self._holder = database, study, secrets.token_hex(8)
-        self._owes = False  # what the last holder left is not charged yet: its word stands
+        self._has_uncharged = False  # the seconds of the last holder are not charged yet; the row still has them
         entries, running_s = self._take()
         try:
             if running_s and (ledger := load(study)) is not None:
-                self.cut_off = find_uncharged(ledger, entries, running_s)
-                self._owes = bool(self.cut_off)
+                self.uncharged_s = find_uncharged(ledger, entries, running_s)
+                self._has_uncharged = bool(self.uncharged_s)
         except BaseException:
             self._release()
             raise
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
-        # A lock that lasts, a server that is away: the next beat is soon.
+        """Write a heartbeat; see `Lease.beat`."""
+        # If the database is locked or away, the next heartbeat comes soon.
         with suppress(StoreError), self._database.transaction() as connection:
-            self._say(connection, {} if self._owes else _word(entries, running_s))
+            self._write(connection, {} if self._has_uncharged else _encode_heartbeat(entries, running_s))
 
     def beat_with(self, connection: Connection, entries: int, running_s: Mapping[int, float]) -> None:
-        """The heartbeat of an append, in its transaction, which must not come to pass if the lease is gone."""
-        self._say(connection, _word(entries, running_s))
+        """Write the heartbeat of an append in its transaction; raise StudyInUse if the lease is gone, to undo the append."""
+        self._write(connection, _encode_heartbeat(entries, running_s))
         if self.lost:
-            raise Leased(f"the study {self._study!r} was taken over by another process: this one stops")
+            raise StudyInUse(f"the study {self._study!r} was taken over by another process: this one stops")
 
-    def charged(self) -> None:
-        """An append of the holder's is stored: the first one holds all that the last holder left."""
-        self._owes = False
+    def mark_charged(self) -> None:
+        """Note that an append was stored: the first one charges all that the last holder left."""
+        self._has_uncharged = False
 
-    def _say(self, connection: Connection, word: Mapping[str, Any]) -> None:
-        self.lost = self._update(connection, heard_at=self._database.now(connection), **word) == 0
+    def _write(self, connection: Connection, columns: Mapping[str, Any]) -> None:
+        self.lost = self._update(connection, heard_at=self._database.now(connection), **columns) == 0
 
     def __enter__(self) -> SqlLease:
         return self
@@ -128,9 +130,9 @@ class SqlLease:
         self._release()
 
     def _take(self) -> tuple[int, Mapping[int, float]]:
-        """Take the lease; returns (entries, {order: seconds}) of what was under way when the last holder ended.
+        """Take the lease; return (entries, {order: seconds}) of what was under way when the last holder ended.
 
-        Compare-and-swap, as in the ledger: one of two gets it.
+        The row is changed only if it is as it was read, so only one of two processes gets the lease.
         """
         while True:
             with suppress(Conflict):
@@ -144,74 +146,78 @@ class SqlLease:
         if last is None:
             connection.execute(insert(LEASES).values(study=self._study, entries=0, running="{}", **mine))
             return 0, {}
-        if last.holder == self._holder:  # taken already, when the connection broke
-            return last.entries, _settle(last, now)
+        if last.holder == self._holder:  # an earlier try succeeded before the connection broke
+            return last.entries, _seconds_under_way(last, now)
         _check_free(last, now)
-        running_s = _settle(last, now)
+        running_s = _seconds_under_way(last, now)
         if running_s:
-            mine["running"] = dumps({**_by_name(running_s), _SETTLED: True})
+            mine["running"] = dumps({**_encode_seconds(running_s), _SETTLED: True})
         same = (LEASES.c.holder == last.holder) & (LEASES.c.heard_at == last.heard_at)
-        taken = update(LEASES).where(LEASES.c.study == self._study, same).values(**mine)
-        return (last.entries, running_s) if connection.execute(taken).rowcount == 1 else None
+        statement = update(LEASES).where(LEASES.c.study == self._study, same).values(**mine)
+        return (last.entries, running_s) if connection.execute(statement).rowcount == 1 else None
 
     def _release(self) -> None:
-        """Let go, but keep the last heartbeat. Failing to does no harm: after a minute of silence the study is free."""
+        """Give the lease back, with its last heartbeat. A failure does no harm: after a minute of silence the study is free."""
         with suppress(StoreError), self._database.transaction() as connection:
             self._update(connection, holder="")
 
     def _update(self, connection: Connection, **values: Any) -> int:
-        """How many rows were still ours: 1, or 0 when the lease is gone."""
-        told = {"of_study": self._study, "of_holder": self._holder, **{f"new_{name}": v for name, v in values.items()}}
-        return connection.execute(_update_of(tuple(values)), told).rowcount
+        """Update our row; return the number of updated rows, 1, or 0 if the lease is gone."""
+        parameters = {
+            "of_study": self._study,
+            "of_holder": self._holder,
+            **{f"new_{name}": v for name, v in values.items()},
+        }
+        return connection.execute(_update_of(tuple(values)), parameters).rowcount
 
 
 @cache
 def _update_of(names: tuple[str, ...]) -> Update:
-    """Of these columns, made once: it goes with every append, and making it takes longer than carrying it out."""
+    """Return the update of these columns, made once: making it takes longer than executing it, and every append does."""
     mine = (LEASES.c.study == bindparam("of_study")) & (LEASES.c.holder == bindparam("of_holder"))
     return update(LEASES).where(mine).values({name: bindparam(f"new_{name}") for name in names})
 
 
 def _check_free(last: Row[Any], now: float) -> None:
-    silent_s = abs(now - last.heard_at)  # a clock that was set back must not keep a dead holder alive
+    silent_s = abs(now - last.heard_at)  # absolute, so that a clock that was set back does not keep a dead holder alive
     if not last.holder or silent_s > SILENCE_S or Process(last.host, last.pid, last.machine, last.started).is_dead():
         return
-    raise Leased(
-        f"the study {last.study!r} is being run by process {last.pid} on {last.host}, last heard of {silent_s:.0f} s ago: "
+    raise StudyInUse(
+        f"the study {last.study!r} is being run by process {last.pid} on {last.host}, last heartbeat {silent_s:.0f} s ago: "
         f"wait for its end or stop it; after {SILENCE_S:.0f} s of silence the study is free again"
     )
 
 
-def _word(entries: int, running_s: Mapping[int, float]) -> dict[str, Any]:
-    return {"entries": entries, "running": dumps(_by_name(running_s))}
+def _encode_heartbeat(entries: int, running_s: Mapping[int, float]) -> dict[str, Any]:
+    return {"entries": entries, "running": dumps(_encode_seconds(running_s))}
 
 
-def _by_name(running_s: Mapping[int, float]) -> dict[str, Any]:
-    """Seconds, with their price where that is not 1."""
-    return {str(number): _tell(seconds, price_of(seconds)) for number, seconds in running_s.items()}
+def _encode_seconds(running_s: Mapping[int, float]) -> dict[str, Any]:
+    """Return the seconds by order as stored, with their price factor where it is not 1."""
+    return {str(number): _with_price(seconds, price_of(seconds)) for number, seconds in running_s.items()}
 
 
-def _tell(seconds: float, price_factor: float) -> float | list[float]:
+def _with_price(seconds: float, price_factor: float) -> float | list[float]:
     return float(seconds) if price_factor == 1.0 else [float(seconds), price_factor]
 
 
-def _settle(last: Row[Any], now: float) -> dict[int, float]:
-    """Seconds of the steps under way when the last holder ended: as it said, and what it may have worked since."""
+def _seconds_under_way(last: Row[Any], now: float) -> dict[int, float]:
+    """Return the seconds of the steps under way when the last holder ended, with the time that it may have lived since."""
     try:
-        said = loads(last.running)
-        is_settled = said.pop(_SETTLED, False) or not last.holder
+        stored = loads(last.running)
+        is_settled = stored.pop(_SETTLED, False) or not last.holder
         unheard_s = 0.0 if is_settled else min(abs(now - last.heard_at), HEARTBEAT_S)
         under_way: dict[int, float] = {}
-        for number, told in said.items():
-            seconds, price_factor = told if isinstance(told, list) else (told, 1.0)
+        for number, running in stored.items():
+            seconds, price_factor = running if isinstance(running, list) else (running, 1.0)
             under_way[int(number)] = PricedSeconds(float(seconds) + unheard_s, float(price_factor))
         return under_way
     except (ValueError, TypeError, AttributeError):
-        return {}  # unlike the ledger, a heartbeat has no checksum; a study must not hang on it
+        return {}  # a heartbeat has no checksum, unlike the ledger; damage must not block the study
 
 
 def find_uncharged(ledger: Ledger, entries: int, running_s: Mapping[int, float]) -> dict[int, float]:
-    """Of the steps under way when the ledger had `entries`: those that no later entry speaks of."""
+    """Return the steps that were under way when the ledger had `entries`, without those that later entries are about."""
     orders: set[Any] = set()
     trials: set[int] = set()
     for entry in ledger.entries(entries):

@@ -1,8 +1,8 @@
-"""Saving what can be saved: every entry up to the last good one goes into a new store.
+"""Repair of a damaged store: every entry up to the last good one is copied into a new store.
 
 The damaged file is copied first, with the journal that belongs to it, and only the copy is ever opened: even reading a
-SQLite file may write to it, when a journal is left over from a crash. Rows are then asked for one by one, each by its
-key, so an unreadable page costs the entries from there on and none before.
+SQLite file may write to it, when a journal is left over from a crash. The rows are then read one by one, each by its key, so
+an unreadable page costs the entries from there on, but none before it.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from shoestring.errors import Conflict, Damaged, StoreError, did_you_mean
+from shoestring.errors import Conflict, DamagedStore, StoreError, did_you_mean
 from shoestring.stores.addresses import open_store
-from shoestring.stores.rows import Row, Unsound, follow
-from shoestring.stores.sql import Sql
+from shoestring.stores.rows import BadRow, Row, follow
+from shoestring.stores.sql import SqlStore
 from shoestring.stores.sqlite_file import JOURNALS, copy_file
 
 
 @dataclass(frozen=True)
-class Repaired:
-    kept: int  # entries in the new store
-    dropped: int | None  # entries behind them that were still there; None: they cannot be counted
-    why: str  # what is wrong with the first entry that was dropped; empty: nothing is
+class RepairResult:
+    """What `repair` did."""
+
+    n_copied: int  # entries in the new store
+    n_dropped: int | None  # entries behind them that were still there; None: they cannot be counted
+    reason: str  # what is wrong with the first entry that was dropped; empty: nothing
 
 
-def repair(address: str, study: str, new_address: str) -> Repaired:
-    """Copy the good entries of a study into a store that does not exist yet. The damaged one is never written."""
+def repair(address: str, study: str, new_address: str) -> RepairResult:
+    """Copy the good entries of a study into a store that does not exist yet; the damaged one is never written."""
     damaged, new = _sql(address, must_exist=True), _sql(new_address)
     if new.path is not None and new.path.exists():
         raise StoreError(f"{new.path} exists: give the repaired study a file of its own with -o NEW")
     with _readable(damaged) as source:
-        good_rows, why = _read_good_rows(source, study)
+        good_rows, reason = _read_good_rows(source, study)
         if not good_rows:
-            because = why or _explain_missing(source, study)
-            raise StoreError(f"nothing of the study {study!r} can be saved from {damaged.database.where}: {because}")
-        dropped = _count_dropped(source, study, len(good_rows))
+            reason = reason or _explain_missing(source, study)
+            raise StoreError(f"nothing of the study {study!r} can be copied from {damaged.database.where}: {reason}")
+        n_dropped = _count_dropped(source, study, len(good_rows))
     try:
-        new.table.insert(good_rows)
+        new.insert_rows(good_rows)
     except Conflict:
         raise StoreError(f"{new.database.where} holds a study {study!r} already: give another -o NEW") from None
     except StoreError:
@@ -49,24 +51,25 @@ def repair(address: str, study: str, new_address: str) -> Repaired:
             for ending in ("", "-shm", *JOURNALS):  # it did not exist before
                 Path(f"{new.path}{ending}").unlink(missing_ok=True)
         raise
-    return Repaired(len(good_rows), dropped, why or (f"entry {len(good_rows)} is missing" if dropped else ""))
+    missing = f"entry {len(good_rows)} is missing" if n_dropped else ""
+    return RepairResult(len(good_rows), n_dropped, reason or missing)
 
 
-def good_entries(store: Sql, study: str) -> tuple[int, str]:
-    """How many entries `repair` would keep, and what is wrong with the next one."""
+def count_good_entries(store: SqlStore, study: str) -> tuple[int, str]:
+    """Return how many entries `repair` would copy, and what is wrong with the next one."""
     with _readable(store) as source:
-        good_rows, why = _read_good_rows(source, study)
-    return len(good_rows), why or f"entry {len(good_rows)} lies in a destroyed part of the file"
+        good_rows, reason = _read_good_rows(source, study)
+    return len(good_rows), reason or f"entry {len(good_rows)} lies in a destroyed part of the file"
 
 
 @contextmanager
-def _readable(store: Sql) -> Iterator[Sql]:
-    """The same rows in a store that may be opened: a copy of a file, a server itself."""
+def _readable(store: SqlStore) -> Iterator[SqlStore]:
+    """Yield a store with the same rows that may be opened: a copy of a file, or the server itself."""
     if store.path is None:
         yield store
         return
     with TemporaryDirectory(prefix="shoestring-") as folder:
-        source = Sql(f"sqlite:///{copy_file(store.path, Path(folder))}", rescue=True)
+        source = SqlStore(f"sqlite:///{copy_file(store.path, Path(folder))}", rescue=True)
         source.database.where = store.database.where
         try:
             yield source
@@ -74,45 +77,45 @@ def _readable(store: Sql) -> Iterator[Sql]:
             source.close()
 
 
-def _read_good_rows(source: Sql, study: str) -> tuple[list[Row], str]:
+def _read_good_rows(source: SqlStore, study: str) -> tuple[list[Row], str]:
     good_rows = []
     try:
-        for row, _, _ in follow(study, _each_row(source, study)):
+        for row, _ in follow(study, _each_row(source, study)):
             good_rows.append(row)
-    except Unsound as error:
+    except BadRow as error:
         return good_rows, str(error)
     return good_rows, ""
 
 
-def _each_row(source: Sql, study: str) -> Iterator[Row]:
+def _each_row(source: SqlStore, study: str) -> Iterator[Row]:
     for seq in count():
         try:
-            row = source.table.row(study, seq)
+            row = source.read_row(study, seq)
         except StoreError:
             if source.path is None:
                 raise  # a server that does not answer is not damaged
-            raise Unsound(f"entry {seq} lies in a destroyed part of the file") from None
+            raise BadRow(f"entry {seq} lies in a destroyed part of the file") from None
         if row is None:
             return
         yield row
 
 
-def _count_dropped(source: Sql, study: str, n_good: int) -> int | None:
+def _count_dropped(source: SqlStore, study: str, n_good: int) -> int | None:
     try:
-        return source.table.count(study) - n_good
-    except Damaged:
+        return source.count_rows(study) - n_good
+    except DamagedStore:
         return None
 
 
-def _explain_missing(source: Sql, study: str) -> str:
+def _explain_missing(source: SqlStore, study: str) -> str:
     try:
         return f"there is no such study. {did_you_mean(study, source.studies())}"
-    except Damaged:
+    except DamagedStore:
         return "what is left of the file does not hold its beginning"
 
 
-def _sql(address: str, *, must_exist: bool = False) -> Sql:
+def _sql(address: str, *, must_exist: bool = False) -> SqlStore:
     store = open_store(address, must_exist=must_exist)
-    if not isinstance(store, Sql):
-        raise StoreError(f"the store {address!r} keeps nothing to repair: name a database")
+    if not isinstance(store, SqlStore):
+        raise StoreError(f"the store {address!r} has nothing to repair: name a database")
     return store

@@ -1,12 +1,14 @@
-"""Studies in a database: SQLite in a file of its own, or PostgreSQL for several machines.
+"""A ledger store in a database: a SQLite file, or PostgreSQL for several machines.
 
-One append-only table, keyed by (study, seq). Two writers that both want to write entry n violate that key, and one of
-them gets a `Conflict`: that is the whole of compare-and-swap. A row once written is never changed.
+An append passes three layers. `study/journal.py` knows the newest ledger of the study in this process. `SqlStore`, here,
+applies the entries to the ledger, so that the rules are checked first, and turns them into rows. `Database` runs one
+transaction, and repeats it while the database does not answer.
 
-The store remembers the checksum of every row it has verified, so whatever others append is verified from there on and
-not from the start. A long study is opened from a snapshot (see `snapshots`), and its earlier rows when they are asked for.
+There is one append-only table, keyed by (study, seq). Of two writers that both want to write entry n, one violates the key
+and gets a `Conflict`: no other lock is needed. A row is never changed once it is written.
 
-The table of entries: rows in and out, as they are. Whether they are sound is for `rows` to say.
+The store remembers the checksum of every row that it has verified, so what others append is verified from there on and not
+from the first row. A long study is opened from a snapshot (see `snapshots.py`); its earlier rows are read when needed.
 """
 
 from __future__ import annotations
@@ -21,29 +23,44 @@ from functools import cache, partial
 
 from sqlalchemy import Connection, func, insert, select
 
-from shoestring.core.ledger.entries import FORMAT, Entry, Note, Opened, Order
+from shoestring.core.ledger.entries import Entry, Opened, Order
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.errors import Conflict, Damaged, StoreError
+from shoestring.errors import Conflict, DamagedStore, StoreError
 from shoestring.stores import snapshots
 from shoestring.stores.addresses import PASSWORD_VARIABLE
 from shoestring.stores.database import ENTRIES, Database
 from shoestring.stores.lease import SqlLease
-from shoestring.stores.rows import BEGIN, Link, Row, Unsound, follow, verify, write
+from shoestring.stores.ledger_store import Heartbeat
+from shoestring.stores.rows import NO_SUM, BadRow, Row, follow, verify, write
 from shoestring.stores.snapshots import Snapshot
-from shoestring.stores.store import Heartbeat
+
+_ROW = [ENTRIES.c[name] for name in Row._fields]
 
 
 @dataclass
-class Chain:
-    """What is known of a study's rows."""
+class _KnownRows:
+    """What this store knows about the rows of one study."""
 
-    links: list[Link | None] = field(default_factory=list)  # by row; None: in front of a snapshot, not verified
+    sums: list[str | None] = field(default_factory=list)  # checksum by row; None: covered by a snapshot, not verified
     first_sum: str = ""
-    snapshot_at: int = 0  # entries that the last snapshot covers
+    snapshot_at: int = 0  # number of entries that the last snapshot covers
 
 
-class Sql:
-    """A store at `sqlite:///file.db` or `postgresql://…`. Nothing is made before the first entry is stored."""
+class SqlStore:
+    """A ledger store at `sqlite:///file.db` or `postgresql://…`. Nothing is created before the first entry is stored.
+
+    Parameters
+    ----------
+    address : str
+        The address of the database.
+    rescue : bool
+        Read a SQLite file as far as possible, however damaged it is. For copies only.
+
+    Raises
+    ------
+    StoreError
+        If the address cannot be used.
+    """
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:
         self.database = Database(address, rescue=rescue)
@@ -52,188 +69,247 @@ class Sql:
         self.address = self.database.address  # opens the same store again, from any folder; with the password, if any
         self.notices = self.database.notices  # what the user should know about it, once it has been used
         self._lock = self.database.lock
-        self.table = EntryTable(self.database)
-        self._chains: dict[str, Chain] = {}
+        self._known: dict[str, _KnownRows] = {}
 
     @property
     def where(self) -> str:
+        """The address, for messages: without a password."""
         return self.database.where
 
     @property
     def on_trouble(self) -> Callable[[str], None]:
-        """Is told, in one line, when the store does not answer and when it does again. By default a warning."""
+        """Called with one line when the store does not answer, and when it answers again. By default a warning."""
         return self.database.on_trouble
 
     @on_trouble.setter
-    def on_trouble(self, tell: Callable[[str], None]) -> None:
-        self.database.on_trouble = tell
+    def on_trouble(self, report: Callable[[str], None]) -> None:
+        self.database.on_trouble = report
 
-    # the store -------------------------------------------------------------------------------------------------------
+    # the contract of a ledger store ----------------------------------------------------------------------------------
 
     def studies(self) -> list[str]:
+        """Return the names of all studies, in the order in which they were opened."""
+        first = select(ENTRIES.c.study).where(ENTRIES.c.seq == 0).order_by(ENTRIES.c.at, ENTRIES.c.study)
         with self._lock:
-            return self.table.studies() if self.table.exists() else []
+            if not self.database.has_table(ENTRIES):
+                return []
+            return self.database.attempt(lambda connection: list(connection.execute(first).scalars()))
 
     def load(self, study: str) -> Ledger | None:
+        """Return the study's ledger, with every checksum verified; None if there is no such study."""
         with self._lock, _without_collector():
             ledger = self._load_snapshot(study)
             if ledger is not None:
                 return ledger
-            rows = self._rows(study, 0)
+            rows = self._read_rows(study, 0)
             return self._follow(study, None, rows) if rows else None
 
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
+        """Return the ledger with all entries that others have appended since."""
         with self._lock:
-            if self._link(study, len(ledger)) is None:  # it was read through another object
+            if self._last_sum(study, len(ledger)) is None:  # it was read through another object
                 loaded = self.load(study)
                 if loaded is None:
                     raise StoreError(
                         f"the study {study!r} is not in {self.database.where}: has the file been replaced?"
                     )
                 return loaded
-            return self._follow(study, ledger, self._rows(study, len(ledger)))
+            if ledger.is_consumed:  # another user of this ledger in the same process has appended to it
+                ledger = ledger.fork()
+            return self._follow(study, ledger, self._read_rows(study, len(ledger)))
 
     def append(
-        self, study: str, ledger: Ledger | None, *entries: Entry, beat: Heartbeat | None = None, durable: bool = True
+        self,
+        study: str,
+        ledger: Ledger | None,
+        *entries: Entry,
+        heartbeat: Heartbeat | None = None,
+        durable: bool = True,
     ) -> Ledger:
+        """Store all of these entries behind the last entry of `ledger`, or none; see `LedgerStore.append`."""
         if not _is_name(study):
             raise StoreError(f"the study cannot be named {study!r}: a name is one line of printable characters")
         with self._lock:
-            seq, link = self._tail(study, ledger)
-            if entries and seq > 0 and link.format != FORMAT:  # from here on another format: see core/ledger/formats.py
-                entries = (Note(topic="format", facts={"format": FORMAT}), *entries)
-            at = time.time()
-            rows, links = [], []
+            seq, previous = self._find_end(study, ledger)
+            at, grown, rows = time.time(), ledger, []
             for number, entry in enumerate(entries, seq):
-                ledger = Ledger([entry]) if ledger is None else ledger.append(entry)  # the rules come first
-                row, link = write(study, number, entry, link, at)
+                # Proposed only: if the rows cannot be stored, `ledger` is still good.
+                grown = Ledger([entry]) if grown is None else grown.propose(entry)
+                row = write(study, number, entry, previous, at)
+                previous = row.sum
                 rows.append(row)
-                links.append(link)
-            if ledger is None:
+            if grown is None:
                 raise StoreError(f"the study {study!r} cannot begin without an entry")
             if rows:
-                self.table.insert(rows, beat=beat, durable=durable)
-                chain = self._chains.setdefault(study, Chain())
-                chain.links[seq:] = links
-                chain.first_sum = chain.first_sum or rows[0].sum
-                self._keep_snapshot(study, ledger)
-            return ledger
+                self.insert_rows(rows, heartbeat=heartbeat, durable=durable)
+                known = self._known.setdefault(study, _KnownRows())
+                known.sums[seq:] = [row.sum for row in rows]
+                known.first_sum = known.first_sum or rows[0].sum
+                if ledger is not None:
+                    ledger.consume()
+                self._write_due_snapshot(study, grown)
+            return grown
 
-    def settle(self, study: str, ledger: Ledger) -> None:
+    def finish_run(self, study: str, ledger: Ledger) -> None:
+        """Write a snapshot if the study has grown enough, so that it opens quickly next time."""
         with self._lock:
-            self._keep_snapshot(study, ledger, at_rest=True)
+            self._write_due_snapshot(study, ledger, at_rest=True)
 
     def lease(self, study: str) -> SqlLease:
+        """Take the right to run this study; raises StudyInUse if a living process has it."""
         self.database.make_tables()
         return SqlLease(self.database, study, self.load)
 
     def close(self) -> None:
-        """Let go of the database; a store that nobody uses any more does so by itself."""
+        """Close the connection to the database. A store that is no longer used does so by itself."""
         self.database.close()
 
-    # reading ---------------------------------------------------------------------------------------------------------
+    # rows, sound or not ----------------------------------------------------------------------------------------------
 
-    def _rows(self, study: str, start: int, end: int | None = None) -> list[Row]:
+    def insert_rows(self, rows: list[Row], *, heartbeat: Heartbeat | None = None, durable: bool = True) -> None:
+        """Store all of these rows of one study, or none, and a heartbeat with them."""
+        self.database.make_tables()
+        tries = 0
+
+        def work(connection: Connection) -> None:
+            nonlocal tries
+            tries += 1
+            connection.execute(insert(ENTRIES), [row._asdict() for row in rows])
+            if heartbeat is not None:
+                assert isinstance(heartbeat.lease, SqlLease)
+                heartbeat.lease.beat_with(connection, rows[-1].seq + 1, heartbeat.running_s)
+
         try:
-            return self.table.rows(study, start, end) if _is_name(study) and self.table.exists() else []
-        except Damaged:
-            from shoestring.stores.repair import good_entries
+            self.database.attempt(work, durable=durable)
+        except Conflict:
+            last = self.read_row(rows[-1].study, rows[-1].seq) if tries > 1 else None
+            if last is None or last.sum != rows[-1].sum:
+                raise _conflict(rows[0].study) from None
+            # They are ours: an earlier try stored them, and its answer was lost with the connection.
+        if heartbeat is not None:
+            assert isinstance(heartbeat.lease, SqlLease)
+            heartbeat.lease.mark_charged()
 
-            good, why = good_entries(self, study)
-            raise self._damaged(study, good, why) from None
+    def read_row(self, study: str, seq: int) -> Row | None:
+        """Return one row, unverified; None if there is none."""
+        at_key = select(*_ROW).where(ENTRIES.c.study == study, ENTRIES.c.seq == seq)
+        found = self.database.attempt(lambda connection: connection.execute(at_key).one_or_none())
+        return None if found is None else Row(*found)
+
+    def count_rows(self, study: str) -> int:
+        """Return the number of rows of this study, sound or not."""
+        rows = select(func.count()).select_from(ENTRIES).where(ENTRIES.c.study == study)
+        return self.database.attempt(lambda connection: connection.execute(rows).scalar_one())
+
+    def _read_rows(self, study: str, start: int, end: int | None = None) -> list[Row]:
+        wanted = select(*_ROW).where(ENTRIES.c.study == study, ENTRIES.c.seq >= start).order_by(ENTRIES.c.seq)
+        if end is not None:
+            wanted = wanted.where(ENTRIES.c.seq < end)
+        try:
+            if not _is_name(study) or not self.database.has_table(ENTRIES):
+                return []
+            return self.database.attempt(lambda connection: [Row(*row) for row in connection.execute(wanted)])
+        except DamagedStore:
+            from shoestring.stores.repair import count_good_entries
+
+            n_good, reason = count_good_entries(self, study)
+            raise self._damaged(study, n_good, reason) from None
+
+    # rows, verified --------------------------------------------------------------------------------------------------
 
     def _follow(self, study: str, ledger: Ledger | None, rows: list[Row]) -> Ledger:
-        chain = self._chains.setdefault(study, Chain())
+        """Return the ledger with these rows behind it; `ledger` is consumed if all rows are good."""
+        known = self._known.setdefault(study, _KnownRows())
         count = len(ledger) if ledger is not None else 0
-        begin = self._link(study, count)
-        assert begin is not None
+        previous = self._last_sum(study, count)
+        assert previous is not None
+        grown = ledger
         try:
-            for row, grown, link in follow(study, rows, ledger, begin):
-                ledger = grown
-                chain.links[count:] = [link]
+            for row, after in follow(study, rows, ledger, previous):
+                grown = after
+                known.sums[count:] = [row.sum]
                 if count == 0:
-                    chain.first_sum = row.sum
+                    known.first_sum = row.sum
                 count += 1
-        except Unsound as error:
+        except BadRow as error:
             raise self._damaged(study, count, str(error)) from None
-        assert ledger is not None
-        return ledger
+        assert grown is not None
+        if ledger is not None and grown is not ledger:
+            ledger.consume()
+        return grown
 
-    def _link(self, study: str, count: int) -> Link | None:
-        """What the row behind the first `count` is chained to; None: not known here."""
-        links = self._chains[study].links if study in self._chains else []
-        return BEGIN if count == 0 else links[count - 1] if count <= len(links) else None
+    def _last_sum(self, study: str, count: int) -> str | None:
+        """Return the checksum of the last of the first `count` rows; None if it is not known here."""
+        sums = self._known[study].sums if study in self._known else []
+        return NO_SUM if count == 0 else sums[count - 1] if count <= len(sums) else None
 
-    def _tail(self, study: str, ledger: Ledger | None) -> tuple[int, Link]:
-        """Where the next entry belongs, and what it is chained to. Rows known to lie there already are a conflict."""
+    def _find_end(self, study: str, ledger: Ledger | None) -> tuple[int, str]:
+        """Return the number of the next entry and the checksum before it; raises Conflict if that row is known to exist."""
         count = len(ledger) if ledger is not None else 0
-        if self._link(study, count) is None:  # the ledger was read through another object
+        if self._last_sum(study, count) is None:  # the ledger was read through another object
             self.load(study)
-        link, chain = self._link(study, count), self._chains.get(study)
-        if link is None or len(chain.links if chain else ()) != count:
-            raise Conflict(grown(study))
-        return count, link
+        previous, known = self._last_sum(study, count), self._known.get(study)
+        if previous is None or len(known.sums if known else ()) != count:
+            raise _conflict(study)
+        return count, previous
 
     # snapshots -------------------------------------------------------------------------------------------------------
 
     def _load_snapshot(self, study: str) -> Ledger | None:
-        """The ledger from its snapshot and what came after; None if there is none that can be believed."""
-        kept = snapshots.read(self.database, study) if _is_name(study) else None
-        if kept is None:
+        """Return the ledger made of its snapshot and the rows behind it; None if there is no snapshot to be trusted."""
+        found = snapshots.read(self.database, study) if _is_name(study) else None
+        if found is None:
             return None
-        fetch = cache(partial(self._earlier, kept))
-        books = kept.read_books(lambda n: [entry for entry in fetch() if isinstance(entry, Order)][:n])
+        fetch = cache(partial(self._read_covered_entries, found))
+        state = found.read_state(lambda n: [entry for entry in fetch() if isinstance(entry, Order)][:n])
         try:
-            rows = self._rows(study, kept.seq)
-            ((first, opened, _),) = verify(study, self._rows(study, 0, 1))
-        except (Damaged, Unsound, ValueError):
-            return None  # reading from the beginning says what is wrong
-        fits = bool(rows) and kept.fits(first, rows[0])
-        if books is None or not fits or not isinstance(opened, Opened):
+            rows = self._read_rows(study, found.seq)
+            ((first, opened),) = verify(study, self._read_rows(study, 0, 1))
+        except (DamagedStore, BadRow, ValueError):
+            return None  # reading from the first row says what is wrong
+        fits = bool(rows) and found.fits(first, rows[0])
+        if state is None or not fits or not isinstance(opened, Opened):
             return None
-        self._chains[study] = Chain([*[None] * kept.seq, kept.link], kept.first_sum, kept.seq + 1)
-        ledger = Ledger.restored(opened, books, kept.seq + 1, fetch)
+        self._known[study] = _KnownRows([*[None] * found.seq, found.sum], found.first_sum, found.seq + 1)
+        ledger = Ledger.restored(opened, state, found.seq + 1, fetch)
         return self._follow(study, ledger, rows[1:])
 
-    def _earlier(self, kept: Snapshot) -> list[Entry]:
-        """The entries that a snapshot covers, each of them verified."""
+    def _read_covered_entries(self, snapshot: Snapshot) -> list[Entry]:
+        """Return the entries that a snapshot covers, each of them verified."""
         entries: list[Entry] = []
         with self._lock, _without_collector():
-            rows = self._rows(kept.study, 0, kept.seq + 1)
+            rows = self._read_rows(snapshot.study, 0, snapshot.seq + 1)
             try:
-                for _, entry, _ in verify(kept.study, rows):
+                for _, entry in verify(snapshot.study, rows):
                     entries.append(entry)
-            except Unsound as error:
-                raise self._damaged(kept.study, len(entries), str(error)) from None
-            if len(rows) != kept.seq + 1 or rows[-1].sum != kept.sum:
-                raise self._damaged(kept.study, len(entries), "its rows have changed since they were first read")
+            except BadRow as error:
+                raise self._damaged(snapshot.study, len(entries), str(error)) from None
+            if len(rows) != snapshot.seq + 1 or rows[-1].sum != snapshot.sum:
+                raise self._damaged(snapshot.study, len(entries), "its rows have changed since they were first read")
         return entries
 
-    def _keep_snapshot(self, study: str, ledger: Ledger, *, at_rest: bool = False) -> None:
-        chain, count = self._chains.get(study), len(ledger)
-        if (
-            chain is None
-            or len(chain.links) != count
-            or not snapshots.is_due(count, chain.snapshot_at, at_rest=at_rest)
-        ):
+    def _write_due_snapshot(self, study: str, ledger: Ledger, *, at_rest: bool = False) -> None:
+        known, count = self._known.get(study), len(ledger)
+        if known is None or len(known.sums) != count or not snapshots.is_due(count, known.snapshot_at, at_rest=at_rest):
             return
-        chain.snapshot_at = count  # also when it fails: it is only a convenience
-        link = chain.links[-1]
-        assert link is not None
+        known.snapshot_at = count  # also when writing it fails: it is only a convenience
+        last_sum = known.sums[-1]
+        assert last_sum is not None
         with suppress(StoreError), _without_collector():
-            snapshots.write(self.database, study, ledger.books, count - 1, chain.first_sum, link)
+            snapshots.write(self.database, study, ledger.state, count - 1, known.first_sum, last_sum)
 
-    def _damaged(self, study: str, good: int, why: str) -> Damaged:
-        kept = f"the last good one is entry {good - 1}" if good else "none before it is left"
+    def _damaged(self, study: str, n_good: int, reason: str) -> DamagedStore:
+        last_good = f"the last good one is entry {n_good - 1}" if n_good else "none before it is left"
         command = shlex.join(["shoestring", "repair", study, "--store", self.where, "-o", "NEW"])
         secret = f" with the password in {PASSWORD_VARIABLE}" if self.has_password else ""
-        remedy = f"`{command}`{secret} copies all up to it" if good else "restore the store from a copy"
-        return Damaged(f"the study {study!r} in {self.database.where} is damaged: {why}; {kept}: {remedy}", good - 1)
+        remedy = f"`{command}`{secret} copies all entries up to it" if n_good else "restore the store from a copy"
+        text = f"the study {study!r} in {self.database.where} is damaged: {reason}; {last_good}: {remedy}"
+        return DamagedStore(text, n_good - 1)
 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Many objects are made that all stay: looking for garbage among them again and again would take half the time."""
+    """Switch Python's garbage collector off: many objects are made that all stay, and searching them costs half the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -247,64 +323,5 @@ def _is_name(study: str) -> bool:
     return study != "" and study.isprintable()
 
 
-_ROW = [ENTRIES.c[name] for name in Row._fields]
-
-
-class EntryTable:
-    """All rows of all studies in one database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def exists(self) -> bool:
-        return self._database.has_table(ENTRIES)
-
-    def studies(self) -> list[str]:
-        """In the order they were opened."""
-        first = select(ENTRIES.c.study).where(ENTRIES.c.seq == 0).order_by(ENTRIES.c.at, ENTRIES.c.study)
-        return self._database.attempt(lambda connection: list(connection.execute(first).scalars()))
-
-    def rows(self, study: str, start: int, end: int | None = None) -> list[Row]:
-        wanted = select(*_ROW).where(ENTRIES.c.study == study, ENTRIES.c.seq >= start).order_by(ENTRIES.c.seq)
-        if end is not None:
-            wanted = wanted.where(ENTRIES.c.seq < end)
-        return self._database.attempt(lambda connection: [Row(*row) for row in connection.execute(wanted)])
-
-    def row(self, study: str, seq: int) -> Row | None:
-        """One row, unverified."""
-        at_key = select(*_ROW).where(ENTRIES.c.study == study, ENTRIES.c.seq == seq)
-        found = self._database.attempt(lambda connection: connection.execute(at_key).one_or_none())
-        return None if found is None else Row(*found)
-
-    def count(self, study: str) -> int:
-        """How many rows can be seen, sound or not."""
-        rows = select(func.count()).select_from(ENTRIES).where(ENTRIES.c.study == study)
-        return self._database.attempt(lambda connection: connection.execute(rows).scalar_one())
-
-    def insert(self, rows: list[Row], *, beat: Heartbeat | None = None, durable: bool = True) -> None:
-        """All of these rows of one study, or none; a heartbeat with them."""
-        self._database.make_tables()
-        tries = 0
-
-        def work(connection: Connection) -> None:
-            nonlocal tries
-            tries += 1
-            connection.execute(insert(ENTRIES), [row._asdict() for row in rows])
-            if beat is not None:
-                assert isinstance(beat.lease, SqlLease)
-                beat.lease.beat_with(connection, rows[-1].seq + 1, beat.running_s)
-
-        try:
-            self._database.attempt(work, durable=durable)
-        except Conflict:
-            last = self.row(rows[-1].study, rows[-1].seq) if tries > 1 else None
-            if last is None or last.sum != rows[-1].sum:
-                raise Conflict(grown(rows[0].study)) from None
-            # They are ours: stored by a try whose answer was lost with the connection.
-        if beat is not None:
-            assert isinstance(beat.lease, SqlLease)
-            beat.lease.charged()
-
-
-def grown(study: str) -> str:
-    return f"the study {study!r} has grown since it was read: reload and decide again"
+def _conflict(study: str) -> Conflict:
+    return Conflict(f"the study {study!r} has grown since it was read: reload and decide again")

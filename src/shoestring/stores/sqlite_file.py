@@ -1,7 +1,7 @@
-"""SQLite files: how they are opened, and how those are read that must not be written.
+"""SQLite files: how they are opened, and how files are read that cannot be written.
 
-A file on read-only media is opened for reading. When a journal was left beside it that cannot be taken in there, a copy of
-both is read instead, since the newest entries are in the journal.
+A file on read-only media is opened for reading. If it has a journal that SQLite would have to merge into it first, a copy of
+both is read instead, because the newest entries are in the journal.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ from urllib.parse import quote
 
 from shoestring.errors import StoreError
 
-BUSY_S = 30.0  # so long a writer waits for another one
+BUSY_S = 30.0  # how long a writer waits for another writer
 JOURNALS = ("-wal", "-journal")
 
 
 @dataclass(eq=False)
 class SqliteFile:
+    """A SQLite file and how to open it."""
+
     path: Path
-    options: str = ""  # SQLite's own, such as vfs=
-    rescue: bool = False  # read it as far as it goes, however damaged
-    has_wal: bool = False  # known to write ahead
+    options: str = ""  # SQLite's own options, such as vfs=
+    rescue: bool = False  # read it as far as possible, however damaged
+    has_wal: bool = False  # it is known to have a write-ahead log
     _copy: TemporaryDirectory[str] | None = None
 
     @classmethod
     def at(cls, address: str, *, rescue: bool) -> SqliteFile:
+        """Return the file at an address `sqlite:///file.db`."""
         rest = address.partition("://")[2]
         name, _, options = rest.removeprefix("/").partition("?")
         if not rest.startswith("/") or name in ("", ":memory:"):
@@ -38,46 +41,51 @@ class SqliteFile:
 
     @property
     def is_writable(self) -> bool:
-        """Whether it can be written; a file that is not there yet is left to SQLite to complain about."""
+        """Whether it can be written; for a file that does not exist yet SQLite itself reports problems."""
         return not self.path.exists() or (os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK))
 
     def require_writable(self) -> None:
+        """Raise StoreError if the file cannot be written."""
         if not self.is_writable:
             raise StoreError(
                 f"the store {self.path} can only be read: make the file and its folder writable, or work on a copy"
             )
 
     def connect(self) -> sqlite3.Connection:
+        """Return a connection to the file, or to a copy of it if it can only be read that way."""
         if self.is_writable:
             return _open(self.path, self.options, rescue=self.rescue)
         if not any(Path(f"{self.path}{ending}").exists() for ending in JOURNALS):
             return _open(self.path, "mode=ro&immutable=1")
         try:
-            return _open(self.path, "mode=ro")  # somebody who may write is at work, perhaps
-        except sqlite3.OperationalError:  # the folder would have to take the journal's index
+            return _open(self.path, "mode=ro")  # perhaps another process may write and has it open
+        except sqlite3.OperationalError:  # SQLite would have to write the index of the journal into the folder
             self._copy = TemporaryDirectory(prefix="shoestring-", ignore_cleanup_errors=True)
             return _open(copy_file(self.path, Path(self._copy.name)), "")
 
 
 def copy_file(path: Path, folder: Path) -> Path:
-    """A copy of the file and of the journal that belongs to it."""
+    """Copy the file and the journal that belongs to it into a folder; return the copy."""
     copy = folder / "copy.db"
     try:
         for ending in ("", *JOURNALS):
             if not ending or Path(f"{path}{ending}").exists():
                 shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
     except OSError as error:
-        raise StoreError(f"{path} cannot be copied: {error.strerror}: a copy is what would be read") from None
+        raise StoreError(
+            f"{path} cannot be copied: {error.strerror}; it is read from a copy, because it cannot be written"
+        ) from None
     return copy
 
 
 def is_filled(path: Path) -> bool:
+    """Return whether the file exists and is not empty; True if that cannot be known."""
     try:
         return path.stat().st_size > 0
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # it may be there: let SQLite say what is wrong
+        return True  # it may exist: SQLite will report what is wrong
 
 
 def _open(path: Path, options: str, *, rescue: bool = False) -> sqlite3.Connection:
@@ -85,10 +93,10 @@ def _open(path: Path, options: str, *, rescue: bool = False) -> sqlite3.Connecti
         f"file:{quote(str(path))}?{options}", uri=True, timeout=BUSY_S, check_same_thread=False
     )
     try:
-        # What is rescued may be a file cut short, which is otherwise not read at all.
+        # A file to be rescued may be cut short; without this setting SQLite refuses to read it at all.
         connection.execute("PRAGMA writable_schema=ON" if rescue else "PRAGMA synchronous=FULL")
         if "mode=ro" in options:
-            connection.execute("SELECT count(*) FROM sqlite_master")  # whether it can be read at all shows only now
+            connection.execute("SELECT count(*) FROM sqlite_master")  # SQLite reads the file only now
     except sqlite3.Error:
         connection.close()
         raise

@@ -1,0 +1,228 @@
+"""What a study needs of a ledger store: the contracts `LedgerStore` and `Lease`, and the thread that writes heartbeats.
+
+Entries of one study are numbered 0, 1, 2, …. `append` succeeds only if its entries get the next numbers, so of two writers at
+most one succeeds. A `Lease` is the right to run a study. A process that takes it over from a dead process learns which steps
+were under way, and charges for them.
+
+When entries reach the disk. An entry is in the store as soon as it is appended, so the death of its process loses nothing. A
+power cut may: therefore an append waits until its entries are on the disk, but at most ten times a second. Quicker entries
+do not wait; the next heartbeat, within a tenth of a second, takes them to the disk while the next step is trained. Waiting for
+each of them would cost as much as the training. So a power cut takes at most a tenth of a second of a study.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import NamedTuple, Protocol
+
+from shoestring.core.ledger.entries import Entry
+from shoestring.core.ledger.ledger import Ledger
+
+
+class Lease(Protocol):
+    """The right to run a study, until it is closed as a context manager."""
+
+    lost: bool  # another process has taken it over
+    uncharged_s: Mapping[int, float]  # {order: seconds} of steps that were under way when the last holder died
+
+    def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
+        """Write a heartbeat.
+
+        Parameters
+        ----------
+        entries : int
+            Number of entries in the ledger now.
+        running_s : mapping of int to float
+            Seconds since the present step of each running order began.
+        """
+        ...
+
+    def __enter__(self) -> Lease: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Heartbeat(NamedTuple):
+    """A heartbeat that is stored together with entries.
+
+    Parameters
+    ----------
+    lease : Lease
+        The lease of the process that runs the study.
+    running_s : mapping of int to float
+        Seconds since the present step of each running order began.
+    """
+
+    lease: Lease
+    running_s: Mapping[int, float]
+
+
+class LedgerStore(Protocol):
+    """Where ledgers are stored. `MemoryStore` and `SqlStore` are the two that exist."""
+
+    @property
+    def where(self) -> str:
+        """The address, for messages: without a password."""
+        ...
+
+    def studies(self) -> list[str]:
+        """Return the names of all studies, in the order in which they were opened.
+
+        Returns
+        -------
+        list of str
+            The names.
+        """
+        ...
+
+    def load(self, study: str) -> Ledger | None:
+        """Return the ledger of a study, with every checksum verified.
+
+        Parameters
+        ----------
+        study : str
+            Name of the study.
+
+        Returns
+        -------
+        Ledger or None
+            The ledger; None if there is no such study.
+
+        Raises
+        ------
+        DamagedStore
+            If a stored entry cannot be trusted.
+        """
+        ...
+
+    def refresh(self, study: str, ledger: Ledger) -> Ledger:
+        """Return the ledger with all entries that others have appended since.
+
+        Parameters
+        ----------
+        study : str
+            Name of the study.
+        ledger : Ledger
+            The ledger as it was read or written last. It is consumed if there are new entries.
+
+        Returns
+        -------
+        Ledger
+            The newest ledger.
+        """
+        ...
+
+    def append(
+        self,
+        study: str,
+        ledger: Ledger | None,
+        *entries: Entry,
+        heartbeat: Heartbeat | None = None,
+        durable: bool = True,
+    ) -> Ledger:
+        """Store all of these entries behind the last entry of `ledger`, or none of them.
+
+        Parameters
+        ----------
+        study : str
+            Name of the study.
+        ledger : Ledger or None
+            The ledger that the entries were decided on; None for a new study. It is consumed if the entries are stored.
+        *entries : Entry
+            What to append.
+        heartbeat : Heartbeat, optional
+            Stored together with the entries.
+        durable : bool
+            Wait until the entries are on the disk. Without it they survive the end of this process, but a power cut may
+            take the newest ones: for entries that can be computed again.
+
+        Returns
+        -------
+        Ledger
+            The ledger with these entries.
+
+        Raises
+        ------
+        Conflict
+            If others have appended behind `ledger`.
+        StudyInUse
+            If the lease of the heartbeat has been taken over by another process.
+        """
+        ...
+
+    def finish_run(self, study: str, ledger: Ledger) -> None:
+        """Prepare the next opening of this ledger at the end of a run. May do nothing.
+
+        Parameters
+        ----------
+        study : str
+            Name of the study.
+        ledger : Ledger
+            Its newest ledger.
+        """
+        ...
+
+    def lease(self, study: str) -> Lease:
+        """Take the right to run this study.
+
+        Parameters
+        ----------
+        study : str
+            Name of the study.
+
+        Returns
+        -------
+        Lease
+            The right, as a context manager.
+
+        Raises
+        ------
+        StudyInUse
+            If a living process has it; the message names that process.
+        """
+        ...
+
+
+HEARTBEAT_S = 1.0  # a crash is charged for at most this much time beyond the last heartbeat
+_EVERY_S = 0.8 * HEARTBEAT_S  # a little more often, so that a slow disk leaves no time between two heartbeats uncharged
+_TO_DISK_S = 0.1  # between two entries that wait for the disk
+
+
+class HeartbeatThread(threading.Thread):
+    """Calls `beat` every second, also while a long step keeps the main thread busy, and soon after entries were stored."""
+
+    def __init__(self, beat: Callable[[], None]) -> None:
+        super().__init__(daemon=True, name="shoestring-heartbeat")
+        self._beat, self._stopped, self._is_wanted = beat, threading.Event(), threading.Event()
+        self._on_disk_at = -math.inf
+        self.start()
+
+    def wait_for_disk(self) -> bool:
+        """Return whether the next entry should wait for the disk; if not, a heartbeat takes it there soon."""
+        now = time.monotonic()
+        if now - self._on_disk_at >= _TO_DISK_S:
+            self._on_disk_at = now
+            return True
+        self._is_wanted.set()
+        return False
+
+    def run(self) -> None:
+        """Write heartbeats until `stop` is called."""
+        while not self._stopped.is_set():
+            if self._is_wanted.wait(_EVERY_S):
+                self._stopped.wait(_TO_DISK_S)  # entries that come meanwhile go to the disk with the same heartbeat
+                self._is_wanted.clear()
+            if not self._stopped.is_set():
+                self._beat()
+
+    def stop(self) -> None:
+        """End the thread and wait for its end."""
+        self._stopped.set()
+        self._is_wanted.set()
+        self.join()
