@@ -1,16 +1,18 @@
-"""Runners buy what was decided and report one receipt per step.
+"""Runners carry out what a policy decided, and report one receipt per step.
 
-`runner` is what the loop asks of each of them; `make` chooses one. Training code is found by `targets` and run by `training`.
+`runner` is the interface that the loop asks of each of them; `make` chooses one.
 
-    local        in this process: a paused generator is the frozen run
-    process      n workers: `live_process` is a trial with its process, `live_processes` all of these, `crew` the processes
-                 that no trial has, `worker` one process and `worker_child` what it does
-    command      any program: `command_line` (what goes in and out), `command_run` (one execution), `command_state`
-    ray          seats on a cluster: `ray_cluster` is what a user says of it, `ray_pool` the seats and the nodes they are on,
-                 `ray_trial` a seat with its trial, `ray_actors` and `ray_seat` what is started there and what it does
-    simulated    a clock that jumps; `tables` are recorded curves
+    local         training code in this process; a paused trial is a paused generator or object in memory
+    process       several workers on this machine, one process for each live trial
+    command       any program: `command_line` is what goes in and out, `command_run` one execution
+    ray           workers on a cluster: `cluster` holds the user's settings, `worker_pool` the workers and their nodes,
+                  `actors` and `remote_worker` what is started there
+    simulated     recorded or made-up curves, on a simulated clock
 
-`slots` are the workers with their devices, `groups` ends processes with all that they started. `checkpoints` says which states
-are kept and `storage` where (`remote_storage`: on the network), `logs` keeps what was printed, `resume_check` tests that trials
-can be resumed, `blas` gives a decision one thread. Read `runner`, `training`, `local`; the others differ in where a step runs.
+    remote        what `process` and `ray` have in common: the state of a trial that a worker elsewhere trains
+    checkpoints   which states are kept (`checkpoints`), where (`checkpoint_store`, `remote_store`), and what was printed
+    training      the training code: how it is found, called, saved, and tested for resuming
+    devices       the devices of this machine, and its workers by number
+
+Read `runner`, `training/code.py` and `local` first; the others differ in where a step runs.
 """

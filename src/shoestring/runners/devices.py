@@ -1,25 +1,22 @@
-"""Workers by number: each is a slot that one order at a time may have, with a device of its own where devices are named.
+"""The devices of this machine, and the workers that train on them.
 
-Slot i works on `devices[i % n]`. The device is told through CUDA_VISIBLE_DEVICES and SHOESTRING_DEVICE, both set before
-any import; a device named twice is shared by two slots.
+Worker i trains on `devices[i % n]`. A process finds its device in CUDA_VISIBLE_DEVICES and SHOESTRING_DEVICE, which are set
+before it imports anything. A device that is named twice is shared by two workers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 
-from shoestring.core.ledger.entries import Order
-from shoestring.core.space.space import Config
 from shoestring.errors import RunnerError
-from shoestring.runners.runner import News, note_release
 
 Devices = str | Sequence[str | int]
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
 
 
 def parse_devices(given: Devices | None) -> tuple[str, ...]:
-    """`"0,1"` or `["0", 1]` as names of devices; empty for None."""
+    """Return the names of devices given as `"0,1"` or `["0", 1]`; an empty tuple for None."""
     if given is None:
         return ()
     if not isinstance(given, str | Sequence):
@@ -36,65 +33,41 @@ def parse_devices(given: Devices | None) -> tuple[str, ...]:
 
 
 def count_workers(workers: int | None, devices: Sequence[str]) -> int:
-    """As many as were asked for, else one for each device that is named."""
+    """Return the number of workers: as many as were asked for, else one for each named device."""
     return workers if workers is not None else max(1, len(devices))
 
 
 def device_variables(device: str) -> dict[str, str]:
-    """What a process that works on this device finds in its environment."""
+    """Return the environment variables of a process that trains on this device."""
     return {"CUDA_VISIBLE_DEVICES": device, "SHOESTRING_DEVICE": device} if device else {}
 
 
-class Slots:
-    """Which workers are free."""
+class NumberedWorkers:
+    """The workers of this machine by number, from 0: their devices, and which of them are free."""
 
     def __init__(self, workers: int, devices: Sequence[str] = ()) -> None:
         self.devices = [devices[i % len(devices)] if devices else "" for i in range(workers)]
-        self._taken: set[int] = set()
+        self._busy: set[int] = set()
 
     def find_free(self, device: str | None = None, prefer: Container[str] = ()) -> int | None:
-        """A free slot, on this very device if one is named; one whose device is preferred comes first."""
+        """Return a free worker, on this `device` if one is named; None if there is none.
+
+        Workers whose device is in `prefer` come first.
+        """
         free = [
-            slot
-            for slot, own in enumerate(self.devices)
-            if slot not in self._taken and (device is None or own == device)
+            worker
+            for worker, own_device in enumerate(self.devices)
+            if worker not in self._busy and (device is None or own_device == device)
         ]
-        return min(free, key=lambda slot: (self.devices[slot] not in prefer, slot), default=None)
+        return min(free, key=lambda worker: (self.devices[worker] not in prefer, worker), default=None)
 
-    def take(self, slot: int) -> None:
-        assert slot not in self._taken
-        self._taken.add(slot)
+    def occupy(self, worker: int) -> None:
+        assert worker not in self._busy
+        self._busy.add(worker)
 
-    def give_back(self, slot: int) -> None:
-        self._taken.discard(slot)
+    def release(self, worker: int) -> None:
+        self._busy.discard(worker)
 
-    def name_worker(self, slot: int) -> str:
-        """For receipts: a number from 1 where there are several workers."""
-        return str(slot + 1) if len(self.devices) > 1 else ""
-
-
-class WaitingOrders:
-    """Orders for which no worker was free when they were submitted: a study that had more workers leaves more open."""
-
-    def __init__(self) -> None:
-        self._by_number: dict[int, tuple[Order, int, Sequence[Config]]] = {}
-
-    def __iter__(self) -> Iterator[tuple[Order, int, Sequence[Config]]]:
-        """(order, held, former configs), as they were submitted."""
-        return iter(list(self._by_number.values()))
-
-    def put(self, order: Order, held: int, former: Sequence[Config]) -> None:
-        """Again, when its trial is lost meanwhile: what counts is the last time."""
-        self._by_number[order.number] = (order, held, former)
-
-    def remove(self, order: Order) -> None:
-        del self._by_number[order.number]
-
-    def release(self, why: str) -> list[News]:
-        """Give them all up."""
-        given_up: list[News] = [note_release(order, why) for order, _, _ in self]
-        self.clear()
-        return given_up
-
-    def clear(self) -> None:
-        self._by_number.clear()
+    def name_of(self, worker: int) -> str:
+        """Return the name of a worker for receipts: a number from 1, or nothing where there is only one worker."""
+        return str(worker + 1) if len(self.devices) > 1 else ""

@@ -1,15 +1,18 @@
-"""From what a user gives (a function, a class, a name of a runner) to a runner."""
+"""Make a runner from what a user gives: training code, and the name of a runner or an object."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.values.checks import whole
+from shoestring.core.ledger.budget import read_duration_s
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values.checks import check_whole
 from shoestring.errors import RunnerError, did_you_mean
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.devices import Devices, parse_devices
@@ -21,80 +24,102 @@ _NAMES = ("local", "process", "ray")
 _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
-def make_runner(
-    runner: str | Runner | RayCluster | None,
-    train: Any,
-    checkpoints: Path | str,
-    workers: int,
-    live: int | None,
-    checkpoints_at_most: str | None,
-    hung_after_s: float | None = None,
-    devices: Devices | None = None,
-) -> Runner:
-    """By name, `local`, `process` or `ray`; without one, this process for one worker, others for several or for devices.
+@dataclass(frozen=True, kw_only=True)
+class RunnerOptions:
+    """Which runner trains, and its limits. Wrong values are refused here, before anything is written to a store."""
 
-    `devices` are given to the workers in turn; `count_workers(workers, parse_devices(devices))` is how many workers there
-    are when the user does not say.
+    runner: str | Runner | RayCluster | None = None  # None: chosen by the number of workers and by the devices
+    devices: Devices | None = None  # assigned to the workers in turn
+    live: int | None = None  # largest number of paused trials in memory
+    checkpoints_at_most: str | None = None  # disk space, as "2GB"
+    hung_after: str | float | None = None  # duration of a step after which it counts as hung
+
+    def __post_init__(self) -> None:
+        runner, devices, live = self.runner, self.devices, self.live
+        if isinstance(runner, str) and runner not in _NAMES:
+            raise RunnerError(f"unknown runner {runner!r}. {did_you_mean(runner, _NAMES)}")
+        if not (runner is None or isinstance(runner, str | RayCluster) or is_runner(runner)):
+            raise RunnerError(f"runner={runner!r} must be 'local', 'process', 'ray', RayCluster(…), or a Runner object")
+        if devices is not None:
+            if runner is not None and runner != "process":
+                instead = "; on Ray, gpus=1 gives each worker its own GPU" if self.is_ray else ""
+                raise RunnerError(
+                    f"devices={devices!r} are assigned to worker processes: leave the runner out, or use the process runner"
+                    f"{instead}"
+                )
+            parse_devices(devices)
+        if live is not None:
+            check_whole("live", live, 1, "the trial in training is one of them", RunnerError)
+            if self.is_ray:
+                raise RunnerError(f"live={live} is not for Ray, where each worker keeps its last trial: leave it out")
+        parse_size_bytes(self.checkpoints_at_most)
+        read_duration_s(self.hung_after, "hung_after")
+
+    @property
+    def is_ray(self) -> bool:
+        return isinstance(self.runner, RayCluster) or self.runner == "ray"
+
+    @property
+    def device_count(self) -> int | None:
+        """Return the number of workers that the devices call for; None without devices."""
+        return None if self.devices is None else len(parse_devices(self.devices))
+
+    def require_workers(self, workers: int) -> None:
+        """Check that this runner can have so many workers."""
+        if self.runner == "local" and workers != 1:
+            raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
+
+
+def make_runner(options: RunnerOptions, train: Any, checkpoints: Path | str, workers: int) -> Runner:
+    """Return the runner that `options` name.
+
+    If they name none: one worker without devices trains in this process, otherwise every worker is a process.
     """
-    check_runner(runner, workers, live, checkpoints_at_most, devices)
+    options.require_workers(workers)
+    runner, devices = options.runner, options.devices
     if runner is not None and not isinstance(runner, str | RayCluster):
         return runner
-    kept = Checkpoints(checkpoints, parse_size_bytes(checkpoints_at_most))
-    if runner == "ray" or isinstance(runner, RayCluster):
-        from shoestring.runners.ray.ray_runner import Seats
+    folder = Checkpoints(checkpoints, parse_size_bytes(options.checkpoints_at_most))
+    hung_after_s = read_duration_s(options.hung_after, "hung_after")
+    if options.is_ray:
+        from shoestring.runners.ray.ray_runner import RayRunner
 
-        return Seats(train, kept, workers, runner if isinstance(runner, RayCluster) else None, hung_after_s)
+        return RayRunner(train, folder, workers, runner if isinstance(runner, RayCluster) else None, hung_after_s)
     if runner == "local" or (runner is None and workers == 1 and devices is None):
-        from shoestring.runners.local.local_runner import Local
+        from shoestring.runners.local.local_runner import LocalRunner
 
-        return Local(train, kept, live)
-    from shoestring.runners.process.process_runner import Processes
+        return LocalRunner(train, folder, options.live)
+    from shoestring.runners.process.process_runner import ProcessRunner
 
-    return Processes(train, kept, workers, live, hung_after_s, devices)
-
-
-def check_runner(
-    runner: str | Runner | RayCluster | None,
-    workers: int,
-    live: int | None,
-    checkpoints_at_most: str | None,
-    devices: Devices | None = None,
-) -> None:
-    """Whether there can be such a runner: asked before a study is begun, so that a slip writes nothing."""
-    if isinstance(runner, str) and runner not in _NAMES:
-        raise RunnerError(f"unknown runner {runner!r}. {did_you_mean(runner, _NAMES)}")
-    if not (runner is None or isinstance(runner, str | RayCluster) or is_runner(runner)):
-        raise RunnerError(
-            f"runner={runner!r} must be 'local', 'process', 'ray', RayCluster(…), or an object that starts, submits and waits"
-        )
-    whole("workers", workers, 1)
-    if isinstance(runner, str) and runner == "local" and workers != 1:
-        raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
-    if devices is not None and runner is not None and runner != "process":
-        raise RunnerError(
-            f"the devices {devices!r} are for worker processes: leave the runner out, or use the process runner"
-        )
-    parse_devices(devices)
-    if live is not None:
-        whole("live", live, 1, "the trial that is trained is alive", RunnerError)
-        if runner == "ray" or isinstance(runner, RayCluster):
-            raise RunnerError(f"live={live} is for other runners: on Ray each seat keeps its last trial; leave it out")
-    parse_size_bytes(checkpoints_at_most)
+    return ProcessRunner(train, folder, workers, options.live, hung_after_s, devices)
 
 
-def steps_of(train: Any, max_steps: int | None) -> int:
-    """How long a full training is: 1 for a plain function, else what the user says."""
+def make_command_runner(
+    command: Sequence[str], ledger: Ledger, folder: Path | str, options: RunnerOptions | None = None
+) -> Runner:
+    """Return the runner of a program, for the space and the workers of this study."""
+    from shoestring.runners.command.command_runner import CommandRunner
+
+    options = options or RunnerOptions()
+    hung_after_s = read_duration_s(options.hung_after, "hung_after")
+    return CommandRunner(command, ledger.space, Path(folder), ledger.workers, hung_after_s, devices=options.devices)
+
+
+def count_steps(train: Any, max_steps: int | None) -> int:
+    """Return the number of steps of a full training: 1 for a plain function, otherwise `max_steps`."""
     if shape_of(train) == "function":
         if max_steps not in (None, 1):
-            raise RunnerError(f"max_steps={max_steps} needs a generator or a class: a plain function is one step")
+            raise RunnerError(f"max_steps={max_steps} needs a generator or a class: a plain function has one step")
         return 1
     if max_steps is None:
-        raise RunnerError("how many steps is a full training? Give max_steps (--max-steps), as in max_steps=20")
+        raise RunnerError(
+            "the number of steps of a full training is missing: give max_steps (--max-steps), as in max_steps=20"
+        )
     return max_steps
 
 
-def target_of(train: Any) -> dict[str, Any]:
-    """Name and fingerprint of training code, so that a later run can warn that it has changed."""
+def describe_code(train: Any) -> dict[str, Any]:
+    """Return the name and the fingerprint of training code, so that a later run can warn when the code has changed."""
     try:
         source = inspect.getsource(train)
     except (OSError, TypeError):
@@ -104,13 +129,13 @@ def target_of(train: Any) -> dict[str, Any]:
 
 
 def has_code_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether both fingerprints were made in the same way, and differ."""
+    """Return whether both fingerprints were made in the same way and differ."""
     old, new = before.get("fingerprint"), now.get("fingerprint")
     return before.get("kind") == now.get("kind") and bool(old and new and old != new)
 
 
 def parse_size_bytes(text: str | None) -> float:
-    """Bytes in "500MB" or "2 GB"; None: unlimited."""
+    """Return the number of bytes in "500MB" or "2 GB"; infinity for None."""
     if text is None:
         return float("inf")
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)b?\s*", text.lower() if isinstance(text, str) else "")

@@ -1,18 +1,19 @@
-"""Where checkpoints are kept, as an interface: a folder (this module), or whatever fsspec can reach (`remote_storage`).
+"""Where checkpoints are kept: in a folder (this module), or in a place that fsspec can reach (`remote_store`).
 
-A checkpoint is written by training code on the machine that trains, put to where it is kept from there, and counts from the
-moment that whoever runs the study keeps it:
+Training code writes a checkpoint on the machine that trains. From there it is put into the store, and it becomes a checkpoint
+when the process that runs the study commits it:
 
-    path = storage.scratch(trial, step, attempt); write(path); storage.put(trial, step, attempt)     where the trial is
-    stored = storage.keep(trial, step, attempt)                                                      where the study is run
-    path = storage.get(trial, stored.name, into)                                                     where it goes on
+    path = store.scratch(trial, step, attempt); write(path); store.put(trial, step, attempt)     on the machine that trains
+    stored = store.commit(trial, step, attempt)                                                  where the study runs
+    path = store.get(trial, stored.name, into)                                                   where the trial is resumed
 
 An attempt is one try at writing a checkpoint, and has a name of its own: a worker that was given up may still write, and must
-not write into what another one wrote. What was put and never kept is no checkpoint, and goes at the next start. A storage
-travels to other machines, so it holds nothing but its address; the index is held by `Checkpoints`.
+not write into the files of another one. What was put and never committed is no checkpoint, and is deleted at the next start. A
+store is sent to other machines, so it holds only its address; `Checkpoints` holds the index.
 
-Where nothing is shared, a checkpoint goes through the driver as bytes: the worker has `Parcels`, whose `put` returns them
-and whose `get` takes them, and the driver's own storage packs and unpacks. Bytes are an archive of files that is never unpickled.
+Where machines share nothing, a checkpoint travels through the driver as bytes: the worker has `BytesTransfer`, whose `put`
+returns them and whose `get` takes them, and the driver's own store packs and unpacks. The bytes are an archive of files that is
+never unpickled.
 """
 
 from __future__ import annotations
@@ -34,84 +35,84 @@ _STEP = re.compile(r"step-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A checkpoint that is whole."""
+class StoredCheckpoint:
+    """A committed checkpoint."""
 
-    name: str  # in the place of its trial
+    name: str  # unique within its trial
     size_bytes: int
-    at: float  # seconds since 1970, when it was kept
+    at: float  # when it was committed, in seconds since 1970
 
 
-class Outbox(Protocol):
-    """What the machine that trains needs."""
+class CheckpointAccess(Protocol):
+    """The part of a store that the machine that trains needs."""
 
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
-        """Where training code writes; nothing is there yet."""
+        """Return the path to which training code writes; nothing is there yet."""
         ...
 
     def put(self, trial: int, step: int, attempt: str = "") -> bytes | None:
-        """Take what was written to where it is kept; what it returns goes to `keep`."""
+        """Bring what was written to the store; return what `commit` needs to know."""
         ...
 
-    def get(self, trial: int, name: str, into: Path, parcel: bytes | None = None) -> Path:
-        """Where a checkpoint can be read on this machine; a copy, if one is needed, is made in the folder `into`."""
+    def get(self, trial: int, name: str, into: Path, archive: bytes | None = None) -> Path:
+        """Return a path where the checkpoint can be read on this machine; a copy, if one is needed, is made in `into`."""
         ...
 
 
-class Storage(Outbox, Protocol):
-    """What whoever runs the study needs besides."""
+class CheckpointStore(CheckpointAccess, Protocol):
+    """Where checkpoints are kept, as the process that runs the study sees it."""
 
-    where: str  # for messages
+    where: str  # its address, for messages
 
-    def list(self) -> dict[int, dict[int, Stored]]:
-        """{trial: {step: what is kept}}"""
+    def list(self) -> dict[int, dict[int, StoredCheckpoint]]:
+        """Return {trial: {step: its checkpoint}}."""
         ...
 
-    def clear_attempts(self) -> None:
-        """Delete what was put and never kept; only for whoever runs the study, before anything is put."""
+    def delete_uncommitted(self) -> None:
+        """Delete what was put and never committed. Only for the process that runs the study, before anything is put."""
         ...
 
     def has(self, trial: int, name: str) -> bool:
-        """Whether a checkpoint that was listed or kept is still there, as far as that can be told at once."""
+        """Return whether a listed or committed checkpoint is still there, as far as that can be found out at once."""
         ...
 
-    def keep(self, trial: int, step: int, attempt: str = "", parcel: bytes | None = None) -> Stored:
-        """From now on this is the checkpoint of that step."""
+    def commit(self, trial: int, step: int, attempt: str = "", archive: bytes | None = None) -> StoredCheckpoint:
+        """Make what was put the checkpoint of this step."""
         ...
 
     def pack(self, trial: int, name: str) -> bytes:
-        """A checkpoint as bytes, for a machine that cannot reach it here."""
+        """Return a checkpoint as bytes, for a machine that cannot reach this store."""
         ...
 
     def delete(self, trial: int, name: str) -> None: ...
 
-    def try_out(self) -> None:
-        """An error that says so if nothing can be written."""
+    def check_writable(self) -> None:
+        """Raise a RunnerError if nothing can be written."""
         ...
 
-    def mark(self, mark: str) -> None:
-        """Leave a sign by which `sees`, elsewhere, knows the place."""
+    def add_marker(self, marker: str) -> None:
+        """Leave a marker, by which `has_marker` recognises the store from another machine."""
         ...
 
-    def unmark(self, mark: str) -> None: ...
+    def remove_marker(self, marker: str) -> None: ...
 
-    def sees(self, mark: str) -> bool:
-        """Whether this machine reaches the very place that was marked."""
+    def has_marker(self, marker: str) -> bool:
+        """Return whether this machine reaches the very store that holds this marker."""
         ...
 
-    def put_aside(self) -> None:
-        """Move everything out of the way: it belongs to another study of that name."""
+    def move_aside(self) -> None:
+        """Rename everything that is there: it belongs to another study of that name."""
         ...
 
     def locate(self, trial: int, name: str) -> str | Path:
-        """Where a checkpoint is, for people."""
+        """Return the address of a checkpoint, for users."""
         ...
 
 
-class Folder:
+class FolderStore:
     """A folder on this machine, or on a disk that several machines share:  ROOT/trial-0007/step-000012
 
-    A checkpoint is written beside its place and renamed into it, so what has the right name is whole.
+    A checkpoint is written beside its final path and then renamed, so what has the right name is complete.
     """
 
     def __init__(self, root: Path) -> None:
@@ -124,20 +125,20 @@ class Folder:
     def folder(self, trial: int) -> Path:
         return self.root / name_trial(trial)
 
-    def list(self) -> dict[int, dict[int, Stored]]:
-        found: dict[int, dict[int, Stored]] = {}
+    def list(self) -> dict[int, dict[int, StoredCheckpoint]]:
+        found: dict[int, dict[int, StoredCheckpoint]] = {}
         for folder in self.root.iterdir() if self.root.is_dir() else ():
             if (trial := _TRIAL.fullmatch(folder.name)) and folder.is_dir():
                 steps = [(int(step[1]), path) for path in folder.iterdir() if (step := _STEP.fullmatch(path.name))]
                 found[int(trial[1])] = {step: _describe(path) for step, path in steps}
         return found
 
-    def clear_attempts(self) -> None:
-        for half in self.root.glob("trial-*/step-*.partial"):
-            remove(half)
+    def delete_uncommitted(self) -> None:
+        for partial in self.root.glob("trial-*/step-*.partial"):
+            remove(partial)
 
     def has(self, trial: int, name: str) -> bool:
-        return os.path.exists(f"{self.where}/{name_trial(trial)}/{name}")  # asked after every step
+        return os.path.exists(f"{self.where}/{name_trial(trial)}/{name}")  # quick, since it is called after every step
 
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
         partial = self._partial(trial, step, attempt)
@@ -149,20 +150,20 @@ class Folder:
         partial = self._partial(trial, step, attempt)
         require_written(partial)
         for file in list_files(partial):
-            with file.open("r+b" if IS_WINDOWS else "rb") as written:  # there, only a writer may flush
+            with file.open("r+b" if IS_WINDOWS else "rb") as written:  # on Windows, only a writer may flush
                 os.fsync(written.fileno())
         return None
 
-    def keep(self, trial: int, step: int, attempt: str = "", parcel: bytes | None = None) -> Stored:
+    def commit(self, trial: int, step: int, attempt: str = "", archive: bytes | None = None) -> StoredCheckpoint:
         path, partial = self.path(trial, step), self._partial(trial, step, attempt)
-        if parcel is not None:
-            unpack(io.BytesIO(parcel), self.scratch(trial, step, attempt))
+        if archive is not None:
+            unpack(io.BytesIO(archive), self.scratch(trial, step, attempt))
             self.put(trial, step, attempt)
         remove(path)
         partial.rename(path)
         return _describe(path)
 
-    def get(self, trial: int, name: str, into: Path, parcel: bytes | None = None) -> Path:
+    def get(self, trial: int, name: str, into: Path, archive: bytes | None = None) -> Path:
         return self.folder(trial) / name
 
     def pack(self, trial: int, name: str) -> bytes:
@@ -171,7 +172,7 @@ class Folder:
     def delete(self, trial: int, name: str) -> None:
         remove(self.folder(trial) / name)
 
-    def try_out(self) -> None:
+    def check_writable(self) -> None:
         probe = self.root / f"probe-{os.getpid()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -183,19 +184,19 @@ class Folder:
                 "the study's store where there is room, with --store (store=)"
             ) from None
 
-    def mark(self, mark: str) -> None:
+    def add_marker(self, marker: str) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
-        for left in self.root.glob(".mark-*"):  # by a run that was killed
+        for left in self.root.glob(".mark-*"):  # left by a run that was killed
             remove(left)
-        (self.root / f".mark-{mark}").touch()
+        (self.root / f".mark-{marker}").touch()
 
-    def unmark(self, mark: str) -> None:
-        remove(self.root / f".mark-{mark}")
+    def remove_marker(self, marker: str) -> None:
+        remove(self.root / f".mark-{marker}")
 
-    def sees(self, mark: str) -> bool:
-        return (self.root / f".mark-{mark}").exists() and os.access(self.root, os.W_OK)
+    def has_marker(self, marker: str) -> bool:
+        return (self.root / f".mark-{marker}").exists() and os.access(self.root, os.W_OK)
 
-    def put_aside(self) -> None:
+    def move_aside(self) -> None:
         unused = (self.root.with_name(f"{self.root.name}.old-{n}") for n in itertools.count(1))
         self.root.rename(next(path for path in unused if not path.exists()))
 
@@ -207,11 +208,11 @@ class Folder:
         return self.folder(trial) / ".".join(parts)
 
 
-class Parcels:
-    """The outbox of a machine that reaches no storage: checkpoints come and go as bytes."""
+class BytesTransfer:
+    """Sends and receives checkpoints as bytes, on a machine that cannot reach the store."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = Folder(folder)
+        self._folder = FolderStore(folder)
 
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
         return self._folder.scratch(trial, step, attempt)
@@ -224,29 +225,29 @@ class Parcels:
         finally:
             remove(written)
 
-    def get(self, trial: int, name: str, into: Path, parcel: bytes | None = None) -> Path:
-        assert parcel is not None
-        return unpack(io.BytesIO(parcel), into / name)
+    def get(self, trial: int, name: str, into: Path, archive: bytes | None = None) -> Path:
+        assert archive is not None
+        return unpack(io.BytesIO(archive), into / name)
 
 
-def open_storage(where: Path | str) -> Storage:
-    """A folder, or, for `s3://bucket/runs` and the like, what fsspec makes of it."""
+def open_checkpoint_store(where: Path | str) -> CheckpointStore:
+    """Return the store at this address: a folder, or a place like `s3://bucket/runs` that fsspec reaches."""
     if isinstance(where, str) and "://" in where:
-        from shoestring.runners.checkpoints.remote_store import Remote
+        from shoestring.runners.checkpoints.remote_store import RemoteStore
 
-        return Remote(where)
-    return Folder(Path(where))
+        return RemoteStore(where)
+    return FolderStore(Path(where))
 
 
-def name_place(where: str | Path | None) -> dict[str, str]:
-    """A place for checkpoints as a study's target keeps it: nothing if none is named, a folder in full."""
+def make_location_entry(where: str | Path | None) -> dict[str, str]:
+    """Return the place for checkpoints as an entry of a study's target: nothing if none is named, a folder as a full path."""
     if where is None:
         return {}
     if not isinstance(where, str | Path) or not str(where):
         raise RunnerError(f"checkpoints={where!r} must be a folder, or a place like s3://bucket/runs")
     if "://" not in str(where):
         return {"checkpoints": str(Path(where).absolute())}
-    open_storage(str(where))  # a place that could never be used is told now
+    open_checkpoint_store(str(where))  # a place that could never be used is an error now
     return {"checkpoints": str(where)}
 
 
@@ -263,6 +264,6 @@ def require_written(path: Path) -> None:
         raise FileNotFoundError(f"save(path) returned without writing {path.name}: write to the path it is given")
 
 
-def _describe(path: Path) -> Stored:
+def _describe(path: Path) -> StoredCheckpoint:
     size = sum(file.stat().st_size for file in list_files(path))
-    return Stored(path.name, size, path.stat().st_mtime)
+    return StoredCheckpoint(path.name, size, path.stat().st_mtime)

@@ -1,10 +1,10 @@
-"""Checkpoints wherever fsspec reaches: `s3://bucket/runs`, `gs://…`, `sftp://…`.
+"""Checkpoints in any place that fsspec can reach: `s3://bucket/runs`, `gs://…`, `sftp://…`.
 
     PLACE/trial-0007/step-000012.ATTEMPT.tar       an archive of what training code wrote
-    PLACE/trial-0007/step-000012.ATTEMPT.whole     an empty object: that archive is a checkpoint
+    PLACE/trial-0007/step-000012.ATTEMPT.whole     an empty object, which says that the archive is complete
 
 Such places cannot rename, or only by copying, so an archive becomes a checkpoint when a second, empty object is put beside it.
-Who may read and write is settled as fsspec does it, by the environment of each machine; nothing of it is kept by us.
+Access rights are configured as fsspec does it, by the environment of each machine; none of that is stored here.
 """
 
 from __future__ import annotations
@@ -20,43 +20,35 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shoestring.errors import MissingExtra, RunnerError, did_you_mean, one_line
-from shoestring.runners.checkpoints.archive import remove, temporary_folder, unpack, write_archive
-from shoestring.runners.checkpoints.checkpoint_store import Folder, Stored, name_step, name_trial, require_written
+from shoestring.runners.checkpoints.archive import remove, unpack, write_archive
+from shoestring.runners.checkpoints.checkpoint_store import (
+    FolderStore,
+    StoredCheckpoint,
+    name_step,
+    name_trial,
+    require_written,
+)
+from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
 
 _OBJECT = re.compile(r"trial-(\d+)/(step-(\d+)(?:\.\w+)?)\.(tar|whole)")
-# Looking at a stored study asks its place, so it must be one that only holds files: fsspec knows others, and chains of them.
-_KINDS = (
-    "s3",
-    "s3a",
-    "gs",
-    "gcs",
-    "az",
-    "abfs",
-    "abfss",
-    "oci",
-    "oss",
-    "sftp",
-    "ssh",
-    "smb",
-    "hdfs",
-    "webhdfs",
-    "memory",
-)
+# Showing a stored study reads this place, so only kinds that hold files are allowed; fsspec has others, and chains of them.
+_BUCKET_KINDS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss")
+_KINDS = (*_BUCKET_KINDS, "sftp", "ssh", "smb", "hdfs", "webhdfs", "memory")
 _WHOLE, _ARCHIVE = ".whole", ".tar"
 
 
-class Remote:
-    """A place that fsspec reaches."""
+class RemoteStore:
+    """Checkpoints in a place that fsspec can reach."""
 
     def __init__(self, url: str) -> None:
         if (kind := url.partition("://")[0]) not in _KINDS:
             raise RunnerError(
-                f"the place for checkpoints, {one_line(url)}, is of a kind that is not used here, {kind!r}. "
+                f"the place for checkpoints, {one_line(url)}, is of a kind that is not supported, {kind!r}. "
                 f"{did_you_mean(kind, _KINDS)}"
             )
         if urlsplit(url).password is not None:
             raise RunnerError(
-                f"the place for checkpoints, {_hide_password(url)}, holds a password, and the study would keep it: give it "
+                f"the place for checkpoints, {_hide_password(url)}, holds a password, which the study would store: give it "
                 "to fsspec on each machine, in the environment or in its configuration file"
             )
         self.where = url.rstrip("/")
@@ -67,61 +59,61 @@ class Remote:
     def __setstate__(self, state: Mapping[str, str]) -> None:
         self.where = state["where"]
 
-    # where the trial is ------------------------------------------------------------------------------------------------
+    # on the machine that trains --------------------------------------------------------------------------------------
 
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
-        return self._desk.scratch(trial, step, attempt)
+        return self._local_folder.scratch(trial, step, attempt)
 
     def put(self, trial: int, step: int, attempt: str = "") -> bytes | None:
-        written = self._desk._partial(trial, step, attempt)
+        written = self._local_folder._partial(trial, step, attempt)
         require_written(written)
         place = self._place(trial, _join(step, attempt))
         self._make_folder(place)
-        self._remove(place + _WHOLE)  # what comes now is not whole until it is kept
+        self._remove(place + _WHOLE)  # the new archive is not complete until it is committed
         with self._system.open(place + _ARCHIVE, "wb") as file:
             write_archive(written, file)
         remove(written)
         return None
 
-    def get(self, trial: int, name: str, into: Path, parcel: bytes | None = None) -> Path:
+    def get(self, trial: int, name: str, into: Path, archive: bytes | None = None) -> Path:
         with self._system.open(self._place(trial, name) + _ARCHIVE, "rb") as file:
             return unpack(file, into / name)
 
-    # where the study is run --------------------------------------------------------------------------------------------
+    # where the study runs --------------------------------------------------------------------------------------------
 
-    def list(self) -> dict[int, dict[int, Stored]]:
-        listed: dict[int, dict[int, Stored]] = {}
+    def list(self) -> dict[int, dict[int, StoredCheckpoint]]:
+        listed: dict[int, dict[int, StoredCheckpoint]] = {}
         for (trial, step, name), parts in self._find_objects().items():
             if parts.keys() == {_WHOLE, _ARCHIVE}:
-                stored = Stored(name, int(parts[_ARCHIVE]["size"] or 0), _read_time(parts[_WHOLE]))
+                stored = StoredCheckpoint(name, int(parts[_ARCHIVE]["size"] or 0), _read_time(parts[_WHOLE]))
                 listed.setdefault(trial, {})[step] = stored
         return listed
 
-    def clear_attempts(self) -> None:
+    def delete_uncommitted(self) -> None:
         for (trial, _, name), parts in self._find_objects().items():
             if parts.keys() != {_WHOLE, _ARCHIVE}:
                 self.delete(trial, name)
 
     def has(self, trial: int, name: str) -> bool:
-        return True  # asking takes a journey; one that is gone all the same is found when it is fetched
+        return True  # asking takes a request; one that is gone is noticed when it is fetched
 
-    def keep(self, trial: int, step: int, attempt: str = "", parcel: bytes | None = None) -> Stored:
+    def commit(self, trial: int, step: int, attempt: str = "", archive: bytes | None = None) -> StoredCheckpoint:
         name = _join(step, attempt)
         place = self._place(trial, name)
-        if parcel is not None:
-            self._write(place + _ARCHIVE, parcel)
+        if archive is not None:
+            self._write(place + _ARCHIVE, archive)
         self._write(place + _WHOLE, b"")
-        return Stored(name, int(self._system.size(place + _ARCHIVE) or 0), time.time())
+        return StoredCheckpoint(name, int(self._system.size(place + _ARCHIVE) or 0), time.time())
 
     def pack(self, trial: int, name: str) -> bytes:
         archive: bytes = self._system.cat_file(self._place(trial, name) + _ARCHIVE)
         return archive
 
     def delete(self, trial: int, name: str) -> None:
-        for part in (_WHOLE, _ARCHIVE):  # in this order: an archive without the other one is no checkpoint
+        for part in (_WHOLE, _ARCHIVE):  # in this order: an archive alone is no checkpoint
             self._remove(self._place(trial, name) + part)
 
-    def try_out(self) -> None:
+    def check_writable(self) -> None:
         probe = f"{self._root}/probe-{time.time_ns()}"
         bucket = self._root.split("/")[0]  # empty where there are real folders
         try:
@@ -129,28 +121,29 @@ class Remote:
                 raise FileNotFoundError(f"there is no {bucket}")  # writing might make one
             self._write(probe, b"can be written")
             self._system.rm_file(probe)
-        except Exception as error:  # each kind of place has its own
+        except Exception as error:  # each kind of place has its own errors
             remedy = "make it writable from here, or name another with --checkpoints (checkpoints=)"
-            said = f"the place for checkpoints, {self.where}, cannot be used: {one_line(str(error))}: {remedy}"
-            raise RunnerError(said) from None
+            raise RunnerError(
+                f"the place for checkpoints, {self.where}, cannot be used: {one_line(str(error))}: {remedy}"
+            ) from None
 
-    def mark(self, mark: str) -> None:
-        self._write(f"{self._root}/.mark-{mark}", b"")
+    def add_marker(self, marker: str) -> None:
+        self._write(f"{self._root}/.mark-{marker}", b"")
 
-    def unmark(self, mark: str) -> None:
-        self._remove(f"{self._root}/.mark-{mark}")
+    def remove_marker(self, marker: str) -> None:
+        self._remove(f"{self._root}/.mark-{marker}")
 
-    def sees(self, mark: str) -> bool:
+    def has_marker(self, marker: str) -> bool:
         try:
-            return bool(self._system.exists(f"{self._root}/.mark-{mark}"))
-        except Exception:  # no package, no rights, no network: not from here
+            return bool(self._system.exists(f"{self._root}/.mark-{marker}"))
+        except Exception:  # no package, no rights, or no network: it cannot be reached from here
             return False
 
-    def put_aside(self) -> None:
+    def move_aside(self) -> None:
         unused = (f"{self._root}.old-{n}" for n in itertools.count(1))
         aside = next(path for path in unused if not self._system.exists(path))
         found = sorted(self._system.find(self._root))
-        for path in found:  # one by one: not every kind of place moves what it calls a folder
+        for path in found:  # one by one: not every kind of place can move what it calls a folder
             self._make_folder(aside + path.removeprefix(self._root))
             self._system.cp_file(path, aside + path.removeprefix(self._root))
         for path in found:
@@ -159,10 +152,10 @@ class Remote:
     def locate(self, trial: int, name: str) -> str:
         return f"{self.where}/{name_trial(trial)}/{name}{_ARCHIVE}"
 
-    # how it is reached -------------------------------------------------------------------------------------------------
+    # access ----------------------------------------------------------------------------------------------------------
 
     def _find_objects(self) -> dict[tuple[int, int, str], dict[str, Any]]:
-        """{(trial, step, name): {kind: facts}} of all that is there, in the order of the names."""
+        """Return {(trial, step, name): {kind: facts}} of all objects, in the order of their names."""
         self._system.invalidate_cache()
         objects: dict[tuple[int, int, str], dict[str, Any]] = {}
         for path, facts in sorted(self._system.find(self._root, detail=True).items()):
@@ -171,7 +164,7 @@ class Remote:
         return objects
 
     @cached_property
-    def _reached(self) -> tuple[Any, str]:
+    def _system_and_root(self) -> tuple[Any, str]:
         try:
             from fsspec.core import url_to_fs
         except ImportError:
@@ -186,16 +179,16 @@ class Remote:
 
     @property
     def _system(self) -> Any:
-        return self._reached[0]
+        return self._system_and_root[0]
 
     @property
     def _root(self) -> str:
-        return self._reached[1]
+        return self._system_and_root[1]
 
     @cached_property
-    def _desk(self) -> Folder:
+    def _local_folder(self) -> FolderStore:
         """Where training code writes on this machine."""
-        return Folder(temporary_folder(self))
+        return FolderStore(get_temporary_folder(self))
 
     def _place(self, trial: int, name: str) -> str:
         return f"{self._root}/{name_trial(trial)}/{name}"
@@ -205,7 +198,7 @@ class Remote:
         self._system.pipe_file(path, data)
 
     def _make_folder(self, path: str) -> None:
-        """Where there are folders, as on a disk behind SFTP. A bucket has none, and must not be made by mistake."""
+        """Make the folder of a file where there are folders, as with SFTP. A bucket has none and must not be made by mistake."""
         if path.startswith("/"):
             self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
 
@@ -215,9 +208,9 @@ class Remote:
 
 
 def fetch(address: str) -> Path:
-    """A copy of the checkpoint that `Remote.locate` tells of, in a temporary folder that goes with this process."""
+    """Fetch the checkpoint at an address that `RemoteStore.locate` returned; return a path that lasts as long as this process."""
     place, trial, name = address.removesuffix(_ARCHIVE).rsplit("/", 2)
-    return Remote(place).get(int(trial.removeprefix("trial-")), name, temporary_folder(fetch))
+    return RemoteStore(place).get(int(trial.removeprefix("trial-")), name, get_temporary_folder(fetch))
 
 
 def _join(step: int, attempt: str) -> str:
@@ -225,7 +218,7 @@ def _join(step: int, attempt: str) -> str:
 
 
 def _read_time(facts: Mapping[str, Any]) -> float:
-    """When an object was written; each kind of place has a name of its own for that."""
+    """Return when an object was written; each kind of place has a name of its own for that."""
     for name in ("LastModified", "mtime", "created", "updated"):
         found = facts.get(name)
         if hasattr(found, "timestamp"):

@@ -1,24 +1,24 @@
 """What goes into a command and what comes out of it.
 
 Into it: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}`, `{until}`,
-`{max_steps}` by what the variables below hold. An argument with the placeholder of a parameter that is not active is left
-out, so write `--momentum={momentum}` as one word. Any other `{word}` is a mistake, and said before anything is bought; write
-`{{word}}` to have `{word}` in the command. Braces around more than one word, as in awk's `{print $1}`, are left alone.
+`{max_steps}` by what the variables below hold. An argument with the placeholder of an inactive parameter is left out, so write
+`--momentum={momentum}` as one word. Any other `{word}` is an error, raised before anything is trained; write `{{word}}` to have
+`{word}` in the command. Braces around more than one word, as in awk's `{print $1}`, are left alone.
 
     SHOESTRING_CONFIG       file with all parameters as one JSON object
-    SHOESTRING_CHECKPOINT   directory that lives as long as the trial; empty when the trial starts from nothing
-    SHOESTRING_STEP         the step to go on from, 0 at the start
-    SHOESTRING_UNTIL        the last step that is paid for: stop after it
+    SHOESTRING_CHECKPOINT   directory that lasts as long as the trial; empty when the trial begins
+    SHOESTRING_STEP         the step to continue from, 0 at the start
+    SHOESTRING_UNTIL        the last step that is ordered: stop after it
     SHOESTRING_MAX_STEPS    steps of a full training: what a schedule is made for
-    SHOESTRING_VALIDATE     each, last or none: which steps' values were bought
+    SHOESTRING_VALIDATE     each, last or none: which steps are to be validated
     SHOESTRING_REPORT       file to which reports may be appended, instead of printing them
-    SHOESTRING_DEVICE       the device that is this worker's, where devices were named; CUDA_VISIBLE_DEVICES says the same
+    SHOESTRING_DEVICE       the device of this worker, where devices were named; the same as CUDA_VISIBLE_DEVICES
 
-Out of it: one line a report, on standard output or in that file. `{"value": 0.3}` says that one more step is done; a bare
-number says the same, until the first JSON report. With `"step"`, steps may be skipped; with `"cost"` (seconds, or seconds
-by setup, train, validate) the clock is overruled; `"metrics": {"accuracy": 0.9}` is kept beside the value; `"saved": true`,
-or the number of a step, says that the checkpoint directory now holds that step. NaN and Infinity are values: the step
-diverged. Any other line is chatter.
+Out of it: one line for each report, on standard output or in that file. `{"value": 0.3}` says that one more step is done; a
+bare number says the same, until the first JSON report. With `"step"`, steps may be skipped. With `"cost"` (seconds, or seconds
+by setup, train, validate) the measured time is replaced. `"metrics": {"accuracy": 0.9}` is stored with the value. `"saved":
+true`, or the number of a step, says that the checkpoint directory now holds that step. NaN and Infinity are values: the step
+diverged. Any other line is ignored.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from shoestring.runners.devices import device_variables
 from shoestring.runners.training.code import read_cost, read_metrics
 
 _WORD = r"([A-Za-z_][\w.-]*)"
-_PLACE = re.compile(rf"\{{\{{\{{{_WORD}\}}\}}\}}|\{{\{{{_WORD}\}}\}}|\{{{_WORD}\}}")  # {{{a}}}, {{a}} or {a}
-_PLACES = ("config", "checkpoint", "step", "until", "max_steps")
+_PLACEHOLDER = re.compile(rf"\{{\{{\{{{_WORD}\}}\}}\}}|\{{\{{{_WORD}\}}\}}|\{{{_WORD}\}}")  # {{{a}}}, {{a}} or {a}
+_PLACEHOLDERS = ("config", "checkpoint", "step", "until", "max_steps")
 _CONFIG_VARIABLE = "SHOESTRING_CONFIG"
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
 
 
 def check_arguments(argv: Sequence[str], space: Space) -> None:
-    """One line with a remedy for a command that could never work."""
+    """Raise a RunnerError, one line with a remedy, for a command that could never work."""
     if not argv or not argv[0]:
         raise RunnerError("the command is empty: write it after --, as in -- python train.py --lr={lr}")
     if not _words(argv[0]) and shutil.which(argv[0]) is None:
@@ -57,9 +57,9 @@ def check_arguments(argv: Sequence[str], space: Space) -> None:
                 f"the command {argv[0]!r} is not executable: chmod +x it, or name its interpreter: python {argv[0]}"
             )
         raise RunnerError(f"the command {argv[0]!r} was not found: check its name, or give its path")
-    names = [*space.parameters, *_PLACES]
+    names = [*space.parameters, *_PLACEHOLDERS]
     for word in _words(*argv):
-        if word in _PLACES and word in space.parameters:
+        if word in _PLACEHOLDERS and word in space.parameters:
             raise RunnerError(
                 f"{{{word}}} is ambiguous: it names a parameter and the trial's {word}; rename the parameter"
             )
@@ -78,7 +78,7 @@ def check_arguments(argv: Sequence[str], space: Space) -> None:
 
 
 def find_unused(argv: Sequence[str], space: Space) -> list[str]:
-    """Parameters that the command seems not to take: others have a place in it, these have none, nor has the whole config."""
+    """Return the parameters that the command seems to ignore: others have a placeholder, but these and `{config}` do not."""
     placed = set(_words(*argv))
     whole_config = "config" in placed or any(_CONFIG_VARIABLE in argument for argument in argv)
     varied = [name for name, parameter in space.parameters.items() if not isinstance(parameter, Constant)]
@@ -88,7 +88,7 @@ def find_unused(argv: Sequence[str], space: Space) -> list[str]:
 
 
 def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[str, str]) -> list[str]:
-    """The arguments for one config."""
+    """Return the arguments for one config."""
     known = {name: _word(value) for name, value in config.items()} | dict(places)
     inactive = {name for name in space.parameters if name not in config}
     wanted = [argument for argument in argv if not inactive.intersection(_words(argument))]
@@ -100,32 +100,32 @@ def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[s
         value = known.get(in_braces or alone, found[0])
         return f"{{{value}}}" if in_braces else value
 
-    return [_PLACE.sub(fill, argument) for argument in wanted]
+    return [_PLACEHOLDER.sub(fill, argument) for argument in wanted]
 
 
 def make_environment(places: Mapping[str, str], reports: Path, validate: str, device: str = "") -> dict[str, str]:
-    """What the command finds in its variables; `places` is what it may have in its arguments too."""
-    variables = {f"SHOESTRING_{name.upper()}": places[name] for name in _PLACES}
+    """Return the environment of the command; `places` are the values that it may have in its arguments too."""
+    variables = {f"SHOESTRING_{name.upper()}": places[name] for name in _PLACEHOLDERS}
     variables |= {"SHOESTRING_VALIDATE": validate, "SHOESTRING_REPORT": str(reports)}
-    # Python holds lines back when it writes into a pipe; a report must come when its step is done.
+    # Python buffers its output when it writes into a pipe; a report must come when its step is done.
     return {**os.environ, "PYTHONUNBUFFERED": "1", **device_variables(device), **variables}
 
 
 @dataclass(frozen=True, slots=True)
 class CommandReport:
-    """One report. `has_value` is false when it only says what was saved."""
+    """One report. `has_value` is False when it only says what was saved."""
 
     value: float | None = None
     has_value: bool = True
     step: int | None = None  # None: one more than before
-    cost: Cost | None = None  # None: by the clock
+    cost: Cost | None = None  # None: measured
     saved: int | bool = False
     is_bare: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_line(line: str) -> CommandReport | None:
-    """A report, or None for chatter. Raises ValueError, saying why, for a report that cannot be understood."""
+    """Return a report, or None for any other line. Raise a ValueError for a report that cannot be understood."""
     text = line.strip()
     if _NUMBER.fullmatch(text):
         return CommandReport(float(text), is_bare=True)
@@ -145,14 +145,16 @@ def read_line(line: str) -> CommandReport | None:
     if not (isinstance(saved, bool) or (isinstance(saved, int) and saved >= 0)):
         raise ValueError(f'the command reported "saved": {saved!r}: say true, or the number of the step')
     try:
-        paid = None if cost is None else read_cost(cost)
+        reported_cost = None if cost is None else read_cost(cost)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"the command reported the cost {cost!r}: report seconds >= 0, alone or by setup, train and validate"
         ) from None
     number = None if value is None else float(value)
     metrics = _read_metrics(body.get("metrics"))
-    return CommandReport(number, "value" in body, None if step is None else int(step), paid, saved, metrics=metrics)
+    return CommandReport(
+        number, "value" in body, None if step is None else int(step), reported_cost, saved, metrics=metrics
+    )
 
 
 def _read_metrics(metrics: Any) -> dict[str, float]:
@@ -163,29 +165,29 @@ def _read_metrics(metrics: Any) -> dict[str, float]:
 
 
 class Output:
-    """What one run of a command says, line by line. Standard output is kept in a log."""
+    """The output of one run of a command, line by line. Standard output is kept in a log."""
 
     def __init__(self, pipe: IO[bytes], log: Path, reports: Path) -> None:
         os.set_blocking(pipe.fileno(), False)
         self.pipe, self._log, self._reports = pipe, log, reports
-        self._rest = b""  # of standard output, without its line end yet
+        self._rest = b""  # of standard output: a line without its end
         self._reports_read = 0
 
     def lines(self, ended: bool) -> list[str]:
-        """Lines not read before; when the command has `ended`, the last one may lack its end."""
-        fresh = self._read_pipe()
-        if fresh:
+        """Return the lines not read before; when the command has `ended`, the last one may lack its line end."""
+        new = self._read_pipe()
+        if new:
             with self._log.open("ab") as log:
-                log.write(fresh)
-        said, self._rest = _split(self._rest + fresh, ended)
-        if not self._reports.exists():  # a command may tidy up after itself
-            return said
+                log.write(new)
+        printed, self._rest = _split(self._rest + new, ended)
+        if not self._reports.exists():  # a command may delete it
+            return printed
         with self._reports.open("rb") as reports:
             reports.seek(self._reports_read)
-            fresh = reports.read()
-        written, rest = _split(fresh, ended)
-        self._reports_read += len(fresh) - len(rest)
-        return said + written
+            new = reports.read()
+        written, rest = _split(new, ended)
+        self._reports_read += len(new) - len(rest)
+        return printed + written
 
     def _read_pipe(self) -> bytes:
         chunks: list[bytes] = []
@@ -200,7 +202,7 @@ class Output:
 
 
 def _split(text: bytes, ended: bool) -> tuple[list[str], bytes]:
-    """Whole lines, and the rest. Progress bars end their lines with a bare carriage return."""
+    """Return whole lines, and the rest. Progress bars end their lines with a bare carriage return."""
     *whole, rest = re.split(rb"[\r\n]", text)
     if ended:
         whole, rest = [*whole, rest], b""
@@ -212,20 +214,20 @@ def _is_number(value: Any) -> bool:
 
 
 def _words(*arguments: str) -> list[str]:
-    """What these arguments have a place for."""
+    """Return the placeholders of these arguments."""
     return [
         in_braces or alone
         for argument in arguments
-        for in_braces, escaped, alone in _PLACE.findall(argument)
+        for in_braces, escaped, alone in _PLACEHOLDER.findall(argument)
         if not escaped
     ]
 
 
 def _texts(parameter: Parameter) -> list[str]:
-    """All words that a parameter may become."""
+    """Return all words that a parameter may become, if it has a list of options."""
     return [_word(value) for value in parameter.levels(1)] if isinstance(parameter, Choice | Constant) else []
 
 
 def _word(value: Any) -> str:
-    """A parameter's value as an argument: text as it is, everything else as in JSON."""
+    """Return a parameter's value as an argument: text as it is, everything else as in JSON."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,8 +1,8 @@
 """The command runner: any executable, in any language, run without a shell.
 
-`command_line` says what goes into a command and what comes out. An order is one run of it (`command_run`), from the step
-that its checkpoint directory holds up to the step that is paid for; or several, one after the other, when steps that had
-other configs are run again. A command that a signal ends, not ours, is lost, and its order is given back to the loop.
+`command_line` says what goes into a command and what comes out. An order is one run of it (`command_run`), from the step that its
+checkpoint directory holds to the last step that was ordered; or several runs, when steps that had other configs are trained
+again. A command that was ended by a signal, not by us, is lost, and its order goes back to the loop.
 """
 
 from __future__ import annotations
@@ -20,26 +20,50 @@ from shoestring.core.space.space import Config, Space
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.checkpoints.trial_logs import cut_long_logs
 from shoestring.runners.command.command_line import CommandReport, check_arguments, read_line
-from shoestring.runners.command.command_run import GRACE_S, CommandRun, end_leftover, held_step
-from shoestring.runners.devices import Devices, Slots, WaitingOrders, count_workers, parse_devices
-from shoestring.runners.process.process_group import Watch, end_groups, require_posix
-from shoestring.runners.process.worker import Patience
-from shoestring.runners.runner import Clock, News, note_end, note_release, write_broken_receipt
+from shoestring.runners.command.command_run import CommandRun
+from shoestring.runners.command.command_state import GRACE_S, end_leftover, read_saved_step
+from shoestring.runners.devices import Devices, NumberedWorkers, count_workers, parse_devices
+from shoestring.runners.process.process_group import GroupGuard, end_groups, require_posix
+from shoestring.runners.remote.silence_limit import SilenceLimit
+from shoestring.runners.runner import (
+    Clock,
+    RunnerEvent,
+    WaitingOrders,
+    note_end,
+    note_release,
+    write_incomplete_receipt,
+)
 
-_LOOK_S = 0.05  # how often the report file and the exit are looked at; standard output is heard at once
-_LAST_LOOK_S = 0.005
+_POLL_S = 0.05  # how often the report file and the exit code are checked; standard output is read at once
+_LAST_POLL_S = 0.005
 _WHAT_TO_PRINT = (
     'the command ended without a report: let it print a line like {"value": 0.3} after each step, '
     "or append it to the file in SHOESTRING_REPORT"
 )
 
 
-class Commands:
-    """Any program; see the module."""
+class CommandRunner:
+    """Trains with any program; see the module.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        The command and its arguments, with placeholders such as `{lr}`.
+    space : Space
+        The space of the study.
+    folder : Path
+        Where the trials' checkpoint directories and logs are.
+    workers : int, optional
+        How many commands run at the same time; by default one for each device.
+    hung_after_s : float, optional
+        After how many silent seconds a command counts as hung; by default 10 times the longest step plus one minute.
+    devices : str or sequence, optional
+        The devices that workers use in turn, as in `"0,1"`.
+    """
 
     simulated = False
     check_start_s = 0.0
-    freezing_s = 0.0
+    saving_reserve_s = 0.0
 
     def __init__(
         self,
@@ -52,18 +76,18 @@ class Commands:
     ) -> None:
         require_posix("the command runner")
         check_arguments(argv, space)
-        named = parse_devices(devices)
-        self.argv, self.space, self.workers = list(argv), space, count_workers(workers, named)
+        device_names = parse_devices(devices)
+        self.argv, self.space, self.workers = list(argv), space, count_workers(workers, device_names)
         self.can_save: bool | None = None
         self._folders = Checkpoints(folder)
-        self._slots, self._watch = Slots(self.workers, named), Watch()
+        self._numbered_workers, self._guard = NumberedWorkers(self.workers, device_names), GroupGuard()
         self._waiting = WaitingOrders()
         self._runs: dict[int, CommandRun] = {}  # by order
         self._since: dict[int, float] = {}
         self._in_one_run: set[int] = set()  # orders whose command did not save at the end of a leg
-        self._news: list[News] = []
+        self._events: list[RunnerEvent] = []
         self._max_steps = 0
-        self._patience = Patience(hung_after_s)
+        self._silence = SilenceLimit(hung_after_s)
         self._clock = Clock()
 
     def now(self) -> float:
@@ -75,97 +99,103 @@ class Commands:
         self._max_steps = ledger.max_steps
         self._folders.start(ledger)
         self._clock.start(ledger)
-        survivors = {trial.number: held_step(self._folders.folder(trial.number)) for trial in ledger.trials}
+        survivors = {trial.number: read_saved_step(self._folders.folder(trial.number)) for trial in ledger.trials}
         # A checkpoint beyond what was recorded cannot be named in the ledger: that trial starts from nothing.
         return {trial: step for trial, step in survivors.items() if 0 < step <= ledger.trials[trial].steps}
 
-    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
+    def submit(self, order: Order, resumable_step: int, former_configs: Sequence[Config] = ()) -> None:
         if order.number not in self._runs:
-            self._waiting.put(order, held, former)
+            self._waiting.put(order, resumable_step, former_configs)
             self._begin_waiting()
 
     def running(self) -> Mapping[int, float]:
         return dict(self._since)
 
-    def wait(self, until: float) -> list[News]:
+    def wait(self, until: float) -> list[RunnerEvent]:
         while True:
-            news, self._news = self._news, []
-            self._listen(0.0 if news else min(max(0.0, until - self.now()), _LOOK_S))
+            events, self._events = self._events, []
+            self._listen(0.0 if events else min(max(0.0, until - self.now()), _POLL_S))
             for run in list(self._runs.values()):
-                news += self._hear(run)
+                events += self._read_events(run)
             cut_long_logs(run.folder for run in self._runs.values())
             self._begin_waiting()
-            news, self._news = [*news, *self._news], []
-            if news or not self._runs or self.now() >= until:
-                return news
+            events, self._events = [*events, *self._events], []
+            if events or not self._runs or self.now() >= until:
+                return events
 
-    def interrupt(self, why: str) -> list[News]:
+    def interrupt(self, why: str) -> list[RunnerEvent]:
         cut_at, runs = self.now(), list(self._runs.values())
         end_groups([run.group for run in runs], GRACE_S)
-        news, self._news = [*self._news, *self._waiting.release(why)], []
+        events, self._events = [*self._events, *self._waiting.release(why)], []
         for run in runs:
             if run.last is not None:
-                news += [self._pay_last(run, run.last), *self._end_run(run, why)]
+                events += [self._record_last_step(run, run.last), *self._end_run(run, why)]
                 if run.until < run.order.until:
-                    news.append(note_release(run.order, why))
+                    events.append(note_release(run.order, why))
             else:
-                news.append(self._break_off(run, "interrupted", why, at=cut_at))
-        return news
+                events.append(self._break_off(run, "interrupted", why, at=cut_at))
+        return events
 
-    def freeze(self) -> float:
+    def pause(self) -> float:
         return 0.0
 
-    def close(self, freeze: bool = True) -> None:
+    def close(self, pause: bool = True) -> None:
         runs = list(self._runs.values())
         end_groups([run.group for run in runs], GRACE_S)
         for run in runs:
             self._forget(run)
-        self._news.clear()
+        self._events.clear()
         self._waiting.clear()
-        self._watch.close()
-        if freeze:  # else they are another's by now
+        self._guard.close()
+        if pause:  # otherwise they belong to another process by now
             self._folders.close()
 
-    # beginning ---------------------------------------------------------------------------------------------------------
+    # beginning -------------------------------------------------------------------------------------------------------
 
     def _begin_waiting(self) -> None:
         """Begin the orders for which a worker is free by now."""
-        for order, held, former in self._waiting:
-            slot = self._slots.find_free()
-            if slot is None:
+        for order, resumable_step, former_configs in self._waiting:
+            number = self._numbered_workers.find_free()
+            if number is None:
                 return
             self._waiting.remove(order)
-            step = held if held_step(self._folders.folder(order.trial)) == held else 0
-            if step != held:
-                self._news.append(Lost(trial=order.trial, held=0, why="its checkpoint directory is not what it was"))
-            self._slots.take(slot)
-            self._news += self._launch(order, step, former, slot)
+            step = resumable_step if read_saved_step(self._folders.folder(order.trial)) == resumable_step else 0
+            if step != resumable_step:
+                self._events.append(
+                    Lost(trial=order.trial, resumable_step=0, why="its checkpoint directory is not what it was")
+                )
+            self._numbered_workers.occupy(number)
+            self._events += self._launch(order, step, former_configs, number)
 
-    def _launch(self, order: Order, step: int, former: Sequence[Config], slot: int) -> list[News]:
-        """Start the next leg of an order that has a worker."""
-        former = () if order.number in self._in_one_run else former
-        folder, device = self._folders.folder(order.trial), self._slots.devices[slot]
+    def _launch(self, order: Order, step: int, former_configs: Sequence[Config], number: int) -> list[RunnerEvent]:
+        """Start the next leg of an order in this worker."""
+        former_configs = () if order.number in self._in_one_run else former_configs
+        folder, device = self._folders.folder(order.trial), self._numbered_workers.devices[number]
         try:
-            run = CommandRun.launch(self.argv, self.space, order, former, folder, step, slot, device, self._max_steps)
+            run = CommandRun.launch(
+                self.argv, self.space, order, former_configs, folder, step, number, device, self._max_steps
+            )
         except OSError as error:
-            self._slots.give_back(slot)
+            self._numbered_workers.release(number)
             text = f"the command {self.argv[0]!r} cannot be started: {error.strerror or error}"
-            worker = self._slots.name_worker(slot)
+            worker = self._numbered_workers.name_of(number)
             return [
-                write_broken_receipt(order, step + 1, "failed", text, Cost(), at=self.now(), saved=step, worker=worker)
+                write_incomplete_receipt(
+                    order, step + 1, "failed", text, Cost(), at=self.now(), saved_step=step, worker=worker
+                )
             ]
-        self._watch.add(run.group)
+        self._guard.add(run.group)
         self._runs[order.number] = run
         self._since[order.number] = run.since = self.now()
         return []
 
-    # one run -----------------------------------------------------------------------------------------------------------
+    # one run ---------------------------------------------------------------------------------------------------------
 
     def _listen(self, timeout_s: float) -> None:
-        """Sleep until some command says something, at most so long."""
+        """Sleep until a command prints something, or until `timeout_s` has passed."""
         open_outputs = [run.output.pipe for run in self._runs.values() if not run.output.pipe.closed]
-        if len(open_outputs) < len(self._runs):  # one has said its last word and will be gone in a moment
-            timeout_s = min(timeout_s, _LAST_LOOK_S)
+        if len(open_outputs) < len(self._runs):  # one has closed its output and will be gone in a moment
+            timeout_s = min(timeout_s, _LAST_POLL_S)
         with selectors.DefaultSelector() as selector:
             for pipe in open_outputs:
                 selector.register(pipe, selectors.EVENT_READ)
@@ -174,50 +204,50 @@ class Commands:
             else:
                 time.sleep(timeout_s)
 
-    def _hear(self, run: CommandRun) -> list[News]:
-        """What one command has said and done since it was last listened to."""
-        exited = run.group.has_exited()  # asked before reading: what is read below is then all there ever was
-        news: list[News] = []
+    def _read_events(self, run: CommandRun) -> list[RunnerEvent]:
+        """Return what one command has reported and done since the last call."""
+        exited = run.group.has_exited()  # asked before reading, so that what is read below is everything
+        events: list[RunnerEvent] = []
         try:
             for line in run.output.lines(exited):
                 report = read_line(line)
                 if report is None or (report.is_bare and not run.bare_numbers):
                     continue
                 run.bare_numbers = report.is_bare or not report.has_value
-                news += self._take_report(run, report)
+                events += self._take_report(run, report)
                 if run.order.number not in self._runs:
-                    return news
+                    return events
         except ValueError as error:
-            return news + self._fail(run, str(error))
+            return events + self._fail(run, str(error))
         silent_s = self.now() - run.since
         if exited:
-            news += self._hear_exit(run)
-        elif self._patience.is_over(silent_s):
-            news += self._fail(run, self._patience.text(silent_s))
-        return news
+            events += self._handle_exit(run)
+        elif self._silence.is_over(silent_s):
+            events += self._fail(run, self._silence.describe(silent_s))
+        return events
 
-    def _take_report(self, run: CommandRun, report: CommandReport) -> list[News]:
+    def _take_report(self, run: CommandRun, report: CommandReport) -> list[RunnerEvent]:
         if not report.has_value:
             run.note_saved(report, run.step)
             return []
         if run.last is not None:
-            return self._fail(run, f"the command went on after step {run.until}, its last: see SHOESTRING_UNTIL")
+            return self._fail(run, f"the command continued after step {run.until}, its last: see SHOESTRING_UNTIL")
         now = self.now()
-        self._patience.note_step(now - run.since)
-        news = run.take_report(report, now, self._slots.name_worker(run.slot))
+        self._silence.note_step(now - run.since)
+        events = run.take_report(report, now, self._numbered_workers.name_of(run.worker_number))
         self._since[run.order.number] = now
-        has_diverged = any(isinstance(entry, Receipt) and entry.status == "diverged" for entry in news)
-        return news + self._end_run(run, "it diverged") if has_diverged else news
+        has_diverged = any(isinstance(event, Receipt) and event.status == "diverged" for event in events)
+        return events + self._end_run(run, "it diverged") if has_diverged else events
 
-    def _hear_exit(self, run: CommandRun) -> list[News]:
+    def _handle_exit(self, run: CommandRun) -> list[RunnerEvent]:
         code = run.process.returncode
         if code == 0 and run.has_reported:
-            run.trust_its_exit()
-            self.can_save = run.state.saved > 0
+            run.note_clean_exit()
+            self.can_save = run.state.saved_step > 0
         if code < 0 and run.last is None:
-            return [self._lose(run, run.exit_text(code))]
+            return [self._lose(run, run.describe_exit(code))]
         if code != 0:
-            return self._fail(run, run.exit_text(code))
+            return self._fail(run, run.describe_exit(code))
         if not run.has_reported:
             return self._fail(run, _WHAT_TO_PRINT)
         if run.last is not None:
@@ -226,50 +256,52 @@ class Commands:
         self._forget(run)
         return [ended]
 
-    def _end_leg(self, run: CommandRun, last: Receipt, why: str) -> list[News]:
-        """The last step of a run with what is known by now; its value stands, whatever became of its state."""
-        news: list[News] = [self._pay_last(run, last), *self._end_run(run, why)]
+    def _end_leg(self, run: CommandRun, last: Receipt, why: str) -> list[RunnerEvent]:
+        """Record the last step of a run, also if its state was not saved; then start the next leg, if there is one."""
+        events: list[RunnerEvent] = [self._record_last_step(run, last), *self._end_run(run, why)]
         if run.until == run.order.until or last.status == "diverged":
-            return news
-        if run.state.saved <= run.began_at:  # legs lead nowhere: rather train with the newest config than for ever
+            return events
+        if run.state.saved_step <= run.began_at:
+            # Legs that save nothing make no progress: train all steps in one run, with the newest config.
             self._in_one_run.add(run.order.number)
-        self._slots.take(run.slot)
-        return news + self._launch(run.order, run.state.saved, run.former, run.slot)
+        self._numbered_workers.occupy(run.worker_number)
+        return events + self._launch(run.order, run.state.saved_step, run.former_configs, run.worker_number)
 
-    def _pay_last(self, run: CommandRun, last: Receipt) -> Receipt:
+    def _record_last_step(self, run: CommandRun, last: Receipt) -> Receipt:
         tail_s = max(0.0, self.now() - run.since) if run.last_by_clock else 0.0
         cost = replace(last.cost, setup=last.cost.setup + tail_s)
-        return replace(last, saved=run.state.saved, cost=cost, at=self.now())
+        return replace(last, saved_step=run.state.saved_step, cost=cost, at=self.now())
 
-    def _end_run(self, run: CommandRun, why: str) -> list[News]:
-        """No command outlives its order: what was not saved is lost (and not missed in a trial that is complete)."""
+    def _end_run(self, run: CommandRun, why: str) -> list[RunnerEvent]:
+        """End the run with its order. What was not saved is lost, except in a complete trial, where it is not needed."""
         self._forget(run)
-        if run.state.saved == run.step or run.step >= self._max_steps:
+        if run.state.saved_step == run.step or run.step >= self._max_steps:
             return []
-        return [Lost(trial=run.order.trial, held=run.state.saved, why=why)]
+        return [Lost(trial=run.order.trial, resumable_step=run.state.saved_step, why=why)]
 
     def _lose(self, run: CommandRun, how: str) -> Lost:
-        """The command died in a step, by itself."""
-        seconds, worker = max(0.0, self.now() - run.since), self._slots.name_worker(run.slot)
+        """Return the loss of a command that died in a step by itself."""
+        seconds, worker = max(0.0, self.now() - run.since), self._numbered_workers.name_of(run.worker_number)
         self._forget(run)
-        return Lost(trial=run.order.trial, held=run.state.saved, seconds=seconds, why=how, death=True, worker=worker)
+        trial, saved_step = run.order.trial, run.state.saved_step
+        return Lost(trial=trial, resumable_step=saved_step, seconds=seconds, why=how, death=True, worker=worker)
 
-    def _fail(self, run: CommandRun, text: str) -> list[News]:
+    def _fail(self, run: CommandRun, text: str) -> list[RunnerEvent]:
         if run.last is not None:  # all its steps were done before
             return self._end_leg(run, run.last, text)
         return [self._break_off(run, "failed", text, at=self.now())]
 
     def _break_off(self, run: CommandRun, status: Literal["failed", "interrupted"], text: str, *, at: float) -> Receipt:
-        cost, worker = Cost(train=max(0.0, at - run.since)), self._slots.name_worker(run.slot)
+        cost, worker = Cost(train=max(0.0, at - run.since)), self._numbered_workers.name_of(run.worker_number)
         self._forget(run)
-        return write_broken_receipt(
-            run.order, run.step + 1, status, text, cost, at=self.now(), saved=run.state.saved, worker=worker
+        return write_incomplete_receipt(
+            run.order, run.step + 1, status, text, cost, at=self.now(), saved_step=run.state.saved_step, worker=worker
         )
 
     def _forget(self, run: CommandRun) -> None:
-        """Make sure that it has ended, and that this is known to whoever comes after us."""
+        """End the command if it still runs, and record in its folder that it has ended."""
         run.end()
         cut_long_logs([run.folder])
-        self._watch.forget(run.group)
-        self._slots.give_back(run.slot)
+        self._guard.forget(run.group)
+        self._numbered_workers.release(run.worker_number)
         del self._runs[run.order.number], self._since[run.order.number]

@@ -1,7 +1,7 @@
-"""The worker processes that no trial has: spare ones, and those on their way out.
+"""The worker processes that have no trial: spare ones, and those that are about to end.
 
 One spare process waits with its imports done, so that a trial need not wait for them; where devices are named, one for
-each device. A process that is not needed any more may end in its own time; it is cleared away when it has.
+each device. A process that is not needed any more may end in its own time, and is cleared away when it has.
 """
 
 from __future__ import annotations
@@ -11,97 +11,96 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoestring.errors import RunnerError
-from shoestring.runners.process.process_group import Watch
-from shoestring.runners.process.worker import UNGUARDED, Worker, stop
+from shoestring.runners.process.process_group import GroupGuard
+from shoestring.runners.process.worker import UNGUARDED, WorkerProcess, stop
 
 STOP_GRACE_S = 0.3  # between SIGTERM and SIGKILL
-_MOST_SPARES = 4  # idle processes of a device with all imports done: more would only hold memory
+_MAX_SPARES = 4  # idle processes of a device with all imports done: more would only hold memory
 _END_GRACE_S = 1.0  # for processes with nothing to do
 
 
-class Crew:
-    """Spare worker processes, and those on their way out."""
+class SpareWorkers:
+    """Spare worker processes, and those that are about to end."""
 
     def __init__(self, target: bytes) -> None:
         self._target = target
-        self.spares: list[Worker] = []
-        self._leaving: list[Worker] = []
-        self._watch = Watch()
+        self.spares: list[WorkerProcess] = []
+        self._ending: list[WorkerProcess] = []
+        self._guard = GroupGuard()
 
-    def first(self, devices: Sequence[str]) -> tuple[bool | None, float]:
-        """Start a process for each of these, all at once, and wait until they have imported the training code.
+    def start_first(self, devices: Sequence[str]) -> tuple[bool | None, float]:
+        """Start a process on each of these devices, all at once, and wait until they have imported the training code.
 
-        Tells whether that code can save, if it is known, and how long the slowest took. Code that cannot be had raises
-        here, before anything is bought.
+        Return whether that code can save, None if that is not known yet, and how many seconds the slowest process took.
+        Code that cannot be imported raises a RunnerError here, before anything is trained.
         """
-        saves, longest_s = None, 0.0
-        self.spares += [self._hire(device) for device in devices]
+        can_save, longest_s = None, 0.0
+        self.spares += [self._start(device) for device in devices]
         for spare in self.spares:
             message = spare.receive()
             if message is None or message["is"] == "unusable":
                 raise RunnerError(_explain_unusable(spare, message))
-            self.greet(spare, message)
-            saves = message["can_save"]
+            spare.note_ready(message)
+            can_save = message["can_save"]
             longest_s = max(longest_s, time.monotonic() - spare.started_at)
-        return saves, longest_s
+        return can_save, longest_s
 
     @property
     def ready_devices(self) -> set[str]:
-        """Devices for which a spare process has its imports done."""
+        """The devices for which a spare process has its imports done."""
         return {spare.device for spare in self.spares if spare.ready and spare.alive}
 
-    def greet(self, worker: Worker, message: Mapping[str, Any]) -> None:
-        worker.ready, worker.reusable = True, message["reusable"]
-
-    def take(self, device: str, **begin: Any) -> Worker:
-        """A process in which a trial begins; what it is told waits until its imports are done."""
+    def take(self, device: str, **begin: Any) -> WorkerProcess:
+        """Return a process in which a trial begins. The message to it waits until its imports are done."""
         fitting = [spare for spare in self.spares if spare.device == device]
         worker = next((w for w in fitting if w.ready and w.alive), None) or next(iter(fitting), None)
         if worker is None:
-            worker = self._hire(device)
+            worker = self._start(device)
         else:
             self.spares.remove(worker)
         worker.send("begin", **begin)
         return worker
 
     def refill(self, device: str) -> None:
+        """Start a spare process for this device if there is none."""
         if not any(spare.device == device for spare in self.spares):
-            self.spares.append(self._hire(device))
+            self.spares.append(self._start(device))
 
-    def take_back(self, worker: Worker) -> None:
-        """Its trial is frozen on disk, or lost: another trial may have its process, with all imports done."""
-        if worker.alive and sum(spare.device == worker.device for spare in self.spares) < _MOST_SPARES:
+    def take_back(self, worker: WorkerProcess) -> None:
+        """Keep the process of a trial that is saved or lost: another trial can use it without waiting for imports."""
+        if worker.alive and sum(spare.device == worker.device for spare in self.spares) < _MAX_SPARES:
             self.spares.append(worker)
         else:
-            self.dismiss(worker)
+            self.end_later(worker)
 
-    def dismiss(self, worker: Worker) -> None:
+    def end_later(self, worker: WorkerProcess) -> None:
+        """Let a process end in its own time."""
         worker.send("end")
-        self._leaving.append(worker)
+        self._ending.append(worker)
 
-    def bury(self, worker: Worker) -> None:
-        """A spare process that died."""
+    def remove(self, worker: WorkerProcess) -> None:
+        """Forget a spare process that died."""
         self.spares = [spare for spare in self.spares if spare is not worker]
         stop([worker], STOP_GRACE_S)
 
-    def clear_away(self) -> None:
-        self._leaving = [worker for worker in self._leaving if not worker.join(0.0)]
+    def clear_ended(self) -> None:
+        self._ending = [worker for worker in self._ending if not worker.join(0.0)]
 
-    def close(self, others: Sequence[Worker]) -> None:
-        """End everybody, `others` too; no process is left."""
+    def close(self, others: Sequence[WorkerProcess]) -> None:
+        """End all processes, `others` too."""
         for worker in [*self.spares, *others]:
-            self.dismiss(worker)
+            self.end_later(worker)
         self.spares = []
         deadline = time.monotonic() + _END_GRACE_S
-        stop([worker for worker in self._leaving if not worker.join(deadline - time.monotonic())], STOP_GRACE_S)
-        self._leaving = []
-        self._watch.close()
+        stop([worker for worker in self._ending if not worker.join(deadline - time.monotonic())], STOP_GRACE_S)
+        self._ending = []
+        self._guard.close()
 
-    def _hire(self, device: str) -> Worker:
-        return Worker(self._target, self._watch, device)
+    def _start(self, device: str) -> WorkerProcess:
+        return WorkerProcess(self._target, self._guard, device)
 
 
-def _explain_unusable(spare: Worker, message: Mapping[str, Any] | None) -> str:
+def _explain_unusable(spare: WorkerProcess, message: Mapping[str, Any] | None) -> str:
     if message is not None:
         return f"the training code cannot be imported in a worker process: {message['text']}: make it importable"
     how = spare.how_it_ended()

@@ -1,7 +1,7 @@
-"""What a worker process does all its life; `worker` is the side that starts it, and lists the messages.
+"""What a worker process does; `worker` is the side that starts it, and lists the messages.
 
-What the training code prints, from C code too, goes to the logs of its trial. The process ends with its parent, however
-that dies: a thread waits for it, so a child in the middle of a long step goes too, and takes its own children along.
+What the training code prints, from C code too, goes to the logs of its trial. The process ends when its parent does, however
+that happens: a thread waits for it, so a child in the middle of a long step ends too, together with its own children.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from shoestring.runners.training.targets import unpack_code
 
 
 def serve(pipe: connection.Connection, pickled: bytes) -> None:
-    """Carry out what is asked for until the end."""
-    first_stderr = _settle_in()
+    """Carry out requests until the end."""
+    first_stderr = _prepare_process()
     try:
         target = unpack_code(pickled)
         ready = {"is": "ready", "can_save": can_save(target), "reusable": shape_of(target) == "function"}
@@ -34,7 +34,7 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
         ready = {"is": "unusable", "text": f"{type(error).__name__}: {error}".splitlines()[0]}
     live: Live | None = None
     is_alone = True
-    with contextlib.suppress(EOFError, OSError):  # the parent has gone, or closed the pipe: the end
+    with contextlib.suppress(EOFError, OSError):  # the parent has exited, or closed the pipe
         pipe.send_bytes(dumps(ready).encode())
         while (message := loads(pipe.recv_bytes().decode()))["do"] != "end":
             if message["do"] == "begin":
@@ -51,12 +51,12 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
         is_alone = False
     if live is not None:
         live.close()
-    if is_alone:  # nobody is left to end what the training code has started
+    if is_alone:  # no other process is left to end what the training code has started
         os.killpg(0, signal.SIGKILL)
 
 
 def carry_out(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to `step` or `save`; whatever the training code raises is one too."""
+    """Return the answer to `step` or `save`; what the training code raises is an answer too."""
     try:
         if message["do"] == "save":
             began = time.perf_counter()
@@ -72,28 +72,28 @@ def carry_out(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
         return {"is": "failed", "text": "".join(traceback.format_exception(error)).strip()}
 
 
-def _settle_in() -> int:
-    """Returns a copy of the standard error that this process was born with."""
+def _prepare_process() -> int:
+    """Prepare this process; return a copy of its first standard error."""
     os.setsid()
-    # We were spawned, and our children would be too: loading processes would import everything anew, every epoch.
+    # This process was spawned, and its children would be too: data loaders would import everything again in every epoch.
     multiprocessing.set_start_method(None, force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    os.dup2(2, 1)  # standard output belongs to results; what is printed by imports is narration
-    for name, number in (("stdout", 1), ("stderr", 2)):  # line by line: a process that dies must not take them along
+    os.dup2(2, 1)  # standard output belongs to results, not to what is printed by imports
+    for name, number in (("stdout", 1), ("stderr", 2)):  # line by line: a process that dies must not lose lines
         setattr(sys, name, open(number, "w", buffering=1, errors="backslashreplace", closefd=False))  # noqa: SIM115
     threading.Thread(target=_end_with_parent, daemon=True, name="shoestring-parent-watch").start()
     return os.dup(2)
 
 
 def print_to(logs: list[str], otherwise: int) -> None:
-    """From now on, standard output and error are appended to these two files."""
+    """Append standard output and error to these two files from now on."""
     _flush()
     for number, log in zip((1, 2), logs, strict=True):
         try:
             Path(log).parent.mkdir(parents=True, exist_ok=True)
             file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        except OSError:  # a log is no reason not to train
+        except OSError:  # training does not need a log
             os.dup2(otherwise, number)
         else:
             os.dup2(file, number)

@@ -1,6 +1,6 @@
-"""Ray itself, as little of it as is needed: a connection, the actors of a study, and what the cluster has.
+"""All calls to Ray's own interface: the connection, the actors of a study, and the resources of the cluster.
 
-Ray must never repeat a step by itself: a receipt would be paid twice. So no actor is restarted and no call is tried again.
+Ray must never repeat a step by itself, since the step would be charged twice. So no actor is restarted and no call is repeated.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from shoestring.errors import MissingExtra, RunnerError, one_line
-from shoestring.runners.checkpoints.checkpoint_store import Storage
+from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore
 from shoestring.runners.ray.cluster import RayCluster
-from shoestring.runners.ray.remote_worker import Seat, Sentry
+from shoestring.runners.ray.remote_worker import NodeMonitor, RemoteWorker
 
 
 def connect(cluster: RayCluster) -> bool:
-    """Whether the connection was made here, and is ours to end."""
+    """Connect to the cluster; return whether the connection was made here, and has to be ended here."""
     ray = import_ray()
     if ray.is_initialized():
         return False
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here reports to nobody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no usage reports
     how: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
     if cluster.runtime_env is not None:
         how["runtime_env"] = dict(cluster.runtime_env)
@@ -44,7 +44,7 @@ def connect(cluster: RayCluster) -> bool:
 
 @contextlib.contextmanager
 def _our_signal_handlers() -> Iterator[None]:
-    """Ray takes SIGTERM for itself and ends the process: here it means to freeze everything first."""
+    """Keep our signal handlers. Ray's handler for SIGTERM ends the process, but everything must be paused first."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -56,30 +56,36 @@ def _our_signal_handlers() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def make_seat(cluster: RayCluster, code: bytes, storage: Storage, mark: str, without: list[str]) -> Any:
-    """A seat on any node that has room, spread over them, but on none of those `without`. It may have to wait for one."""
+def make_remote_worker(
+    cluster: RayCluster, code: bytes, store: CheckpointStore, marker: str, without: list[str]
+) -> Any:
+    """Start a worker on any node that has room, but on none of those `without`; return its actor.
+
+    Ray spreads the workers over the nodes. A worker may have to wait for a node.
+    """
     where: dict[str, Any] = {"scheduling_strategy": "SPREAD"}
-    if without:  # Ray still takes them for alive
+    if without:  # Ray still counts them as alive
         where = {"label_selector": {"ray.io/node-id": f"!in({','.join(without)})"}}
     needs = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "resources": dict(cluster.resources)}
-    return _make_remote(Seat).options(**needs, **where).remote(code, sys.path, storage, mark)
+    return _make_remote(RemoteWorker).options(**needs, **where).remote(code, sys.path, store, marker)
 
 
-def make_sentry(node: str) -> Any:
+def make_node_monitor(node: str) -> Any:
+    """Start a monitor on this node; return its actor."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     there = NodeAffinitySchedulingStrategy(node, soft=False)
-    return _make_remote(Sentry).options(num_cpus=0, scheduling_strategy=there).remote()
+    return _make_remote(NodeMonitor).options(num_cpus=0, scheduling_strategy=there).remote()
 
 
 @functools.cache
 def _make_remote(kind: type) -> Any:
-    """Once for each class: Ray looks into all of its code."""
+    """Make a remote class, once for each class: Ray inspects all of its code."""
     return import_ray().remote(max_restarts=0, max_task_retries=0)(kind)
 
 
 def count_room(cluster: RayCluster) -> int:
-    """How many seats the nodes could hold at this moment if nobody else used them."""
+    """Return how many workers the nodes could hold now if no other program used them."""
     nodes = [node["Resources"] for node in import_ray().nodes() if node["Alive"]]
     fits = [
         min((int(node.get(name, 0) // amount) for name, amount in cluster.needs.items()), default=1) for node in nodes
@@ -88,7 +94,10 @@ def count_room(cluster: RayCluster) -> int:
 
 
 def describe_node(node: str) -> set[str]:
-    """Words that a price may name: `spot`, `market=spot`, `A100`. Its resources, and its labels, with and without their keys."""
+    """Return the words that a price may name, such as `spot`, `market=spot` or `A100`.
+
+    These are the node's resources, and its labels with and without their keys.
+    """
     words: set[str] = set()
     for one in import_ray().nodes():
         if one["NodeID"] == node:
@@ -98,12 +107,12 @@ def describe_node(node: str) -> set[str]:
     return words
 
 
-def say_resources(cluster: RayCluster) -> str:
-    """What the cluster has of what a seat needs, beside what a seat needs."""
-    there = import_ray().cluster_resources()
+def describe_resources(cluster: RayCluster) -> str:
+    """Describe what a worker needs and how much of it the cluster has."""
+    available = import_ray().cluster_resources()
     wanted = ", ".join(f"{amount:g} {name}" for name, amount in cluster.needs.items())
-    found = ", ".join(f"{there.get(name, 0):g} {name}" for name in cluster.needs)
-    return f"a seat needs {wanted} of one node, and the cluster has {found} in all"
+    found = ", ".join(f"{available.get(name, 0):g} {name}" for name in cluster.needs)
+    return f"a worker needs {wanted} of one node, and the cluster has {found} in all"
 
 
 def import_ray() -> Any:

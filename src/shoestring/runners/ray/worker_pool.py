@@ -1,8 +1,8 @@
-"""The seats that a study has on a Ray cluster: asked for, greeted, listened to, watched, and given up.
+"""Start, watch and replace the workers that a study has on a Ray cluster.
 
-Seats are asked for until there are as many as wanted; those for which the cluster has no room wait there until a node comes.
-Each node with a seat has a sentry, which is asked every two seconds. Silence is counted only while we listen ourselves: a
-driver that was busy, or stopped, must not take its nodes for dead.
+The pool asks for workers until there are as many as wanted. Those for which the cluster has no room wait there until a node
+comes. Each node with a worker has a monitor, which is asked every two seconds. Silence is counted only while the pool itself
+listens: a driver that was busy, or stopped, must not take its nodes for dead.
 """
 
 from __future__ import annotations
@@ -11,188 +11,180 @@ import contextlib
 import itertools
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shoestring.errors import RunnerError, one_line, warn
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.ray.actors import count_room, describe_node, import_ray, make_seat, make_sentry, say_resources
+from shoestring.runners.ray.actors import (
+    count_room,
+    describe_node,
+    describe_resources,
+    import_ray,
+    make_node_monitor,
+    make_remote_worker,
+)
 from shoestring.runners.ray.cluster import RayCluster
-from shoestring.runners.ray.remote_trial import SeatedTrial
+from shoestring.runners.ray.ray_trial import RayWorker
 
-_LOOK_S = 0.5
-_MORE_SEATS_S = 30.0  # how long the others are waited for when the first seat is ready
-_ASK_S = 2.0  # between an answer of a sentry and the next question
-_SUSPECT_S = 3.0  # how long a node whose seat died is waited for before another seat is asked for
-_AVOIDED_S = 60.0  # a dead node counts as alive for so long
-_FIRST_WORD_S = 60.0  # a sentry has to be started first, on a node that may be busy
-_LISTENED_S = 1.0  # at most so much silence is counted from one look to the next
-_MOST_DEATHS = 3  # of seats in a row before they could be used: then it is not the nodes
-_LONGEST_PAUSE_S = 30.0  # before another seat is asked for, when they keep dying
+_POLL_S = 0.5
+_MORE_WORKERS_S = 30.0  # how long to wait for the other workers when the first one is ready
+_ASK_S = 2.0  # between an answer of a monitor and the next call
+_SUSPECT_S = 3.0  # how long to wait for a node whose worker died before another worker is started
+_AVOIDED_S = 60.0  # for how long Ray counts a dead node as alive
+_FIRST_ANSWER_S = 60.0  # a monitor has to be started first, on a node that may be busy
+_LISTENED_S = 1.0  # the longest silence that is counted from one look to the next
+_MAX_START_DEATHS = 3  # deaths of workers in a row before they are ready: after that, nodes are not the cause
+_LONGEST_DELAY_S = 30.0  # before another worker is started, when they keep dying
 
 
 @dataclass(eq=False, slots=True)
 class NodeWatch:
-    """A node, and the sentry on it."""
+    """A node, and the monitor on it."""
 
     node: str
-    sentry: Any
+    monitor: Any
     next_ask: float = 0.0
-    call: Any = None  # a question that was not answered yet
+    call: Any = None  # the call that was not answered yet
     silent_s: float = 0.0
-    has_spoken: bool = False
+    has_answered: bool = False
     is_given_up: bool = False
     suspect_until: float = 0.0
 
     def suspect(self, now: float) -> None:
-        """A seat died: a sentry that is alive says so at once when it is asked."""
+        """Note that a worker died on this node, and have the monitor called at once: it answers if the node is alive."""
         self.suspect_until, self.next_ask = now + _SUSPECT_S, now
 
     def has_been_silent_for(self, limit_s: float) -> bool:
-        return self.silent_s >= (limit_s if self.has_spoken else max(limit_s, _FIRST_WORD_S))
+        return self.silent_s >= (limit_s if self.has_answered else max(limit_s, _FIRST_ANSWER_S))
 
 
-class SeatPool:
-    """Seats by the calls that they have to answer; see the module."""
+class WorkerPool:
+    """Workers by the calls that they have to answer; see the module."""
 
-    def __init__(
-        self, cluster: RayCluster, code: bytes, checkpoints: Checkpoints, now: Callable[[], float], wanted: int
-    ) -> None:
+    def __init__(self, cluster: RayCluster, code: bytes, checkpoints: Checkpoints, wanted: int) -> None:
         self.wanted = wanted
-        self._cluster, self._code, self._checkpoints, self._now = cluster, code, checkpoints, now
-        self._max_steps = 1
-        self._seats: list[SeatedTrial] = []
-        self._calls: dict[Any, SeatedTrial | NodeWatch] = {}
+        self._cluster, self._code, self._checkpoints = cluster, code, checkpoints
+        self._workers: list[RayWorker] = []
+        self._calls: dict[Any, RayWorker | NodeWatch] = {}
         self._watches: dict[str, NodeWatch] = {}
-        self._mark = secrets.token_hex(6)
+        self._marker = secrets.token_hex(6)
         self._looked_at = time.monotonic()
-        self._deaths = 0  # of seats in a row that were never ready
+        self._start_deaths = 0  # of workers in a row that were never ready
         self._fill_at = 0.0
         self._avoided: dict[str, float] = {}  # nodes, and until when
         self.last_death = ""
 
-    def __iter__(self) -> Iterator[SeatedTrial]:
-        return iter(list(self._seats))
+    def __iter__(self) -> Iterator[RayWorker]:
+        return iter(list(self._workers))
 
     @property
-    def ready(self) -> list[SeatedTrial]:
-        return [seat for seat in self._seats if seat.name]
+    def ready(self) -> list[RayWorker]:
+        return [worker for worker in self._workers if worker.is_ready]
 
     @property
-    def busy(self) -> list[SeatedTrial]:
-        return [seat for seat in self._seats if seat.order is not None]
+    def free(self) -> list[RayWorker]:
+        return [worker for worker in self._workers if worker.is_free]
 
-    @property
-    def free(self) -> list[SeatedTrial]:
-        return [seat for seat in self._seats if seat.name and seat.order is None]
+    def choose_free(self, trial: int) -> RayWorker:
+        """Return the free worker to use for this trial: an empty one, else the longest unused of those that are safe."""
+        for worker in self.free:
+            if worker.trial is not None and worker.trial.number == trial:  # at another step
+                worker.empty()
+        return min(self.free, key=lambda worker: (worker.trial is not None, not worker.is_safe, worker.last_used()))
 
-    def spare(self, trial: int) -> SeatedTrial:
-        """Of the free seats the one to be spared for this trial: an empty one, else of those that are safe the longest unused."""
-        for stale in self.free:
-            if stale.trial == trial:
-                stale.empty()
-        return min(self.free, key=lambda seat: (seat.trial is not None, not seat.is_safe, seat.since))
+    # starting workers ------------------------------------------------------------------------------------------------
 
-    def open(self, max_steps: int, *, is_storage_needed: bool) -> None:
-        self._max_steps = max_steps
-        if is_storage_needed:
-            self._checkpoints.storage.mark(self._mark)
+    def open(self, *, is_store_needed: bool) -> None:
+        if is_store_needed:
+            self._checkpoints.store.add_marker(self._marker)
         self.fill()
 
     def fill(self) -> None:
-        """Ask for the seats that are missing."""
+        """Start the workers that are missing."""
         now = time.monotonic()
         if any(watch.suspect_until > now for watch in self._watches.values()):
-            return  # whether a seat died alone or with its node is known in a moment
+            return  # whether a worker died alone or with its node is known in a moment
         self._avoided = {node: until for node, until in self._avoided.items() if until > now}
         bad = {watch.node for watch in self._watches.values() if watch.is_given_up} | self._avoided.keys()
-        while len(self._seats) < self.wanted and now >= self._fill_at:
-            taken = {seat.number for seat in self._seats}
-            number = next(n for n in itertools.count(1) if n not in taken)
-            actor = make_seat(self._cluster, self._code, self._checkpoints.storage, self._mark, sorted(bad))
-            seat = SeatedTrial(actor, number, self._checkpoints, self._now, self._max_steps)
-            self._seats.append(seat)
-            self.expect(seat, actor.hello.remote())
+        while len(self._workers) < self.wanted and now >= self._fill_at:
+            used = {worker.number for worker in self._workers}
+            number = next(n for n in itertools.count(1) if n not in used)
+            actor = make_remote_worker(self._cluster, self._code, self._checkpoints.store, self._marker, sorted(bad))
+            worker = RayWorker(actor, number)
+            self._workers.append(worker)
+            self.expect(worker, actor.hello.remote())
 
     def wait_until_ready(self) -> None:
-        """For one seat, and for the others that there is room for."""
+        """Wait for one worker, and for the others that there is room for."""
         began, room = time.monotonic(), count_room(self._cluster)
         if not room:
-            warn(f"no node of the Ray cluster has room: {say_resources(self._cluster)}; waiting for one")
+            warn(f"no node of the Ray cluster has room: {describe_resources(self._cluster)}; waiting for one")
         while not self.ready or len(self.ready) < min(self.wanted, room):
             waited_s = time.monotonic() - began
-            if self.ready and waited_s > _MORE_SEATS_S:
+            if self.ready and waited_s > _MORE_WORKERS_S:
                 return  # others are using the cluster, too
-            if self._deaths >= _MOST_DEATHS:
-                raise RunnerError(f"seats on the Ray cluster die before they can be used: {self.last_death}")
+            if self._start_deaths >= _MAX_START_DEATHS:
+                raise RunnerError(f"workers on the Ray cluster die before they can be used: {self.last_death}")
             if waited_s > self._cluster.start_within_s:
                 raise RunnerError(
-                    f"the Ray cluster had no room for {waited_s:.0f} s: {say_resources(self._cluster)}; ask for less of "
+                    f"the Ray cluster had no room for {waited_s:.0f} s: {describe_resources(self._cluster)}; ask for less of "
                     "it, or wait longer with RayCluster(start_within_s=…)"
                 )
-            for seat, _ in self.listen(_LOOK_S):  # nobody has a trial yet: it died
-                self.drop(seat)
+            for worker, _ in self.listen(_POLL_S):  # none has a trial yet: it died
+                self.drop(worker)
             self.fill()
 
-    def expect(self, seat: SeatedTrial, call: Any) -> None:
-        self._calls[call] = seat
+    def _note_ready(self, worker: RayWorker, answer: Mapping[str, Any]) -> None:
+        if answer["is"] != "ready":
+            raise RunnerError(
+                f"the training code cannot be imported on a node of the cluster: {answer['text']}: put it where every node finds "
+                "it, or give RayCluster(runtime_env={'working_dir': …})"
+            )
+        self._start_deaths = 0
+        worker.name, worker.node, worker.pid = f"{answer['host']}:{worker.number}", answer["node"], answer["pid"]
+        worker.can_reach_store, worker.can_save = answer["can_reach_store"], answer["can_save"]
+        worker.is_plain = answer["is_plain"]
+        if self._cluster.prices:
+            worker.price_factor = self._cluster.price_of(describe_node(worker.node))
 
-    def listen(self, within_s: float) -> Iterator[tuple[SeatedTrial, Mapping[str, Any] | None]]:
-        """Answers of seats that have a trial, as they come; None instead of one: the seat has died."""
+    # calls and their answers -----------------------------------------------------------------------------------------
+
+    def expect(self, worker: RayWorker, call: Any) -> None:
+        """Listen for the answer to this call."""
+        self._calls[call] = worker
+
+    def listen(self, within_s: float) -> Iterator[tuple[RayWorker, Mapping[str, Any] | None]]:
+        """Yield answers of workers that have a trial, as they come; None instead of an answer: the worker has died."""
         ray = import_ray()
         if not self._calls:
             time.sleep(min(within_s, 0.05))
             return
         ready, _ = ray.wait(list(self._calls), num_returns=1, timeout=within_s)
-        if ready:  # what came at the same time is taken along
+        if ready:  # and all others that have been answered by now
             ready, _ = ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
         for call in ready:
             asked = self._calls.pop(call, None)
-            if asked is None:  # given up because of what another one said a moment ago
+            if asked is None:  # given up because of another answer a moment ago
                 continue
             answer = self._read(call)
             if isinstance(asked, NodeWatch):
-                self._hear_sentry(asked, answer)
+                self._handle_monitor(asked, answer)
             elif answer is None and asked.node in self._watches:
                 self._watches[asked.node].suspect(time.monotonic())
                 yield asked, None
-            elif answer is not None and not asked.name:
-                self._greet(asked, answer)
+            elif answer is not None and not asked.is_ready:
+                self._note_ready(asked, answer)
             else:
                 yield asked, answer
 
-    def find_silent(self) -> list[tuple[SeatedTrial, str]]:
-        """Seats that are to be given up, and why; nodes are asked how they are."""
-        now = time.monotonic()
-        listened_s, self._looked_at = min(now - self._looked_at, _LISTENED_S), now
-        limit_s = self._cluster.silent_after_s
-        for seat in self.ready:
-            if seat.node not in self._watches:
-                self._watches[seat.node] = NodeWatch(seat.node, make_sentry(seat.node))
-        for watch in self._watches.values():
-            if watch.call is not None:
-                watch.silent_s += listened_s
-            elif now >= watch.next_ask:
-                watch.call = watch.sentry.look.remote([seat.pid for seat in self.ready if seat.node == watch.node])
-                self._calls[watch.call] = watch
-            watch.is_given_up = watch.has_been_silent_for(limit_s)
-        silent = {watch.node for watch in self._watches.values() if watch.is_given_up}
-        told = f"nothing was heard of its node for {limit_s:g} s"
-        stopped = [
-            (seat, f"its process was stopped for {limit_s:g} s") for seat in self.ready if seat.stopped_s >= limit_s
-        ]
-        return [(seat, told) for seat in self.ready if seat.node in silent] + stopped
-
-    def drop(self, seat: SeatedTrial) -> None:
-        """End a seat now, or have it ended as soon as it can be reached; what it says is not heard any more."""
-        self._forget(seat)
-        _end(seat.actor)
-
-    def wait_for(self, seats: list[SeatedTrial], within_s: float) -> dict[SeatedTrial, Mapping[str, Any]]:
-        """What these seats answer in that time."""
-        calls = {call: seat for call, seat in self._calls.items() if seat in seats}
-        answers: dict[SeatedTrial, Mapping[str, Any]] = {}
+    def wait_for(self, workers: list[RayWorker], within_s: float) -> dict[RayWorker, Mapping[str, Any]]:
+        """Return what these workers answer in that time."""
+        calls = {
+            call: worker for call, worker in self._calls.items() if isinstance(worker, RayWorker) and worker in workers
+        }
+        answers: dict[RayWorker, Mapping[str, Any]] = {}
         if calls:
             done, _ = import_ray().wait(list(calls), num_returns=len(calls), timeout=within_s)
             for call in done:
@@ -202,58 +194,80 @@ class SeatPool:
                     answers[calls[call]] = answer
         return answers
 
-    def close(self) -> None:
-        for actor in [*(seat.actor for seat in self._seats), *(watch.sentry for watch in self._watches.values())]:
-            _end(actor)
-        self._seats.clear()
-        self._calls.clear()
-        self._watches.clear()
-        with contextlib.suppress(Exception):  # a place that is gone by now holds no mark either
-            self._checkpoints.storage.unmark(self._mark)
-
     def _read(self, call: Any) -> Mapping[str, Any] | None:
         ray = import_ray()
         try:
             answer: Mapping[str, Any] = ray.get(call)
             return answer
-        except ray.exceptions.RayTaskError as error:  # our side of it raised: a storage that is full, or gone
+        except ray.exceptions.RayTaskError as error:  # our own code raised: a store is full, or gone
             return {"is": "failed", "text": str(error.cause)}
         except ray.exceptions.RayError as error:
             self.last_death = one_line(str(error))[:300]
             return None
 
-    def _greet(self, seat: SeatedTrial, answer: Mapping[str, Any]) -> None:
-        if answer["is"] != "ready":
-            raise RunnerError(
-                f"the training code cannot be had on a node of the cluster: {answer['text']}: put it where every node finds it, "
-                "or give RayCluster(runtime_env={'working_dir': …})"
-            )
-        self._deaths = 0
-        seat.name, seat.node, seat.pid = f"{answer['host']}:{seat.number}", answer["node"], answer["pid"]
-        seat.reaches, seat.can_save = answer["reaches"], answer["can_save"]
-        seat.is_plain = answer["is_plain"]
-        if self._cluster.prices:
-            seat.price_factor = self._cluster.price_of(describe_node(seat.node))
+    # watching nodes --------------------------------------------------------------------------------------------------
 
-    def _forget(self, seat: SeatedTrial) -> None:
-        self._seats = [other for other in self._seats if other is not seat]
-        self._calls = {call: asked for call, asked in self._calls.items() if asked is not seat}
-        if not seat.name:
-            self._deaths += 1
-            self._fill_at = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0 ** (self._deaths - 1))
+    def find_silent(self) -> list[tuple[RayWorker, str]]:
+        """Check the nodes; return the workers that are to be given up, and why."""
+        now = time.monotonic()
+        listened_s, self._looked_at = min(now - self._looked_at, _LISTENED_S), now
+        limit_s = self._cluster.silent_after_s
+        for worker in self.ready:
+            if worker.node not in self._watches:
+                self._watches[worker.node] = NodeWatch(worker.node, make_node_monitor(worker.node))
+        for watch in self._watches.values():
+            if watch.call is not None:
+                watch.silent_s += listened_s
+            elif now >= watch.next_ask:
+                pids = [worker.pid for worker in self.ready if worker.node == watch.node]
+                watch.call = watch.monitor.find_stopped.remote(pids)
+                self._calls[watch.call] = watch
+            watch.is_given_up = watch.has_been_silent_for(limit_s)
+        silent = {watch.node for watch in self._watches.values() if watch.is_given_up}
+        node_is_silent, is_stopped = (
+            f"its node was silent for {limit_s:g} s",
+            f"its process was stopped for {limit_s:g} s",
+        )
+        return [
+            *((worker, node_is_silent) for worker in self.ready if worker.node in silent),
+            *((worker, is_stopped) for worker in self.ready if worker.stopped_s >= limit_s),
+        ]
 
-    def _hear_sentry(self, watch: NodeWatch, answer: Any) -> None:
+    def _handle_monitor(self, watch: NodeWatch, answer: Any) -> None:
         watch.call = None
-        if not isinstance(answer, list):  # it died, and most likely its node with it: no new seats there for a while
+        if not isinstance(answer, list):  # it died, and most likely its node with it: no new workers there for a while
             self._watches.pop(watch.node, None)
             self._avoided[watch.node] = time.monotonic() + _AVOIDED_S
             return
         heard = time.monotonic()
-        since_s = heard - (watch.next_ask - _ASK_S) if watch.has_spoken else 0.0
-        watch.silent_s, watch.has_spoken, watch.next_ask, watch.suspect_until = 0.0, True, heard + _ASK_S, 0.0
-        for seat in self.ready:
-            if seat.node == watch.node:
-                seat.stopped_s = seat.stopped_s + min(since_s, 2 * _ASK_S) if seat.pid in answer else 0.0
+        since_s = heard - (watch.next_ask - _ASK_S) if watch.has_answered else 0.0
+        watch.silent_s, watch.has_answered, watch.next_ask, watch.suspect_until = 0.0, True, heard + _ASK_S, 0.0
+        for worker in self.ready:
+            if worker.node == watch.node:
+                worker.stopped_s = worker.stopped_s + min(since_s, 2 * _ASK_S) if worker.pid in answer else 0.0
+
+    # ending ----------------------------------------------------------------------------------------------------------
+
+    def drop(self, worker: RayWorker) -> None:
+        """End a worker now, or as soon as it can be reached; its answers are ignored from now on."""
+        self._workers = [other for other in self._workers if other is not worker]
+        self._calls = {call: asked for call, asked in self._calls.items() if asked is not worker}
+        if not worker.is_ready:
+            self._start_deaths += 1
+            self._fill_at = time.monotonic() + min(_LONGEST_DELAY_S, 2.0 ** (self._start_deaths - 1))
+        _end(worker.actor)
+
+    def close(self) -> None:
+        for actor in [
+            *(worker.actor for worker in self._workers),
+            *(watch.monitor for watch in self._watches.values()),
+        ]:
+            _end(actor)
+        self._workers.clear()
+        self._calls.clear()
+        self._watches.clear()
+        with contextlib.suppress(Exception):  # a place that is gone by now has no marker either
+            self._checkpoints.store.remove_marker(self._marker)
 
 
 def _end(actor: Any) -> None:

@@ -1,19 +1,19 @@
-"""Tables of recorded training curves, as a space of listed configs and a source for the simulated runner.
+"""Tables of recorded training curves: a space of listed configs, and a source for the simulated runner.
 
     table = Table.load("cnn_cifar10.npz", max_steps=50)
-    Simulated(table, workers=4)        with Space: table.space(), steps: table.max_steps, direction: table.direction
+    SimulatedRunner(table, workers=4)        with Space: table.space(), steps: table.max_steps, direction: table.direction
 
 The npz layout: `hp` (n, d) numbers, `hp_names` (d,), `meta` (JSON text with `objective`, `direction`, `fidelity`,
 `hp_categories`: {name: [text of 0, text of 1, …]} and `log`: [names on a log scale]), the objective under its own name, and
-perhaps `cost` and `eval_cost` in seconds. A scale is never guessed: a table that does not tell has linear ones, unless
-`log` is given.
+optionally `cost` and `eval_cost` in seconds. A scale is never guessed: hyperparameters are on a linear scale unless the table or
+the argument `log` names them.
 
     objective  (n, T), nan after the end of a curve; (n,) for one step; (n, repeats) where `fidelity` is null: their mean
     cost       (n, T) since the start of the run; (n,) of the whole run, spread evenly over its steps; none: 1 s a step
     eval_cost  (n,) or one number: seconds of one validation pass, 0 when absent
 
 A hyperparameter that is nan is inactive and left out of its config. Rows with equal hyperparameters, repeated runs, get a
-parameter `run` that tells them apart. A value that is nan before the end of its curve, or infinite, is a diverged step;
+parameter `run` that distinguishes them. A value that is nan before the end of its curve, or infinite, is a diverged step;
 so is the first step of a row without any value.
 """
 
@@ -41,6 +41,8 @@ from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 @dataclass(frozen=True)
 class Table:
+    """Recorded curves of n configs, T steps each. It is a `Source` for the simulated runner."""
+
     configs: Sequence[Config]
     values: Floats  # (n, T), nan after the end
     costs_s: Floats  # (n, T): of each step
@@ -65,9 +67,23 @@ class Table:
         rows: Sequence[int] | NDArray[np.int64] | None = None,
         log: Sequence[str] | None = None,
     ) -> Table:
-        """A table from an npz file, its curves thinned to at most `max_steps`, of these `rows` only.
+        """Return the table in an npz file.
 
-        `log`: the hyperparameters on a log scale; None: those that the file itself names.
+        Parameters
+        ----------
+        path : str or Path
+            The file, in the layout that this module describes.
+        max_steps : int, optional
+            Thin longer curves to so many steps.
+        rows : sequence of int, optional
+            Use these rows only.
+        log : sequence of str, optional
+            The hyperparameters on a log scale; by default those that the file names.
+
+        Raises
+        ------
+        StudyError
+            If the file is missing, damaged or in another layout.
         """
         name = Path(path).stem
         try:
@@ -76,7 +92,7 @@ class Table:
                 objective, hp, hp_names = arrays[meta["objective"]], arrays["hp"], arrays["hp_names"]
                 cost, eval_cost = arrays.get("cost"), arrays.get("eval_cost")
         except FileNotFoundError:
-            raise StudyError(f"the table {str(path)!r} is not there: check the path") from None
+            raise StudyError(f"the table {str(path)!r} does not exist: check the path") from None
         except KeyError as error:
             raise StudyError(f"the table {str(path)!r} lacks {error}: see the layout in {__name__}") from None
         except (OSError, ValueError) as error:
@@ -122,7 +138,7 @@ class Table:
     def step(self, config: Config, step: int) -> StepOutcome | None:
         row = self._space.row_number(config)
         if row is None:
-            raise StudyError(f"{dict(config)!r} is none of the {len(self.configs)} rows of the table {self.name!r}")
+            raise StudyError(f"{dict(config)!r} is not one of the {len(self.configs)} rows of the table {self.name!r}")
         if step > self.lengths[row]:
             return None
         validate = float(self.eval_costs_s[row]) if len(self.eval_costs_s) else 0.0
@@ -132,20 +148,20 @@ class Table:
 
 
 def _lengths(values: Floats) -> NDArray[np.int64]:
-    """(n,): one more than the place of the last value that is not nan; 0 where all are."""
+    """Return (n,): one more than the index of the last value that is not nan; 0 where all are."""
     there = ~np.isnan(values)
     return np.where(there.any(axis=1), values.shape[1] - np.argmax(there[:, ::-1], axis=1), 0)
 
 
 def _mean_over_repeats(values: Floats) -> Floats:
-    """(n,); nan where no repeat has a value."""
+    """Return (n,); nan where no repeat has a value."""
     there = ~np.isnan(values)
     count = there.sum(axis=-1)
     return np.where(count > 0, np.where(there, values, 0.0).sum(axis=-1) / np.maximum(count, 1), math.nan)
 
 
 def _since_start(cost: ArrayLike | None, values: Floats) -> Floats:
-    """(n, T): seconds from the start of the run to the end of each step, without gaps."""
+    """Return (n, T): seconds from the start of the run to the end of each step, without gaps."""
     steps = np.arange(1.0, values.shape[1] + 1)
     if cost is None:
         return np.broadcast_to(steps, values.shape).copy()
@@ -162,7 +178,7 @@ def _since_start(cost: ArrayLike | None, values: Floats) -> Floats:
 
 
 def _thin(values: Floats, since_start: Floats, steps: int) -> tuple[Floats, Floats]:
-    """`steps` blocks of steps as one each: the last value of the block (of what the curve has of it), the time at its end."""
+    """Return curves of `steps` blocks of steps: the last value within each block, and the time at its end."""
     ends = [math.ceil((i + 1) * values.shape[1] / steps) for i in range(steps)]
     lengths = np.maximum(1, _lengths(values))
     rows = np.arange(len(values))
@@ -190,7 +206,7 @@ def _configs(hp: Floats, names: Sequence[str], categories: Mapping[str, Sequence
 
 
 def _column(numbers: Floats, category: Sequence[str] | None) -> list[Any]:
-    """One hyperparameter by row: text of a category, int where all are whole, else float; None where inactive."""
+    """Return one hyperparameter by row: text of a category, int where all are whole, else float; None where inactive."""
     there = np.isfinite(numbers)
     if category is not None:
         return [str(category[int(v)]) if ok else None for v, ok in zip(numbers, there, strict=True)]

@@ -1,15 +1,15 @@
 """Training code in its three Python shapes, behind one small interface: a live trial that advances step by step.
 
     def objective(config): return loss                     a trial of one step
-    def train(config): … yield loss                        a generator: paused between steps, it *is* the frozen run
-    class Trainer: step(), save(path), load(path)          can be frozen to disk and thawed in another process
+    def train(config): … yield loss                        a generator: suspended between steps, it is the paused trial
+    class Trainer: step(), save(path), load(path)          can be saved to disk and resumed in another process
 
-A generator can be frozen to disk too: it yields `Report(loss, save=function_of_a_path)`, and when it is started again its
-context names the checkpoint to load. Each shape may take a second argument, the `Context`. A class may have `validate()`
-beside `step()`; it is then called only for steps whose validation was bought.
+A generator can be saved to disk too: it yields `Report(loss, save=function_of_a_path)`, and when it is started again its context
+names the checkpoint to load. Each shape may take a second argument, the `Context`. A class may have `validate()` beside
+`step()`; it is called only for the steps that are to be validated.
 
-Code that cannot go on exactly where it stopped says so: `resume = "inexact"` in the class, `train.resume = "inexact"` on a
-function, or the same on the `save` of a report. The resume check then notes the difference without an alarm.
+Code that cannot continue exactly where it stopped declares it: `resume = "inexact"` in the class, `train.resume = "inexact"` on
+a function, or the same on the `save` of a report. The resume check then records a difference without a warning.
 """
 
 from __future__ import annotations
@@ -22,59 +22,95 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from shoestring.core.ledger.budget import MOST_SECONDS
+from shoestring.core.ledger.budget import MAX_SECONDS
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.space import Config
 from shoestring.errors import RunnerError
 
 Shape = Literal["function", "generator", "class"]
-RAISED = (Exception, SystemExit, GeneratorExit)  # what training code may end with by itself; Ctrl-C is the user's
-MOST_METRICS, LONGEST_NAME = 100, 100  # they are stored with every step
+RAISED = (Exception, SystemExit, GeneratorExit)  # what training code may raise; KeyboardInterrupt comes from the user
+MAX_METRICS, MAX_NAME_CHARS = 100, 100  # metrics per step, and characters of a name: they are stored with every step
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a step may give back when a bare number is not enough."""
+    """The result of a step, for training code that reports more than a number. Yield or return it instead of the loss.
+
+    Parameters
+    ----------
+    value : float or None
+        The value of the step; None if it was not validated.
+    cost : float, mapping or None
+        Seconds, or a mapping with the keys "setup", "train" and "validate". None: measured.
+    save : callable or None
+        Called as `save(path)`; writes the present state to a path that does not exist yet.
+    metrics : mapping or None
+        More numbers by name, stored with the step. They are neither charged nor used for decisions.
+
+    Examples
+    --------
+    >>> def train(config, context):
+    ...     weight = float(context.checkpoint.read_text()) if context.checkpoint else 1.0
+    ...     for step in range(context.step, context.max_steps):
+    ...         weight -= config["lr"] * weight
+    ...         yield Report(weight**2, save=lambda path: path.write_text(repr(weight)))
+    """
 
     value: float | None = None
-    cost: float | Mapping[str, float] | None = None  # seconds, or {"setup", "train", "validate"}; None: measured
-    save: Callable[[Path], Any] | None = None  # writes this very state to a path that does not exist yet
-    metrics: Mapping[str, float] | None = (
-        None  # numbers by name to be kept beside the value; never charged or decided on
-    )
+    cost: float | Mapping[str, float] | None = None
+    save: Callable[[Path], Any] | None = None
+    metrics: Mapping[str, float] | None = None
 
 
 @dataclass(slots=True)
 class Context:
-    """What training code may want to know. It is kept up to date while the trial goes on."""
+    """The second argument of training code: the state of its trial. It is updated before each step.
 
-    config: Config  # of the coming step; the same dict as the first argument, changed where a run is tuned as it goes
-    step: int = 0  # steps done so far; above 0 at the start when the trial is thawed from `checkpoint`
-    until: int = 1  # the last step that is paid for by now
-    max_steps: int = 1  # of a full training: what a schedule is made for, whatever is paid for by now
-    should_validate: bool = True  # whether the value of the coming step was bought; if not, None may be reported
-    checkpoint: Path | None = None  # load from here first, when not None
+    Attributes
+    ----------
+    config : dict
+        The configuration of the next step. It is the same dict as the first argument; online policies change it.
+    step : int
+        The number of steps done; above 0 at the start if the trial resumes from `checkpoint`.
+    until : int
+        The last step that is ordered so far.
+    max_steps : int
+        The number of steps of a full training, for learning-rate schedules.
+    should_validate : bool
+        Whether the next step is to be validated; if not, None may be reported.
+    checkpoint : Path or None
+        The checkpoint to load at the start, if any.
+    """
+
+    config: Config
+    step: int = 0
+    until: int = 1
+    max_steps: int = 1
+    should_validate: bool = True
+    checkpoint: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
+    """The checked result of one step."""
+
     value: float | None
     cost: Cost
-    cost_reported: bool = False  # by the training code, not by a clock
+    cost_reported: bool = False  # the training code reported the cost; otherwise it was measured
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Ended(Exception):
-    """The training code came to its own end before the step that was asked for."""
+    """The training code ended before the ordered step."""
 
 
 def shape_of(target: Any) -> Shape:
-    """Which of the three shapes this is; an error that says what is missing if it is none."""
+    """Return the shape of training code; raise an error that says what is missing if it has none of the three."""
     if inspect.isclass(target):
         if not callable(getattr(target, "step", None)):
-            raise RunnerError(f"the class {target.__name__} has no step(): give it one that trains one step")
+            raise RunnerError(f"the class {target.__name__} has no step(): add one that trains one step")
         if callable(getattr(target, "save", None)) != callable(getattr(target, "load", None)):
-            raise RunnerError(f"the class {target.__name__} has only one of save(path) and load(path): give it both")
+            raise RunnerError(f"the class {target.__name__} has only one of save(path) and load(path): add the other")
     elif not callable(target):
         raise RunnerError(
             f"{target!r} is not training code: give a function, a generator function or a class with step()"
@@ -86,25 +122,25 @@ def shape_of(target: Any) -> Shape:
 
 
 def can_save(target: Any) -> bool | None:
-    """Whether trials of this code can be frozen to disk; a generator tells with its first report."""
+    """Return whether this code can save its trials to disk; None for a generator, whose first report shows it."""
     shape = shape_of(target)
     return None if shape == "generator" else shape == "class" and hasattr(target, "save")
 
 
 def resumes_exactly(*declared: Any) -> bool:
-    """Unless one of these, training code or a `save` of it, has `resume = "inexact"`."""
+    """Return False if one of these, training code or its `save`, declares `resume = "inexact"`."""
     return not any(getattr(one, "resume", None) == "inexact" for one in declared)
 
 
 class Live:
-    """One trial that is alive in this process, at `step`."""
+    """One trial in the memory of this process, after `step` steps."""
 
     def __init__(
         self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None, max_steps: int = 1
     ) -> None:
-        self.step = self.thawed_at = step
-        self.is_between_steps = True  # not so after an exception: what is in memory is then the state of no step
-        self.unsaved_s = 0.0  # spent on what would go with this process
+        self.step = self.resumed_at = step
+        self.is_between_steps = True  # False after an exception: the state in memory then belongs to no step
+        self.unsaved_s = 0.0  # training time that would be lost with this process
         self.can_save: bool | None = can_save(target)
         self.is_exact = resumes_exactly(target)
         self._context = Context(config=dict(config), step=step, max_steps=max_steps, checkpoint=checkpoint)
@@ -119,7 +155,7 @@ class Live:
         """Train one more step. Raises Ended, or whatever the training code raises."""
         context = self._context
         context.config.clear()  # type: ignore[attr-defined]
-        context.config.update(config)  # type: ignore[attr-defined]  # the same dict that the code holds
+        context.config.update(config)  # type: ignore[attr-defined]  # the same dict that the training code has
         context.step, context.until, context.should_validate = self.step, until, validate
         self.is_between_steps = False
         began = time.perf_counter()
@@ -141,7 +177,7 @@ class Live:
 
     def close(self) -> None:
         if self._iterator is not None:
-            # What it does at its end is nobody's receipt.
+            # An exception at its end belongs to no step.
             with contextlib.suppress(Exception, GeneratorExit, SystemExit):
                 self._iterator.close()  # type: ignore[attr-defined]
 
@@ -179,7 +215,7 @@ class Live:
 
 
 def _arity(target: Any) -> int:
-    """1 or 2: whether the code takes the context too."""
+    """Return the number of arguments to call the code with: 2 if it takes the context, else 1."""
     try:
         parameters = list(inspect.signature(target).parameters.values())
     except ValueError:  # built-ins without a signature
@@ -190,12 +226,12 @@ def _arity(target: Any) -> int:
         return 2
     if not positional or len(needed) > 2:
         name = getattr(target, "__name__", repr(target))
-        raise RunnerError(f"{name} takes {len(needed)} arguments: it must take (config) or (config, context)")
+        raise RunnerError(f"{name} takes {len(needed)} arguments: its arguments must be (config) or (config, context)")
     return min(len(positional), 2)
 
 
 def number_of(value: Any) -> float | None:
-    """What was reported, as the ledger keeps it."""
+    """Return a reported value as the ledger stores it."""
     if value is None:
         return None
     try:
@@ -205,29 +241,32 @@ def number_of(value: Any) -> float | None:
 
 
 def read_cost(cost: float | Mapping[str, float]) -> Cost:
+    """Return a reported cost, checked."""
     parts = dict(cost) if isinstance(cost, Mapping) else {"train": float(cost)}
     unknown = set(parts) - {"setup", "train", "validate"}
-    if unknown or not all(0 <= seconds <= MOST_SECONDS for seconds in parts.values()):
+    if unknown or not all(0 <= seconds <= MAX_SECONDS for seconds in parts.values()):
         raise ValueError(
-            f"the reported cost {cost!r} must be seconds >= 0, below {MOST_SECONDS:g}, alone or by setup, train and validate"
+            f"the reported cost {cost!r} must be seconds from 0 to {MAX_SECONDS:g}, or such seconds for setup, train and validate"
         )
     return Cost(**parts)
 
 
 def read_metrics(metrics: Any) -> dict[str, float]:
-    """Numbers by name, as the ledger keeps them; they may be nan or infinite."""
+    """Return reported metrics as the ledger stores them; they may be nan or infinite."""
     if metrics is None:
         return {}
     if not isinstance(metrics, Mapping):
-        raise TypeError(f"the reported metrics {_short(metrics)} must be numbers by name, as in {{'accuracy': 0.9}}")
-    if len(metrics) > MOST_METRICS:
-        raise ValueError(f"{len(metrics)} metrics were reported: at most {MOST_METRICS} are kept with a step")
+        raise TypeError(
+            f"the reported metrics {_short(metrics)} must be a mapping of names to numbers, as in {{'accuracy': 0.9}}"
+        )
+    if len(metrics) > MAX_METRICS:
+        raise ValueError(f"{len(metrics)} metrics were reported: at most {MAX_METRICS} are stored with a step")
     return {_metric_name(name): _metric(name, value) for name, value in metrics.items()}
 
 
 def _metric_name(name: Any) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
-        raise TypeError(f"the metric {_short(name)} must have a text of 1 to {LONGEST_NAME} characters for its name")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
+        raise TypeError(f"the metric {_short(name)} must have a name of 1 to {MAX_NAME_CHARS} characters")
     return name
 
 
@@ -244,7 +283,7 @@ def _short(value: Any) -> str:
 
 
 def load_trainer(kind: Any, config: Config, step: int, checkpoint: Path, max_steps: int) -> Any:
-    """An instance of a training class as it was after `step`."""
+    """Return an instance of a training class that has loaded the checkpoint of `step`."""
     context = Context(config=dict(config), step=step, until=step, max_steps=max_steps, checkpoint=checkpoint)
     trainer = kind(*(context.config, context)[: _arity(kind)])
     trainer.load(checkpoint)

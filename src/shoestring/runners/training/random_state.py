@@ -1,7 +1,7 @@
-"""The global random generators of Python, NumPy and PyTorch: taken, put back, and kept in a file.
+"""Save and restore the states of the global random generators of Python, NumPy and PyTorch.
 
-Frameworks draw from these (shuffling, dropout, augmentation), so a training run that is frozen and thawed goes on as if it
-had never stopped only if they stand where they stood. Libraries that nobody has imported have no state to keep.
+Frameworks draw from these generators (shuffling, dropout, augmentation). A training run that was paused continues as if it had
+never stopped only if the generators have the same states again. Libraries that are not imported have no state to save.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class RandomState:
-    """Where the generators stood at one moment."""
+    """The states of the generators at one moment."""
 
     python: tuple[Any, ...]
     numpy: tuple[Any, ...]
     torch: NDArray[np.uint8] | None = None
-    cuda: tuple[NDArray[np.uint8], ...] = ()  # by device
+    cuda: tuple[NDArray[np.uint8], ...] = ()  # one for each device
 
     @classmethod
     def take(cls) -> RandomState:
+        """Return the present states."""
         torch = sys.modules.get("torch")
         if torch is None:
             return cls(random.getstate(), _numpy_state())
-        # Asking a GPU for its state would start CUDA in processes that do not use it.
+        # Reading the state of a GPU would start CUDA in processes that do not use it.
         cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ()
         own = torch.get_rng_state().numpy().copy()
         return cls(random.getstate(), _numpy_state(), own, tuple(one.cpu().numpy().copy() for one in cuda))
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
+        """Set the generators to these states."""
         random.setstate(self.python)
         np.random.set_state(self.numpy)
         if self.torch is None:
@@ -47,7 +49,7 @@ class RandomState:
             torch.cuda.set_rng_state(torch.from_numpy(state.copy()), device)
 
     def save(self, path: Path) -> None:
-        """As plain arrays: nothing that runs when it is read."""
+        """Write the states as plain arrays, without pickles, which would run code when they are read."""
         version, words, gauss = self.python
         kind, keys, *rest = self.numpy
         assert (version, kind) == (3, "MT19937")
@@ -55,7 +57,9 @@ class RandomState:
             "python": np.array(words, dtype=np.uint32),
             "python_gauss": np.array([] if gauss is None else [gauss]),
             "numpy": keys,
-            "numpy_rest": np.array(rest, dtype=np.float64),  # position, whether a Gauss is kept, that Gauss
+            "numpy_rest": np.array(
+                rest, dtype=np.float64
+            ),  # position, whether a Gaussian number is cached, that number
             **{f"cuda_{device}": state for device, state in enumerate(self.cuda)},
         }
         if self.torch is not None:

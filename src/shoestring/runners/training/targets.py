@@ -1,8 +1,8 @@
-"""Where training code is: `file.py:train` or `package.module:train`, and how it travels to another process.
+"""Find training code by name (`file.py:train` or `package.module:train`), and send it to other processes.
 
-A file is imported under its own name with its folder first on the path, as Python does with a script, so its imports of
-neighbours work and other processes, which inherit the path, find it again. What travels to them is a reference, and they
-import the code themselves; see `pack_code` for code that is in no file.
+A file is imported under its own name with its folder first on the path, as Python does with a script. So it can import its
+neighbours, and other processes, which inherit the path, find it too. They get a reference and import the code themselves; see
+`pack_code` for code that is in no file.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SHAPES = "write file.py:train or package.module:train"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A reference to training code that any process can follow. `Target.find` checks it, `load` follows it."""
+    """A reference to training code that any process can load. `Target.find` checks it, `load` imports the code."""
 
     text: str
     module: str
-    name: str  # dotted when it sits inside a class
+    name: str  # with dots if it is inside a class
     folder: str  # goes first on the path
     is_file: bool
 
@@ -34,7 +34,7 @@ class Target:
     def find(cls, text: str) -> Target:
         where, colon, name = text.rpartition(":")
         if not colon or not where or not name:
-            raise RunnerError(f"the target {text!r} does not name its training code: {_SHAPES}")
+            raise RunnerError(f"the target {text!r} names no training code: {_SHAPES}")
         if not where.endswith(".py") and "/" not in where:
             return cls(text, where, name, str(Path.cwd()), is_file=False)
         path = Path(where).absolute()
@@ -46,7 +46,7 @@ class Target:
         return cls(text, path.stem, name, str(path.parent), is_file=True)
 
     def load(self) -> Any:
-        """The function or class itself; one line that says why if it cannot be had."""
+        """Return the function or class; raise an error of one line if it cannot be imported."""
         if self.folder not in sys.path:
             sys.path.insert(0, self.folder)
         try:
@@ -72,43 +72,43 @@ class Target:
 
 
 def resolve(text: str) -> Any:
-    """The training code that `file.py:train` or `package.module:train` names."""
+    """Return the training code that `file.py:train` or `package.module:train` names."""
     return Target.find(text).load()
 
 
 def pack_code(train: Any, *, has_our_main: bool = True) -> bytes:
-    """Training code as a worker process takes it; an error with a remedy when another process could not find it.
+    """Return training code as bytes for a worker process; raise an error with a remedy if that is not possible.
 
-    `has_our_main`: the process imports the script that was started here, too; on a cluster it does not.
+    The bytes are a reference if the other process can import the code. Code that was typed into a notebook, lambdas and nested
+    functions are sent as a whole, if cloudpickle is installed. The bytes go only from this process to its own children.
 
-    A reference, if other processes can follow it. Code that was typed into a notebook, lambdas and functions inside others
-    travel whole, if cloudpickle is there. Either goes through a pipe of ours to a child of ours, and nowhere else.
+    `has_our_main`: whether the other process also imports the script that was started here; on a cluster it does not.
     """
     name = getattr(train, "__qualname__", repr(train))
     try:
         pickled = pickle.dumps(train)
-        why = "it was typed in, not read from a file" if _is_typed_in(pickled) else ""
+        why = "it was typed in and is in no file" if _is_typed_in(pickled) else ""
         if b"__main__" in pickled and not has_our_main:
             why = "it is defined in the script that was started"
     except Exception as error:
         why = "it is defined inside another function" if "<locals>" in name else _one_line(error)
         if "<lambda>" in name:
-            why = "a lambda has no name to find it by"
+            why = "a lambda has no name"
     if not why:
         return pickled
     try:
         import cloudpickle
     except ImportError:
         raise RunnerError(
-            f"the training code {name} cannot go to another process: {why}; pip install cloudpickle, or define it at the "
+            f"the training code {name} cannot be sent to another process: {why}; pip install cloudpickle, or define it at the "
             "top level of a file, or use the local runner with one worker"
         ) from None
     try:
         whole: bytes = cloudpickle.dumps(train)
     except Exception as error:
         raise RunnerError(
-            f"the training code {name} cannot go to another process: {why}, and it holds something that cannot travel: "
-            f"{_one_line(error)}; define it at the top level of a file, or use the local runner with one worker"
+            f"the training code {name} cannot be sent to another process: {why}, and it refers to something that cannot be "
+            f"pickled: {_one_line(error)}; define it at the top level of a file, or use the local runner with one worker"
         ) from None
     return whole
 
@@ -118,8 +118,8 @@ def _is_typed_in(pickled: bytes) -> bool:
 
 
 def unpack_code(pickled: bytes) -> Any:
-    """The training code in a worker process."""
-    train = pickle.loads(pickled)  # sent by the parent of this very process
+    """Return the training code, in a worker process."""
+    train = pickle.loads(pickled)  # sent by the parent of this process
     return train.load() if isinstance(train, Target) else train
 
 
