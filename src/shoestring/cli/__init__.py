@@ -1,8 +1,7 @@
-"""What a user can type.
+"""The command line.
 
-Read `main` first: every command and its options. `run` holds the commands that spend (`run`, `resume`), with `job`, which
-turns the words of a command line into training code, space and runner, and `ending`, which says how it went; `retrain`
-trains the winner once more. `serve` lets others ask and tell; `report` draws a study, and serves a page that follows it.
-`show` and `logs` hold the commands that only look, `store` those that copy a study out of its store. `printing` is how all
-of them print.
+Read `main` first: every command and its options. `run` has the commands that train (`run`, `resume`); `job` turns the words of
+a command line into training code, space and options. `retrain` trains the best trial again, `serve` serves a study to workers in
+other processes, `report` draws studies. `show` has the commands that only read a study, `export` those that copy one out of its
+store. All of them print through `printing`.
 """

@@ -1,4 +1,4 @@
-"""The commands that copy a study out of its store: export for other tools, repair of a damaged one."""
+"""The commands that copy a study out of its store: `export` for other tools, `repair` for a damaged study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import printable
 from shoestring.errors import StoreError, StudyError
 from shoestring.stores.addresses import open_store
-from shoestring.study.checkpoint_place import checkpoint_root
+from shoestring.study.journal import default_checkpoint_folder
 from shoestring.study.study import Study
 
 
@@ -21,7 +21,7 @@ def export_study(store: str, name: str | None, form: str, whole: bool, to: str |
         export_to_optuna(Study.open(name, store), output)
         return
     if whole and form == "csv":
-        raise StudyError("--ledger goes with --format jsonl: the entries of a ledger are not a table")
+        raise StudyError("--ledger needs --format jsonl: the entries of a ledger are not a table")
     study = Study.open(name, store)
     rows = export.ledger_rows(study.ledger) if whole else export.step_rows(study.ledger)
     text = export.as_csv(rows) if form == "csv" else "".join(f"{line}\n" for line in export.as_json_lines(rows))
@@ -36,12 +36,13 @@ def export_study(store: str, name: str | None, form: str, whole: bool, to: str |
 
 
 def export_to_optuna(study: Study, output: str | None) -> None:
+    """Write the study to a storage of Optuna."""
     if output is None:
-        raise StudyError("--to optuna needs -o FILE, as in -o study.journal: Optuna reads no standard output")
-    from shoestring.integrations.optuna.studies import to_optuna
+        raise StudyError("--to optuna needs -o FILE, as in -o study.journal")
+    from shoestring.integrations.optuna import to_optuna
 
-    theirs = to_optuna(study.ledger, output, study.name)
-    print_line(f"{len(theirs.trials)} trials in {output}; look at them with: optuna-dashboard {output}")
+    exported = to_optuna(study.ledger, output, study.name)
+    print_line(f"{len(exported.trials)} trials in {output}; look at them with: optuna-dashboard {output}")
 
 
 def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
@@ -53,21 +54,22 @@ def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
             dumps(
                 {
                     "study": study,
-                    "kept": repaired.kept,
-                    "dropped": repaired.dropped,
-                    "why": repaired.why,
+                    "copied": repaired.n_copied,
+                    "dropped": repaired.n_dropped,
+                    "why": repaired.reason,
                     "output": output,
                 }
             )
         )
         return
-    checkpoints = checkpoint_root(open_store(store), study)
+    checkpoints = default_checkpoint_folder(open_store(store), study)
     if checkpoints.exists():
         print_line(
-            f"checkpoints stay where they are; to have them: cp -r {checkpoints} {checkpoint_root(open_store(output), study)}"
+            "checkpoints are not copied; to copy them: "
+            f"cp -r {checkpoints} {default_checkpoint_folder(open_store(output), study)}"
         )
-    rest = "an unknown number" if repaired.dropped is None else repaired.dropped
+    rest = "an unknown number" if repaired.n_dropped is None else str(repaired.n_dropped)
     print_line(
-        f"kept {repaired.kept} entries of {study!r} in {output}"
-        + (f", dropped {rest}: {repaired.why}" if repaired.why else "")
+        f"copied {repaired.n_copied} entries of {study!r} to {output}"
+        + (f", left out {rest}: {repaired.reason}" if repaired.reason else "")
     )

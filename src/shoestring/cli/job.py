@@ -1,8 +1,6 @@
-"""From the words of a command line to a study and its runner: what is trained, over which space, by which runner.
+"""Read the words of a command line: what is trained, on which runner, over which space, with which settings.
 
-The `opened` entry keeps what was launched (`target`), so that `shoestring resume` needs no more than the study's name.
-
-The options that say where code is trained, and on what: devices of this machine, or a Ray cluster.
+A `Job` is stored with its study (as the `target` of the first entry), so that `shoestring resume` needs only the name.
 """
 
 from __future__ import annotations
@@ -11,100 +9,125 @@ import hashlib
 import json
 import math
 import os
-import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoestring import policies
-from shoestring.core.ledger.budget import parse_duration_s
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
-from shoestring.runners.make import check_runner, has_code_changed, make_runner, steps_of, target_of
+from shoestring.runners.checkpoints.checkpoint_store import make_location_entry
+from shoestring.runners.make import RunnerOptions, count_steps, describe_code, has_code_changed, make_command_runner
 from shoestring.runners.ray.cluster import RayCluster
-from shoestring.runners.runner import Runner
+from shoestring.runners.training.targets import resolve
+from shoestring.study.run_study import RunOptions
 
 if TYPE_CHECKING:
     from shoestring.runners.simulated.recorded_table import Table
 
-_LARGEST_CODE = 50_000_000  # bytes: a larger file among the words is data, and hashing it would delay the start
+_MAX_HASHED_BYTES = 50_000_000  # a larger file among the words is data, and hashing it would delay the start
 Kind = Literal["python", "command", "table"]
+
+
+# what is trained -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained and how: kept in the ledger as the study's target."""
+    """What is trained, and on which runner. The study stores it as its target."""
 
     kind: Kind
     where: str | list[str]  # file.py:train, the words of a command, or the file of a table
-    runner: str | None = None
-    live: int | None = None
-    hung_after: str | None = None
-    checkpoints_at_most: str | None = None
-    devices: str | None = None  # 0,1: one for each worker
+    options: RunnerOptions = field(default_factory=RunnerOptions)
     cluster: dict[str, Any] | None = None  # settings of RayCluster, for the Ray runner
     checkpoints: str | None = None  # a folder, or s3://bucket/runs; None: beside the store
-    log: list[str] | None = None  # columns of a table on a log scale; None: what the file says
+    log: list[str] | None = None  # columns of a table on a log scale; None: those that the file names
     fingerprint: str = ""  # of the training code
 
     @classmethod
-    def from_words(cls, target: str | None, command: list[str], table: str | None, **how: Any) -> Job:
+    def from_words(
+        cls,
+        target: str | None,
+        command: list[str],
+        table: str | None,
+        *,
+        log: Iterable[str] = (),
+        checkpoints: str | None = None,
+        runner: str | None = None,
+        devices: str | None = None,
+        live: int | None = None,
+        checkpoints_at_most: str | None = None,
+        hung_after: str | None = None,
+        **cluster: Any,
+    ) -> Job:
+        """Return the job that the options of `run` describe; `cluster` holds the options of `--runner ray`."""
         given = [name for name, it in (("TARGET", target), ("-- COMMAND", command), ("--table", table)) if it]
         if len(given) != 1:
             instead = f"not {' and '.join(given)}" if given else "for example: shoestring run train.py:train"
             raise StudyError(f"give exactly one of TARGET (file.py:train), -- COMMAND …, or --table FILE: {instead}")
-        if how.get("log") and not table:
+        if log and not table:
             raise StudyError("--log is for --table: in a space, write log=true beside the range of a parameter")
-        if how.get("devices") is not None or how.get("runner") == "ray" or how.get("cluster"):
-            from shoestring.cli.job import read_where
-
-            how["cluster"] = read_where(how.get("devices"), how.get("runner"), how.get("cluster") or {}, table)
-        if target:
-            return cls("python", target, **how).with_fingerprint()
-        if "://" in (how.get("checkpoints") or ""):
-            raise StudyError(f"--checkpoints {how['checkpoints']} is for Python code: a program writes into a folder")
-        for option in ("runner", "live", "checkpoints_at_most"):
-            if how.get(option) is not None:
-                word = option.replace("_", "-")
-                raise StudyError(f"--{word} is for Python code: leave it out with {given[0]}")
-        if table:
-            return cls("table", table, **how).with_fingerprint()
-        return cls("command", command, **how).with_fingerprint()
+        if devices is not None and table:
+            raise StudyError("--devices is for code that is really trained: leave it out with --table")
+        if not target:
+            for option, value in (("runner", runner), ("live", live), ("checkpoints-at-most", checkpoints_at_most)):
+                if value is not None:
+                    raise StudyError(f"--{option} is for Python code: leave it out with {given[0]}")
+            if "://" in (checkpoints or ""):
+                raise StudyError(f"--checkpoints {checkpoints} is for Python code: a program needs a folder")
+        job = cls(
+            kind="python" if target else "table" if table else "command",
+            where=target or table or command,
+            options=RunnerOptions(
+                runner=runner,
+                devices=devices,
+                live=live,
+                checkpoints_at_most=checkpoints_at_most,
+                hung_after=hung_after,
+            ),
+            cluster=_read_cluster(runner, cluster),
+            checkpoints=make_location_entry(checkpoints).get("checkpoints"),
+            log=list(log) or None,
+        )
+        return job.with_fingerprint()
 
     @classmethod
     def from_target(cls, target: Mapping[str, Any]) -> Job:
+        """Return the job that a study stores."""
         if target.get("kind") not in ("python", "command", "table"):
             raise StudyError(
-                "this study was begun from Python: go on with the same call of tune(), "
+                "this study was begun from Python: continue it with the same call of tune(), "
                 "or give the training code: shoestring run file.py:train …"
             )
-        return cls(**target)
+        names = {one.name for one in fields(RunnerOptions)}
+        options = RunnerOptions(**{name: value for name, value in target.items() if name in names})
+        return cls(options=options, **{name: value for name, value in target.items() if name not in names})
 
     def to_target(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        values = {**vars(self.options), **{one.name: getattr(self, one.name) for one in fields(self)}}
+        return {name: value for name, value in values.items() if name != "options" and value is not None}
 
-    def going_on(self, target: Mapping[str, Any]) -> Job:
-        """The same job, on the devices and the cluster that the study has when none are named now."""
-        devices, cluster = self.devices or target.get("devices"), self.cluster or target.get("cluster")
-        return replace(self, devices=devices, cluster=cluster if self.runner == "ray" else None)
-
-    @property
-    def workers(self) -> int | None:
-        """How many, when the user does not say: one for each device, if any are named."""
-        return self.devices.count(",") + 1 if self.devices else None
+    def with_stored_options(self, target: Mapping[str, Any]) -> Job:
+        """Return this job on the devices and the cluster that the study stores, unless others were given now."""
+        options = self.options
+        if options.devices is None and target.get("devices") is not None and options.runner in (None, "process"):
+            options = replace(options, devices=target["devices"])
+        cluster = self.cluster or target.get("cluster")
+        return replace(self, options=options, cluster=cluster if options.is_ray else None)
 
     def has_changed_since(self, target: Mapping[str, Any]) -> bool:
-        """Whether its code is another one than when the study began, as far as that can be told."""
+        """Return whether the training code differs from that of the study, as far as fingerprints can tell."""
         if self.kind == "python" and "kind" not in target:  # begun from Python, where the function itself is hashed
-            return has_code_changed(target, target_of(self._callable()))
+            return has_code_changed(target, describe_code(self.code))
         return has_code_changed(target, self.with_fingerprint().to_target())
 
     def with_fingerprint(self) -> Job:
-        """The same job, with the fingerprint that its code has now."""
+        """Return this job with the present fingerprint of its code."""
         if isinstance(self.where, list):
             return replace(self, fingerprint=_hash_files(self.where))
         file = self.where.rpartition(":")[0] if self.kind == "python" else self.where
@@ -112,7 +135,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """A study's name, when the user gives none."""
+        """The name of the study if the user gives none."""
         if self.kind == "command":
             scripts = [word for word in self.where if Path(word).suffix and "{" not in word and os.path.isfile(word)]
             return Path(scripts[0] if scripts else self.where[0]).stem
@@ -125,108 +148,140 @@ class Job:
             return f"-- {shlex.join(self.where)}"
         return f"--table {shlex.quote(str(self.where))}" if self.kind == "table" else shlex.quote(str(self.where))
 
-    def max_steps(self, given: int | None) -> int:
-        if self.kind == "command":
-            return given or 1
-        if self.kind == "table":
-            return min(given or self._table().max_steps, self._table().max_steps)
-        return steps_of(self._callable(), given)
-
-    def warnings(self, space: Space) -> list[str]:
-        """What looks like a slip, but may be meant."""
-        if self.kind != "command":
-            return []
-        from shoestring.runners.command.command_line import find_unused
-
-        unused = find_unused(list(self.where), space)
-        places = ", ".join(f"{{{name}}}" for name in unused)
-        known_as = "no place for them" if len(unused) > 1 else "no place for it"
-        return (
-            [
-                f"{', '.join(unused)}: the command has {known_as} ({places}), and other parameters have one; "
-                "this is right only if it reads the file in SHOESTRING_CONFIG, which cannot be seen from here"
-            ]
-            if unused
-            else []
-        )
-
-    def space(self, file: str | None, parameters: Iterable[str]) -> Space:
-        if self.kind == "table":
-            if file or list(parameters):
-                raise SpaceError("a table brings its own space: leave --space and --param out")
-            return self._table().space()
-        return read_space(file, parameters)
-
-    def check(self, space: Space | None, workers: int) -> None:
-        """Whether there can be a runner for this job; `space` is None when the study exists already."""
-        if self.hung_after is not None:
-            parse_duration_s(self.hung_after, "time to hang")
-        if self.kind == "command" and space is not None:
-            from shoestring.runners.command.command_line import check_arguments
-
-            check_arguments(list(self.where), space)
-        check_runner(self._on, workers, self.live, self.checkpoints_at_most)
-
-    @property
-    def _on(self) -> str | RayCluster | None:
-        """The runner, as it is made: one on Ray with its cluster, one for devices in processes."""
-        if self.runner == "ray":
-            return RayCluster(**(self.cluster or {}))
-        return self.runner or ("process" if self.devices else None)  # this process has its devices already
-
-    def make_runner(self, ledger: Ledger, checkpoints: Path | str) -> Runner:
-        hung_after_s = None if self.hung_after is None else parse_duration_s(self.hung_after, "time to hang")
-        if self.kind == "table":
-            from shoestring.runners.simulated.simulated_runner import Simulated
-
-            return Simulated(self._table(), ledger.workers)
-        on_devices: dict[str, Any] = {"devices": self.devices} if self.devices else {}
-        if self.kind == "command":
-            from shoestring.runners.command.command_runner import Commands
-
-            kept = Path(checkpoints)
-            return Commands(list(self.where), ledger.space, kept, ledger.workers, hung_after_s, **on_devices)
-        limits = (self.live, self.checkpoints_at_most, hung_after_s)
-        return make_runner(self._on, self._callable(), checkpoints, ledger.workers, *limits, **on_devices)
-
-    def _callable(self) -> Any:
-        from shoestring.runners.training.targets import resolve
-
+    @cached_property
+    def code(self) -> Any:
+        """The Python function or class."""
         return resolve(str(self.where))
 
+    @cached_property
     def _table(self) -> Table:
         from shoestring.runners.simulated.recorded_table import Table
 
         return Table.load(Path(str(self.where)), log=self.log or None)
 
+    def max_steps(self, given: int | None) -> int:
+        if self.kind == "command":
+            return given or 1
+        if self.kind == "table":
+            return min(given or self._table.max_steps, self._table.max_steps)
+        return count_steps(self.code, given)
+
+    def space(self, file: str | None, parameters: Iterable[str]) -> Space:
+        if self.kind == "table":
+            if file or list(parameters):
+                raise SpaceError("a table has its own space: leave --space and --param out")
+            return self._table.space()
+        return read_space(file, parameters)
+
+    def check(self, space: Space | None, workers: int) -> None:
+        """Raise an error if no runner can train this job; `space` is None if the study exists already."""
+        if self.kind == "command" and space is not None:
+            from shoestring.runners.command.command_line import check_arguments
+
+            check_arguments(list(self.where), space)
+        self.options.require_workers(workers)
+
+    def list_warnings(self, space: Space) -> list[str]:
+        """Return warnings about what looks like a mistake but may be intended."""
+        if self.kind != "command":
+            return []
+        from shoestring.runners.command.command_line import find_unused
+
+        unused = find_unused(list(self.where), space)
+        if not unused:
+            return []
+        places = ", ".join(f"{{{name}}}" for name in unused)
+        return [
+            f"the command has no {places} for {', '.join(unused)}, although it has places for other parameters; "
+            "this is right only if it reads the file in SHOESTRING_CONFIG, which cannot be checked here"
+        ]
+
+    def run_options(self, **more: Any) -> RunOptions:
+        """Return the options of a run of this job; `more` are those that are not stored."""
+        runner = RayCluster(**(self.cluster or {})) if self.options.is_ray else self.options.runner
+        return RunOptions(**{**vars(self.options), "runner": runner}, **more)
+
+    def code_or_runner(self, ledger: Ledger, checkpoints: Path | str) -> Any:
+        """Return the Python code, or for a program or a table the runner that trains it."""
+        if self.kind == "python":
+            return self.code
+        if self.kind == "table":
+            from shoestring.runners.simulated.simulated_runner import SimulatedRunner
+
+            return SimulatedRunner(self._table, ledger.workers)
+        return make_command_runner(list(self.where), ledger, checkpoints, self.options)
+
+
+def _hash_files(words: Iterable[str]) -> str:
+    """Return a hash of the files among these words, so that changed code can be noticed."""
+    files = [Path(word) for word in words if os.path.isfile(word) and os.access(word, os.R_OK)]
+    joined = b"\0".join(file.read_bytes() for file in files if file.stat().st_size < _MAX_HASHED_BYTES)
+    return hashlib.sha256(joined).hexdigest()[:16] if files else ""
+
+
+_NUMBERS = {  # settings of a cluster that are numbers by name: option, form and an example
+    "resources": ("--resource", "NAME=AMOUNT", "highmem=1"),
+    "prices": ("--price", "NODE=FACTOR", "A100=2.5"),
+}
+
+
+def _read_cluster(runner: str | None, words: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the settings of `RayCluster` that were given; None without the Ray runner."""
+    given = {name: value for name, value in words.items() if value is not None and value != () and value != []}
+    if runner != "ray":
+        for name in given:
+            option = _NUMBERS[name][0] if name in _NUMBERS else f"--{name}"
+            raise StudyError(f"{option} is for a Ray cluster: add --runner ray, or leave it out")
+        return None
+    return {name: _read_numbers(it, *_NUMBERS[name]) if name in _NUMBERS else it for name, it in given.items()}
+
+
+def _read_numbers(words: Iterable[str], option: str, form: str, example: str) -> dict[str, float]:
+    """Return the numbers in words like `name=1`; the name itself may contain "=", as the label of a node does."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, amount = (part.strip() for part in word.rpartition("="))
+        try:
+            found[name] = float(amount)
+        except ValueError:
+            found[name] = math.nan
+        if not name or not 0 < found[name] < math.inf:
+            raise StudyError(f"{option} {word!r} must be {form}, above 0, as in {option} {example}")
+    return found
+
+
+# space, settings and configurations ----------------------------------------------------------------------------------
+
 
 def read_space(file: str | None, parameters: Iterable[str]) -> Space:
-    """A space from a TOML file, from words like `lr={float=[1e-4,1],log=true}`, or both (words win)."""
+    """Return the space of a TOML file, of words like `lr={float=[1e-4,1],log=true}`, or of both; words take precedence."""
     described: dict[str, Any] = {}
     if file:
         described |= _read_toml_file(file)
-    said: dict[str, str] = {}  # parameter: the word it came from
+    word_of: dict[str, str] = {}  # the word that describes each parameter
     for word in parameters:
         parsed = _parse_toml(word, f"--param {word!r}")
         for name in parsed:
-            if name in said:
-                raise SpaceError(f"{name} is given twice, as --param {said[name]!r} and --param {word!r}: drop one")
-            said[name] = word
+            if name in word_of:
+                raise SpaceError(f"{name} is given twice, as --param {word_of[name]!r} and --param {word!r}: drop one")
+            word_of[name] = word
         described |= parsed
     if not described:
-        raise SpaceError("no space is given: --space FILE.toml, or --param 'lr={float=[1e-4,1.0],log=true}' for each")
+        raise SpaceError(
+            "no space is given: use --space FILE.toml, or --param 'lr={float=[1e-4,1.0],log=true}' for each parameter"
+        )
     return Space.from_dict(described)
 
 
 def read_settings(words: Iterable[str]) -> dict[str, Any]:
-    """Policy settings from `name=value` words; a value is read as JSON, else taken as text."""
+    """Return the policy settings in `name=value` words; a value is JSON, or else text."""
     settings: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.strip():
             raise ShoestringError(f"--set {word!r} must be name=value, as in --set reduction_factor=3")
         if name.strip() in settings:
-            raise PolicyError(f"--set {word!r} gives {name.strip()} for the second time: drop one")
+            raise PolicyError(f"--set {word!r} sets {name.strip()} a second time: drop one")
         try:
             settings[name.strip()] = json.loads(value)
         except ValueError:  # no JSON, or a number too long for Python to read
@@ -234,8 +289,8 @@ def read_settings(words: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
-def add_validation_cap(policy: str, settings: Mapping[str, Any], at_most: str | None) -> dict[str, Any]:
-    """The settings with `--validate-at-most` among them, for the policies that decide when to validate."""
+def add_validation_limit(policy: str, settings: Mapping[str, Any], at_most: str | None) -> dict[str, Any]:
+    """Return the settings with `--validate-at-most` among them, for the policies that decide when to validate."""
     if at_most is None:
         return dict(settings)
     word = f"--validate-at-most {at_most!r}"
@@ -245,13 +300,15 @@ def add_validation_cap(policy: str, settings: Mapping[str, Any], at_most: str | 
             "choose one with --policy ce_gp_ucb, or leave the option out"
         )
     if "validate_at_most" in settings:
-        also = settings["validate_at_most"]
-        raise PolicyError(f"{word} and --set validate_at_most={also} say the same thing twice: leave one of them out")
+        other = settings["validate_at_most"]
+        raise PolicyError(
+            f"{word} and --set validate_at_most={other} give the same setting twice: leave one of them out"
+        )
     return {**settings, "validate_at_most": at_most}
 
 
 def read_configs(file: str | None) -> list[dict[str, Any]]:
-    """Configs to try first: a JSON list, or one JSON object per line."""
+    """Return the configurations to try first: a JSON list, or one JSON object per line."""
     if file is None:
         return []
     try:
@@ -262,9 +319,9 @@ def read_configs(file: str | None) -> list[dict[str, Any]]:
             else [json.loads(x) for x in text.splitlines() if x.strip()]
         )
     except OSError as error:
-        raise SpaceError(f"the configs in {file!r} cannot be read: {error.strerror or error}") from None
+        raise SpaceError(f"the configurations in {file!r} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise SpaceError(f"the configs in {file!r} are not JSON: {error}") from None
+        raise SpaceError(f"the configurations in {file!r} are not JSON: {error}") from None
     return list(rows)
 
 
@@ -282,56 +339,3 @@ def _parse_toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpaceError(f"{where} is not TOML: {error}; write lr = {{ float = [1e-4, 1.0], log = true }}") from None
-
-
-def _hash_files(words: Iterable[str]) -> str:
-    """Of the files among the words, so that changed code can be pointed out."""
-    files = [Path(word) for word in words if os.path.isfile(word) and os.access(word, os.R_OK)]
-    joined = b"\0".join(file.read_bytes() for file in files if file.stat().st_size < _LARGEST_CODE)
-    return hashlib.sha256(joined).hexdigest()[:16] if files else ""
-
-
-_DEVICE = re.compile(r"[A-Za-z0-9][\w.:/-]*")
-_NUMBERS = {  # settings of a cluster that are numbers by name: option, form and an example
-    "resources": ("--resource", "NAME=AMOUNT", "highmem=1"),
-    "prices": ("--price", "NODE=FACTOR", "A100=2.5"),
-}
-
-
-def read_where(
-    devices: str | None, runner: str | None, cluster: Mapping[str, Any], table: str | None
-) -> dict[str, Any] | None:
-    """The settings of `RayCluster` that were given; None without the Ray runner. What does not go together is told."""
-    if devices is not None:
-        _check_devices(devices, runner, table)
-    if cluster and runner != "ray":
-        name = next(iter(cluster))
-        word = _NUMBERS[name][0] if name in _NUMBERS else f"--{name}"
-        raise StudyError(f"{word} is for a Ray cluster: add --runner ray, or leave it out")
-    for name in cluster.keys() & _NUMBERS.keys():
-        cluster = {**cluster, name: _read_numbers(cluster[name], *_NUMBERS[name])}
-    return dict(cluster) if runner == "ray" else None
-
-
-def _check_devices(devices: str, runner: str | None, table: str | None) -> None:
-    if table:
-        raise StudyError("--devices is for code that is really trained: leave it out with --table")
-    if runner in ("local", "ray"):
-        instead = ": there, --gpus N gives each worker its own" if runner == "ray" else ""
-        raise StudyError(f"--devices gives each worker process its own: leave --runner {runner} out{instead}")
-    if not all(_DEVICE.fullmatch(name.strip()) for name in devices.split(",")):
-        raise StudyError(f"--devices {devices!r} must name one or more, as in --devices 0,1 or GPU-1a2b")
-
-
-def _read_numbers(words: Iterable[str], option: str, form: str, example: str) -> dict[str, float]:
-    """From such words; a name may hold an equals sign, as a label of a node does."""
-    found: dict[str, float] = {}
-    for word in words:
-        name, _, amount = (part.strip() for part in word.rpartition("="))
-        try:
-            found[name] = float(amount)
-        except ValueError:
-            found[name] = math.nan
-        if not name or not 0 < found[name] < math.inf:
-            raise StudyError(f"{option} {word!r} must be {form}, above 0, as in {option} {example}")
-    return found

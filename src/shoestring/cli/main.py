@@ -1,4 +1,4 @@
-"""The command line: thin wrappers over the Python API. Results go to stdout, narration to stderr."""
+"""The commands and their options. Results go to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoestring.stores.addresses import DEFAULT_STORE
 
 
 class Group(click.Group):
-    """Suggests the command that was likely meant."""
+    """A group that suggests the command that was probably meant."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -27,7 +27,7 @@ class Group(click.Group):
 
 
 class WithCommand(click.Command):
-    """Takes everything behind `--` as the words of a program, untouched."""
+    """A command that passes everything after `--` to a program, unchanged."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words: list[str] = []
@@ -41,7 +41,7 @@ class WithCommand(click.Command):
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="shoestring")
 def cli() -> None:
-    """Tune hyperparameters under a hard budget: the best model you can afford."""
+    """Tune hyperparameters within a hard budget: the best model you can afford."""
 
 
 @cli.command(cls=WithCommand, epilog=options.EXIT_CODES)
@@ -50,36 +50,40 @@ def cli() -> None:
 @options.space_options
 @click.option("--table", metavar="FILE", help="Tune on a recorded table (.npz) in simulated time.")
 @click.option(
-    "--log", multiple=True, metavar="NAME", help="A column of the table on a log scale.  [default: as it says]"
+    "--log", multiple=True, metavar="NAME", help="A column of the table on a log scale.  [default: as the file says]"
 )
 @options.training_options
-@options.kept_policy_options
+@options.stored_policy_options
 @click.option(
-    "--workers", type=int, help="Trials trained at the same time.  [default: the study's own, else one for each device]"
+    "--workers",
+    type=int,
+    help="Trials trained at the same time.  [default: the study's own number, else one for each device]",
 )
-@click.option("--devices", metavar="LIST", help="A GPU for each worker, as 0,1,2,3; 0,0 shares one between two.")
+@click.option("--devices", metavar="LIST", help="The GPUs of the workers, as 0,1,2,3; with 0,0 two workers share one.")
 @click.option(
-    "--runner", type=click.Choice(["local", "process", "ray"]), help="Where Python code runs.  [default: by --workers]"
+    "--runner",
+    type=click.Choice(["local", "process", "ray"]),
+    help="Train in this process, in others, or on a Ray cluster.  [default: by --workers]",
 )
 @options.cluster_options
 @options.seed_option
-@click.option("--initial", metavar="FILE", help="Configs to try first, as JSON lines.")
+@click.option("--initial", metavar="FILE", help="Configurations to try first, as JSON lines.")
 @options.deadline_option
-@click.option("--live", type=int, help="Most trials kept alive while frozen.  [default: as memory allows]")
+@click.option("--live", type=int, help="Largest number of paused trials in memory.  [default: as memory allows]")
 @click.option(
-    "--hung-after", metavar="DURATION", help="Give a step up after this long.  [default: 10 x the longest + 60s]"
+    "--hung-after", metavar="DURATION", help="End a step after this long.  [default: 10 x the longest step + 60s]"
 )
-@click.option("--checkpoints", metavar="PLACE", help="Where they are kept: a folder, or s3://bucket/runs.")
-@click.option("--checkpoints-at-most", metavar="SIZE", help="Most disk space for checkpoints, as 2GB.")
+@click.option("--checkpoints", metavar="PLACE", help="Where checkpoints are stored: a folder, or s3://bucket/runs.")
+@click.option("--checkpoints-at-most", metavar="SIZE", help="Largest disk space for checkpoints, as 2GB.")
 @options.validation_options
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @options.study_options
 @options.json_option
 @click.pass_context
 def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
-    """Tune TARGET (file.py:train), or the program behind `--`. The same command again continues.
+    """Tune TARGET (file.py:train), or the program after `--`. The same command again continues the study.
 
-    Ctrl-C freezes everything, after the present step if it runs in this process; once more stops at once.
+    Ctrl-C pauses all trials and stops (after the present step, if it runs in this process); pressed again, it stops at once.
 
     \b
     shoestring run train.py:train --space space.toml --budget 30m --max-steps 50
@@ -93,12 +97,12 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
 @cli.command(epilog=options.EXIT_CODES)
 @click.option("--budget", help="A new total for the study.")
 @options.deadline_option
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @options.study_options
 @options.json_option
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> None:
-    """Go on with a study that was stopped, killed, or given more budget."""
+    """Continue a study, also with a larger budget."""
     from shoestring.cli.run import resume_study
 
     ctx.exit(resume_study(**options))
@@ -107,23 +111,23 @@ def resume(ctx: click.Context, /, **options: Any) -> None:
 @cli.command()
 @click.option("--budget", required=True, help='"400 epochs", "2h", "$20 at 2.50/h".')
 @click.option("--max-steps", type=int, default=1, show_default=True, help="Steps of a full training.")
-@click.option("--step-cost", metavar="DURATION", help="Time of one step: needed for budgets of time and money.")
+@click.option("--step-cost", metavar="DURATION", help="Duration of one step; needed for budgets of time and money.")
 @click.option("--workers", type=int, default=1, show_default=True)
 @options.policy_options
 @options.json_option
 def plan(**options: Any) -> None:
-    """Show what a budget would buy, spending nothing."""
+    """Show what a budget pays for, without training."""
     from shoestring.cli.show import show_plan
 
     show_plan(**options)
 
 
 @cli.command()
-@click.option("--rows", type=int, default=10, show_default=True, help="Trials to show, best first.")
+@click.option("--rows", type=int, default=10, show_default=True, help="Number of trials to show, best first.")
 @options.study_options
 @options.json_option
 def status(**options: Any) -> None:
-    """Show a study: spent and left, best so far, why trials failed, its trials with the last order of each."""
+    """Show a study: the budget, the best result, all trials."""
     from shoestring.cli.show import show_status
 
     show_status(**options)
@@ -131,23 +135,29 @@ def status(**options: Any) -> None:
 
 @cli.command()
 @click.argument("order", type=int, required=False)
-@click.option("--trial", type=int, metavar="N", help="List all orders of this trial instead.")
+@click.option("--trial", type=int, metavar="N", help="List all decisions about this trial instead.")
 @options.study_options
 @options.json_option
 def explain(**options: Any) -> None:
-    """Print why ORDER was decided, and what it bought."""
+    """Explain a decision: why it was made, and its results.
+
+    ORDER is the number of a decision; `shoestring status` shows the last order of each trial.
+    """
     from shoestring.cli.show import show_decision
 
     show_decision(**options)
 
 
 @cli.command()
-@click.option("--budget", help="Another total than the study's.")
+@click.option("--budget", help="A total that differs from the study's.")
 @options.policy_options
 @options.study_options
 @options.json_option
 def replay(**options: Any) -> None:
-    """Run another policy on the recorded curves: would it have frozen the winner?"""
+    """Run another policy on the recorded curves.
+
+    This shows whether it would have found the best trial, and at what cost.
+    """
     from shoestring.cli.show import show_replay
 
     show_replay(**options)
@@ -155,13 +165,16 @@ def replay(**options: Any) -> None:
 
 @cli.command(epilog=options.EXIT_CODES)
 @click.argument("study", required=False)
-@click.option("--dry-run", is_flag=True, help="Only say what it would cost.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--dry-run", is_flag=True, help="Only show the cost.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @options.study_options
 @options.json_option
 @click.pass_context
 def retrain(ctx: click.Context, /, **options: Any) -> None:
-    """Train the winner of STUDY again, to its best step: for code that cannot save. Nothing is charged to the study."""
+    """Train the best trial again, for code that cannot save.
+
+    The trial of STUDY is trained up to its best step. The study is not charged.
+    """
     from shoestring.cli.retrain import retrain_best
 
     ctx.exit(retrain_best(**options))
@@ -169,12 +182,15 @@ def retrain(ctx: click.Context, /, **options: Any) -> None:
 
 @cli.command()
 @click.argument("trial", type=int)
-@click.option("--stderr", is_flag=True, help="What it wrote to standard error, instead of standard output.")
-@click.option("--tail", type=int, metavar="N", help="Only the last N lines.")
+@click.option("--stderr", is_flag=True, help="Show its standard error instead of its standard output.")
+@click.option("--tail", type=int, metavar="N", help="Show only the last N lines.")
 @options.study_options
 @options.json_option
 def logs(**options: Any) -> None:
-    """Print what TRIAL printed, for worker processes and commands; control characters are escaped."""
+    """Show what TRIAL printed.
+
+    Only worker processes and commands have logs. Control characters are escaped.
+    """
     from shoestring.cli.show import show_logs
 
     show_logs(**options)
@@ -182,26 +198,38 @@ def logs(**options: Any) -> None:
 
 @cli.command()
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
-@click.option("-o", "--output", metavar="FILE", help="The page.  [default: report.html, if no figures are asked for]")
-@click.option("--svg", metavar="FOLDER", help="Write each figure there, as a file of its own.")
-@click.option("--png", metavar="FOLDER", help="The same as PNG: pip install 'shoestring[pictures]'.")
 @click.option(
-    "--figure", "only", multiple=True, metavar="NAME", help="Only this one, as money, best, curves, timeline."
+    "-o", "--output", metavar="FILE", help="The page.  [default: report.html, unless --svg or --png is given]"
 )
-@click.option("--dark", is_flag=True, help="Figures of their own on dark ground; a page follows its reader.")
-@click.option("--compare", multiple=True, metavar="POLICY", help="What this policy would have had, by replay.")
+@click.option("--svg", metavar="FOLDER", help="Write each figure to its own SVG file in this folder.")
+@click.option("--png", metavar="FOLDER", help="The same as PNG files; needs pip install 'shoestring[pictures]'.")
+@click.option(
+    "--figure",
+    "only",
+    multiple=True,
+    metavar="NAME",
+    help="Draw only this figure, as budget, best, curves, timeline; may be repeated.",
+)
+@click.option(
+    "--dark",
+    is_flag=True,
+    help="Draw the SVG and PNG files on a dark background; a page follows the reader's settings.",
+)
+@click.option("--compare", multiple=True, metavar="POLICY", help="Compare with this policy on the recorded curves.")
 @click.option(
     "--decision",
     "decisions",
     type=int,
     multiple=True,
     metavar="N",
-    help="What was believed when order N was placed; may be repeated.  [default: a few telling ones]",
+    help="Show the predictions behind order N; may be repeated.  [default: a few chosen ones]",
 )
 @options.store_option
 @options.json_option
 def report(**options: Any) -> None:
-    """Draw studies as one HTML file: where the money went, every curve, why each order was placed.
+    """Draw studies as one HTML file.
+
+    It shows what the budget was spent on, every curve, and why each decision was made.
 
     \b
     shoestring report -o report.html
@@ -213,10 +241,10 @@ def report(**options: Any) -> None:
 
 
 @cli.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="On 127.0.0.1.  [default: a free one]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1.  [default: a free one]")
 @options.study_options
 def watch(**options: Any) -> None:
-    """Serve a page on this machine that follows a study while it runs."""
+    """Serve a page that is updated while a study runs."""
     from shoestring.cli.report import watch_store
 
     watch_store(**options)
@@ -228,7 +256,9 @@ def watch(**options: Any) -> None:
 @options.json_option
 @click.pass_context
 def serve(ctx: click.Context, /, **options: Any) -> None:
-    """Let clients in any language ask for orders and tell results, over HTTP and JSON.
+    """Let workers in any language ask what to train.
+
+    They ask and report results over HTTP and JSON.
 
     \b
     shoestring serve --space space.toml --budget "400 epochs" --max-steps 20 --port 8765
@@ -242,10 +272,13 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
 @cli.command()
 @click.argument("study")
 @click.option("-o", "--output", required=True, metavar="NEW", help="A store that does not exist yet.")
-@click.option("--store", default=DEFAULT_STORE, show_default=True, help="The damaged store; it is never written.")
+@click.option("--store", default=DEFAULT_STORE, show_default=True, help="The damaged store; it is not changed.")
 @options.json_option
 def repair(**options: Any) -> None:
-    """Save everything up to the last good entry of a damaged STUDY into a new store."""
+    """Copy a damaged STUDY up to its last intact entry.
+
+    The copy goes to a new store.
+    """
     from shoestring.cli.export import repair_study
 
     repair_study(**options)
@@ -255,7 +288,7 @@ def repair(**options: Any) -> None:
 @click.argument("name", required=False)
 @options.json_option
 def list_policies(**options: Any) -> None:
-    """List the policies, or describe one."""
+    """List the policies (the search algorithms), or describe one."""
     from shoestring.cli.show import show_policies
 
     show_policies(**options)
@@ -263,8 +296,10 @@ def list_policies(**options: Any) -> None:
 
 @cli.command()
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
-@click.option("--ledger", "whole", is_flag=True, help="Every entry of the ledger instead of one row per step (jsonl).")
-@click.option("--to", type=click.Choice(["optuna"]), help="Into its storage: -o is a journal file, or sqlite:///FILE.")
+@click.option(
+    "--ledger", "whole", is_flag=True, help="Export every entry of the ledger instead of one row for each step (jsonl)."
+)
+@click.option("--to", type=click.Choice(["optuna"]), help="Export to Optuna: -o is a journal file, or sqlite:///FILE.")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout.")
 @options.study_options
 def export(**options: Any) -> None:
@@ -275,7 +310,7 @@ def export(**options: Any) -> None:
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Entry point: errors of ours become one line and an exit code."""
+    """Run the command line; known errors become one line and an exit code."""
     try:
         code = cli.main(args=args, prog_name="shoestring", standalone_mode=False) or 0
     except click.ClickException as error:
@@ -287,14 +322,14 @@ def main(args: list[str] | None = None) -> NoReturn:
         print("stopped", file=sys.stderr)  # noqa: T201
         code = 130
     except StoreError as error:
-        code = _say(error, 1)
+        code = _print_error(error, 1)
     except ShoestringError as error:
-        code = _say(error, 2)
+        code = _print_error(error, 2)
     except (OSError, UnicodeError) as error:  # a full disk, a folder in place of a file, a name that no file can have
-        code = _say(error, 1)
+        code = _print_error(error, 1)
     sys.exit(code)
 
 
-def _say(error: Exception, code: int) -> int:
+def _print_error(error: Exception, code: int) -> int:
     print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)  # noqa: T201
     return code

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the exit codes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import click
 from shoestring import policies
 from shoestring.stores.addresses import DEFAULT_STORE
 
+GOOD, FAILED, NO_RESULT, DIFFERENT_VALUE = 0, 1, 3, 4  # exit codes; click's own code for wrong usage is 2
+STOPPED = 128  # plus the number of the signal
 EXIT_CODES = (
-    "Exit codes: 0 good, also when the deadline has come; 1 failed; 2 misused; 3 out of budget with no validated trial; "
-    "4 trained again to another value (retrain); 130 stopped by Ctrl-C; 143 stopped by SIGTERM."
+    "Exit codes: 0 success, also at the deadline; 1 failure; 2 wrong usage; 3 the budget is spent without a validated step; "
+    "4 retrain got a different value; 130 stopped by Ctrl-C; 143 stopped by SIGTERM."
 )
 _DEADLINE = (
-    "Stop after this much clock time, as 2h; 0s buys nothing. Steps under way are cut off (in this process: finished first), "
-    "what they cost counts, and `resume` goes on. It is no budget: that counts the time of all workers."
+    "Stop after this much clock time, as 2h; 0s trains nothing. Steps in training are interrupted and charged (a step in this "
+    "process is finished first); `resume` continues. A budget, in contrast, counts the time of all workers."
 )
 
 
@@ -41,21 +43,21 @@ def store_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of `--runner ray`."""
+    """Add the options of `--runner ray`."""
     for words, how in (
         (
             ("--price", "prices"),
             {
                 "multiple": True,
                 "metavar": "NODE=FACTOR",
-                "help": "What Ray nodes with a label or resource cost, times the budget's rate.",
+                "help": "The price of Ray nodes with this label or resource, as a multiple of the budget's rate.",
             },
         ),
         (
             ("--resource", "resources"),
             {"multiple": True, "metavar": "NAME=N", "help": "A custom resource for each worker."},
         ),
-        (("--gpus",), {"type": float, "help": "GPUs for each worker on Ray; 0.5 shares one."}),
+        (("--gpus",), {"type": float, "help": "GPUs for each worker on Ray; with 0.5, two workers share one."}),
         (("--cpus",), {"type": float, "help": "CPUs for each worker on Ray.  [default: 1]"}),
         (("--address",), {"metavar": "WHERE", "help": "The Ray cluster: auto, or host:port."}),
     ):
@@ -64,23 +66,31 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def policy_options(function: Callable[..., Any], default: str = policies.DEFAULT) -> Callable[..., Any]:
-    function = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the policy.")(
-        function
-    )
-    return click.option("--policy", default=None, metavar="NAME", help=f"See `policies`.  [default: {default}]")(
-        function
-    )
+    function = click.option(
+        "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the policy; may be repeated."
+    )(function)
+    return click.option(
+        "--policy",
+        default=None,
+        metavar="NAME",
+        help=f"The search algorithm; see `policies`.  [default: {default}]",
+    )(function)
 
 
-def kept_policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def stored_policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return policy_options(function, f"the study's own, else {policies.DEFAULT}")
 
 
 def space_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option(
-        "-p", "--param", "params", multiple=True, metavar="TOML", help="A parameter: 'lr={float=[1e-4,1],log=true}'."
+        "-p",
+        "--param",
+        "params",
+        multiple=True,
+        metavar="TOML",
+        help="A parameter, as 'lr={float=[1e-4,1],log=true}'; may be repeated.",
     )(function)
-    return click.option("--space", "space_file", metavar="FILE", help="Search space as TOML.")(function)
+    return click.option("--space", "space_file", metavar="FILE", help="The search space, as a TOML file.")(function)
 
 
 def training_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,7 +99,7 @@ def training_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    text = "Seed of all random choices.  [default: drawn, stored and printed]"
+    text = "Seed of all random choices.  [default: a random one, which is stored and printed]"
     return click.option("--seed", type=int, help=text)(function)
 
 
@@ -99,7 +109,7 @@ def deadline_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def validation_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option(
-        "--validate-at-most", metavar="CAP", help='Wall on validation, for online policies: "20%", "30 passes", 10m.'
+        "--validate-at-most", metavar="LIMIT", help='Limit on validation, for online policies: "20%", "30 passes", 10m.'
     )(function)
     return click.option(
         "--validate-price", type=float, default=0.0, show_default=True, help="Epochs charged for a validation pass."
@@ -107,15 +117,17 @@ def validation_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a study begins with, where `serve` listens, and who may ask it."""
+    """Add the options of `serve`: the study, the address, and who has access."""
     for option in reversed(
         (
-            click.option("--budget", help="Total of the study, if it is to begin here."),
+            click.option("--budget", help="Total of the study, if a new study is to begin."),
             space_options,
             training_options,
-            kept_policy_options,
+            stored_policy_options,
             click.option(
-                "--workers", type=int, help="Clients that train at the same time.  [default: the study's own, else 1]"
+                "--workers",
+                type=int,
+                help="Workers that train at the same time.  [default: the study's own number, else 1]",
             ),
             seed_option,
             click.option("--port", type=click.IntRange(0, 65535), default=0, help="[default: a free one]"),
@@ -124,14 +136,14 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--tls-cert", metavar="FILE", help="Certificate for TLS, as PEM."),
             click.option("--tls-key", metavar="FILE", help="Its key, as PEM."),
-            click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS with the clients."),
-            click.option("--token-file", metavar="FILE", help="Holds the token; made if it is not there."),
+            click.option("--behind-proxy", is_flag=True, help="A proxy in front of the server does TLS."),
+            click.option("--token-file", metavar="FILE", help="File with the token; it is made if it does not exist."),
             click.option(
                 "--give-up-after",
                 metavar="DURATION",
                 default="5m",
                 show_default=True,
-                help="Release the order of a client that is silent for so long.",
+                help="Give the work of a worker to another one after so long without a message.",
             ),
         )
     ):

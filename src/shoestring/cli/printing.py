@@ -1,4 +1,4 @@
-"""How commands print: results on stdout, as lines or as what rich draws; words about them on stderr."""
+"""Print results to stdout, as lines or as tables of rich, and messages to stderr."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def narrate(line: str) -> None:
+def print_message(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
 def print_rich(renderable: Any, *, wraps: bool = True) -> None:
-    """`wraps`: at the width of the terminal, else of a wide one; if not, lines stay whole."""
+    """Print a rich object; `wraps`: break lines at the width of the terminal (160 columns if there is none)."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or not wraps else 160
@@ -23,7 +23,7 @@ def print_rich(renderable: Any, *, wraps: bool = True) -> None:
 
 
 def store_words(address: str, where: str) -> list[str]:
-    """The words that name a store in a command to be copied; `where` is its address without a password."""
+    """Return the words that name a store in a command to be copied; `where` is its address without the password."""
     from shoestring.stores.addresses import DEFAULT_STORE
 
     is_server = "://" in address and not address.startswith("sqlite")

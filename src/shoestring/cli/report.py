@@ -1,4 +1,4 @@
-"""The commands that draw: `report` writes a page to keep, `watch` serves one that follows a study."""
+"""The commands `report`, which writes a page about studies, and `watch`, which serves one that is updated."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from shoestring.cli.printing import print_line, store_words
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import ShoestringError, StoreError, StudyError, did_you_mean
 from shoestring.network.access import Access
-from shoestring.network.server import Answer, Refused, Routes, Server
+from shoestring.network.server import Answer, RequestError, Routes, Server
 from shoestring.policies.citations import cite
-from shoestring.reports.figures.comparison_of_studies import draw_comparison
+from shoestring.reports.figures.comparisons import draw_comparison, draw_replayed
 from shoestring.reports.figures.drawing import Figure
-from shoestring.reports.figures.history import Story, gather
-from shoestring.reports.figures.page import copies_of, draw_study, lead_of, write_page
-from shoestring.reports.figures.replayed import draw_replayed
+from shoestring.reports.figures.history import StudyHistory, read_history
+from shoestring.reports.figures.page import describe_study, draw_study, list_copyables, write_page
 from shoestring.reports.figures.static import draw_png, write_svg
 from shoestring.stores.addresses import open_store
 from shoestring.study.recall import recall
@@ -42,7 +41,7 @@ def write_report(
     store: str,
     as_json: bool,
 ) -> None:
-    """About one study or several; without names, about all that the store holds."""
+    """Write a report of these studies; without names, of all studies in the store."""
     began = time.perf_counter()
     opened = open_store(store, must_exist=True)
     names = list(studies) or opened.studies()
@@ -50,21 +49,21 @@ def write_report(
         raise StudyError(f"there is no study in {store}: nothing to draw")
     ledgers = {name: Study.open(name, opened).ledger for name in names}
     if decisions and len(names) > 1:
-        raise StudyError(f"--decision {decisions[0]} is of one study: name it, one of {', '.join(names)}")
+        raise StudyError(f"--decision {decisions[0]} is for one study: give its name, one of {', '.join(names)}")
     for ledger in ledgers.values():
-        ledger.entries()  # of a snapshot they are not read before
+        ledger.entries()  # a snapshot reads them only now; this is a part of the loading time
     loaded = time.perf_counter()
-    tell = partial(recall, decisions=decisions) if len(names) == 1 else gather
-    stories = [tell(name, ledger) for name, ledger in ledgers.items()]
-    figures = _choose(_draw(stories, compare), only)
+    read = partial(recall, decisions=decisions) if len(names) == 1 else read_history
+    histories = [read(name, ledger) for name, ledger in ledgers.items()]
+    figures = _choose(_draw(histories, compare), only)
     written = [*_write_figures(figures, svg, "svg", dark), *_write_figures(figures, png, "png", dark)]
     page = output if output is not None or written else "report.html"
     size = sum(path.stat().st_size for path in written)
     if page is not None:
-        text = _write_page(stories, store_words(store, opened.where), figures).encode()
+        text = _write_page(histories, store_words(store, opened.where), figures).encode()
         _write(Path(page), text)
         size += len(text)
-    told = {
+    result = {
         "report": page,
         "figures": [str(path) for path in written],
         "studies": names,
@@ -72,7 +71,7 @@ def write_report(
         "load_s": loaded - began,
         "draw_s": time.perf_counter() - loaded,
     }
-    print_line(dumps(told) if as_json else "\n".join(map(str, filter(None, [*written, page]))))
+    print_line(dumps(result) if as_json else "\n".join(map(str, filter(None, [*written, page]))))
 
 
 def _choose(figures: Sequence[Figure], only: Sequence[str]) -> list[Figure]:
@@ -84,13 +83,13 @@ def _choose(figures: Sequence[Figure], only: Sequence[str]) -> list[Figure]:
 
 
 def _write_figures(figures: Sequence[Figure], folder: str | None, kind: str, dark: bool) -> list[Path]:
-    """Each as a file of its own; those on dark ground have a name of their own, too."""
+    """Write each figure to its own file; figures with a dark background have "-dark" in their names."""
     if folder is None:
         return []
     paths = []
     _write(Path(folder))
     for figure in (one for several in figures for one in (several, *several.others)):
-        name = "-".join([figure.key, *figure.choice.split()])  # of several decisions or policies, which
+        name = "-".join([figure.key, *figure.choice.split()])  # `choice`: which of several decisions or policies
         path = Path(folder) / f"{name}{'-dark' if dark else ''}.{kind}"
         drawn = write_svg(figure, "dark" if dark else "light")
         _write(path, draw_png(drawn) if kind == "png" else drawn.encode())
@@ -99,58 +98,60 @@ def _write_figures(figures: Sequence[Figure], folder: str | None, kind: str, dar
 
 
 def _write(path: Path, content: bytes | None = None) -> None:
-    """A file; without content, a folder."""
+    """Write a file; without content, make a folder."""
     try:
         path.mkdir(parents=True, exist_ok=True) if content is None else path.write_bytes(content)
-    except (OSError, ValueError) as error:  # the latter for a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: no file can have that name
         raise StoreError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
 def render(
-    stories: Sequence[Story], where: Sequence[str], compare: Iterable[str] = (), *, version: str | None = None
+    histories: Sequence[StudyHistory], where: Sequence[str], compare: Iterable[str] = (), *, version: str | None = None
 ) -> str:
-    """`where`: the words that name the store in a command."""
-    return _write_page(stories, where, _draw(stories, compare), version)
+    """Return the page; `where` are the words that name the store in a command."""
+    return _write_page(histories, where, _draw(histories, compare), version)
 
 
-def _draw(stories: Sequence[Story], compare: Iterable[str] = ()) -> list[Figure]:
-    if len(stories) == 1:
-        return [*_replays(stories[0], compare), *draw_study(stories[0])]
-    side_by_side = draw_comparison(stories)
+def _draw(histories: Sequence[StudyHistory], compare: Iterable[str] = ()) -> list[Figure]:
+    if len(histories) == 1:
+        return [*_replays(histories[0], compare), *draw_study(histories[0])]
+    side_by_side = draw_comparison(histories)
     figures = [side_by_side] if side_by_side is not None else []
-    for number, story in enumerate(stories):
-        drawn = {figure.key: figure for figure in draw_study(story)}
-        for key in ("money", "curves"):  # of each, what the comparison does not show
+    for number, history in enumerate(histories):
+        drawn = {figure.key: figure for figure in draw_study(history)}
+        for key in ("budget", "curves"):  # the comparison does not show these
             if key in drawn:
-                figures.append(replace(drawn[key], key=f"{key}-{number}", title=f"{story.name}: {drawn[key].title}"))
+                figures.append(replace(drawn[key], key=f"{key}-{number}", title=f"{history.name}: {drawn[key].title}"))
     return figures
 
 
 def _write_page(
-    stories: Sequence[Story], where: Sequence[str], figures: Sequence[Figure], version: str | None = None
+    histories: Sequence[StudyHistory], where: Sequence[str], figures: Sequence[Figure], version: str | None = None
 ) -> str:
-    story = stories[0]
-    if len(stories) > 1:
-        lead = f"The studies of {story.name} to {stories[-1].name} side by side, then one by one."
-        return write_page(f"{len(stories)} studies", lead, figures, version=version)
-    resume = shlex.join(["shoestring", "resume", "--study", story.name, *where])
-    copies = copies_of(story, resume, cite(story.books.policy))
-    return write_page(story.name, lead_of(story), figures, copies, version=version)
+    history = histories[0]
+    if len(histories) > 1:
+        lead = f"The studies of {history.name} to {histories[-1].name} side by side, then one by one."
+        return write_page(f"{len(histories)} studies", lead, figures, version=version)
+    resume = shlex.join(["shoestring", "resume", "--study", history.name, *where])
+    copies = list_copyables(history, resume, cite(history.state.policy))
+    return write_page(history.name, describe_study(history), figures, copies, version=version)
 
 
-def _replays(story: Story, compare: Iterable[str]) -> list[Figure]:
-    """What other policies would have had from the same recorded curves, as far as these reach."""
+def _replays(history: StudyHistory, compare: Iterable[str]) -> list[Figure]:
+    """Draw what other policies would have reached on the same recorded curves."""
     from shoestring.study.simulation import replay
 
-    others, missing, frozen = [], 0.0, []
+    others, missing, drawings = [], 0.0, []
     for name in compare:
-        replayed = replay(story.ledger, policies.make(name))
-        others.append(gather(f"replay of {name}", replayed.ledger))
+        replayed = replay(history.ledger, policies.make(name))
+        others.append(read_history(f"replay of {name}", replayed.ledger))
         missing = max(missing, replayed.missing_share)
-        frozen.append(draw_replayed(story, others[-1], replayed.missing_share))
-    caution = f"Replayed on recorded curves: up to {missing:.0%} of the steps that were asked for are not recorded."
-    figure = draw_comparison([story, *others], title="And with another policy", caution=caution) if others else None
-    known = [one for one in frozen if one is not None]
+        drawings.append(draw_replayed(history, others[-1], replayed.missing_share))
+    caution = (
+        f"Replayed on recorded curves: up to {missing:.0%} of the steps that they would have trained are not recorded."
+    )
+    figure = draw_comparison([history, *others], title="With another policy", caution=caution) if others else None
+    known = [one for one in drawings if one is not None]
     chosen = replace(known[0], others=known[1:]) if known else None
     return [one for one in (figure, chosen) if one is not None]
 
@@ -159,40 +160,40 @@ def _replays(story: Story, compare: Iterable[str]) -> list[Figure]:
 
 
 class WatchedStore:
-    """The studies of a store, read again when they have grown."""
+    """The studies of a store as pages, drawn again when new entries are there."""
 
     def __init__(self, store: str) -> None:
         self._store = open_store(store, must_exist=True)
         self._where = store_words(store, self._store.where)
         self._studies: dict[str, Study] = {}
         self._pages: dict[str, tuple[tuple[str, str], str]] = {}  # by study: version and decision, page
-        self.address_of: Callable[[str], str] = str  # of a study's page; the server knows
+        self.address_of: Callable[[str], str] = str  # returns the address of a study's page; set when the server exists
 
     def version(self, name: str | None) -> str:
         study = self._study(name)
         return str(len(study.journal.refresh())) if study is not None else ",".join(self._store.studies())
 
     def page(self, name: str | None, decision: str = "") -> str:
-        """`decision`: the number of an order that is looked at; empty: some telling ones."""
+        """Return the page of a study; `decision` is the number of an order to show, or empty for a few chosen ones."""
         study, version = self._study(name), self.version(name)
         if study is None:
             links = {known: self.address_of(known) for known in self._store.studies()}
             return write_page(self._store.where, "Which study?", [], links=links, version=version)
         known = self._pages.get(study.name)
         if known is None or known[0] != (version, decision):
-            story = recall(study.name, study.ledger, _read_decision(decision))
-            known = (version, decision), render([story], self._where, version=version)
+            history = recall(study.name, study.ledger, _read_decision(decision))
+            known = (version, decision), render([history], self._where, version=version)
             self._pages[study.name] = known
         return known[1]
 
     def routes(self) -> Routes:
-        """A page, and its version, which the page asks for now and then. There is nothing to post."""
+        """Return the routes of a page and of its version, which the page requests again and again."""
 
         def get(render: Callable[[Mapping[str, str]], str], kind: str, query: Mapping[str, str], body: bytes) -> Answer:
             try:
                 return Answer(render(query), kind)
             except ShoestringError as error:
-                raise Refused(500, error) from None
+                raise RequestError(500, error) from None
 
         return {
             ("GET", "/"): partial(get, lambda q: self.page(q.get("study"), q.get("decision", "")), "text/html"),
@@ -218,15 +219,15 @@ def _read_decision(text: str) -> tuple[int, ...]:
 
 def watch_store(store: str, name: str | None, port: int) -> None:
     watched = WatchedStore(store)
-    watched.page(name)  # a wrong name is said here
-    server = Server(watched.routes(), Access(port=port, in_address=True))
+    watched.page(name)  # raises an error if the name is wrong
+    server = Server(watched.routes(), Access(port=port, allows_token_in_url=True))
 
     def address(study: str | None) -> str:
-        asked = {"token": server.access.token} | ({"study": study} if study is not None else {})
-        return f"{server.address}/?{urlencode(asked)}"
+        query = {"token": server.access.token} | ({"study": study} if study is not None else {})
+        return f"{server.address}/?{urlencode(query)}"
 
     watched.address_of = address
     print_line(address(name))
-    sys.stderr.write("open this address in a browser on this machine; Ctrl-C ends it\n")
+    sys.stderr.write("open this address in a browser on this machine; Ctrl-C stops the server\n")
     with contextlib.suppress(KeyboardInterrupt):
         server.serve()

@@ -1,7 +1,4 @@
-"""The commands that spend, `run` and `resume`: from their options to a study, its runner and its stop.
-
-How a run ends on the command line: the result, the way on, and the exit code.
-"""
+"""The commands `run` and `resume`: begin or continue a study, run it, and report how the run ended."""
 
 from __future__ import annotations
 
@@ -14,31 +11,35 @@ from dataclasses import replace
 from typing import Any
 
 from shoestring import policies
-from shoestring.cli.job import Job, add_validation_cap, read_configs, read_settings
+from shoestring.cli.job import Job, add_validation_limit, read_configs, read_settings
+from shoestring.cli.options import FAILED, GOOD, NO_RESULT, STOPPED
 from shoestring.cli.printing import print_line, print_rich, store_words
 from shoestring.core.deciding.policy import warn_of_small_budget
 from shoestring.core.ledger.amendments import find_changes
-from shoestring.core.ledger.budget import Budget, Prices, parse_duration_s
+from shoestring.core.ledger.budget import Budget, Prices
 from shoestring.core.ledger.entries import Entry
-from shoestring.core.ledger.failures import say_failure
+from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count, printable
-from shoestring.reports import text
-from shoestring.reports.progress import Progress, make_progress
-from shoestring.runners.checkpoints.checkpoint_store import name_place
-from shoestring.runners.local.local_runner import Local
+from shoestring.reports import facts, messages
+from shoestring.reports.progress import Progress
+from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.runner import Runner
 from shoestring.stores.addresses import PASSWORD_VARIABLE, open_store
-from shoestring.study.loop import Ending, Observe
+from shoestring.study.loop import Ending
+from shoestring.study.run_study import RunOptions, StudyRun
 from shoestring.study.study import Study
 
-_STOPS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _CANNOT_SAVE = {
-    "python": "note: this training code cannot save, so a frozen trial lives in memory and a stop loses it",
-    "ray": "note: this training code cannot save, so a frozen trial holds its seat, and is lost when another trial needs it",
-    "command": "note: this program leaves nothing in SHOESTRING_CHECKPOINT, so more of a trial is bought from its start again",
+    "python": "this training code cannot save checkpoints, so paused trials stay in memory and are lost when the run stops",
+    "ray": "this training code cannot save checkpoints, so a paused trial occupies its worker, and is lost when another trial "
+    "needs that worker",
+    "command": "this program writes no checkpoint to SHOESTRING_CHECKPOINT, so a trial that continues is trained again from "
+    "its first step",
 }
+_CHECKS_CODE = "/shoestring/runners/training/code.py"  # the file that checks what training code reports
 
 
 def run_study(
@@ -54,42 +55,25 @@ def run_study(
     policy: str | None,
     settings: Iterable[str],
     workers: int | None,
-    runner: str | None,
-    devices: str | None,
-    address: str | None,
-    cpus: float | None,
-    gpus: float | None,
-    resources: Iterable[str],
-    prices: Iterable[str],
-    log: Iterable[str],
     seed: int | None,
     initial: str | None,
     deadline: str | None,
-    live: int | None,
-    hung_after: str | None,
-    checkpoints: str | None,
-    checkpoints_at_most: str | None,
     validate_price: float,
     validate_at_most: str | None,
     quiet: bool,
     store: str,
     name: str | None,
     as_json: bool,
+    **job_words: Any,
 ) -> int:
-    """Begin a study, or go on with it: the same command again continues."""
-    how = {"runner": runner, "live": live, "hung_after": hung_after, "checkpoints_at_most": checkpoints_at_most}
-    of_cluster = {"address": address, "cpus": cpus, "gpus": gpus, "resources": list(resources), "prices": list(prices)}
-    cluster = {name: value for name, value in of_cluster.items() if value not in (None, [])} or None
-    place = name_place(checkpoints).get("checkpoints")
-    job = Job.from_words(
-        target, command, table, devices=devices, log=list(log) or None, cluster=cluster, checkpoints=place, **how
-    )
+    """Begin or continue a study, and run it. `job_words` are the options that `Job.from_words` reads."""
+    job = Job.from_words(target, command, table, **job_words)
     space = job.space(space_file, params)
-    workers = job.workers if workers is None else workers
+    workers = job.options.device_count if workers is None else workers
+    options = job.run_options(deadline=deadline, progress=not quiet)
     job.check(space, 1 if workers is None else workers)
-    deadline_s = None if deadline is None else parse_duration_s(deadline, "deadline")
     name = name or job.name
-    cap_is_for = "" if validate_at_most is None else policy or _policy_now(store, name)
+    limited_policy = "" if validate_at_most is None else policy or _find_policy(store, name)
     study = Study.begin(
         space,
         budget,
@@ -98,93 +82,100 @@ def run_study(
         max_steps=job.max_steps(max_steps),
         direction="max" if maximize else "min",
         policy=policy,
-        settings=add_validation_cap(cap_is_for, read_settings(settings), validate_at_most),
+        settings=add_validation_limit(limited_policy, read_settings(settings), validate_at_most),
         seed=seed,
         workers=workers,
         prices=Prices(validate_price),
         initial=read_configs(initial),
         target=job.to_target(),
     )
-    return _spend(study, job.going_on(study.ledger.opened.target), store, deadline_s, quiet=quiet, as_json=as_json)
+    job = job.with_stored_options(study.ledger.opened.target)
+    options = job.run_options(deadline=options.deadline, progress=options.progress)
+    return _run(study, job, options, store, as_json=as_json)
 
 
-def _policy_now(store: str, name: str) -> str:
-    """The policy of a study that is there already, else the default."""
+def _find_policy(store: str, name: str) -> str:
+    """Return the name of the policy of an existing study, else of the default policy."""
     ledger = open_store(store).load(name)
-    return policies.DEFAULT if ledger is None else ledger.books.policy
+    return policies.DEFAULT if ledger is None else ledger.state.policy
 
 
 def resume_study(
     *, budget: str | None, deadline: str | None, quiet: bool, store: str, name: str | None, as_json: bool
 ) -> int:
-    """Go on with a study that was stopped, with more budget if that is wanted."""
+    """Continue a study that was stopped, with a larger budget if one is given."""
     study = Study.open(name, store)
-    ledger, books = study.ledger, study.ledger.books
+    ledger, state = study.ledger, study.ledger.state
     job = Job.from_target(ledger.opened.target)
+    options = job.run_options(deadline=deadline, progress=not quiet)
     job.check(None, ledger.workers)
-    _ = study.policy  # one that is not registered cannot be had here: said before anything is changed
-    deadline_s = None if deadline is None else parse_duration_s(deadline, "deadline")
+    _ = study.policy  # an error, before anything is changed, if the policy is not registered
     if budget is not None:
-        now = {"policy": books.policy, "settings": books.settings, "workers": books.workers}
-        if change := find_changes(ledger, replace(ledger.opened, budget=Budget(budget), **now)):
+        present = {"policy": state.policy, "settings": state.settings, "workers": state.workers}
+        if change := find_changes(ledger, replace(ledger.opened, budget=Budget(budget), **present)):
             study.amend(change)
             study.journal.change = change
-    return _spend(study, job, store, deadline_s, quiet=quiet, as_json=as_json)
+    return _run(study, job, options, store, as_json=as_json)
 
 
-def _spend(study: Study, job: Job, store: str, deadline_s: float | None, *, quiet: bool, as_json: bool) -> int:
-    ledger = study.ledger
-    runner = job.make_runner(ledger, study.checkpoints)
-    in_this_process = isinstance(runner, Local)
-    title = f"{study.name}: {ledger.books.policy}, seed {ledger.opened.seed}"
-    progress = make_progress(title, quiet=quiet)
-    with _stop_on_signals(progress, finishes_step=in_this_process) as came:
-        with progress:
-            if hasattr(study.store, "on_trouble"):  # a database that must be waited for says so
-                study.store.on_trouble = progress.say
-            for line in _greeting(study, job, runner):
-                progress.say(line)
+def _run(study: Study, job: Job, options: RunOptions, store: str, *, as_json: bool) -> int:
+    """Run the study, print the result, and return the exit code."""
+    signals: list[int] = []
+    options = replace(options, should_stop=lambda: bool(signals))
+    run = StudyRun(study, job.code_or_runner(study.ledger, study.checkpoints), options)
+    in_this_process = isinstance(run.runner, LocalRunner)
+    with _stop_on_signals(signals, run.view, finishes_step=in_this_process):
+        with run.view:
+            if hasattr(study.store, "on_trouble"):  # a database may make the run wait
+                study.store.on_trouble = run.view.announce
+            for line in _introduce(study, job, run.runner):
+                run.view.announce(line)
             try:
-                observe = _tell_if_unsaved(job, runner, progress)
-                with contextlib.redirect_stdout(sys.stderr):  # it is for results, and what runs beneath may print
-                    ending = study.run(runner, deadline=deadline_s, should_stop=lambda: bool(came), observe=observe)
-            except KeyboardInterrupt:  # the second time: the step under way is dropped, and run again later
+                with contextlib.redirect_stdout(sys.stderr):  # stdout is for results, and training code may print
+                    ending = run.spend(also=_SavingNotice(job, run.runner, run.view))
+            except KeyboardInterrupt:  # the second signal: the present step is dropped and trained again later
                 ending = Ending("stopped", "", study.ledger)
-            _ignore_signals()  # one more must not cut off what is said now
-            last_line = text.ending(study.ledger, ending.reason, ending.text, in_this_process=in_this_process)
-            progress.end(last_line)
-        code = report_ending(study, job, store, ending, as_json=as_json, last_line=None if quiet else last_line)
-    return STOPPED + came[-1] if came and ending.reason == "stopped" else code
+            _ignore_signals()  # a third signal must not interrupt the output
+            last_line = messages.describe_ending(
+                study.ledger, ending.reason, ending.text, in_this_process=in_this_process
+            )
+            run.view.end(last_line)
+        is_quiet = options.progress is False
+        code = _report_ending(study, job, store, ending, as_json=as_json, last_line=None if is_quiet else last_line)
+    return STOPPED + signals[-1] if signals and ending.reason == "stopped" else code
 
 
-def _greeting(study: Study, job: Job, runner: Runner) -> Iterator[str]:
+# before and during a run ---------------------------------------------------------------------------------------------
+
+
+def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
     ledger = study.ledger
     total = ledger.budget.show(ledger.budget.total)
     if not ledger.orders:
-        policy = f"policy {ledger.books.policy}, seed {ledger.opened.seed}"
+        policy = f"policy {ledger.state.policy}, seed {ledger.opened.seed}"
         yield f"study {study.name!r}: {total} for {job.words}, {policy}"
     else:
         spent = f"{ledger.budget.show(ledger.spent)} of {total} spent"
         trials = count(len(ledger.trials), "trial")
-        yield f"study {study.name!r} goes on: {spent}, {trials}, policy {ledger.books.policy}"
+        yield f"study {study.name!r} continues: {spent}, {trials}, policy {ledger.state.policy}"
     if change := study.journal.change:
-        yield f"changed: {text.change_line(change)}"
+        yield f"changed: {messages.format_change(change)}"
     for notice in getattr(study.store, "notices", ()):
         yield f"note: {notice}"
-    for warning in (*job.warnings(ledger.space), *_small_budget(study)):
+    for warning in (*job.list_warnings(ledger.space), *_warn_of_small_budget(study)):
         yield f"warning: {warning}"
     if job.has_changed_since(ledger.opened.target):
-        yield "warning: the training code has changed since this study began; its earlier values may not compare"
+        yield "warning: the training code has changed since this study began; its earlier values may not be comparable"
     if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
-        yield _say_unsaved(job)
+        yield _describe_no_saving(job)
 
 
-def _say_unsaved(job: Job) -> str:
-    return _CANNOT_SAVE["ray" if job.runner == "ray" else job.kind]
+def _describe_no_saving(job: Job) -> str:
+    return f"note: {_CANNOT_SAVE['ray' if job.options.is_ray else job.kind]}"
 
 
-def _small_budget(study: Study) -> Iterator[str]:
-    """In time and money nobody knows yet what a full training costs; `plan` can be told."""
+def _warn_of_small_budget(study: Study) -> Iterator[str]:
+    """Warn only for epoch budgets: with time or money, the cost of a full training is not known yet."""
     ledger = study.ledger
     if ledger.budget.unit == "epochs" and not ledger.orders:
         full_trainings = ledger.budget.total / (ledger.step_price() * ledger.max_steps)
@@ -192,65 +183,60 @@ def _small_budget(study: Study) -> Iterator[str]:
             yield warning
 
 
-def _tell_if_unsaved(job: Job, runner: Runner, progress: Progress) -> Observe:
-    """The progress, which also says that the code cannot save as soon as its first report tells."""
-    is_open = runner.can_save is None
+class _SavingNotice:
+    """Observer: tell the user once that the code cannot save checkpoints; a generator shows it with its first report."""
 
-    def observe(ledger: Ledger, entry: Entry | None) -> None:
-        nonlocal is_open
-        progress(ledger, entry)
-        if is_open and runner.can_save is not None:
-            is_open = False
-            if not runner.can_save and ledger.max_steps > 1:
-                progress.say(_say_unsaved(job))
+    def __init__(self, job: Job, runner: Runner, view: Progress) -> None:
+        self._job, self._runner, self._view = job, runner, view
+        self._is_known = runner.can_save is not None
 
-    return observe
+    def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
+        if self._is_known or self._runner.can_save is None:
+            return
+        self._is_known = True
+        if not self._runner.can_save and ledger.max_steps > 1:
+            self._view.announce(_describe_no_saving(self._job))
 
 
 @contextlib.contextmanager
-def _stop_on_signals(progress: Progress, *, finishes_step: bool) -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM freezes everything, after the present step if it runs in this process.
+def _stop_on_signals(signals: list[int], view: Progress, *, finishes_step: bool) -> Iterator[None]:
+    """Append Ctrl-C and SIGTERM to `signals`; the second one raises KeyboardInterrupt.
 
-    The second one does not wait for that step. What came is in the list.
+    After the first, the run ends and trials are paused: at once, or after the present step if it runs in this process.
     """
-    came: list[int] = []
 
     def handle(number: int, frame: Any) -> None:
-        came.append(number)
-        if len(came) > 1:
+        signals.append(number)
+        if len(signals) > 1:
             raise KeyboardInterrupt
-        progress.say("stopping after this step; once more to stop at once" if finishes_step else "stopping")
+        view.announce("stopping after this step; press Ctrl-C again to stop at once" if finishes_step else "stopping")
 
-    former = {number: signal.signal(number, handle) for number in _STOPS}
+    former = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
-        yield came
+        yield
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
 
 
 def _ignore_signals() -> None:
-    for number in _STOPS:
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
-GOOD, FAILED, NO_RESULT = 0, 1, 3
-STOPPED = 128  # and the number of the signal
-_OUR_FRAME = "/shoestring/runners/training/code.py"  # where what training code gave back is found wanting
+# after a run ---------------------------------------------------------------------------------------------------------
 
 
-def report_ending(study: Study, job: Job, store: str, ending: Ending, *, as_json: bool, last_line: str | None) -> int:
-    """Print result and way on; the exit code of a run that nobody stopped. `last_line`: why it ended; None: quiet."""
-    from shoestring.reports import facts, text
-
+def _report_ending(study: Study, job: Job, store: str, ending: Ending, *, as_json: bool, last_line: str | None) -> int:
+    """Print the result and what to do next; return the exit code. Without `last_line` only the result is printed."""
     if as_json:
         summary = facts.summary(study.name, study.ledger, study.best_checkpoint)
         print_line(dumps(summary | {"reason": ending.reason}))
     else:
-        print_rich(text.best_line(study.ledger, study.best_checkpoint), wraps=False)
-    sys.stdout.flush()  # before what goes to stderr, which may be the same terminal
+        print_rich(messages.format_best(study.ledger, study.best_checkpoint), wraps=False)
+    sys.stdout.flush()  # before the lines on stderr, which may be the same terminal
     if last_line is not None:
-        for line in (last_line, *_what_next(study, job, store, ending)):
+        for line in (last_line, *_list_next_commands(study, job, store, ending)):
             sys.stderr.write(printable(line) + "\n")
     if ending.reason == "failing":
         sys.stderr.write(printable(_explain_failure(ending.text), lines=True) + "\n")
@@ -259,27 +245,29 @@ def report_ending(study: Study, job: Job, store: str, ending: Ending, *, as_json
 
 
 def _explain_failure(text: str) -> str:
-    """The traceback of training code that raised; one line where we found fault with what it gave back."""
+    """Return the traceback of training code that raised; one line if the error is about what the code reported."""
     frames = [line for line in text.splitlines() if line.lstrip().startswith('File "')]
-    return say_failure(text) if frames and _OUR_FRAME in frames[-1].replace("\\", "/") else text
+    is_about_report = frames and _CHECKS_CODE in frames[-1].replace("\\", "/")
+    return describe_failure(text) if is_about_report else text
 
 
-def _what_next(study: Study, job: Job, store: str, ending: Ending) -> Iterator[str]:
-    """The commands that a user may want now, ready to be copied."""
+def _list_next_commands(study: Study, job: Job, store: str, ending: Ending) -> Iterator[str]:
+    """Yield the commands that the user may want next, ready to be copied."""
     where = store_words(store, study.store.where)
-    again = ["shoestring", "resume", "--study", study.name, *where]
-    secret = f" (the password goes into {PASSWORD_VARIABLE})" if getattr(study.store, "has_password", False) else ""
+    resume = ["shoestring", "resume", "--study", study.name, *where]
+    password = f" (put the password into {PASSWORD_VARIABLE})" if getattr(study.store, "has_password", False) else ""
     if ending.reason in ("stopped", "deadline"):
-        yield f"go on with{secret}: {shlex.join(again)}"
+        yield f"continue with{password}: {shlex.join(resume)}"
         return
     if ending.reason == "failing":
-        yield f"repair the code, then go on with{secret}: {shlex.join(again)}"
+        yield f"repair the code, then continue with{password}: {shlex.join(resume)}"
     if ending.reason == "budget":
-        yield f"spend more with{secret}: {shlex.join([*again, '--budget'])} '<a larger total>'"
+        yield f"spend more with{password}: {shlex.join([*resume, '--budget'])} '<a larger total>'"
     best, ledger = study.best, study.ledger
     if best is None or study.best_checkpoint is not None or job.kind == "table" or ledger.max_steps == 1:
         return
     if ledger.trials[best.trial].is_retuned:
-        yield "its config changed on the way; shoestring.Schedule.of(study.ledger).save(path) keeps all of them"
-    yield f"the code cannot save, so no checkpoint exists; this trains the winner again, for about {study.retrain_cost()}:"
+        yield "its configuration changed during training: shoestring.Schedule.of(study.ledger).save(path) saves all of them"
+    cost = study.retrain_cost()
+    yield f"there is no checkpoint, because the code cannot save; this trains the best trial again, for about {cost}:"
     yield f"  {shlex.join(['shoestring', 'retrain', study.name, *where])}"

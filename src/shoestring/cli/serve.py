@@ -1,4 +1,4 @@
-"""`serve`: one process decides, and clients in any language ask it and tell it, over plain HTTP and JSON."""
+"""`serve`: one process decides, and workers in any language ask it for orders and report their steps, over HTTP and JSON."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.cli.job import read_settings, read_space
+from shoestring.cli.options import STOPPED
 from shoestring.cli.printing import print_line
-from shoestring.cli.run import STOPPED
 from shoestring.core.ledger.budget import parse_duration_s
 from shoestring.core.values.checks import is_number
 from shoestring.core.values.strict_json import dumps, untag
 from shoestring.core.values.text import printable
-from shoestring.errors import Leased, ShoestringError, StoreError, StudyError, did_you_mean
+from shoestring.errors import ShoestringError, StoreError, StudyError, StudyInUse, did_you_mean
 from shoestring.network.access import Access
-from shoestring.network.server import Answer, Refused, Routes, Server
-from shoestring.study.ask import Told
-from shoestring.study.serving.client_orders import OrderGone
-from shoestring.study.serving.session import Desk, Turns
+from shoestring.network.server import Answer, RequestError, Routes, Server
+from shoestring.study.ask import StepReport
+from shoestring.study.serving.request_queue import RequestQueue
+from shoestring.study.serving.session import OrderClosed, ServeSession
 from shoestring.study.study import Study
 
 TOKEN_VARIABLE = "SHOESTRING_TOKEN"
-_TURN_S = 30.0  # so long a request waits for its turn; the same request again goes on waiting
-_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # of each body: needed, and possible
-    "/ask": (("client",), ()),
-    "/tell": (("order", "step"), ("value", "cost_s", "failed", "saved")),
-    "/beat": (("order",), ()),
-    "/lost": (("order", "held"), ()),
+_REQUEST_TIMEOUT_S = 30.0  # a request that waited so long gets code 503, and may be sent again
+_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # of each body: required, and optional
+    "/ask": (("worker",), ()),
+    "/tell": (("order", "step"), ("value", "cost_s", "failed", "saved_step")),
+    "/heartbeat": (("order",), ()),
+    "/lost": (("order", "resumable_step"), ()),
 }
-_STOPS = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve_study(
@@ -52,74 +52,80 @@ def serve_study(
     token_file: str | None,
     give_up_after: str,
     as_json: bool,
-    **words: Any,
+    **study_options: Any,
 ) -> int:
-    """Until a signal; `words` are those that a study begins with."""
-    patience_s = parse_duration_s(give_up_after, "give up after")
-    found = find_token(token_file)
+    """Serve a study until a signal comes, and return the exit code. `study_options` are needed to begin a study."""
+    give_up_after_s = parse_duration_s(give_up_after, "give up after")
+    known_token = find_token(token_file)
     access = Access(host=host, port=port, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
-    access = access if found is None else replace(access, token=found)
-    study = _find_study(store, name, **words)
-    _ = study.policy  # one that is not registered cannot be had here: said before anybody asks
-    with study.store.lease(study.name) as lease, Turns(Desk(study, lease, patience_s)) as turns:
-        server = Server(routes_of(turns), access)
+    access = access if known_token is None else replace(access, token=known_token)
+    study = _find_study(store, name, **study_options)
+    _ = study.policy  # fails now, before any worker asks, if the policy is not registered here
+    with study.store.lease(study.name) as lease, RequestQueue(ServeSession(study, lease, give_up_after_s)) as queue:
+        server = Server(routes_of(queue), access)
         try:
-            _introduce(study, server, patience_s, is_known=found is not None, as_json=as_json)
+            _print_address(study, server, give_up_after_s, is_token_known=known_token is not None, as_json=as_json)
             return _serve_until_signal(server, lambda: _require_lease(study.name, is_lost=lease.lost))
         finally:
             server.close()
 
 
-def routes_of(turns: Turns) -> Routes:
-    desk = turns.desk
+def routes_of(queue: RequestQueue) -> Routes:
+    session = queue.session
     posts: dict[str, Callable[..., Any]] = {
-        "/ask": lambda client: desk.ask(client),
-        "/tell": lambda order, step, **told: desk.tell(order, step, _read_told(**told)),
-        "/beat": lambda order: desk.beat(order),
-        "/lost": lambda order, held: desk.lose(order, held),
+        "/ask": lambda worker: session.ask(worker),
+        "/tell": lambda order, step, **report: session.tell(order, step, _read_report(**report)),
+        "/heartbeat": lambda order: session.heartbeat(order),
+        "/lost": lambda order, resumable_step: session.lose(order, resumable_step),
     }
 
     def post(path: str, query: Mapping[str, str], body: bytes) -> Answer:
-        return _take_turn(turns, partial(posts[path], **read_fields(path, body)))
+        return _answer_from_queue(queue, partial(posts[path], **read_fields(path, body)))
 
-    def get(work: Callable[[], Any], query: Mapping[str, str], body: bytes) -> Answer:
-        return _take_turn(turns, work)
+    def get(request: Callable[[], Any], query: Mapping[str, str], body: bytes) -> Answer:
+        return _answer_from_queue(queue, request)
 
     routes = {("POST", path): partial(post, path) for path in posts}
-    return routes | {("GET", "/status"): partial(get, desk.status), ("GET", "/best"): partial(get, desk.best)}
+    return routes | {("GET", "/status"): partial(get, session.status), ("GET", "/best"): partial(get, session.best)}
 
 
-def _take_turn(turns: Turns, work: Callable[[], Any]) -> Answer:
+def _answer_from_queue(queue: RequestQueue, request: Callable[[], Any]) -> Answer:
     try:
-        return Answer(dumps(turns.take(work, _TURN_S)) + "\n")
-    except OrderGone as error:
-        raise Refused(409, error) from None
+        return Answer(dumps(queue.call(request, _REQUEST_TIMEOUT_S)) + "\n")
+    except OrderClosed as error:
+        raise RequestError(409, error) from None
     except StudyError as error:
-        raise Refused(400, error) from None
+        raise RequestError(400, error) from None
     except StoreError as error:
-        raise Refused(503, error) from None
-    except ShoestringError as error:  # a policy that cannot decide: no fault of who asked
-        raise Refused(500, error) from None
+        raise RequestError(503, error) from None
+    except ShoestringError as error:  # a policy that cannot decide: the request is not at fault
+        raise RequestError(500, error) from None
     except TimeoutError:
-        raise Refused(503, f"no turn came in {_TURN_S:g} s: send the same again, nothing is done twice") from None
+        raise RequestError(
+            503, f"the request waited {_REQUEST_TIMEOUT_S:g} s: send it again, nothing is done or charged twice"
+        ) from None
 
 
 def read_fields(path: str, body: bytes) -> dict[str, Any]:
-    """The fields of a body, those and no others that belong to this path."""
-    needed, possible = _FIELDS[path]
-    example = dumps({"client": "gpu-7"} if path == "/ask" else dict.fromkeys(needed, 1))
+    """Return the fields of a request's body: all that this path requires, and none that it does not know."""
+    required, optional = _FIELDS[path]
+    example = dumps({"worker": "gpu-7"} if path == "/ask" else dict.fromkeys(required, 1))
     try:
         fields = untag(json.loads(body, object_pairs_hook=_without_repeats))
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the body {_short(body)} is not JSON: {error}; send an object, as {example}") from None
+        raise RequestError(400, f"the body {_short(body)} is not JSON: {error}; send an object, as {example}") from None
     if not isinstance(fields, dict):
-        raise Refused(400, f"the body {_short(body)} must be an object, as {example}")
+        raise RequestError(400, f"the body {_short(body)} must be an object, as {example}")
     for name in fields:
-        if name not in needed + possible:
-            raise Refused(400, f"the field {name[:40]!r} is unknown to {path}. {did_you_mean(name, needed + possible)}")
-    for name in needed:
+        if name not in required + optional:
+            raise RequestError(
+                400, f"the field {name[:40]!r} is unknown to {path}. {did_you_mean(name, required + optional)}"
+            )
+    for name in required:
         if name not in fields:
-            raise Refused(400, f"the field {name!r} is missing in {_short(body)}: {path} needs {' and '.join(needed)}")
+            raise RequestError(
+                400, f"the field {name!r} is missing in {_short(body)}: {path} needs {' and '.join(required)}"
+            )
     return fields
 
 
@@ -130,10 +136,10 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _read_told(*, value: Any = None, cost_s: Any = None, failed: Any = None, saved: Any = None) -> Told:
+def _read_report(*, value: Any = None, cost_s: Any = None, failed: Any = None, saved_step: Any = None) -> StepReport:
     if value is not None and not is_number(value):
         raise StudyError(f"value={value!r} must be a number, null, or '~nan' or '~inf' for one that is not finite")
-    return Told.read(value, cost_s, failed, saved=saved)
+    return StepReport.read(value, cost_s, failed, saved_step=saved_step)
 
 
 def _short(body: bytes) -> str:
@@ -142,20 +148,20 @@ def _short(body: bytes) -> str:
 
 
 def find_token(file: str | None) -> str | None:
-    """The token in the file, which is made if it is not there, else the one in the environment, if any."""
+    """Return the token in the file, which is created if it does not exist; without a file, the one in the environment."""
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     path = Path(file)
     try:
         if not path.exists():
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="ascii") as made:
-                made.write(secrets.token_urlsafe(24) + "\n")
+            with os.fdopen(descriptor, "w", encoding="ascii") as created:
+                created.write(secrets.token_urlsafe(24) + "\n")
         return path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise StudyError(
-            f"the token in {file!r} cannot be read or made: {why}: give a file that you can write"
+            f"the token file {file!r} cannot be read or created: {why}: give a file that you can write"
         ) from None
 
 
@@ -169,15 +175,15 @@ def _find_study(
     settings: Iterable[str],
     max_steps: int | None,
     maximize: bool,
-    **words: Any,
+    **more: Any,
 ) -> Study:
-    """Begun, or gone on with, if the words for that are given; opened if there are none."""
+    """Begin or continue a study when a space is given; open the existing one when no study option is given."""
     if not (space_file or tuple(params)):
-        if budget or max_steps or maximize or tuple(settings) or any(word is not None for word in words.values()):
-            raise StudyError("no space is given: give all words that the study began with, or --study NAME alone")
+        if budget or max_steps or maximize or tuple(settings) or any(value is not None for value in more.values()):
+            raise StudyError("no space is given: give all options that the study began with, or --study NAME alone")
         return Study.open(name, store)
     if budget is None:
-        raise StudyError("no --budget is given: a study begins with its space and its total")
+        raise StudyError("no --budget is given: a study begins with a space and a budget")
     return Study.begin(
         read_space(space_file, params),
         budget,
@@ -186,56 +192,58 @@ def _find_study(
         max_steps=1 if max_steps is None else max_steps,
         direction="max" if maximize else "min",
         settings=read_settings(settings),
-        **words,
+        **more,
     )
 
 
-def _introduce(study: Study, server: Server, patience_s: float, *, is_known: bool, as_json: bool) -> None:
-    """Where it is: as JSON, or as lines that a shell can read. A token that the user gave is not printed."""
-    token = None if is_known else server.access.token
+def _print_address(
+    study: Study, server: Server, give_up_after_s: float, *, is_token_known: bool, as_json: bool
+) -> None:
+    """Print the address as JSON, or as lines that a shell can read. A token that the user gave is not printed."""
+    token = None if is_token_known else server.access.token
     if as_json:
-        told = {"study": study.name, "address": server.address, "port": server.port, "token": token}
-        print_line(dumps(told | {"give_up_after_s": patience_s, "pid": os.getpid()}))
+        shown = {"study": study.name, "address": server.address, "port": server.port, "token": token}
+        print_line(dumps(shown | {"give_up_after_s": give_up_after_s, "pid": os.getpid()}))
     else:
         print_line(f"SHOESTRING_ADDRESS={server.address}")
         if token is not None:
             print_line(f"{TOKEN_VARIABLE}={token}")
-    sys.stdout.flush()  # whoever waits for these lines may read them through a pipe
+    sys.stdout.flush()  # a script may wait for these lines at the other end of a pipe
     budget, ledger = study.ledger.budget, study.ledger
     spent = f"{budget.show(ledger.spent)} of {budget.show(budget.total)} spent"
     sys.stderr.write(
-        printable(f"study {study.name!r} is served: {spent}, policy {ledger.books.policy}; Ctrl-C ends it") + "\n"
+        printable(f"serving study {study.name!r}: {spent}, policy {ledger.state.policy}; stop it with Ctrl-C") + "\n"
     )
 
 
 def _serve_until_signal(server: Server, check: Callable[[], None]) -> int:
-    with _signals_raise():
+    with _raising_on_signals():
         try:
             server.serve(check)
-        except _Came as came:
-            return STOPPED + came.number
+        except _SignalReceived as received:
+            return STOPPED + received.number
     raise AssertionError("a server ends by a signal")
 
 
 def _require_lease(name: str, *, is_lost: bool) -> None:
     if is_lost:
-        raise Leased(f"the study {name!r} was taken over by another process: this server stops")
+        raise StudyInUse(f"the study {name!r} was taken over by another process: this server stops")
 
 
-class _Came(Exception):
+class _SignalReceived(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
 
 
 @contextmanager
-def _signals_raise() -> Iterator[None]:
+def _raising_on_signals() -> Iterator[None]:
     def handle(number: int, frame: Any) -> None:
-        for other in _STOPS:  # one is enough
+        for other in _STOP_SIGNALS:  # a second signal must not interrupt the closing
             signal.signal(other, signal.SIG_IGN)
-        raise _Came(number)
+        raise _SignalReceived(number)
 
-    former = {number: signal.signal(number, handle) for number in _STOPS}
+    former = {number: signal.signal(number, handle) for number in _STOP_SIGNALS}
     try:
         yield
     finally:

@@ -1,7 +1,4 @@
-"""The commands that look at studies and change nothing: status, explain, plan, replay, policies.
-
-What a trial printed: `stdout.txt` and `stderr.txt` in its folder, beside its checkpoints.
-"""
+"""The commands that look at studies and change nothing: status, explain, plan, replay, policies, logs."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import read_settings
-from shoestring.cli.printing import narrate, print_line, print_rich
+from shoestring.cli.printing import print_line, print_message, print_rich
 from shoestring.core.ledger.amendments import require_possible
 from shoestring.core.ledger.budget import Budget, parse_duration_s
 from shoestring.core.ledger.entries import Opened, Order
@@ -25,14 +22,14 @@ from shoestring.core.values.text import printable
 from shoestring.errors import BudgetError, StoreError, StudyError
 from shoestring.reports import facts
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.checkpoints.trial_logs import MOST_BYTES, STDERR, STDOUT, log_files, read_log
+from shoestring.runners.checkpoints.trial_logs import MAX_BYTES, STDERR, STDOUT, log_files, read_log
 from shoestring.study.study import Study
 
 
 def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
     study = Study.open(name, store)
     if as_json:
-        trials = [facts.trial_facts(trial) for trial in facts.sort_best_first(study.ledger)[:rows]]
+        trials = [facts.trial_facts(trial) for trial in facts.rank_trials(study.ledger)[:rows]]
         orders = [facts.order_facts(o.order) for o in study.ledger.open_orders.values()]
         print_line(
             dumps(
@@ -41,41 +38,42 @@ def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
             )
         )
     else:
-        from shoestring.reports import text
+        from shoestring.reports import messages
 
-        print_rich(text.status(study.name, study.ledger, study.best_checkpoint, rows))
+        print_rich(messages.status_report(study.name, study.ledger, study.best_checkpoint, rows))
 
 
 def show_decision(store: str, name: str | None, order: int | None, trial: int | None, as_json: bool) -> None:
-    from shoestring.reports import text
+    from shoestring.reports import messages
 
     if (order is None) == (trial is None):
         raise StudyError(
-            "explain what? Give the number of an order, or --trial N for all orders of a trial; see `status`"
+            "give the number of an order, or --trial N for all orders of a trial; `shoestring status` shows both"
         )
     study = Study.open(name, store)
     ledger = study.ledger
     if trial is not None:
         orders = [one for one in ledger.orders if one.trial == find_trial(study, trial).number]
         if as_json:
-            print_line(dumps([_explained(ledger, one) for one in orders]))
+            print_line(dumps([_explain(ledger, one) for one in orders]))
         else:
-            print_rich(text.orders_of(ledger, trial))
+            print_rich(messages.order_table(ledger, trial))
         return
     assert order is not None
     chosen_order = study.explain(order)
     if as_json:
-        print_line(dumps(_explained(ledger, chosen_order)))
+        print_line(dumps(_explain(ledger, chosen_order)))
     else:
-        print_rich(text.decision(ledger, chosen_order))
+        print_rich(messages.order_report(ledger, chosen_order))
 
 
-def _explained(ledger: Ledger, order: Order) -> dict[str, Any]:
+def _explain(ledger: Ledger, order: Order) -> dict[str, Any]:
     steps = [facts.step_facts(receipt) for receipt in facts.receipts_of(ledger, order.number)]
     return facts.order_facts(order) | {"steps": steps}
 
 
 def find_trial(study: Study, number: int) -> Trial:
+    """Return a trial by number, or raise an error that names the known ones."""
     trials = study.trials
     if not 0 <= number < len(trials):
         known = f"trials 0 to {len(trials) - 1}" if trials else "no trials yet"
@@ -96,7 +94,9 @@ def show_plan(
 
     total = Budget(budget)
     if total.unit != "epochs" and step_cost is None:
-        raise BudgetError(f"what does one step cost? The budget {budget!r} needs --step-cost, as in --step-cost 30s")
+        raise BudgetError(
+            f"the budget {budget!r} needs the duration of one step: give --step-cost, as in --step-cost 30s"
+        )
     chosen = policies.make(policy or policies.DEFAULT, read_settings(settings))
     opened = Opened(
         space=Space({"x": Float(0.0, 1.0)}),
@@ -108,25 +108,25 @@ def show_plan(
         workers=workers,
     )
     require_possible(opened)
-    purchases = plan(opened, chosen, parse_duration_s(step_cost, "step cost") if step_cost else 1.0)
+    planned = plan(opened, chosen, parse_duration_s(step_cost, "step cost") if step_cost else 1.0)
     if as_json:
-        spent = {"spent": purchases.ledger.spent, "left": purchases.ledger.left, "trials": len(purchases.ledger.trials)}
-        by_steps = {str(steps): count for steps, count in purchases.trials_by_steps.items()}
-        told = {"trials_by_steps": by_steps, "warning": purchases.warning}
-        print_line(dumps({"policy": chosen.name, "budget": str(total), **spent, **told}))
+        spent = {"spent": planned.ledger.spent, "left": planned.ledger.left, "trials": len(planned.ledger.trials)}
+        by_steps = {str(steps): count for steps, count in planned.trials_by_steps.items()}
+        shape = {"trials_by_steps": by_steps, "warning": planned.warning}
+        print_line(dumps({"policy": chosen.name, "budget": str(total), **spent, **shape}))
         return
     from rich.table import Table
 
     table = Table("trained to step", "trials", "steps in all", box=None, header_style="dim")
-    for steps, count in purchases.trials_by_steps.items():
+    for steps, count in planned.trials_by_steps.items():
         table.add_row(str(steps), str(count), str(steps * count))
     print_rich(table)
     print_line(
-        f"{chosen.name} would start {len(purchases.ledger.trials)} trials with {total.show(total.total)}, "
-        f"spend {total.show(purchases.ledger.spent)} and leave {total.show(purchases.ledger.left)} (made-up curves)"
+        f"{chosen.name} would train {len(planned.ledger.trials)} configurations with {total.show(total.total)}, "
+        f"spend {total.show(planned.ledger.spent)} and leave {total.show(planned.ledger.left)} (on random curves)"
     )
-    if purchases.warning:
-        narrate(f"warning: {purchases.warning}")
+    if planned.warning:
+        print_message(f"warning: {planned.warning}")
 
 
 def show_replay(
@@ -148,10 +148,10 @@ def show_replay(
         "real_best": real,
         "winner": winner.number,
         "winner_steps": replayed.winner_steps,
-        "winner_frozen": replayed.winner_frozen,
-        "price": replayed.price,
-        "real_price": replayed.real_price,
-        "bought_steps": replayed.bought_steps,
+        "winner_missed": replayed.winner_missed,
+        "cost": replayed.cost,
+        "real_cost": replayed.real_cost,
+        "recorded_steps": replayed.recorded_steps,
         "missing_steps": replayed.missing_steps,
         "missing_share": replayed.missing_share,
     }
@@ -163,26 +163,29 @@ def show_replay(
         f"{chosen.name} would have found {value} for {show(replayed.ledger.spent)} in {len(replayed.ledger.trials)} trials; "
         f"the study found {real}"
     )
-    if replayed.price is not None:
+    if replayed.cost is not None:
         print_line(
-            f"as good as the study after {show(replayed.price)} of training; the study itself took {show(replayed.real_price)}"
+            f"it would have been as good as the study after {show(replayed.cost)} of training; "
+            f"the study took {show(replayed.real_cost)}"
         )
-    if replayed.winner_frozen:
-        fate = f"frozen it at step {replayed.winner_steps}" if replayed.winner_steps else "never started it"
+    if replayed.winner_missed:
+        action = f"paused it at step {replayed.winner_steps}" if replayed.winner_steps else "never trained it"
         print_line(
-            f"the winner, trial {winner.number}, was best at step {winner.best_step}: {chosen.name} would have {fate}"
+            f"the best trial of the study, {winner.number}, was best at step {winner.best_step}: "
+            f"{chosen.name} would have {action}"
         )
     else:
-        print_line(f"it would have trained the winner, trial {winner.number}, to its best step {winner.best_step}")
-    if replayed.missing_steps:
-        asked = replayed.bought_steps + replayed.missing_steps
         print_line(
-            f"caution: {replayed.missing_steps} of the {asked} steps that it asked for ({replayed.missing_share:.0%}) are not "
-            "recorded: its trials ended where the study stopped buying them, at no cost, so it looks better than it is"
+            f"it would have trained the best trial of the study, {winner.number}, to its best step {winner.best_step}"
         )
-    print_line(
-        "(curves end where the study stopped buying them, so this says nothing about configs that it never tried)"
-    )
+    if replayed.missing_steps:
+        steps = replayed.recorded_steps + replayed.missing_steps
+        print_line(
+            f"caution: {replayed.missing_steps} of the {steps} steps that it would have trained "
+            f"({replayed.missing_share:.0%}) are not recorded: "
+            "its trials ended there at no cost, so the policy looks better than it is"
+        )
+    print_line("(only recorded curves are known, so this says nothing about configurations that the study never tried)")
 
 
 def show_policies(name: str | None, as_json: bool) -> None:
@@ -198,17 +201,20 @@ def show_policies(name: str | None, as_json: bool) -> None:
 
 
 def _describe(name: str, *, whole: bool) -> dict[str, Any]:
-    """What the source says about a policy (its first line, unless the whole is wanted), and its settings."""
+    """Return the docstring of a policy (its first line unless `whole`), and its settings."""
     kind = policies.find_class(name)
-    text = inspect.getdoc(inspect.getmodule(kind)) or inspect.getdoc(kind) or ""
+    own = kind.__doc__ or ""
+    if not own or own.startswith(f"{kind.__name__}("):  # a dataclass without a docstring has its signature there
+        own = sys.modules[kind.__module__].__doc__ or ""
+    text = inspect.cleandoc(own)
     return {"about": text if whole else text.splitlines()[0], "settings": policies.defaults_of(name)}
 
 
-def _print_groups(ideas: Mapping[str, str]) -> None:
+def _print_groups(summaries: Mapping[str, str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    width = max(map(len, ideas)) + len(" (default)")
+    width = max(map(len, summaries)) + len(" (default)")
     for group, names in policies.groups().items():
         table = Table(
             box=None, show_header=False, pad_edge=False, title=group, title_justify="left", title_style="bold"
@@ -218,31 +224,33 @@ def _print_groups(ideas: Mapping[str, str]) -> None:
         for name in names:
             default = " (default)" if name == policies.DEFAULT else ""
             when = policies.USE_WHEN.get(name)
-            table.add_row(f"{name}{default}", Text(ideas[name] + (f"\nWhen {when}." if when else "")))
+            table.add_row(f"{name}{default}", Text(summaries[name] + (f"\nWhen {when}." if when else "")))
         print_rich(table)
         print_line("")
-    print_line("shoestring policies NAME: its source, its symbols and its settings")
+    print_line("shoestring policies NAME shows the source, the symbols and the settings of one policy")
 
 
 def show_logs(trial: int, store: str, name: str | None, stderr: bool, tail: int | None, as_json: bool) -> None:
     if tail is not None and tail < 0:
-        raise StudyError(f"--tail {tail} must be 0 or more: the number of lines, counted from the end")
+        raise StudyError(f"--tail {tail} must be 0 or more: the number of lines at the end")
     study = Study.open(name, store)
     number = find_trial(study, trial).number
     folder = Checkpoints(study.checkpoints).folder(number)
     file = folder / (STDERR if stderr else STDOUT)
     if not file.is_file():
         other = next(iter(log_files(folder)), None)
-        hint = f"there is {other.name}, though" if other else "only worker processes and commands keep a log"
-        raise StudyError(f"trial {number} has left nothing in {file}: {hint}")
+        hint = f"but there is {other.name}" if other else "only worker processes and commands have logs"
+        raise StudyError(f"trial {number} has no {file}: {hint}")
     try:
-        text = read_log(file, tail, at_most_bytes=2 * MOST_BYTES)  # all of it: a longer log has been cut
+        text = read_log(
+            file, tail, at_most_bytes=2 * MAX_BYTES
+        )  # the whole log, because longer logs are cut when they are written
     except OSError as error:
         raise StoreError(f"the log {str(file)!r} cannot be read: {error.strerror or error}") from None
     if as_json:
         print_line(dumps({"trial": number, "file": str(file), "text": text}))
     else:
-        # Bars that draw themselves anew end their lines with a bare carriage return.
+        # Progress bars end their lines with a bare carriage return.
         sys.stdout.write(printable(text.replace("\r\n", "\n").replace("\r", "\n"), lines=True))
         if text and not text.endswith(("\n", "\r")):
             sys.stdout.write("\n")

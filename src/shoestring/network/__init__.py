@@ -1,4 +1,4 @@
-"""A small HTTP server for a few trusted clients: `access` says who may ask, `server` reads requests and sends answers.
+"""A small HTTP server for a few trusted clients: `access` decides which requests are allowed, `server` reads and answers them.
 
-`watch` serves pages with it, `serve` orders and receipts. What is answered is theirs; here are only the door and the clock.
+The commands `watch` and `serve` use it. They supply the answers; this folder handles access, limits and time limits only.
 """

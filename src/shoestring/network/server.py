@@ -1,8 +1,8 @@
-"""The server: one thread for each request, none of which can wait for ever, and an answer for whatever is sent.
+"""The HTTP server: one thread for each request, and time limits, so that no request can wait for ever.
 
-A connection carries one request. It takes one of a limited number of places until it is answered; a request that is not
-here within seconds, as a whole, is dropped, so that slow clients cannot keep the places of others. What is wrong with a
-request is said in one line: `{"error": "…"}`.
+A connection carries one request. The number of requests at one time is limited. A request that has not arrived completely
+within some seconds is dropped, so that slow clients cannot keep others out. An invalid request is answered with one line,
+`{"error": "…"}`.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, one_line
 from shoestring.network.access import Access
 
-_DRAINED_BYTES = 1 << 20  # of a body that is refused: a client reads no answer while it still sends
+_MAX_READ_BYTES = 1 << 20  # a refused body is read up to here: a client reads no answer while it is still sending
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    requests: int = 256  # under way at one time
+    requests: int = 256  # at one time
     body_bytes: int = 1 << 16
-    request_s: float = 10.0  # for a whole request to arrive
-    answer_s: float = 10.0  # for its answer to be taken
+    request_s: float = 10.0  # time limit for a complete request to arrive
+    answer_s: float = 10.0  # time limit for the client to read the answer
 
 
 @dataclass(frozen=True)
 class Answer:
     text: str
-    kind: str = "application/json"
+    content_type: str = "application/json"
     code: int = 200
 
 
-class Refused(Exception):
-    """A request that gets an error: `code` is HTTP's, the text one line of name and value, rule, remedy."""
+class RequestError(Exception):
+    """A request that is answered with an error: the HTTP status `code`, and a text of one line."""
 
     def __init__(self, code: int, text: object) -> None:
         super().__init__(one_line(str(text)))
         self.code = code
 
 
-Handle = Callable[[Mapping[str, str], bytes], Answer]  # (what stands behind the ? of the address, the body)
-Routes = Mapping[tuple[str, str], Handle]  # by method and path: ("GET", "/status")
+RouteFunction = Callable[[Mapping[str, str], bytes], Answer]  # called with the query of the URL and the body
+Routes = Mapping[tuple[str, str], RouteFunction]  # by method and path, such as ("GET", "/status")
 
 
 class Server:
-    """`routes` are called from many threads at once."""
+    """Answers requests with `routes`, which are called from many threads at once."""
 
     def __init__(self, routes: Routes, access: Access, limits: RequestLimits | None = None) -> None:
         self.access, self._is_serving = access, False
@@ -64,7 +64,7 @@ class Server:
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
             raise ShoestringError(
-                f"port {access.port} of {access.host} cannot be served: {why}: choose another --port or --host"
+                f"cannot listen on port {access.port} of {access.host}: {why}: choose another --port or --host"
             ) from None
 
     @property
@@ -73,12 +73,12 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where it is, seen from this machine or by the name it was given; without a slash at the end."""
+        """Return the URL of the server, without a slash at the end."""
         host = f"[{self.access.host}]" if ":" in self.access.host else self.access.host
         return f"{'https' if self.access.has_tls else 'http'}://{host}:{self.port}"
 
     def serve(self, check: Callable[[], None] = lambda: None) -> None:
-        """Until `close`, or until `check`, which is called several times a second, or a signal raises."""
+        """Serve until `close` is called, or until a signal or `check` raises; `check` is called several times a second."""
         self._listener.check = check
         self._is_serving = True
         try:
@@ -87,25 +87,25 @@ class Server:
             self._is_serving = False
 
     def close(self) -> None:
-        if self._is_serving:  # in another thread; the base class would wait for ever for one that never began
+        if self._is_serving:  # in another thread; the base class would wait for ever if it had never started
             self._listener.shutdown()
         self._listener.server_close()
 
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # that knock at one moment; more would have to knock again, a second later
+    request_queue_size = 128  # connections that arrive at one moment; more would have to connect again a second later
 
     def __init__(self, routes: Routes, access: Access, limits: RequestLimits) -> None:
         self.routes, self.access, self.limits = routes, access, limits
         self.check: Callable[[], None] = lambda: None
-        self._places = threading.BoundedSemaphore(limits.requests)
+        self._free_requests = threading.BoundedSemaphore(limits.requests)
         self._tls = access.tls_context()
         self.address_family = socket.AF_INET6 if ":" in access.host else socket.AF_INET
         super().__init__((access.host, access.port), _Handler)
 
     def server_bind(self) -> None:
-        """Without asking a name server who we are, which may take a while."""
+        """Bind as the base class does, but without asking a name server for this machine's name, which may take a while."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -113,36 +113,33 @@ class _Listener(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, sender = super().get_request()
-        if self._tls is not None:  # hands are shaken by the request's own thread: a slow one must not stop others here
+        if self._tls is not None:  # the request's own thread does the handshake: a slow one must not delay others here
             connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         return connection, sender
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            _turn_away(
-                request, None if self._tls else f"{self.limits.requests} requests are under way: ask again later"
-            )
+        if not self._free_requests.acquire(blocking=False):
+            _refuse_busy(request, self.limits.requests, has_tls=self._tls is not None)
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no more threads
-            self._places.release()
+        except BaseException:  # no thread could be started
+            self._free_requests.release()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._free_requests.release()
 
     def service_actions(self) -> None:
         self.check()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is the client's affair."""
         error = sys.exception()
-        if not isinstance(error, OSError):
+        if not isinstance(error, OSError):  # a broken connection is normal
             sys.stderr.write(printable(f"a request failed: {type(error).__name__}: {error}") + "\n")
 
 
@@ -151,10 +148,10 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "shoestring", ""
 
     def setup(self) -> None:
-        self._until = time.monotonic() + self.server.limits.request_s
+        self._arrival_deadline = time.monotonic() + self.server.limits.request_s
         super().setup()
         self.rfile.close()
-        self.rfile = io.BufferedReader(_TimedReader(self.connection, self._until))
+        self.rfile = io.BufferedReader(_TimedReader(self.connection, self._arrival_deadline))
         if hasattr(self.connection, "do_handshake"):
             self.connection.settimeout(self.server.limits.request_s)
             self.connection.do_handshake()
@@ -162,9 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         try:
             answer = self._find_answer()
-        except Refused as refused:
+        except RequestError as refused:
             answer = _error(refused.code, str(refused))
-        except Exception as error:  # a mistake of ours: the client is told, and the others go on
+        except Exception as error:  # a bug in a route must not stop the server
             sys.stderr.write(printable(f"{self.command} failed: {type(error).__name__}: {error}") + "\n")
             answer = _error(500, f"the server failed at this request: {type(error).__name__}: {error}")
         self._send(answer)
@@ -175,70 +172,72 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         length = self._body_length()
-        body = self._read_body(min(length, _DRAINED_BYTES))
-        if refusal := self.server.access.refusal(dict(self.headers), query):
-            raise Refused(403, refusal)
+        body = self._read_body(min(length, _MAX_READ_BYTES))
+        if why := self.server.access.why_refused(dict(self.headers), query):
+            raise RequestError(403, why)
         if length > self.server.limits.body_bytes:
-            raise Refused(
-                413, f"the body has {length} bytes; at most {self.server.limits.body_bytes} are read: send less"
+            raise RequestError(
+                413, f"the body has {length} bytes; at most {self.server.limits.body_bytes} are allowed: send less"
             )
-        handle = self.server.routes.get((self.command, parts.path))
-        if handle is not None:
-            return handle(query, body)
+        route = self.server.routes.get((self.command, parts.path))
+        if route is not None:
+            return route(query, body)
         known = ", ".join(" ".join(route) for route in self.server.routes)
-        is_method = any(path == parts.path for _, path in self.server.routes)
-        raise Refused(405 if is_method else 404, f"{self.command} {parts.path} is not served; there is {known}")
+        is_path_known = any(path == parts.path for _, path in self.server.routes)
+        raise RequestError(
+            405 if is_path_known else 404, f"{self.command} {parts.path} is not served; there is {known}"
+        )
 
     def _body_length(self) -> int:
-        told = self.headers.get("Content-Length", "0").strip()
+        length = self.headers.get("Content-Length", "0").strip()
         if "Transfer-Encoding" in self.headers:
-            raise Refused(411, "the body comes in pieces of unknown length: send it whole, with its Content-Length")
-        if not (told.isascii() and told.isdigit() and len(told) < 19):
-            raise Refused(400, f"Content-Length {told[:40]!r} must be the number of bytes in the body")
-        return int(told)
+            raise RequestError(411, "the body has no known length: send it as a whole, with its Content-Length")
+        if not (length.isascii() and length.isdigit() and len(length) < 19):
+            raise RequestError(400, f"Content-Length {length[:40]!r} must be the number of bytes in the body")
+        return int(length)
 
     def _read_body(self, length: int) -> bytes:
         try:
             body = self.rfile.read(length)
         except TimeoutError:
-            raise Refused(
-                408, f"the body of {length} bytes did not come in {self.server.limits.request_s:g} s"
+            raise RequestError(
+                408, f"the body of {length} bytes did not arrive within {self.server.limits.request_s:g} s"
             ) from None
         if len(body) < length:
-            raise Refused(
-                400, f"the body ended after {len(body)} bytes, and Content-Length said {length}: send all of it"
+            raise RequestError(
+                400, f"the body has {len(body)} bytes, but its Content-Length is {length}: send all of it"
             )
         return body
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class finds wrong with a request, said as we say it."""
-        self._send(_error(code, message or "the request is no HTTP that can be understood"))
+        """Send the base class's errors as JSON too."""
+        self._send(_error(code, message or "the request is not valid HTTP"))
 
     def _send(self, answer: Answer) -> None:
         body = answer.text.encode("utf-8", errors="replace")
         self.connection.settimeout(self.server.limits.answer_s)
         self.close_connection = True
         self.send_response(answer.code)
-        for name, value in _headers(answer.kind, len(body)).items():
+        for name, value in _headers(answer.content_type, len(body)).items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *words: Any) -> None:
-        """Addresses may hold the token: nothing is logged."""
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Log nothing: a URL may hold the token."""
 
 
 class _TimedReader(io.RawIOBase):
-    """Reads a connection up to a moment: who sends a byte now and then gains nothing by it."""
+    """Reads a connection until a deadline, which holds for the whole request, not for each byte."""
 
-    def __init__(self, connection: socket.socket, until: float) -> None:
-        self._connection, self._until = connection, until
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection, self._deadline = connection, deadline
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        left_s = self._until - time.monotonic()
+        left_s = self._deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("the request took too long")
         self._connection.settimeout(left_s)
@@ -249,19 +248,19 @@ def _error(code: int, text: str) -> Answer:
     return Answer(dumps({"error": one_line(text)}) + "\n", code=code)
 
 
-def _turn_away(connection: socket.socket, text: str | None) -> None:
-    """Say so if that takes no time: this is the thread that lets everybody in."""
-    if text is not None:
-        body = _error(503, text).text
+def _refuse_busy(connection: socket.socket, limit: int, *, has_tls: bool) -> None:
+    """Send code 503 if that takes no time: this thread accepts all connections. TLS would need a handshake first."""
+    if not has_tls:
+        body = _error(503, f"the server is answering {limit} requests: try again later").text
         connection.setblocking(False)
         head = f"HTTP/1.0 503 Busy\r\nRetry-After: 1\r\nContent-Length: {len(body)}\r\n\r\n"
         with suppress(OSError):
             connection.send(f"{head}{body}".encode())
 
 
-def _headers(kind: str, length: int) -> Mapping[str, str]:
+def _headers(content_type: str, length: int) -> Mapping[str, str]:
     return {
-        "Content-Type": f"{kind}; charset=utf-8",
+        "Content-Type": f"{content_type}; charset=utf-8",
         "Content-Length": str(length),
         "Cache-Control": "no-store",
         "Referrer-Policy": "no-referrer",

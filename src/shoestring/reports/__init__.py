@@ -1,5 +1,5 @@
-"""Reports: a ledger goes in, text or rows come out. Nothing here decides or buys.
+"""Reports: they read a ledger and return text, rows or figures. They decide nothing and change nothing.
 
-`facts` is the plain data that `--json` prints; `text` lays it out for a terminal; `progress` is the live view of a run;
-`export` writes rows for other tools.
+`facts` is the plain data that `--json` prints; `reasons` puts decisions into words; `text` lays both out for a terminal;
+`progress` is the live view of a run; `notebook` shows a study in a notebook; `export` writes rows for other tools.
 """

@@ -13,14 +13,14 @@ from shoestring.core.values.strict_json import dumps
 
 
 def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Every receipt with the config it was bought for; `repeated` marks steps run again because their state was lost."""
+    """Return a row for each receipt, with its configuration; `repeated` marks steps run again because their state was lost."""
     orders = ledger.orders
-    seen: dict[int, int] = {}
+    last_step: dict[int, int] = {}
     for entry in ledger.entries():
         if isinstance(entry, Receipt):
-            repeated = entry.step <= seen.get(entry.trial, 0)
+            repeated = entry.step <= last_step.get(entry.trial, 0)
             if entry.is_finished:
-                seen[entry.trial] = max(entry.step, seen.get(entry.trial, 0))
+                last_step[entry.trial] = max(entry.step, last_step.get(entry.trial, 0))
             yield {
                 "order": entry.order,
                 "trial": entry.trial,

@@ -1,10 +1,9 @@
-"""What there is to say about a study, as plain data: `--json` prints it, the text reports lay it out.
+"""Facts about a study as plain data: `--json` prints them, and the text reports lay them out.
 
-Workers that differ: those that are paid at another price, and those that take longer than the others for the same work.
-
-A slow one may be throttled, shared or broken. Configs differ in what a step costs, so a worker is judged by the median of many
-steps of several trials, against the median of all other workers' steps. One that was given three dear trials by chance may still
-be told here: it is a hint to look.
+Workers that differ are listed too: those with another price, and those that take longer than the others for the same work. A
+slow worker may be throttled, shared or broken. A worker is judged by the median of many steps of several trials, against the
+median of all other workers' steps, because configurations differ in the cost of a step. A worker that was given three expensive
+trials by chance may still be listed: it is a hint to look.
 """
 
 from __future__ import annotations
@@ -16,41 +15,42 @@ from statistics import median
 from typing import Any
 
 from shoestring.core.ledger.entries import Lost, Order, Receipt
-from shoestring.core.ledger.failures import kind_of_failure, say_failure
+from shoestring.core.ledger.failures import describe_failure, kind_of_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.values.text import printable
 
-_TOLD_BY_EXPLAIN = {"compared", "score_name", "best_is", "runner_up", "runner_up_score", "last_kept_score"}
 _BARS = "▁▂▃▄▅▆▇█"
-_MOST_FAILURES = 5  # kinds of them
+_MAX_FAILURES = 5  # kinds of failure that are listed
+_SLOW = 1.5  # times the median of the other workers
+_MIN_STEPS, _MIN_TRIALS = 10, 3  # before a worker is judged
 
 
 def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[str, Any]:
-    """A whole study; `checkpoint` is that of its best step, if there is one."""
-    books, best = ledger.books, ledger.best
+    """Summarise a study; `checkpoint` is that of its best step, if there is one."""
+    state, best = ledger.state, ledger.best
     return {
         "study": name,
-        "policy": books.policy,
-        "settings": dict(books.settings),
+        "policy": state.policy,
+        "settings": dict(state.settings),
         "seed": ledger.opened.seed,
         "direction": ledger.opened.direction,
         "max_steps": ledger.max_steps,
-        "budget": str(books.budget),
-        "unit": books.budget.unit,
+        "budget": str(state.budget),
+        "unit": state.budget.unit,
         "spent": ledger.spent,
         "reserved": ledger.reserved,
         "left": ledger.left,
-        "workers": books.workers,
-        "trials": len(books.trials),
-        "orders": len(books.orders),
-        "receipts": books.receipts,
-        "seconds": {kind: seconds for kind, seconds in books.by_kind.items() if seconds},
-        "training_share": books.training_share,
+        "workers": state.workers,
+        "trials": len(state.trials),
+        "orders": len(state.orders),
+        "receipts": state.receipts,
+        "seconds": {kind: seconds for kind, seconds in state.by_kind.items() if seconds},
+        "training_share": state.training_share,
         "best": None if best is None else _best_facts(ledger, best, checkpoint),
         "failures": failures(ledger),
         "slow_workers": slow_workers(ledger),
-        "paid_by_price": paid_by_price(ledger),
+        "cost_by_price": cost_by_price(ledger),
     }
 
 
@@ -72,12 +72,12 @@ def trial_facts(trial: Trial) -> dict[str, Any]:
         "trial": trial.number,
         "state": state_of(trial),
         "steps": trial.steps,
-        "held": trial.held,
+        "resumable_step": trial.resumable_step,
         "value": trial.best_value,
         "best_step": trial.best_step or None,
         "last_order": trial.last_order,
         "config": dict(trial.config),
-        "failure": say_failure(trial.failure) or None,
+        "failure": describe_failure(trial.failure) or None,
     }
 
 
@@ -86,7 +86,7 @@ def order_facts(order: Order) -> dict[str, Any]:
 
 
 def step_facts(receipt: Receipt) -> dict[str, Any]:
-    """One step of an order that is explained."""
+    """Return the facts about one step of an order."""
     return {
         "step": receipt.step,
         "value": receipt.value,
@@ -101,34 +101,34 @@ def receipts_of(ledger: Ledger, order: int) -> Iterator[Receipt]:
 
 
 def failures(ledger: Ledger) -> list[dict[str, Any]]:
-    """Why trials failed: one and the same failure once, the most frequent first."""
+    """Return the failures of trials, each kind once, the most frequent kind first."""
     kinds: dict[str, list[Trial]] = {}
     for trial in ledger.trials:
         if trial.failure:
             kinds.setdefault(kind_of_failure(trial.failure), []).append(trial)
-    groups = sorted(kinds.values(), key=len, reverse=True)[:_MOST_FAILURES]
+    groups = sorted(kinds.values(), key=len, reverse=True)[:_MAX_FAILURES]
     return [
-        {"count": len(group), "text": say_failure(group[0].failure), "trials": [trial.number for trial in group]}
+        {"count": len(group), "text": describe_failure(group[0].failure), "trials": [trial.number for trial in group]}
         for group in groups
     ]
 
 
 def state_of(trial: Trial) -> str:
     if trial.open_order is not None:
-        return "ordered"  # being trained, if a process runs the study
+        return "unfinished"  # it has an open order, and is being trained if a process runs the study
     if trial.failure:
         return "failed"
     if trial.diverged:
         return "diverged"
-    return "complete" if trial.steps >= trial.limit else "frozen"
+    return "complete" if trial.steps >= trial.limit else "paused"
 
 
-def sort_best_first(ledger: Ledger) -> list[Trial]:
+def rank_trials(ledger: Ledger) -> list[Trial]:
     return sorted(ledger.trials, key=lambda trial: (trial.best_loss, trial.number))
 
 
 def draw_curve(trial: Trial, width: int = 12) -> str:
-    """The trial's values as a row of small bars, as reported: up is larger."""
+    """Return the trial's values as a row of small bars; a higher bar is a larger value."""
     known = [value for value in trial.values if value is not None and math.isfinite(value)]
     if not known:
         return ""
@@ -138,27 +138,20 @@ def draw_curve(trial: Trial, width: int = 12) -> str:
     return "".join(_BARS[round((value - low) * scale)] for value in shown)
 
 
-def say_why(order: Order) -> str:
-    """`rung 2, score 0.31`: the reasons of a decision in one line."""
-    told = ((name, value) for name, value in order.why.items() if name not in _TOLD_BY_EXPLAIN)
-    return ", ".join(f"{printable(name)} {say_value(value)}" for name, value in told)
+def format_config(config: Any) -> str:
+    """Return a configuration, or other named values, in one line."""
+    return ", ".join(f"{printable(name)}={format_value(value)}" for name, value in config.items())
 
 
-def say_config(config: Any) -> str:
-    """Also for other named values."""
-    return ", ".join(f"{printable(name)}={say_value(value)}" for name, value in config.items())
-
-
-def say_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
 
 
-_SLOW = 1.5  # times the others' median
-_FEWEST_STEPS, _FEWEST_TRIALS = 10, 3  # of a worker that is judged
-
-
 def slow_workers(ledger: Ledger) -> list[dict[str, Any]]:
-    """`worker`, `steps` it has finished and how many `times_slower` it was, the slowest first; needs runners that name them."""
+    """Return `worker`, its finished `steps` and how many `times_slower` it was, the slowest first.
+
+    Only runners that name their workers are covered.
+    """
     seconds: dict[str, list[float]] = {}
     trials: dict[str, set[int]] = {}
     for entry in ledger.entries():
@@ -170,7 +163,7 @@ def slow_workers(ledger: Ledger) -> list[dict[str, Any]]:
     typical = median(cost for costs in seconds.values() for cost in costs)
     found = []
     for worker, costs in seconds.items():
-        if len(costs) < _FEWEST_STEPS or len(trials[worker]) < _FEWEST_TRIALS or median(costs) < _SLOW * typical:
+        if len(costs) < _MIN_STEPS or len(trials[worker]) < _MIN_TRIALS or median(costs) < _SLOW * typical:
             continue
         usual = median(cost for other, theirs in seconds.items() if other != worker for cost in theirs)
         if usual > 0 and median(costs) >= _SLOW * usual:
@@ -178,14 +171,17 @@ def slow_workers(ledger: Ledger) -> list[dict[str, Any]]:
     return sorted(found, key=lambda facts: -float(facts["times_slower"]))
 
 
-def paid_by_price(ledger: Ledger) -> list[dict[str, Any]]:
-    """`price_factor`, `workers` and their `seconds`, steps that were lost included, the dearest first; none where all cost 1."""
+def cost_by_price(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return `price_factor`, `workers` and their `seconds` (lost steps included), the highest price first.
+
+    The list is empty if all workers have the price factor 1.
+    """
     seconds: dict[float, float] = {}
     workers: dict[float, set[str]] = {}
     for entry in ledger.entries():
         if isinstance(entry, Receipt | Lost) and entry.worker:
-            took_s = entry.cost.total if isinstance(entry, Receipt) else entry.seconds
-            seconds[entry.price_factor] = seconds.get(entry.price_factor, 0.0) + took_s
+            seconds_used = entry.cost.total if isinstance(entry, Receipt) else entry.seconds
+            seconds[entry.price_factor] = seconds.get(entry.price_factor, 0.0) + seconds_used
             workers.setdefault(entry.price_factor, set()).add(entry.worker)
     if not seconds.keys() - {1.0}:
         return []

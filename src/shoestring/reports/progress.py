@@ -1,4 +1,4 @@
-"""Progress while a study runs: a live view in a terminal, plain lines elsewhere. Both watch, neither decides."""
+"""Progress while a study runs: a live view in a terminal, plain lines elsewhere. Both only observe the run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from shoestring.core.ledger.budget import show_seconds
 from shoestring.core.ledger.entries import Entry, Note, Order, Receipt
-from shoestring.core.ledger.failures import say_failure
+from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.text import count, printable
-from shoestring.reports.facts import say_config
-from shoestring.reports.text import order_line, say_thinking, trial_table, warning_of
+from shoestring.reports.facts import format_config
+from shoestring.reports.messages import find_warning, trial_table, warn_of_slow_policy
+from shoestring.reports.reasons import describe_briefly
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,15 +32,15 @@ class Progress(Protocol):
 
     def __call__(self, ledger: Ledger, entry: Entry | None) -> None: ...
 
-    def say(self, line: str) -> None: ...
+    def announce(self, line: str) -> None: ...
 
     def end(self, line: str) -> None:
-        """The run is over, and this line says why."""
+        """Show the last line of a run, which says why it ended."""
         ...
 
 
-class Quiet:
-    def __enter__(self) -> Quiet:
+class SilentProgress:
+    def __enter__(self) -> SilentProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,29 +49,29 @@ class Quiet:
     def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
         pass
 
-    def say(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         pass
 
     def end(self, line: str) -> None:
         pass
 
 
-class Talking(Quiet):
-    """What every progress that is seen says aloud: warnings, failures, and once that thinking costs too much."""
+class ReportingProgress(SilentProgress):
+    """Announce warnings and failures, and once that the policy is too slow."""
 
     def __init__(self) -> None:
-        self._has_said_thinking = False
+        self._has_warned = False
 
     def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
-        if remark := remark_on(entry):
-            self.say(remark)
-        if isinstance(entry, Order) and not self._has_said_thinking and (note := say_thinking(ledger)):
-            self._has_said_thinking = True
-            self.say(f"note: {note}")
+        if remark := find_remark(entry):
+            self.announce(remark)
+        if isinstance(entry, Order) and not self._has_warned and (note := warn_of_slow_policy(ledger)):
+            self._has_warned = True
+            self.announce(f"note: {note}")
 
 
-class Lines(Talking):
-    """Also a line for each new best and each tenth of the budget."""
+class LineProgress(ReportingProgress):
+    """Print a line also for each new best value and each tenth of the budget."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,27 +82,29 @@ class Lines(Talking):
         super().__call__(ledger, entry)
         if not isinstance(entry, Receipt):
             return
-        if entry.status == "diverged":  # a live view has them in its table
-            self.say(f"trial {entry.trial} diverged at step {entry.step}: {entry.text}")
+        if entry.status == "diverged":  # the live view shows them in its table
+            self.announce(f"trial {entry.trial} diverged at step {entry.step}: {entry.text}")
         best = ledger.best
         if best is not None and best.best_loss != self._best:
             self._best = best.best_loss
             value = best.best_value
-            self.say(f"best {value:.6g}: trial {best.number} at step {best.best_step}, {say_config(best.config)}")
+            self.announce(
+                f"best {value:.6g}: trial {best.number} at step {best.best_step}, {format_config(best.config)}"
+            )
         tenths = int(10 * ledger.spent / ledger.budget.total)
         if tenths > self._tenths:
             self._tenths = tenths
             budget = ledger.budget
-            self.say(
+            self.announce(
                 f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}, {count(len(ledger.trials), 'trial')}"
             )
 
-    def say(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         print(printable(line), file=sys.stderr, flush=True)  # noqa: T201
 
 
-class LiveView(Talking):
-    """The whole study on one screen, drawn anew at most four times a second."""
+class LiveView(ReportingProgress):
+    """Show the whole study on one screen, drawn again at most four times a second."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -122,7 +125,7 @@ class LiveView(Talking):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ending = self._ending or "ended"  # without a word: something was raised
+        self._ending = self._ending or "ended"  # `end` was not called: an error was raised
         if self._ledger is not None:
             self._live.update(self.render(self._ledger))
         self._live.stop()
@@ -132,12 +135,12 @@ class LiveView(Talking):
         if isinstance(entry, Order):
             self._order = entry
         super().__call__(ledger, entry)
-        # Drawn here, in the thread that owns the ledger: the refreshing thread only repeats the finished picture.
+        # Drawn in the thread that owns the ledger; the refreshing thread only repeats the finished picture.
         if time.monotonic() - self._drawn > _EVERY_S:
             self._drawn = time.monotonic()
             self._live.update(self.render(ledger))
 
-    def say(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         self._console.print(printable(line), style="yellow", highlight=False, markup=False)
 
     def end(self, line: str) -> None:
@@ -151,8 +154,8 @@ class LiveView(Talking):
         from rich.text import Text
 
         budget = ledger.budget
-        money = Table.grid(padding=(0, 1))
-        money.add_row(
+        spending = Table.grid(padding=(0, 1))
+        spending.add_row(
             Text(f"spent {budget.show(ledger.spent)}", "bold"),
             ProgressBar(total=budget.total, completed=min(ledger.spent, budget.total), width=40),
             Text(f"{budget.show(max(0.0, budget.total - ledger.spent))} left of {budget.show(budget.total)}"),
@@ -166,19 +169,20 @@ class LiveView(Talking):
                 "best so far ",
                 (f"{value:.6g}", "bold green"),
                 f"  trial {best.number}, step {best.best_step}  ",
-                (say_config(best.config), "dim"),
+                (format_config(best.config), "dim"),
             )
-        doing = self._ending or (f"buying {order_line(self._order)}" if self._order else "thinking")
+        activity = self._ending or ("deciding" if self._order is None else _describe_training(self._order, ledger))
         table = trial_table(ledger, _ROWS, live=self._ending is None)
         return Panel(
-            Group(money, best_line, Text(doing, overflow="ellipsis", no_wrap=True), Text(), table),
+            Group(spending, best_line, Text(activity, overflow="ellipsis", no_wrap=True), Text(), table),
             title=Text(self._title),
             title_align="left",
-            width=self._console.width - len("^C"),  # a terminal echoes that behind the panel, and must not wrap
+            width=self._console.width
+            - len("^C"),  # the terminal prints it behind the panel, where the line must not wrap
         )
 
     def _forecast(self, ledger: Ledger) -> str:
-        """How long the rest takes at the pace of this run."""
+        """Return how long the rest takes at the pace of this run."""
         seconds = time.monotonic() - self._began
         share = ledger.spent / ledger.budget.total
         if self._ending or not 0.02 < share < 1 or ledger.budget.unit != "epochs":
@@ -186,16 +190,35 @@ class LiveView(Talking):
         return f"about {show_seconds(seconds * (1 - share) / share)} to go"
 
 
-def remark_on(entry: Entry | None) -> str | None:
-    """A line about an entry that the user should not miss."""
-    if isinstance(entry, Note) and (warning := warning_of(entry)):
+def _describe_training(order: Order, ledger: Ledger) -> str:
+    reason = describe_briefly(order, ledger)
+    return printable(f"training trial {order.trial} to step {order.until}" + (f": {reason}" if reason else ""))
+
+
+def find_remark(entry: Entry | None) -> str | None:
+    """Return a line about an entry that the user should not miss."""
+    if isinstance(entry, Note) and (warning := find_warning(entry)):
         return f"warning: {warning}"
     if isinstance(entry, Receipt) and entry.status == "failed":
-        return f"trial {entry.trial} failed at step {entry.step}: {say_failure(entry.text) or 'no reason given'}"
+        return f"trial {entry.trial} failed at step {entry.step}: {describe_failure(entry.text) or 'no reason given'}"
     return None
 
 
-def make_progress(title: str, *, quiet: bool) -> Progress:
-    if quiet:
-        return Quiet()
-    return LiveView(title) if sys.stderr.isatty() else Lines()
+def is_notebook() -> bool:
+    """Return whether the code runs in a notebook, which shows HTML; IPython in a terminal is none."""
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
+    shell = find_shell()
+    return shell is not None and type(shell).__name__ != "TerminalInteractiveShell"
+
+
+def make_view(title: str, wanted: bool | None) -> Progress:
+    """Return the progress display of a run; `wanted`: None shows it in terminals and notebooks, True always, False never."""
+    if wanted is False:
+        return SilentProgress()
+    if is_notebook():
+        from shoestring.reports.notebook import NotebookView
+
+        return NotebookView(title)
+    if sys.stderr is not None and sys.stderr.isatty():
+        return LiveView(title)
+    return LineProgress() if wanted else SilentProgress()

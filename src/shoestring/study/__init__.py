@@ -1,6 +1,7 @@
-"""A study and the way of an order through it.
+"""A study, and how an order passes through it.
 
-Read `study` (what a study is), `begin` (its first entry), `journal` (the ledger in its store), then `loop` (decide, record,
-buy, wait) and `decide`. `tune` is all of it in one call. `ask` and `online` (with the `schedule` it finds) are for people
-who own their training loop; `replay` and `plan` run a study in simulated time; `beliefs` asks a policy about its past orders.
+Read `study` (what a study is), `begin` (its first entry), `journal` (the ledger in its store), then `run_study`, `loop`
+(decide, record, submit, wait) and `decide`. `tune` begins and runs a study in one call. `ask` and `online` are for users who
+train in their own loop. `simulation` runs studies in simulated time (`plan` and `replay`), `retrain` trains the best trial
+again, and `recall` asks a policy for its predictions at past orders.
 """

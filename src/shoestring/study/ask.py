@@ -1,9 +1,9 @@
-"""Ask and tell, for people who own their loop: they take orders and report on them, from any number of machines.
+"""Ask and tell: users who train in their own loop ask for orders and report on them, from any number of machines.
 
-No lease is held. Whoever wants to append reads what others have appended, decides on that, and appends behind it; if
-somebody else was quicker, all of it is done again. So an order is given out only once it is recorded, and the budget
-holds across machines. `at` is the caller's wall clock here, since nobody's runner is at work. `desk` does the same for
-clients of a server.
+No process holds the lease. Each call reads what other processes have appended, decides on that ledger, and appends; if another
+process was faster, it starts again. So an order is recorded before it is returned, and all machines together stay within the
+budget. The time of entries (`at`) is the clock of the machine, because there is no runner. `serving/session.py` does the same
+for the workers of `shoestring serve`.
 """
 
 from __future__ import annotations
@@ -16,36 +16,37 @@ from typing import Any
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.entries import Cost, Note, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import OrderReleased
 from shoestring.core.values.checks import is_finite, is_number, to_plain
 from shoestring.errors import StudyError
-from shoestring.runners.runner import write_broken_receipt, write_receipt
+from shoestring.runners.runner import write_incomplete_receipt, write_receipt
 from shoestring.runners.training.code import number_of
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What somebody tells about one step, checked."""
+class StepReport:
+    """A checked report on one step."""
 
     value: float | None = None
-    cost_s: float | None = None  # None: by the clock, since the step before
+    cost_s: float | None = None  # None: the time since the step before
     failed: str | None = None  # the text of its failure
-    saved: int | None = None  # the newest step that others can go on from; None: the newest one told
+    saved_step: int | None = None  # the newest step from which others can continue; None: the reported step
     worker: str = ""
 
     @classmethod
-    def read(cls, value: Any, cost_s: Any, failed: Any, **more: Any) -> Told:
+    def read(cls, value: Any, cost_s: Any, failed: Any, **more: Any) -> StepReport:
         if not isinstance(failed, str | None):
             raise StudyError(f"failed={failed!r} must be the text of the failure")
         return cls(value=read_value(value), cost_s=read_seconds(cost_s, "cost_s"), failed=failed, **more)
 
 
 def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, patience_s: float | None) -> Order | None:
-    """What to train next, recorded; None when there is nothing to buy now, or ever.
+    """Record and return the next order; None if there is nothing to train now.
 
-    Orders that nobody told about for `patience_s` are released first. `policy` is looked up for each ledger that is
-    decided on: somebody else may have amended it.
+    Orders without a report for `patience_s` are released first. `policy` is called for each ledger that is decided on, because
+    another process may have changed the policy.
     """
     journal.append_newest(lambda ledger: release_overdue(ledger, patience_s))
     orders = journal.append_newest(lambda ledger: next_orders(ledger, policy(), thinking))
@@ -53,60 +54,62 @@ def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, pati
 
 
 def next_orders(ledger: Ledger, policy: Policy, thinking: Thinking) -> list[Order]:
-    """What to buy on this ledger for somebody who asks: one order, or none."""
+    """Return the next order as a list; an empty one if there is nothing to train now."""
     thinking.start_over()
-    _, order = decide(ledger, policy, thinking, time.time, asked=True)
+    _, order = decide(ledger, policy, thinking, time.time, is_external=True)
     return [] if order is None else [order]
 
 
-def tell(journal: Journal, order: Order, told: Told) -> None:
-    """Record that the next step of an asked order is done, or failed."""
+def tell(journal: Journal, order: Order, report: StepReport) -> None:
+    """Record that the next step of an order is done, or that it failed."""
     if not isinstance(order, Order):
-        raise StudyError(f"order={order!r} must be an order that ask() gave")
-    journal.append_newest(lambda ledger: [next_receipt(ledger, order, told)])
+        raise StudyError(f"order={order!r} must be an order that ask() returned")
+    journal.append_newest(lambda ledger: [next_receipt(ledger, order, report)])
 
 
 def read_value(value: Any) -> float | None:
-    """A value that somebody tells, as the ledger keeps it."""
+    """Return a reported value as the ledger stores it."""
     try:
         return number_of(value)
     except Exception as error:  # whatever the object's own conversion raises
-        raise StudyError(f"value={value!r} cannot be told: {error}") from None
+        raise StudyError(f"value={value!r} is not a value: {error}") from None
 
 
 def read_seconds(seconds: Any, what: str) -> float | None:
-    """Seconds that somebody tells; None: measured."""
+    """Return reported seconds; None if they are to be measured."""
     plain = to_plain(seconds)
     if plain is None:
         return None
     if not (is_number(plain) and is_finite(plain) and plain >= 0):
-        raise StudyError(f"{what}={seconds!r} must be seconds, 0 or more; leave it out to have the clock's")
+        raise StudyError(f"{what}={seconds!r} must be seconds, 0 or more; leave it out to have them measured")
     return float(plain)
 
 
 def release_overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
-    """Orders that nobody told about for so long are closed, and nothing is charged."""
+    """Return notes that release the orders without a report for `patience_s`; nothing is charged for them."""
     now = time.time()
     return [
-        Note(topic="released", facts={"order": number})
+        OrderReleased(order=number).to_note()
         for number, open_order in ledger.open_orders.items()
-        if open_order.order.asked and patience_s is not None and now - open_order.since > patience_s
+        if open_order.order.is_external and patience_s is not None and now - open_order.since > patience_s
     ]
 
 
-def next_receipt(ledger: Ledger, order: Order, told: Told) -> Receipt:
-    """The receipt of the next step of an asked order."""
+def next_receipt(ledger: Ledger, order: Order, report: StepReport) -> Receipt:
+    """Return the receipt of the next step of an order that a user asked for."""
     open_order = ledger.open_orders.get(order.number)
     if open_order is None:
-        raise StudyError(f"order {order.number} is not open: all its steps were reported, or it was released meanwhile")
-    if not open_order.order.asked:
-        raise StudyError(f"order {order.number} was not asked for: the runner that carries it out tells about it")
+        raise StudyError(f"order {order.number} is not open: all its steps were reported, or it was released")
+    if not open_order.order.is_external:
+        raise StudyError(f"order {order.number} was not given out by ask(): a runner carries it out and reports on it")
     now = time.time()
-    step = ledger.trials[order.trial].held + 1
-    cost = Cost(train=max(0.0, now - open_order.since) if told.cost_s is None else told.cost_s)
-    # Unless they say otherwise the state is the caller's, and it survives.
-    if told.failed is not None:
-        saved = step - 1 if told.saved is None else told.saved
-        return write_broken_receipt(order, step, "failed", told.failed, cost, at=now, saved=saved, worker=told.worker)
-    saved = step if told.saved is None else told.saved
-    return write_receipt(order, step, told.value, cost, at=now, saved=saved, worker=told.worker)
+    step = ledger.trials[order.trial].resumable_step + 1
+    cost = Cost(train=max(0.0, now - open_order.since) if report.cost_s is None else report.cost_s)
+    # Unless the report says otherwise, the user keeps the state of the trial.
+    if report.failed is not None:
+        saved = step - 1 if report.saved_step is None else report.saved_step
+        return write_incomplete_receipt(
+            order, step, "failed", report.failed, cost, at=now, saved_step=saved, worker=report.worker
+        )
+    saved = step if report.saved_step is None else report.saved_step
+    return write_receipt(order, step, report.value, cost, at=now, saved_step=saved, worker=report.worker)

@@ -1,4 +1,4 @@
-"""Beginning a study: from what a user says to its first entry, or to what changes about a study that is there already."""
+"""Begin a study: turn what a user asks for into the first entry of a new study, or into changes to an existing one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from shoestring import policies
@@ -14,102 +15,109 @@ from shoestring.core.ledger.amendments import find_amendment, require_possible
 from shoestring.core.ledger.budget import Budget, Prices
 from shoestring.core.ledger.entries import Amended, Direction, Entry, Note, Opened
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import QueuedConfig
 from shoestring.core.space.space import Config, Space
-from shoestring.core.values import checks as arguments
+from shoestring.core.values import checks
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import BudgetError, Conflict, PolicyError, StudyError
-from shoestring.stores.store import Store
+from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.journal import Journal
 
 
-def make_opened(
-    space: Space | Mapping[str, Any],
-    budget: str | Budget,
-    policy: Policy,
-    *,
-    seed: int | None,
-    direction: Direction,
-    max_steps: int,
-    prices: Prices | None,
-    workers: int,
-    target: Mapping[str, Any] | None,
-) -> Opened:
-    """The entry that opens such a study; an error if no such study is possible."""
-    if not isinstance(prices, Prices | None):
-        raise BudgetError(f"prices={prices!r} must be Prices(…), as Prices(validate_epochs=0.5)")
-    arguments.word("direction", direction, ("min", "max"))
-    opened = Opened(
-        space=space if isinstance(space, Space) else Space.from_dict(space),
-        budget=Budget(budget),
-        policy=policy.name,
-        settings=_storable(policies.settings_of(policy), "setting", f"the policy {policy.name}"),
-        seed=int.from_bytes(os.urandom(4)) if seed is None else arguments.whole("seed", seed, 0),
-        direction=direction,
-        max_steps=arguments.whole("max_steps", max_steps, 1, "the steps of a full training"),
-        prices=Prices() if prices is None else prices,
-        workers=arguments.whole("workers", workers, 1),
-        target=_storable(arguments.mapping("target", target, "{'name': 'train'}"), "part", "the target"),
-    )
-    require_possible(opened)
-    return opened
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest:
+    """What a user asks of a study. A value that is None stays as it is in an existing study, and has its default in a new one."""
 
+    space: Space | Mapping[str, Any]
+    budget: str | Budget
+    max_steps: int = 1
+    direction: Direction = "min"
+    policy: str | Policy | None = None
+    settings: Mapping[str, Any] | None = None  # without a policy: changes to the settings of the study's own policy
+    seed: int | None = None
+    workers: int | None = None
+    prices: Prices | None = None
+    initial: Sequence[Config] = ()  # configurations to try before the policy's own
+    target: Mapping[str, Any] | None = None  # what is trained, and where its checkpoints are stored
 
-@dataclass(frozen=True)
-class Unsaid:
-    """What the user left open about a study: one that is there already keeps its own."""
+    @cached_property
+    def policy_object(self) -> Policy | None:
+        """The policy with its settings; None if the user names none."""
+        return None if self.policy is None else policies.make(self.policy, self.settings)
 
-    seed: bool = False
-    workers: bool = False
-    policy: bool = False
-    settings: Mapping[str, Any] | None = None  # given without the name of a policy: for the one that the study has
-
-    def fill_in(self, wanted: Opened, ledger: Ledger | None) -> Opened:
-        """`wanted`, with the study's own where nothing was said."""
-        books = None if ledger is None else ledger.books
-        if books is not None and self.workers:
-            wanted = replace(wanted, workers=books.workers)
-        if books is not None and self.policy and not self.settings:
-            return replace(wanted, policy=books.policy, settings=books.settings)
-        if not (self.policy and self.settings):
-            return wanted
-        name, own = (policies.DEFAULT, {}) if books is None else (books.policy, books.settings)
-        chosen = policies.make(name, {**own, **self.settings})
-        return replace(
-            wanted, policy=name, settings=_storable(policies.settings_of(chosen), "setting", f"the policy {name}")
+    @cached_property
+    def new_study(self) -> Opened:
+        """Return the first entry of a new study with this request; raise an error if no such study is possible."""
+        if not isinstance(self.prices, Prices | None):
+            raise BudgetError(f"prices={self.prices!r} must be Prices(…), as Prices(validate_epochs=0.5)")
+        checks.check_word("direction", self.direction, ("min", "max"))
+        policy = self.policy_object
+        if policy is None:  # settings may then be for the policy of the study that exists, so they are not tried here
+            policy = policies.make(policies.DEFAULT, None if isinstance(self.settings, Mapping) else self.settings)
+        opened = Opened(
+            space=self.space if isinstance(self.space, Space) else Space.from_dict(self.space),
+            budget=Budget(self.budget),
+            policy=policy.name,
+            settings=_require_storable(policies.settings_of(policy), "setting", f"the policy {policy.name}"),
+            seed=int.from_bytes(os.urandom(4)) if self.seed is None else checks.check_whole("seed", self.seed, 0),
+            direction=self.direction,
+            max_steps=checks.check_whole("max_steps", self.max_steps, 1, "the steps of a full training"),
+            prices=Prices() if self.prices is None else self.prices,
+            workers=1 if self.workers is None else checks.check_whole("workers", self.workers, 1),
+            target=_require_storable(
+                checks.check_mapping("target", self.target, "{'name': 'train'}"), "part", "the target"
+            ),
         )
+        require_possible(opened)
+        return opened
+
+    def complete(self, ledger: Ledger | None) -> Opened:
+        """Return the first entry, with the values of the existing study where the user gave none."""
+        opened = self.new_study
+        state = None if ledger is None else ledger.state
+        if state is not None and self.workers is None:
+            opened = replace(opened, workers=state.workers)
+        if state is not None and self.policy is None and not self.settings:
+            return replace(opened, policy=state.policy, settings=state.settings)
+        if self.policy is not None or not self.settings:
+            return opened
+        name, own = (policies.DEFAULT, {}) if state is None else (state.policy, state.settings)
+        settings = policies.settings_of(policies.make(name, {**own, **self.settings}))
+        return replace(opened, policy=name, settings=_require_storable(settings, "setting", f"the policy {name}"))
 
 
-def begin(store: Store, name: str, wanted: Opened, first_configs: Sequence[Config], unsaid: Unsaid) -> Journal:
-    """A new study, or the one of that name with what `wanted` changes about it; the journal tells what that is."""
-    arguments.study_name(name)
-    configs = [wanted.space.validate(config) for config in arguments.configs("initial", first_configs)]
+def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
+    """Return the journal of a new study, or of the study of that name with the changes that the request makes to it."""
+    checks.check_study_name(name)
+    space = request.new_study.space
+    configs = [space.validate(config) for config in checks.check_configs("initial", request.initial)]
     while True:
         ledger = store.load(name)
-        filled_in = unsaid.fill_in(wanted, ledger)
-        entries: list[Entry] = [filled_in, *queue_notes(configs)]
+        opened = request.complete(ledger)
+        entries: list[Entry] = [opened, *queue_notes(configs)]
         if ledger is not None:
-            entries = _list_changes(ledger, name, filled_in, configs, seed_given=not unsaid.seed)
+            entries = _list_changes(ledger, name, opened, configs, seed_given=request.seed is not None)
         change = next((entry for entry in entries if isinstance(entry, Amended)), None)
         try:
-            # An amendment is not made while somebody runs the study: taking the lease would say who does.
+            # An amendment needs the lease, so that no study changes while another process runs it.
             with nullcontext() if change is None else store.lease(name):
                 return Journal(store, name, store.append(name, ledger, *entries), change)
-        except Conflict:  # somebody began or changed it at this very moment
+        except Conflict:  # another process began or changed the study at this moment
             continue
 
 
 def queue_notes(configs: Sequence[Config]) -> list[Note]:
-    """The entries that have these configs tried before the policy's own."""
-    return [Note(topic="enqueue", facts={"config": config}) for config in configs]
+    """Return entries that put these configs in the queue, to be tried before the policy's own."""
+    return [QueuedConfig(config=config).to_note() for config in configs]
 
 
-def _storable(body: Mapping[str, Any], part: str, owner: str) -> Mapping[str, Any]:
-    """These settings, or whatever they are, if the ledger can keep them."""
+def _require_storable(body: Mapping[str, Any], part: str, owner: str) -> Mapping[str, Any]:
+    """Return `body` unchanged; raise an error if the ledger cannot store it."""
     for name, value in body.items():
         try:
             dumps({name: value})
         except (TypeError, ValueError, RecursionError) as error:
-            raise PolicyError(f"the {part} {name!r} of {owner} cannot be kept in the ledger: {error}") from None
+            raise PolicyError(f"the {part} {name!r} of {owner} cannot be stored in the ledger: {error}") from None
     return body
 
 
@@ -117,28 +125,30 @@ def _list_changes(
     ledger: Ledger, name: str, wanted: Opened, configs: Sequence[Config], *, seed_given: bool
 ) -> list[Entry]:
     change = find_amendment(ledger, name, wanted, seed_given=seed_given)
-    known = ledger.books.used | {dumps(config) for config in ledger.queue}
+    known = ledger.state.used | {dumps(config) for config in ledger.queue}
     new_configs = [config for config in configs if dumps(config) not in known]
     return [*([change] if change else []), *queue_notes(new_configs)]
 
 
 def require_same_policy(policy: Policy, ledger: Ledger, name: str) -> None:
-    """A policy that is passed when a study is opened must be the study's own: opening changes nothing."""
-    given, stored = policies.settings_of(policy), dict(ledger.books.settings)
-    if policy.name != ledger.books.policy or dumps(given) != dumps(stored):
+    """Check that a policy passed to `Study.open` is the study's own: opening a study changes nothing about it."""
+    given, stored = policies.settings_of(policy), dict(ledger.state.settings)
+    if policy.name != ledger.state.policy or dumps(given) != dumps(stored):
         raise PolicyError(
-            f"the study {name!r} has the policy {ledger.books.policy} with the settings {stored}, not {policy.name} with "
-            f"{given}: pass that one, or change it with Study.begin(…, policy=…)"
+            f"the study {name!r} has the policy {ledger.state.policy} with the settings {stored}, not {policy.name} with "
+            f"{given}: pass the study's own policy, or change it with Study.begin(…, policy=…)"
         )
 
 
 def require_change(change: Amended) -> None:
-    """Whether an amendment can be one; whether it is allowed, the books decide."""
+    """Check the types of an amendment; whether the study allows it is checked when it is appended."""
     if not isinstance(change, Amended) or not isinstance(change.budget, Budget | None):
-        raise StudyError(f"{change!r} must be Amended(…), its budget a Budget, as Amended(budget=Budget('2h'))")
+        raise StudyError(
+            f"{change!r} must be Amended(…) with a Budget as its budget, as in Amended(budget=Budget('2h'))"
+        )
     if change.workers is not None:
-        arguments.whole("workers", change.workers, 1)
+        checks.check_whole("workers", change.workers, 1)
     if change.policy is not None:
-        policies.restore(change.policy, arguments.mapping("settings", change.settings, "{'reduction_factor': 3}"))
+        policies.restore(change.policy, checks.check_mapping("settings", change.settings, "{'reduction_factor': 3}"))
     elif change.settings is not None:
-        raise StudyError(f"the settings {change.settings!r} come without their policy: name it, as policy='asha'")
+        raise StudyError(f"the settings {change.settings!r} are given without a policy: name it, as in policy='asha'")

@@ -1,10 +1,10 @@
-"""One thread for the linear algebra of a decision.
+"""Use one thread for the linear algebra of a decision.
 
-A policy's matrices are small, and training keeps the cores busy. OpenBLAS would still split every product over all
-cores and let its threads spin while they wait for one another: on a busy machine that made decisions four to forty times
-slower. So its number of threads is turned down while a policy decides, and put back for the training code.
+The matrices of a policy are small, and training keeps the cores busy. OpenBLAS would still split every product over all cores,
+and its threads would spin while they wait for one another: on a busy machine this made decisions 4 to 40 times slower. So the
+number of threads is set to one while a policy decides, and restored for the training code.
 
-Only OpenBLAS on Linux is known here, which is what NumPy and SciPy bring along; elsewhere nothing is changed.
+This knows only OpenBLAS on Linux, which the wheels of NumPy and SciPy contain; elsewhere nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-_PREFIXES = ("scipy_openblas", "openblas")  # the first is the copy that the wheels of NumPy and SciPy bring
+_PREFIXES = ("scipy_openblas", "openblas")  # the first is the copy in the wheels of NumPy and SciPy
 _SUFFIXES = ("64_", "")  # with and without 64-bit indices
 _Set = Callable[[int], None]
 _GetSet = tuple[Callable[[], int], _Set]
 
 
 _lock = threading.Lock()
-_inside = 0  # decisions under way at this moment, in all threads: the number of BLAS threads is one per process
-_before: list[tuple[_Set, int]] = []  # how to put back what was there before the first of them
+_inside = 0  # decisions under way in all threads: the number of BLAS threads is a setting of the whole process
+_before: list[tuple[_Set, int]] = []  # how to restore the numbers from before the first of them
 
 
 class OneThread:
-    """`with one_thread: …`, from any thread: the last one to leave restores the number of threads.
+    """Context manager for any thread; the last one to exit restores the number of BLAS threads.
 
-    The libraries are looked for when it is first entered: by then the policy is imported, and with it SciPy's own copy.
+    The libraries are searched when it is first entered: by then the policy is imported, and with it SciPy's own copy.
     """
 
     def __init__(self) -> None:
@@ -56,13 +56,13 @@ class OneThread:
 
 
 def _find_loaded() -> Iterator[_GetSet]:
-    """How to read and set the number of threads of each OpenBLAS in this process."""
+    """Yield the functions that read and set the number of threads, for each OpenBLAS in this process."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:  # no Linux
         return
     for file in sorted({line.split()[-1] for line in maps.splitlines() if "openblas" in line}):
-        with contextlib.suppress(OSError):  # a file that was replaced since it was loaded
+        with contextlib.suppress(OSError):  # the file was replaced since it was loaded
             library = ctypes.CDLL(file)
             for prefix in _PREFIXES:
                 for suffix in _SUFFIXES:

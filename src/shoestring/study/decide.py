@@ -1,10 +1,11 @@
-"""From a policy's decision to an order, and the time that it takes: the same for the loop, for `ask` and for online tuning.
+"""Ask the policy for a decision and turn it into an order, for the loop, for `ask` and for online tuning.
 
-Thinking is charged to budgets of time and money: the policy's time and that of keeping the books, that is, all time that no
-runner spent. It stays pending until an order is recorded that carries it.
+Thinking time is charged to budgets of time and money: the time of the policy and of the ledger, which is all time in which no
+runner worked. It stays pending until the next order, and is recorded with it.
 
-When what the policy wants costs more than is left and nothing is under way that may cost less than reserved, the rest goes to
-the best frozen trial that it pays for: money is not given back because a dear config came last.
+A policy may want a step that costs more than is left. If no order is open that may cost less than reserved, the rest of the
+budget then goes to the best paused trial of which a step can be paid, so that one expensive config at the end does not leave
+the rest unspent.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from shoestring.core.deciding.decision import Decision, Finish, Train, Wait
 from shoestring.core.deciding.policy import Policy, compare_newest
 from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.ledger.running_totals import upper_quantile
 from shoestring.errors import DecisionError
 from shoestring.study.blas import OneThread
@@ -28,30 +30,30 @@ REST = "what the policy wanted next costs more than is left"
 
 
 class Thinking:
-    """A stopwatch: `with thinking: …` times one decision, with one thread for its linear algebra.
+    """Measure thinking time: `with thinking: …` times one decision, with one thread for its linear algebra.
 
-    `is_free` where time is simulated and thinking takes none.
+    `is_free`: time is simulated, and decisions take none of it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter, *, is_free: bool = False) -> None:
         self.pending_s = 0.0  # not charged yet
-        self.longest_s = 0.0  # that one decision took
+        self.longest_s = 0.0  # the longest that one decision took
         self._clock, self._is_free, self._one_thread = clock, is_free, OneThread()
         self._since = self._began = clock()
 
     def start_over(self) -> None:
-        """Discard what is pending and count from now."""
+        """Discard the pending time and count from now."""
         self.pending_s, self._since = 0.0, self._clock()
 
     def count(self) -> None:
-        """The time since the last count was spent thinking."""
+        """Count the time since the last call as thinking time."""
         now = self._clock()
         if not self._is_free:
             self.pending_s += max(0.0, now - self._since)
         self._since = now
 
     def skip(self) -> None:
-        """The time since the last count was spent otherwise: a runner was waited for."""
+        """Do not count the time since the last call: the runner was at work."""
         self._since = self._clock()
 
     def __enter__(self) -> None:
@@ -72,13 +74,12 @@ def decide(
     now: Callable[[], float],
     *,
     check_start_s: float | None = None,
-    asked: bool = False,
+    is_external: bool = False,
 ) -> tuple[Decision, Order | None]:
-    """What the policy wants, and the order that it becomes: checked, priced, shortened; else one for the rest of the money.
+    """Return the policy's decision and the order that follows from it; None if no step can be paid.
 
-    None: nothing can be bought.
-
-    `check_start_s`: see `Ledger.accept`. `asked`: somebody who owns their loop carries the order out, not a runner.
+    The order is checked, priced, and shortened to what is left. `check_start_s`: see `place_order`. `is_external`: a user who
+    called `ask` carries the order out, not a runner.
     """
     with thinking:
         decision = policy.decide(ledger, ledger.decision_rng())
@@ -89,34 +90,35 @@ def decide(
             f"{policy.name} decided {decision!r}: decide(ledger, rng) must return Train(…), Wait() or Finish(why)"
         )
     terms: dict[str, Any] = {"at": now(), "thinking_s": thinking.pending_s, "check_start_s": check_start_s}
-    order = ledger.accept(decision, **terms)
+    order = place_order(ledger, decision, **terms)
     if order is None and not ledger.open_orders:
         order = _spend_rest(ledger, terms)
-    return decision, replace(order, asked=True) if order is not None and asked else order
+    return decision, replace(order, is_external=True) if order is not None and is_external else order
 
 
 def _spend_rest(ledger: Ledger, terms: dict[str, Any]) -> Order | None:
-    """An order for the frozen trial with the best newest value, of those that have a step which can be paid."""
-    fitting = list(islice(_continue_frozen(ledger, terms), 2))
+    """Return an order for the paused trial with the best newest value, among those of which a step can be paid."""
+    fitting = list(islice(_continue_paused(ledger, terms), 2))
     if not fitting:
         return None
     ranked = [(loss, order.trial) for loss, order in fitting]
-    why = compare_newest(ledger, ranked, len(ledger.books.idle))
+    why = compare_newest(ledger, ranked, len(ledger.state.idle))
     return replace(fitting[0][1], why={"stage": REST, **why})
 
 
-def _continue_frozen(ledger: Ledger, terms: dict[str, Any]) -> Iterator[tuple[float, Order]]:
-    """(newest loss, order) of each that can be paid, best first. A run tuned while it trains is its policy's alone.
+def _continue_paused(ledger: Ledger, terms: dict[str, Any]) -> Iterator[tuple[float, Order]]:
+    """Yield (newest loss, order) for the paused trials of which a step can be paid, the best first.
 
-    One that needs not be set up again is priced without its first step, in which it was.
+    A trial whose config changes while it trains is left out: only its policy can continue it. A trial that needs no setup is
+    priced without its first step, which included the setup.
     """
     rate = ledger.budget.per_second(ledger.workers)
-    for loss, number in ledger.books.idle:
+    for loss, number in ledger.state.idle:
         trial = ledger.trials[number]
         if math.isfinite(loss) and not trial.is_retuned:
-            costs = trial.step_costs[1:] if trial.held and trial.steps > 1 else trial.step_costs
-            reserve = upper_quantile(sorted(costs)) * rate * (trial.limit - trial.held)
-            # The policy's memo is that of its last order: what it noted for this wish speaks of a trial that does not come.
+            costs = trial.step_costs[1:] if trial.resumable_step and trial.steps > 1 else trial.step_costs
+            reserve = upper_quantile(sorted(costs)) * rate * (trial.limit - trial.resumable_step)
+            # Keep the memo of the last order: the new one belongs to the decision that cannot be paid.
             decision = Train(trial=number, config=trial.config, until=trial.limit, reserve=reserve, memo=ledger.memo)
-            if (order := ledger.accept(decision, **terms)) is not None:
+            if (order := place_order(ledger, decision, **terms)) is not None:
                 yield loss, order

@@ -1,60 +1,65 @@
-"""A study's ledger in its store: the one place where it is held while a process works with it.
+"""Where a study is stored: its ledger (`Journal`), and the place of its checkpoints.
 
-The loop, `ask` and `tell`, online tuning and reports all look at `journal.ledger`; nobody keeps a copy. Others may append
-to the same study in the store at the same time: `append` then raises `Conflict`, `refresh` shows what they wrote, and
-`append_newest` does both until it was the first.
+A `Journal` holds the ledger together with its store while a process works with it.
+
+The loop, `ask` and `tell`, online tuning and reports all read `journal.ledger`; none of them keeps a copy. Other processes may
+append to the same study at the same time. Then `append` raises `Conflict`, `refresh` reads what they wrote, and
+`append_newest` repeats both until it succeeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
 from typing import TypeVar
 
 from shoestring.core.ledger.entries import Amended, Entry
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Conflict
-from shoestring.stores.in_memory import Memory
-from shoestring.stores.store import Heartbeat, Store
+from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
+from shoestring.stores.in_memory import MemoryStore
+from shoestring.stores.ledger_store import Heartbeat, LedgerStore
 
 E = TypeVar("E", bound=Entry)
 
 
 class Journal:
-    """`ledger` is always the newest that this process has seen or written.
+    """A ledger and its store. `ledger` is the newest one that this process has read or written.
 
-    `change`: what this process changed about the study when it took it up.
+    `change` is the amendment that this process made when it opened the study, if any.
     """
 
-    def __init__(self, store: Store, name: str, ledger: Ledger, change: Amended | None = None) -> None:
+    def __init__(self, store: LedgerStore, name: str, ledger: Ledger, change: Amended | None = None) -> None:
         self.store, self.name, self.ledger, self.change = store, name, ledger, change
 
     @classmethod
-    def in_memory(cls, ledger: Ledger, store: Store | None = None) -> Journal:
-        """A ledger that goes on in a store of its own and is forgotten with it: for simulations."""
-        store = store or Memory()
+    def in_memory(cls, ledger: Ledger, store: LedgerStore | None = None) -> Journal:
+        """Return a journal of this ledger in a store in memory, for simulations."""
+        store = store or MemoryStore()
         return cls(store, "study", store.append("study", None, *ledger.entries()))
 
     def append(
-        self, *entries: Entry, after: Ledger | None = None, beat: Heartbeat | None = None, durable: bool = True
+        self, *entries: Entry, after: Ledger | None = None, heartbeat: Heartbeat | None = None, durable: bool = True
     ) -> None:
-        """Store all of these entries, or none and raise `Conflict` if somebody else has appended meanwhile.
+        """Store all of these entries, or none and raise `Conflict` if another process has appended in the meantime.
 
-        `after` is the ledger that the entries were decided on: another thread may have moved this journal on since.
-        `beat` and `durable`: see `Store.append`.
+        `after` is the ledger that the entries were decided on; another thread may have changed `self.ledger` since.
+        `heartbeat` and `durable`: see `LedgerStore.append`.
         """
-        self.ledger = self.store.append(self.name, after or self.ledger, *entries, beat=beat, durable=durable)
+        self.ledger = self.store.append(self.name, after or self.ledger, *entries, heartbeat=heartbeat, durable=durable)
 
-    def settle(self) -> None:
-        """A run is over: let the store make the next opening quick."""
-        self.store.settle(self.name, self.ledger)
+    def finish_run(self) -> None:
+        """Let the store prepare for the next opening, after a run."""
+        self.store.finish_run(self.name, self.ledger)
 
     def refresh(self) -> Ledger:
-        """Read what others have appended."""
+        """Read what other processes have appended, and return the ledger."""
         self.ledger = self.store.refresh(self.name, self.ledger)
         return self.ledger
 
     def append_newest(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
-        """Append what the newest ledger calls for; if somebody else was quicker, ask again what theirs calls for."""
+        """Append `entries_for(newest ledger)`; call it again if another process has appended first. Return the entries."""
         while True:
             newest = self.refresh()
             entries = entries_for(newest)
@@ -64,3 +69,36 @@ class Journal:
                 return entries
             except Conflict:
                 continue
+
+
+def locate_checkpoints(store: LedgerStore, name: str, place: str | None) -> Path | str:
+    """Return the place of a study's checkpoints: within `place` (a folder or `s3://bucket/runs`), else the default folder."""
+    if place is None:
+        return default_checkpoint_folder(store, name)
+    leaf = "-".join(part for part in _split_name(name) if part)
+    return f"{place.rstrip('/')}/{leaf}" if "://" in place else Path(place) / leaf
+
+
+def default_checkpoint_folder(store: LedgerStore, name: str) -> Path:
+    """Return the folder beside a database file, in the present folder for a server, or a temporary one for a study in memory.
+
+    The folder of a file or a server is not made before training code runs.
+    """
+    plain, suffix = _split_name(name)
+    if database := getattr(store, "path", None):
+        folder = Path(f"{database}.checkpoints")
+    elif store.where == MemoryStore.where:
+        folder = get_temporary_folder(store)
+    else:
+        folder, suffix = Path("shoestring.checkpoints"), _hash(f"{store.where} {name}")
+    return folder / (f"{plain}-{suffix}" if suffix else plain)
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """Return a study's name as a file name, and a suffix if that changed it, so that no two studies share a folder."""
+    plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    return plain, "" if plain == name else _hash(name)
+
+
+def _hash(text: str) -> str:
+    return blake2b(text.encode(), digest_size=4).hexdigest()

@@ -1,12 +1,13 @@
-"""The loop: decide, record, buy, and wait for receipts, until the budget is spent.
+"""The loop: decide, record the order, submit it, and wait for receipts, until the budget is spent.
 
-Recorded first, bought second: a crash leaves an open order, never a lost bill. The wall is a moment on the runner's
-clock: the running steps together may use what is neither spent nor needed, and when that moment comes they are cut off.
+An order is stored before it is submitted. So a crash can leave an open order, but never a trained step without an order. The
+cutoff is a moment on the runner's clock: the running steps may together use what is neither spent nor reserved for saving,
+and they are interrupted at the cutoff.
 
-One process at a time runs a study: it holds the lease and keeps its heart beating. Others may still append to the ledger:
-configs they want tried, amendments, and orders of their own that they asked for and tell about. Receipts and other news of
-this process are then appended behind theirs; an order is decided again on the ledger they left. Any other entry means
-that another process has taken the study over, and this one stops.
+Only one process at a time runs a study. It holds the lease and renews it with heartbeats. Other processes may still append
+to the ledger: queued configs, amendments, orders that they asked for, and receipts of these orders. This process then
+appends its receipts after those entries, and decides again where an order was decided on the ledger before. Any other entry
+means that another process has taken the study over, and this one stops.
 """
 
 from __future__ import annotations
@@ -20,27 +21,39 @@ from typing import Any, Literal
 from shoestring.core.deciding.decision import Decision, Finish, Wait
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.amendments import find_losses
-from shoestring.core.ledger.entries import Entry, Lost, Note, Order, Receipt
-from shoestring.core.ledger.failures import FailurePatience
+from shoestring.core.ledger.entries import Entry, Lost, Order, Receipt
+from shoestring.core.ledger.failures import FailureLimit
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import Overhead
+from shoestring.core.ledger.pricing import can_afford_order
 from shoestring.core.ledger.state import OpenOrder
-from shoestring.errors import Conflict, DecisionError, Leased
-from shoestring.runners.runner import News, Runner, RunningSteps, seconds_under_way
-from shoestring.stores.store import Heart, Heartbeat, Lease, Store
+from shoestring.errors import Conflict, DecisionError, StaleLedger, StudyInUse
+from shoestring.runners.runner import Runner, RunnerEvent, RunningSteps, seconds_under_way
+from shoestring.stores.ledger_store import Heartbeat, HeartbeatThread, Lease, LedgerStore
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
 
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
 Observe = Callable[[Ledger, Entry | None], None]
-_LOOK_UP_S = 0.2  # how often to look for a request to stop while nothing happens
-_FILLING_S = 0.05  # of deciding for free workers, before the first of them gets its order
-_WORTH_SAYING = 0.01  # of the budget, left when it buys nothing more: less is what any run leaves
-_WORTH_NOTING_S = 0.001  # less thinking than this at the end of a run gets no entry of its own
+_STOP_POLL_S = 0.2  # how often to check for a request to stop while nothing happens
+_MAX_FILLING_S = 0.05  # longest time to decide for free workers before the first of them gets its order
+_MIN_REPORTED_LEFTOVER = 0.01  # share of the budget; every run leaves a little that pays for no further step
+_MIN_RECORDED_THINKING_S = 0.001  # less thinking time than this at the end of a run is not recorded
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a run ended, and with what ledger."""
+    """Why a run ended.
+
+    Attributes
+    ----------
+    reason : {"budget", "policy", "deadline", "stopped", "failing"}
+        "failing": the same failure happened again and again.
+    text : str
+        Details, as the last failure or what the policy gave as its reason; may be empty.
+    ledger : Ledger
+        The ledger at the end of the run.
+    """
 
     reason: Reason
     text: str
@@ -48,7 +61,7 @@ class Ending:
 
 
 class Loop:
-    """One run of a study, from taking up what is open to its ending."""
+    """One run of a study, from submitting the orders that are still open to its end."""
 
     def __init__(
         self,
@@ -62,129 +75,135 @@ class Loop:
         observe: Observe = lambda ledger, entry: None,
     ) -> None:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
-        self._last_moment = math.inf if deadline_s is None else self.ledger.books.clock + deadline_s
+        self._last_moment = math.inf if deadline_s is None else self.ledger.state.clock + deadline_s
         self._should_stop, self._observe = should_stop, observe
-        self._saying = threading.Lock()  # heartbeats of two threads: what was looked at later is stored later
+        self._beat_lock = threading.Lock()  # two threads send heartbeats: what was read later must be stored later
         self._thinking = Thinking(is_free=runner.simulated)
-        self._declined_at = 0  # entries in the ledger when the policy last had nothing to buy
-        self._patience = FailurePatience(self.ledger.books)
-        self._declined: Decision | None = None  # what it said then; None: it was not asked, since nothing can be paid
+        self._declined_at = 0  # number of entries when the policy last had nothing to train
+        self._failure_limit = FailureLimit(self.ledger.state)
+        self._declined: Decision | None = None  # its decision then; None: it was not asked, because no step can be paid
 
     @property
     def ledger(self) -> Ledger:
         return self.journal.ledger
 
     def run(self) -> Ending:
-        """Spend until the budget, the deadline, the policy or the user ends it; then freeze what can be frozen."""
-        self._heart = Heart(self._beat)
+        """Train until the budget, the deadline, the policy or the user ends the run; then pause the live trials."""
+        self._heart = HeartbeatThread(self._beat)
         try:
-            self._take_up()
-            ending = self._spend()
-            self.journal.settle()
+            self._start()
+            ending = self._train()
+            self.journal.finish_run()
             return ending
         finally:
             try:
                 self._heart.stop()
-                self._beat()  # what is under way now is charged by whoever goes on
+                self._beat()  # the process that continues the study charges what is under way now
             finally:
-                self.runner.close(freeze=not self.lease.lost)  # the checkpoints are another's by then
+                # Without the lease the checkpoints belong to another process.
+                self.runner.close(pause=not self.lease.lost)
 
-    def _take_up(self) -> None:
-        """Write down what the last process lost, and submit its open orders again."""
-        self._record(*find_losses(self.ledger, self.runner.start(self.ledger), self.lease.cut_off))
-        if self.runner.now() < self._deadline:  # a deadline of 0: nothing is bought
+    def _start(self) -> None:
+        """Record which states the last process lost, and submit its open orders again."""
+        self._record(*find_losses(self.ledger, self.runner.start(self.ledger), self.lease.uncharged_s))
+        if self.runner.now() < self._deadline:  # a deadline of 0: nothing is trained
             for open_order in list(self.ledger.open_orders.values()):
-                if not open_order.order.asked:  # those that somebody asked for are theirs
+                if not open_order.order.is_external:  # a runner carries out no orders that users asked for
                     self._submit(open_order)
         self._beat()  # their steps begin now
-        self._thinking.start_over()  # getting workers ready is not the study's time to pay
+        self._thinking.start_over()  # the study does not pay for starting workers
 
-    def _spend(self) -> Ending:
+    def _train(self) -> Ending:
         while (ending := self._must_end()) is None:
             if self._may_decide(self.ledger):
                 if self._fill_workers():
                     continue
                 if not _count_under_way(self.ledger):
                     return self._end(*self._explain_end())
-                self._declined_at = len(self.ledger)  # ask again after the next receipt, as a resumed study would
-            self._wait(min(self._wall(self.ledger), self._deadline))
+                self._declined_at = len(self.ledger)  # a resumed study, too, asks again only after the next receipt
+            self._wait(min(self._cutoff(self.ledger), self._deadline))
         return ending
 
     @property
     def _deadline(self) -> float:
-        """The last moment at which something may be under way: what is alive has to be saved before it."""
-        return self._last_moment - self.runner.freezing_s
+        """The last moment at which a step may be under way: live trials have to be saved before the deadline."""
+        return self._last_moment - self.runner.saving_reserve_s
 
     # beginning and ending --------------------------------------------------------------------------------------------
 
     def _must_end(self) -> Ending | None:
-        if (failure := self._patience.why_stop(self.ledger.books)) is not None:
+        if (failure := self._failure_limit.reason_to_stop(self.ledger.state)) is not None:
             return self._end("failing", failure)
         if self.lease.lost or self._should_stop():
             return self._end("stopped")
         if self.runner.now() >= self._deadline and not self.runner.running():
             return self._end("deadline")
-        if self.runner.freezing_s > 0 and self._left_s() == 0 and not self.runner.running():
-            return self._end("budget")  # the rest is needed to save what is alive
+        if self.runner.saving_reserve_s > 0 and self._left_s() == 0 and not self.runner.running():
+            return self._end("budget")  # the rest is needed to save the live trials
         return None
 
     def _explain_end(self) -> tuple[Reason, str]:
-        """Nothing is under way and nothing was bought: why the run ends here."""
+        """Return why the run ends when nothing is under way and nothing was ordered."""
         budget, decision = self.ledger.budget, self._declined
         left = self.ledger.left - self._thinking.pending_s * budget.per_second(self.ledger.workers)
         unspent = f"{budget.show(left)} of {budget.show(budget.total)} left unspent"
         if isinstance(decision, Finish):
-            why = decision.why or "it sees nothing more worth buying"
+            why = decision.why or "it has nothing left to train"
             return "policy", f"{why}, {unspent}" if left > 0 else why
         if not isinstance(decision, Wait):
-            is_much = left > _WORTH_SAYING * budget.total
+            is_much = left > _MIN_REPORTED_LEFTOVER * budget.total
             return "budget", f"the rest does not pay for another step, {unspent}" if is_much else ""
         if not self.ledger.open_orders:
             raise DecisionError(f"{self.policy.name} waits, but no order is open: nothing would ever change")
-        return "policy", "it waits for orders that were asked for elsewhere"
+        return "policy", "it waits for orders that other processes asked for"
 
     def _end(self, reason: Reason, text: str = "") -> Ending:
         pending_s = self._thinking.pending_s
-        frozen_s = 0.0 if self.lease.lost else self.runner.freeze()  # the checkpoints are another's by then
-        for seconds, kind in ((pending_s, {}), (frozen_s, {"kind": "setup"})):
-            if seconds > _WORTH_NOTING_S and self.ledger.budget.unit != "epochs":
-                self._record(Note(topic="thinking", facts={"seconds": seconds, **kind}))
+        saving_s = 0.0 if self.lease.lost else self.runner.pause()  # without the lease the checkpoints are not ours
+        for seconds, kind in ((pending_s, "thinking"), (saving_s, "setup")):
+            if seconds > _MIN_RECORDED_THINKING_S and self.ledger.budget.unit != "epochs":
+                self._record(Overhead(seconds=seconds, kind=kind).to_note())
         return Ending(reason, text, self.ledger)
 
-    # deciding and buying ---------------------------------------------------------------------------------------------
+    # deciding and submitting -----------------------------------------------------------------------------------------
 
     def _may_decide(self, ledger: Ledger) -> bool:
-        """Whether there is a free worker, something new to decide on, and time to think before the wall."""
+        """Return whether there is a free worker, a new entry to decide on, and time to decide before the cutoff."""
         if len(ledger) == self._declined_at or _count_under_way(ledger) >= self.runner.workers:
             return False
         now = self.runner.now()
-        return now < self._deadline and (self.runner.simulated or now + self._thinking.longest_s < self._wall(ledger))
+        return now < self._deadline and (self.runner.simulated or now + self._thinking.longest_s < self._cutoff(ledger))
 
     def _fill_workers(self) -> bool:
         """Decide for one free worker after the other, store all of these orders at once, and submit them.
 
-        Each is decided on the ledger that holds those before it. A policy that thinks long is not to keep the first worker
-        waiting for the last. False: the policy had nothing more to buy, or nothing more can be paid.
+        Each order is decided on the ledger that holds the orders before it. A slow policy must not keep the first worker
+        waiting for the last, so this ends after `_MAX_FILLING_S`. Return False if the policy has nothing left to train, or
+        no further step can be paid.
         """
         start = ledger = self.ledger
         runner, thinking, orders = self.runner, self._thinking, list[Order]()
         check_start_s = runner.check_start_s if runner.can_save else None
-        until_s = runner.now() + _FILLING_S
+        until_s = runner.now() + _MAX_FILLING_S
         is_declined = False
-        while not is_declined and self._may_decide(ledger):
-            if orders and (runner.now() >= until_s or self._should_stop()):
-                break
-            self._declined, order = None, None
-            if ledger.can_pay(thinking.pending_s):
-                self._declined, order = decide(ledger, self.policy, thinking, runner.now, check_start_s=check_start_s)
-            if order is not None:
-                thinking.pending_s -= order.thinking_s
-                orders.append(order)
-                ledger = ledger.propose(order)
-            is_declined = order is None
         try:
+            while not is_declined and self._may_decide(ledger):
+                if orders and (runner.now() >= until_s or self._should_stop()):
+                    break
+                self._declined, order = None, None
+                if can_afford_order(ledger, thinking.pending_s):
+                    self._declined, order = decide(
+                        ledger, self.policy, thinking, runner.now, check_start_s=check_start_s
+                    )
+                if order is not None:
+                    thinking.pending_s -= order.thinking_s
+                    orders.append(order)
+                    ledger = ledger.propose(order)
+                is_declined = order is None
             self._record(*orders, after=start)
-        except Conflict:  # somebody has asked, told, enqueued or amended: decide again on that
+        except (Conflict, StaleLedger) as error:  # another process or thread has appended: decide again on its ledger
+            if isinstance(error, StaleLedger) and self.ledger is start:
+                raise  # the policy itself appended to the ledger that it was given
             thinking.pending_s += math.fsum(order.thinking_s for order in orders)
             self._refresh()
             return True
@@ -194,41 +213,42 @@ class Loop:
 
     def _submit(self, open_order: OpenOrder) -> None:
         order, ledger = open_order.order, self.ledger
-        if open_order.checked:  # a check that was made before the last stop is not made again
+        if open_order.checked:  # the resume check is made once, even if the run was stopped since
             order = replace(order, check=False)
-        self.runner.submit(order, ledger.trials[order.trial].held, ledger.former_configs(order.trial))
+        self.runner.submit(order, ledger.trials[order.trial].resumable_step, ledger.former_configs(order.trial))
 
-    def _wall(self, ledger: Ledger) -> float:
-        """The moment at which the running steps will together have used up what is left.
+    def _cutoff(self, ledger: Ledger) -> float:
+        """Return the moment at which the running steps will together have used what is left.
 
-        n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t; that equals what is left at t = (left + Σsᵢ) / n.
+        n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t; this equals what is left at t = (left + Σsᵢ) / n.
         """
         rate = ledger.budget.per_second(ledger.workers)
         if rate == 0.0 or not (running := self.runner.running()):
             return math.inf
         if isinstance(running, RunningSteps):
-            return running.wall(self._left_s(), priced=ledger.budget.unit == "dollars")
+            return running.cutoff(self._left_s(), priced=ledger.budget.unit == "dollars")
         return (self._left_s() + math.fsum(running.values())) / len(running)
 
     def _left_s(self) -> float:
-        """Seconds of workers that are neither spent nor needed to save what is alive."""
+        """Return the seconds of worker time that are neither spent nor needed to save the live trials."""
         budget, rate = self.ledger.budget, self.ledger.budget.per_second(self.ledger.workers)
         unspent_s = (budget.total - self.ledger.spent) / rate if rate else math.inf
-        return max(0.0, unspent_s - self._thinking.pending_s - self.runner.freezing_s)
+        return max(0.0, unspent_s - self._thinking.pending_s - self.runner.saving_reserve_s)
 
     def _wait(self, until: float) -> None:
-        """Take in what the runner has to say; at `until`, the wall or the deadline, cut it off."""
+        """Record what happened at the runner until `until` at the latest; interrupt the running steps at that moment."""
         runner = self.runner
         self._thinking.count()
-        news: list[News] = runner.wait(until if runner.simulated else min(until, runner.now() + _LOOK_UP_S))
+        poll_until = until if runner.simulated else min(until, runner.now() + _STOP_POLL_S)
+        events: list[RunnerEvent] = runner.wait(poll_until)
         self._thinking.skip()
-        if not news and runner.now() >= until:
-            news = runner.interrupt("the deadline has come" if until == self._deadline else "the budget is spent")
-        if news:
-            self._record(*news)
-            for number in [self.ledger.trials[loss.trial].open_order for loss in news if isinstance(loss, Lost)]:
-                if number is not None and not self.ledger.open_orders[number].order.asked:
-                    self._submit(self.ledger.open_orders[number])  # its worker died: another one carries the order out
+        if not events and runner.now() >= until:
+            events = runner.interrupt("the deadline has come" if until == self._deadline else "the budget is spent")
+        if events:
+            self._record(*events)
+            for number in [self.ledger.trials[loss.trial].open_order for loss in events if isinstance(loss, Lost)]:
+                if number is not None and not self.ledger.open_orders[number].order.is_external:
+                    self._submit(self.ledger.open_orders[number])  # the worker died: another one continues the order
                     self._beat()
         else:
             self._observe(self.ledger, None)
@@ -236,16 +256,19 @@ class Loop:
     # the ledger ------------------------------------------------------------------------------------------------------
 
     def _record(self, *entries: Entry, after: Ledger | None = None) -> None:
-        """Append entries: an order to the very ledger that it was decided on, news behind whatever others wrote.
+        """Append entries. With `after`, only to that ledger; without, after whatever other processes have appended.
 
-        A heartbeat goes with them, so that the start of every step is known: whatever comes after is charged.
+        A heartbeat is stored with the entries, so that the start of every step is known and its time is charged.
         """
         while entries:
             try:
-                with self._saying:
-                    # What is simulated can be computed again, so it need not wait for the disk.
-                    durable, beat = not self.runner.simulated and self._heart.wait_for_disk(), self._heartbeat(entries)
-                    self.journal.append(*entries, after=after, beat=beat, durable=durable)
+                with self._beat_lock:
+                    # A simulated run can be computed again, so it does not wait for the disk.
+                    durable, heartbeat = (
+                        not self.runner.simulated and self._heart.wait_for_disk(),
+                        self._heartbeat(entries),
+                    )
+                    self.journal.append(*entries, after=after, heartbeat=heartbeat, durable=durable)
                 break
             except Conflict:
                 if after is not None:
@@ -257,15 +280,15 @@ class Loop:
     def _refresh(self) -> None:
         known = len(self.ledger)
         newest = self.journal.refresh()
-        if self.lease.lost or not all(_may_come_between(entry, newest) for entry in newest.entries(known)):
-            raise Leased(f"the study {self.journal.name!r} was taken over by another process: this one stops")
+        if self.lease.lost or not all(_may_others_append(entry, newest) for entry in newest.entries(known)):
+            raise StudyInUse(f"the study {self.journal.name!r} was taken over by another process: this one stops")
 
     def _heartbeat(self, entries: Sequence[Entry]) -> Heartbeat | None:
-        """What is under way once these entries are stored: a new order begins right then."""
+        """Return what is under way once these entries are stored: new orders begin at that moment."""
         if self.runner.simulated:
             return None
-        begun = {entry.number: 0.0 for entry in entries if isinstance(entry, Order)}
-        return Heartbeat(self.lease, begun | self._running_s())
+        new = {entry.number: 0.0 for entry in entries if isinstance(entry, Order)}
+        return Heartbeat(self.lease, new | self._running_s())
 
     def _running_s(self) -> dict[int, float]:
         if self.runner.simulated:
@@ -273,26 +296,26 @@ class Loop:
         return seconds_under_way(self.runner.running(), self.runner.now())
 
     def _beat(self) -> None:
-        with self._saying:
+        with self._beat_lock:
             self.lease.beat(len(self.ledger), self._running_s())
 
 
 def run_in_memory(
-    ledger: Ledger, policy: Policy, runner: Runner, *, store: Store | None = None, **options: Any
+    ledger: Ledger, policy: Policy, runner: Runner, *, store: LedgerStore | None = None, **options: Any
 ) -> Ending:
-    """The same loop on a store that forgets: for plans, replays and tests. Options are those of `Loop`."""
+    """Run the loop on a store in memory, for plans, replays and tests; `options` are those of `Loop`."""
     journal = Journal.in_memory(ledger, store)
     with journal.store.lease(journal.name) as lease:
         return Loop(journal, lease, policy, runner, **options).run()
 
 
 def _count_under_way(ledger: Ledger) -> int:
-    """Open orders that the runner is to carry out; those that somebody asked for are theirs."""
-    return len(ledger.open_orders) - ledger.books.asked_open
+    """Return the number of open orders that the runner carries out; users carry out the others."""
+    return len(ledger.open_orders) - ledger.state.open_external
 
 
-def _may_come_between(entry: Entry, ledger: Ledger) -> bool:
-    """Whether others may append this while the study runs: queued configs, amendments, orders they asked for, their receipts."""
+def _may_others_append(entry: Entry, ledger: Ledger) -> bool:
+    """Return whether another process may append this entry while the study runs."""
     if isinstance(entry, Order):
-        return entry.asked
-    return ledger.orders[entry.order].asked if isinstance(entry, Receipt) else not isinstance(entry, Lost)
+        return entry.is_external
+    return ledger.orders[entry.order].is_external if isinstance(entry, Receipt) else not isinstance(entry, Lost)

@@ -1,4 +1,4 @@
-"""Online tuning for people who own their training loop: one run that changes its config from round to round.
+"""Online tuning: one training run whose configuration changes from round to round, in the user's own loop.
 
     tuner = OnlineTuner(space, rounds=100, direction="max", store="run.db", validate_at_most="20%")
     while (config := tuner.next()) is not None:
@@ -6,18 +6,19 @@
         if tuner.should_validate:
             tuner.tell(accuracy(model))
 
-Everything is kept in a study's ledger: a round is one order of trial 0, its receipt carries what it took and, where a
-validation pass was bought, the value. A job that was killed begins again with the rounds that its checkpoint holds,
-`OnlineTuner(…, done_rounds=40)`: recorded rounds after those are handed out again with the configs they had and without
-validation, and then the run goes on as if it had never been cut. Save a checkpoint after `tell`, never before it.
+The run is stored in the ledger of a study. A round is one order of trial 0; its receipt has the time that the round took and,
+if the round was validated, the value.
 
-A value that is no finite number ends the run: the model has diverged, and there is only one. `tell` warns and says how to
-go on.
+A job that was killed starts again with the number of rounds that its checkpoint contains: `OnlineTuner(…, done_rounds=40)`.
+Recorded rounds after those are returned again with the same configs and without validation; then the run continues as if it
+had not been interrupted. Save a checkpoint after `tell`, never before it.
 
-What a round took is measured: training ends where `should_validate` is read last, validation where `tell` is called.
-The schedule that was found can be exported and replayed on another run, which needs no validation at all.
+A value that is not a finite number ends the run, because the only model has diverged. `tell` then warns and says how to
+continue.
 
-The schedule that an online run has found: a config for each round, to be replayed on runs that need no validation.
+The time of a round is measured: training ends when `should_validate` is read last, validation ends when `tell` is called.
+
+A `Schedule` has the configs of all rounds. It can be used in other runs, which then need no validation.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from shoestring.core.ledger.budget import Budget, Prices
 from shoestring.core.ledger.entries import Cost, Direction, Entry, Lost, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
-from shoestring.core.values import checks as arguments
+from shoestring.core.values import checks
 from shoestring.core.values.checks import is_whole
 from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import Conflict, PolicyError, StudyError, warn
 from shoestring.policies.online.online_run import RUN, RunView
 from shoestring.runners.runner import write_receipt
 from shoestring.stores.addresses import DEFAULT_STORE
-from shoestring.stores.store import Store
+from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.ask import read_seconds, read_value
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.study import Study
@@ -54,7 +55,75 @@ _ONLINE, _FIXED = "shoestring.policies.online.", "shoestring.policies.plain.repl
 
 
 class OnlineTuner:
-    """Asks the policy before each round, records what the round gave. `next` returns None when the run is over."""
+    """Tune the configuration of one training run while it trains, and decide when to validate.
+
+    In each round, call `next` for the configuration, train with it, and if `should_validate` is true call `tell` with the
+    validated value. `schedule` returns the configurations of all rounds when the run is over. The time and the value of each
+    round are recorded in a study; while `is_replaying` is true, a resumed run repeats rounds whose values are recorded.
+
+    Parameters
+    ----------
+    space : Space or mapping
+        The parameters and their ranges, as for `tune`.
+    rounds : int
+        The number of rounds of the run. A round is the part of the training after which the configuration may change.
+    policy : str or Policy, optional
+        An online policy; `shoestring policies` lists them.
+    settings : mapping, optional
+        Settings of the policy by name.
+    direction : {"min", "max"}, optional
+        Whether smaller or larger values are better.
+    store : str, LedgerStore or None, optional
+        Where the study is stored; None: in memory only.
+    name : str, optional
+        The name of the study in its store.
+    done_rounds : int, optional
+        The number of rounds that the user's checkpoint contains, when an interrupted run continues.
+    budget : str or Budget, optional
+        The budget of the study. None: enough epochs for all rounds, with a validation pass in each.
+    validate_at_most : str, optional
+        The limit on validation: "20%" of the budget, "30 passes", or "10m".
+    prices : Prices, optional
+        The price of a validation pass in an epoch budget.
+    initial : sequence of mapping, optional
+        Configurations for the first rounds.
+    seed : int, optional
+        The seed of all random choices. None: a random seed is drawn and stored.
+    clock : callable, optional
+        Returns seconds; it measures the rounds.
+
+    Attributes
+    ----------
+    round : int
+        The current round, counted from 1; between two rounds, the one that just ended.
+    should_validate : bool
+        Whether this round is to be validated. Read it when the training of the round is done.
+    is_replaying : bool
+        Whether this round was recorded before the run was interrupted.
+    why : mapping
+        The numbers behind the newest decision.
+    study : Study
+        The study that records the run.
+
+    Raises
+    ------
+    PolicyError
+        If the policy is not an online policy.
+    StudyError
+        If an argument is wrong, or the study does not have as many rounds as `done_rounds` says.
+
+    Examples
+    --------
+    >>> from shoestring import Float, OnlineTuner, Space
+    >>> tuner = OnlineTuner(Space({"lr": Float(0.01, 1.0, log=True)}), rounds=5, store=None, seed=0)
+    >>> weight = 1.0
+    >>> while (config := tuner.next()) is not None:
+    ...     weight -= config["lr"] * weight
+    ...     if tuner.should_validate:
+    ...         tuner.tell(weight**2)
+    >>> len(tuner.schedule())
+    5
+    """
 
     def __init__(
         self,
@@ -64,7 +133,7 @@ class OnlineTuner:
         policy: str | Policy = "ce_gp_ucb",
         settings: Mapping[str, Any] | None = None,
         direction: Direction = "min",
-        store: str | Store | None = DEFAULT_STORE,
+        store: str | LedgerStore | None = DEFAULT_STORE,
         name: str = "online",
         done_rounds: int = 0,
         budget: str | Budget | None = None,
@@ -74,12 +143,11 @@ class OnlineTuner:
         seed: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`budget` (None: as many epochs as rounds) is that of a study; `initial` are configs to act with first."""
         _require_online(policy)
-        rounds = arguments.whole("rounds", rounds, 1)
-        told = arguments.mapping("settings", settings, "{'kappa': 0.8}")
-        arguments.function("clock", clock, "time.monotonic")
-        capped = {} if validate_at_most is None else {"validate_at_most": validate_at_most}
+        rounds = checks.check_whole("rounds", rounds, 1)
+        given = checks.check_mapping("settings", settings, "{'kappa': 0.8}")
+        checks.check_function("clock", clock, "time.monotonic")
+        limit = {} if validate_at_most is None else {"validate_at_most": validate_at_most}
         passes = prices.validate_epochs if isinstance(prices, Prices) else 0.0
         self._study = Study.begin(
             space,
@@ -89,33 +157,40 @@ class OnlineTuner:
             max_steps=rounds,
             direction=direction,
             policy=policy,
-            settings={**told, **capped},
+            settings={**given, **limit},
             seed=seed,
             prices=prices,
             initial=initial,
         )
         self._policy = self._study.policy
         self._clock = clock
-        self._zero = clock() - self._study.ledger.books.clock
+        self._zero = clock() - self._study.ledger.state.clock
         self._thinking = Thinking(clock)
-        self._done = done_rounds  # rounds that the caller's model has behind it
-        self._is_out = False  # a round was handed out and is not recorded yet
-        self._setup_s = 0.0  # from the end of the round before to the hand-out of this one
-        self._ended = self._began = self._asked = clock()  # the last round, this one, its training
-        self._take_up(done_rounds)
+        self._done = done_rounds  # rounds that the user's model was trained for
+        self._is_round_open = False  # a round was returned by `next` and is not recorded yet
+        self._setup_s = 0.0  # from the end of the last round to the start of this one
+        self._ended = self._began = self._trained = clock()  # ends and starts: last round, this round, its training
+        self._continue(done_rounds)
 
     # the loop ----------------------------------------------------------------------------------------------------------
 
     def next(self) -> dict[str, Any] | None:
-        """The config to train the coming round with; None when the run or its budget is at its end.
+        """End the last round, and return the configuration of the next one.
 
-        Calling it says that the round before is over.
+        Returns
+        -------
+        dict or None
+            The configuration to train the next round with; None if the run or its budget has ended.
+
+        Raises
+        ------
+        StudyError
+            If the last round was to be validated and `tell` was not called.
         """
-        if self._is_out:
-            if self._owes_value():
+        if self._is_round_open:
+            if self._needs_value():
                 raise StudyError(
-                    f"round {self.round} was handed out with should_validate=True, but no value was told: "
-                    "call tell(value) before next()"
+                    f"round {self.round} has should_validate=True, but no value was reported: call tell(value) before next()"
                 )
             self._record(None, self._clock() - self._began, 0.0)
         self._setup_s = self._clock() - self._ended
@@ -127,60 +202,79 @@ class OnlineTuner:
             config = order.config
         else:
             return None
-        self._is_out = True
-        self._began = self._asked = self._clock()
+        self._is_round_open = True
+        self._began = self._trained = self._clock()
         return dict(config)
 
     @property
     def round(self) -> int:
-        """The round being trained, from 1; between rounds, the last one."""
-        return self._done + self._is_out
+        return self._done + self._is_round_open
 
     @property
     def should_validate(self) -> bool:
-        """Whether a validation pass of this round is worth its price. Read it when the round's training is done."""
-        self._asked = self._clock()
-        return self._owes_value()
+        self._trained = self._clock()
+        return self._needs_value()
 
     def tell(self, value: float, *, validate_s: float | None = None) -> None:
-        """The value of this round's validation, and its seconds unless they were measured (see the module's text)."""
-        if not self._owes_value():
+        """Report the value of this round.
+
+        Parameters
+        ----------
+        value : float
+            The value of the validation.
+        validate_s : float, optional
+            Seconds that the validation took; None: the time since `should_validate` was read.
+
+        Raises
+        ------
+        StudyError
+            If this round is not to be validated, or an argument is wrong.
+
+        Warns
+        -----
+        UserWarning
+            If the value is not a finite number: the run has diverged and ends.
+        """
+        if not self._needs_value():
             raise StudyError(
-                f"round {self.round} buys no validation: call tell(value) only when should_validate is true, "
-                "once, after training the round"
+                f"round {self.round} is not to be validated: call tell(value) only if should_validate is true, "
+                "and once, after training the round"
             )
-        told, now = read_value(value), self._clock()
-        if told is None:
-            raise StudyError(f"round {self.round} was validated: tell its value, a number, not None")
+        number, now = read_value(value), self._clock()
+        if number is None:
+            raise StudyError(f"round {self.round} was validated: its value must be a number, not None")
         given_s = read_seconds(validate_s, "validate_s")
-        validate_s = now - self._asked if given_s is None else given_s
-        self._record(told, max(0.0, now - self._began - validate_s), validate_s)
-        if not math.isfinite(told):
+        validate_s = now - self._trained if given_s is None else given_s
+        self._record(number, max(0.0, now - self._began - validate_s), validate_s)
+        if not math.isfinite(number):
             warn(
-                f"the value of round {self.round} is {told}: the run has diverged and ends here; to go on, tell a finite "
-                f"number that is bad enough, or begin again under another name from a checkpoint before round {self.round}"
+                f"the value of round {self.round} is {number}: the run has diverged and ends here; to continue, report a bad but "
+                f"finite number instead, or begin again under another name from a checkpoint before round {self.round}"
             )
 
-    # what it knows -------------------------------------------------------------------------------------------------------
+    # looking at the run --------------------------------------------------------------------------------------------------
 
     @property
     def study(self) -> Study:
-        """The study that holds the run, for reports."""
         return self._study
 
     @property
     def is_replaying(self) -> bool:
-        """Whether the round being trained was recorded before, by the job that was killed."""
-        return self._is_out and self._done < self._steps
+        return self._is_round_open and self._done < self._steps
 
     @property
     def why(self) -> Mapping[str, Any]:
-        """The numbers behind the newest decision."""
         orders = self._study.ledger.orders
         return orders[-1].why if orders else {}
 
     def schedule(self) -> Schedule:
-        """The configs of all rounds trained so far."""
+        """Return the configurations of all rounds trained so far.
+
+        Returns
+        -------
+        Schedule
+            One configuration for each round.
+        """
         return Schedule.of(self._study.ledger)
 
     # the ledger ----------------------------------------------------------------------------------------------------------
@@ -193,84 +287,111 @@ class OnlineTuner:
         number = self._study.ledger.trials[RUN].open_order if self._study.ledger.trials else None
         return None if number is None else self._study.ledger.open_orders[number].order
 
-    def _owes_value(self) -> bool:
+    def _needs_value(self) -> bool:
         order = self._open_order()
-        return self._is_out and order is not None and self._done == self._steps and order.validates(self._done + 1)
+        return (
+            self._is_round_open and order is not None and self._done == self._steps and order.validates(self._done + 1)
+        )
 
-    def _take_up(self, done: int) -> None:
-        """Go on from a checkpoint that holds `done` rounds."""
+    def _continue(self, done: int) -> None:
+        """Continue from a checkpoint after `done` rounds."""
         order = self._open_order()
         furthest = self._steps + (order is not None)
         if not (is_whole(done) and 0 <= done <= furthest):
             raise StudyError(
-                f"done_rounds={done!r}: the study {self._study.name!r} knows rounds 1 to {furthest}; "
+                f"done_rounds={done!r}: the study {self._study.name!r} has rounds 1 to {furthest}; "
                 "load the checkpoint of this run, or give the new run another name"
             )
         if not self._study.ledger.trials:
             return
-        held = min(done, self._steps)
-        if held != self._study.ledger.trials[RUN].held:
-            self._append(Lost(trial=RUN, held=held, why=f"the run was taken up again after round {held}"))
-        if done > self._steps:  # trained and saved, but cut off before it was recorded
-            self._done, self._is_out = done - 1, True
+        resumable_step = min(done, self._steps)
+        if resumable_step != self._study.ledger.trials[RUN].resumable_step:
+            self._append(
+                Lost(trial=RUN, resumable_step=resumable_step, why=f"the run continues after round {resumable_step}")
+            )
+        if done > self._steps:  # trained and saved, but interrupted before it was recorded
+            self._done, self._is_round_open = done - 1, True
 
     def _decide(self) -> Order | None:
-        """Record what the next round buys; None when there is none."""
+        """Record and return the order of the next round; None if there is none."""
         self._thinking.start_over()
         _, order = decide(self._study.ledger, self._policy, self._thinking, self._now)
         if order is not None:
             if order.trial != RUN:
-                raise StudyError(f"the policy {self._policy.name} began trial {order.trial}, and there is one run")
+                raise StudyError(
+                    f"the policy {self._policy.name} began trial {order.trial}, but an online run has only trial 0"
+                )
             self._append(order)
         return order
 
     def _now(self) -> float:
-        """On the study's clock, which stands still between a stop and the next start."""
+        """Return the time on the study's clock, which does not run while the job is stopped."""
         return self._clock() - self._zero
 
     def _record(self, value: float | None, train_s: float, validate_s: float) -> None:
         order, step = self._open_order(), self._done + 1
-        if order is not None:  # a recorded round of a finished run has no order and needs no receipt
+        if order is not None:  # a repeated round of a finished run has no order and needs no receipt
             cost, at = Cost(setup=self._setup_s, train=train_s, validate=validate_s), self._now()
-            self._append(
-                write_receipt(order, step, value, cost, at=at, saved=step)
-            )  # the state is the caller's: it survives
-        self._done, self._is_out, self._ended = step, False, self._clock()
+            self._append(write_receipt(order, step, value, cost, at=at, saved_step=step))  # the user keeps the state
+        self._done, self._is_round_open, self._ended = step, False, self._clock()
 
     def _append(self, entry: Entry) -> None:
         try:
             self._study.journal.append(entry)
         except Conflict:
             raise StudyError(
-                f"another job is at work on the run {self._study.name!r}: stop one of them, or give each a name"
+                f"another job is training the run {self._study.name!r}: stop one of them, or give each its own name"
             ) from None
 
 
 def _require_online(policy: str | Policy) -> None:
-    """A policy that races many trials makes no sense of one run. Policies of other people may know what they do."""
+    """Refuse our policies that train several trials; policies of other authors are not checked."""
     where = policies.REGISTRY.get(str(policy if isinstance(policy, str) else getattr(policy, "name", "")))
     if where is not None and not where.startswith((_ONLINE, _FIXED)):
         ours = ", ".join(name for name, place in policies.REGISTRY.items() if place.startswith(_ONLINE))
-        raise PolicyError(f"policy={policy!r} races several trials, and here there is one run: choose one of {ours}")
+        raise PolicyError(
+            f"policy={policy!r} trains several trials, but an online run has only one: choose one of {ours}"
+        )
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A config for each round: found once, replayed as often as you like.
+    """One configuration for each round of a run, found by online tuning, to be used in other runs.
 
-    for config in Schedule.load("schedule.json"):
-        train_one_round(model, config)
+    Iterating over it yields the configuration of each round; `len` is the number of rounds.
+
+    Attributes
+    ----------
+    configs : tuple of mapping
+        The configuration of each round.
+
+    Examples
+    --------
+    >>> from shoestring import Schedule
+    >>> [config["lr"] for config in Schedule(({"lr": 0.1}, {"lr": 0.1}, {"lr": 0.01}))]
+    [0.1, 0.1, 0.01]
     """
 
     configs: tuple[Config, ...]
 
     def __post_init__(self) -> None:
-        if not all(isinstance(config, Mapping) for config in arguments.configs("configs", self.configs)):
+        if not all(isinstance(config, Mapping) for config in checks.check_configs("configs", self.configs)):
             raise StudyError(f"configs={self.configs!r} must be dicts of parameters, one for each round")
 
     @classmethod
     def of(cls, ledger: Ledger) -> Schedule:
-        """The schedule of the run in this ledger, as far as it was trained."""
+        """Return the configurations of an online run, as far as it was trained.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger of the run's study: `study.ledger`.
+
+        Returns
+        -------
+        Schedule
+            One configuration for each recorded round.
+        """
         return cls(tuple(ledger.view(RunView()).configs))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -280,14 +401,41 @@ class Schedule:
         return len(self.configs)
 
     def config(self, round: int) -> dict[str, Any]:
-        """The config of a round, from 1; a run that goes on longer keeps the last one."""
-        round = arguments.whole("round", round, 1, f"rounds of this schedule are counted from 1 to {len(self)}")
+        """Return the configuration of one round.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round, from 1. After the last round, its configuration is returned.
+
+        Returns
+        -------
+        dict
+            The configuration.
+
+        Raises
+        ------
+        StudyError
+            If the schedule has no rounds, or the number is wrong.
+        """
+        round = checks.check_whole("round", round, 1, f"rounds of this schedule are counted from 1 to {len(self)}")
         if not self.configs:
-            raise StudyError(f"round {round} of a schedule without rounds: train the run first")
+            raise StudyError(f"there is no round {round}: the schedule has no rounds; train the run first")
         return dict(self.configs[min(round, len(self)) - 1])
 
     def save(self, path: str | Path) -> None:
-        """As JSON, one entry for each stretch of rounds with one config."""
+        """Write the schedule as JSON, one entry for each span of rounds with the same configuration.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        StudyError
+            If a configuration cannot be written as JSON.
+        """
         try:
             spans = [(key, len(list(same))) for key, same in groupby(map(dumps, self.configs))]
         except (TypeError, ValueError, RecursionError) as error:
@@ -297,6 +445,23 @@ class Schedule:
 
     @classmethod
     def load(cls, path: str | Path) -> Schedule:
+        """Read a schedule that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        Schedule
+            The schedule.
+
+        Raises
+        ------
+        StudyError
+            If the file is not a schedule.
+        """
         try:
             body = loads(Path(path).read_text(encoding="utf-8"))
             if body["shoestring_schedule"] != 1:

@@ -1,7 +1,8 @@
-"""Studies as pickles: neither a connection nor a lock travels, only what it takes to have the study again.
+"""Pickle studies without their connections and locks.
 
-A study in a database is its store's address, as it was given (a password in it included), and its name: it is read anew
-where it is unpickled, with whatever was recorded meanwhile. A study in memory takes its entries along and is a copy.
+The pickle of a stored study holds its name and the address of its store, as it was given (with the password, if it has one). It
+is read again where it is unpickled, with what was recorded in the meantime. The pickle of a study in memory holds a copy of all
+entries.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import StudyError
 from shoestring.stores.addresses import open_store
-from shoestring.stores.in_memory import Memory
+from shoestring.stores.in_memory import MemoryStore
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Ending, Reason
 from shoestring.study.study import Study
 
 
-def pickled(study: Study) -> tuple[Any, ...]:
-    """What `Study.__reduce__` gives."""
-    in_memory = isinstance(study.store, Memory)
-    held = study.ledger if in_memory else getattr(study.store, "address", study.store)
+def reduce_study(study: Study) -> tuple[Any, ...]:
+    """Return the value of `Study.__reduce__`."""
+    in_memory = isinstance(study.store, MemoryStore)
+    source = study.ledger if in_memory else getattr(study.store, "address", study.store)
     ending = None if study.ending is None else (study.ending.reason, study.ending.text)
-    return _restore, (held, study.name, study.given_policy, ending, study.checkpoints if in_memory else None)
+    return _restore, (source, study.name, study.given_policy, ending, study.checkpoints if in_memory else None)
 
 
 def _restore(
-    held: Any, name: str, policy: Policy | None, ending: tuple[Reason, str] | None, checkpoints: Path | str | None
+    source: Any, name: str, policy: Policy | None, ending: tuple[Reason, str] | None, checkpoints: Path | str | None
 ) -> Study:
-    """`held` is the ledger of a study that was in memory, else its store or the store's address."""
-    store = Memory() if isinstance(held, Ledger) else open_store(held, must_exist=True)
-    ledger = store.append(name, None, *held.entries()) if isinstance(held, Ledger) else store.load(name)
+    """`source` is the ledger of a study in memory, else its store or the address of the store."""
+    store = MemoryStore() if isinstance(source, Ledger) else open_store(source, must_exist=True)
+    ledger = store.append(name, None, *source.entries()) if isinstance(source, Ledger) else store.load(name)
     if ledger is None:
         raise StudyError(
-            f"there is no study {name!r} in {store.where} any more: its pickle held no more than the address"
+            f"there is no study {name!r} in {store.where} any more: its pickle contains only the address of the store"
         )
     study = Study(Journal(store, name, ledger), policy)
     study.checkpoints = checkpoints or study.checkpoints

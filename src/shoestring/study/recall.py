@@ -1,40 +1,43 @@
-"""The story of a study with what its policy believed at some decisions: asked again of the ledger as it was then."""
+"""The history of a study for reports, with the predictions that its policy made at some of the decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from shoestring import policies
-from shoestring.core.deciding.prediction import Believed, Believing
+from shoestring.core.deciding.prediction import PredictingPolicy, Prediction
 from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError, StudyError
-from shoestring.reports.figures.decisions import MOST_CHOICES, pick_decisions
-from shoestring.reports.figures.history import Story, gather
+from shoestring.reports.figures.decisions import MAX_CHOICES, pick_decisions
+from shoestring.reports.figures.history import StudyHistory, read_history
 from shoestring.study.blas import OneThread
 
 
-def recall(name: str, ledger: Ledger, decisions: Sequence[int] = ()) -> Story:
-    """`decisions`: numbers of orders, each of which must rest on a belief; none: a few telling ones, if there are any."""
-    if len(set(decisions)) > MOST_CHOICES:
-        raise StudyError(f"{len(set(decisions))} decisions are asked for: choose {MOST_CHOICES} at most")
-    story = gather(name, ledger, believe_at, decisions or pick_decisions(ledger))
+def recall(name: str, ledger: Ledger, decisions: Sequence[int] = ()) -> StudyHistory:
+    """Return the history of a study, with predictions at these orders, or at a few chosen ones if none are given."""
+    if len(set(decisions)) > MAX_CHOICES:
+        raise StudyError(f"{len(set(decisions))} decisions are too many: choose {MAX_CHOICES} at most")
+    history = read_history(name, ledger, predict_at, decisions or pick_decisions(ledger))
     for number in decisions:
         if not 0 <= number < len(ledger.orders):
             last = len(ledger.orders) - 1
-            raise StudyError(f"decision {number}: there is no such order in {name!r}. Its orders are 0 to {last}")
-        if number not in story.recalled:
+            raise StudyError(f"there is no order {number} in {name!r}: its orders are 0 to {last}")
+        if number not in history.predictions:
             others = ", ".join(map(str, pick_decisions(ledger)))
-            advice = f"try {others}" if others else "no order of this study does: leave it out"
-            raise StudyError(f"decision {number}: this order of {ledger.books.policy} rests on no belief; {advice}")
-    return story
+            advice = f"try {others}" if others else "no order of this study has one: leave the option out"
+            raise StudyError(f"{ledger.state.policy} made no prediction for order {number}; {advice}")
+    return history
 
 
-def believe_at(ledger: Ledger, order: Order) -> Believed | None:
-    """`ledger`: as it was before the order. None: this policy has no belief, this order rests on none, or nobody knows."""
+def predict_at(ledger: Ledger, order: Order) -> Prediction | None:
+    """Return the prediction behind an order; None if the policy made none, or is not registered.
+
+    `ledger` ends before the order.
+    """
     try:
-        policy = policies.restore(ledger.books.policy, ledger.books.settings)
-    except PolicyError:  # one that was passed as an object: a report can do without it
+        policy = policies.restore(ledger.state.policy, ledger.state.settings)
+    except PolicyError:  # the policy was passed as an object; the report leaves its predictions out
         return None
-    with OneThread():  # as when it decided: threads only wait for one another on matrices this small
-        return policy.believe(ledger, order) if isinstance(policy, Believing) else None
+    with OneThread():  # as in `decide`: several threads are slower on matrices this small
+        return policy.predict(ledger, order) if isinstance(policy, PredictingPolicy) else None

@@ -1,13 +1,12 @@
-"""What a budget buys, spending nothing: the policy is run on made-up curves and its purchases are counted.
+"""Studies in simulated time: `plan` shows what a budget pays for, `replay` runs another policy on recorded curves.
 
-The curves fall at random speeds to random levels, so the plan shows the policy's shape (how many trials, how far each),
-not its success. A budget of time or money needs the price of a step.
+`plan` runs a policy on random curves, which fall at random speeds to random levels. It shows how many trials the policy
+trains and how far, but not how good it is. A budget of time or money needs the duration of a step.
 
-What another policy would have done with the same curves: a study's own receipts as a source for simulation.
-
-A curve is known only as far as it was bought; beyond that the replayed trial ends, as if its training code had. What a
-policy asked for there is counted: it gets the study's early stops for free, and looks better than it is. The space of a
-replay is the list of configs that were really trained. A step costs what it did the first time, setup included.
+`replay` runs a policy on the curves that a study recorded. The space is the list of configs that were trained, and a step
+costs what it cost the first time, setup included. A curve is known only up to its last recorded step. Beyond it the replayed
+trial ends, as if its training code had ended, and costs nothing, so the policy looks better than it is. The number of such
+steps is counted.
 """
 
 from __future__ import annotations
@@ -21,18 +20,19 @@ from shoestring.core.deciding.policy import Policy, warn_of_small_budget
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Note, Opened, Receipt
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import TrainingEnded
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.randomness import stream
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import BudgetError, StudyError
-from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
 from shoestring.study.loop import run_in_memory
 
 
 @dataclass(frozen=True)
-class MadeUp:
-    """Curves that fall at random speeds to random levels, each config its own."""
+class RandomCurves:
+    """Curves that fall at random speeds to random levels; the same config always has the same curve."""
 
     seed: int
     step_s: float
@@ -43,29 +43,32 @@ class MadeUp:
 
 
 @dataclass(frozen=True)
-class Purchases:
-    """What a budget bought on made-up curves."""
+class Plan:
+    """What a policy trained with a budget on random curves."""
 
     ledger: Ledger
     trials_by_steps: dict[int, int]  # {steps trained: number of trials}, most trained first
-    warning: str | None  # where the budget is too small for this policy
+    warning: str | None  # if the budget is too small for this policy
 
 
-def plan(opened: Opened, policy: Policy, step_s: float) -> Purchases:
+def plan(opened: Opened, policy: Policy, step_s: float) -> Plan:
+    """Return what `policy` trains with the budget of `opened`, if a step takes `step_s` seconds."""
     if opened.budget.unit != "epochs" and not 0 < step_s < math.inf:
-        raise BudgetError(f"a plan for {opened.budget} needs the seconds of a step, above 0, not {step_s!r}")
-    runner = Simulated(MadeUp(opened.seed, step_s), opened.workers)
+        raise BudgetError(
+            f"a plan for {opened.budget} needs the duration of a step in seconds, above 0, not {step_s!r}"
+        )
+    runner = SimulatedRunner(RandomCurves(opened.seed, step_s), opened.workers)
     ledger = run_in_memory(Ledger([opened]), policy, runner).ledger
     counts = Counter(trial.steps for trial in ledger.trials)
     in_epochs = opened.budget.unit == "epochs"
     per_step = ledger.step_price() if in_epochs else step_s * opened.budget.per_second(opened.workers)
     full_trainings = opened.budget.total / (per_step * opened.max_steps)
     warning = warn_of_small_budget(policy, full_trainings, opened.max_steps)
-    return Purchases(ledger, dict(sorted(counts.items(), reverse=True)), warning)
+    return Plan(ledger, dict(sorted(counts.items(), reverse=True)), warning)
 
 
-class Recorded:
-    """A study's own receipts, as a source of simulated curves."""
+class RecordedCurves:
+    """The curves that a study recorded, as a source for simulation."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._trials = {dumps(trial.config): trial for trial in reversed(ledger.trials)}
@@ -88,32 +91,33 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Replay:
-    """What another policy made of the recorded curves, beside what the study itself did."""
+    """What another policy reached on the recorded curves, compared with the study itself."""
 
     ledger: Ledger
-    winner: Trial  # of the real study
-    winner_steps: int  # how far the replayed policy trained that config
-    winner_frozen: bool  # whether it stopped short of the winning step
-    price: float | None  # of all steps until it was as good as the real study; None: it never was
-    real_price: float  # the same for the study itself
-    bought_steps: int = 0  # that the replayed policy asked for and the study had recorded
-    missing_steps: int = 0  # that it asked for beyond the end of a recorded curve
+    winner: Trial  # the best trial of the study
+    winner_steps: int  # steps of the winner's config that the replayed policy trained
+    winner_missed: bool  # whether the replayed policy stopped it before its best step
+    cost: float | None  # of its steps until it was as good as the study; None: it never was
+    real_cost: float  # the same for the study itself
+    recorded_steps: int = 0  # ordered by the replayed policy and recorded
+    missing_steps: int = 0  # ordered beyond the end of a recorded curve
 
     @property
     def missing_share(self) -> float:
-        """Of all steps that the replayed policy asked for, those that nobody knows."""
-        return self.missing_steps / max(1, self.bought_steps + self.missing_steps)
+        """The share of steps without a record among all that the replayed policy ordered."""
+        return self.missing_steps / max(1, self.recorded_steps + self.missing_steps)
 
 
 def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Replay:
+    """Run `policy` on the curves of a study, with the budget of the study unless another is given."""
     winner = ledger.best
     if winner is None:
         raise StudyError("there is nothing to replay: no step of this study was validated")
     for trial in ledger.trials:
         if None in trial.losses:
             raise StudyError(
-                f"step {trial.losses.index(None) + 1} of trial {trial.number} was not validated, so a replay cannot know its "
-                "value: replay studies that validate every step"
+                f"step {trial.losses.index(None) + 1} of trial {trial.number} has no value, because it was not validated: "
+                "only studies that validate every step can be replayed"
             )
     known = [trial for trial in ledger.trials if trial.steps or trial.failure]
     configs = list({dumps(trial.config): trial.config for trial in known}.values())
@@ -125,34 +129,35 @@ def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Repl
         policy=policy.name,
         settings=policies.settings_of(policy),
     )
-    runner = Simulated(Recorded(ledger), ledger.workers)
+    runner = SimulatedRunner(RecordedCurves(ledger), ledger.workers)
     ending = run_in_memory(Ledger([opened]), policy, runner)
     again = next((t for t in ending.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
     steps = again.steps if again else 0
-    price, real_price = (price_of(one, winner.best_loss) for one in (ending.ledger, ledger))
-    assert real_price is not None
-    bought = sum(trial.steps for trial in ending.ledger.trials)
+    cost, real_cost = (cost_until(one, winner.best_loss) for one in (ending.ledger, ledger))
+    assert real_cost is not None
+    recorded = sum(trial.steps for trial in ending.ledger.trials)
     missing = _count_missing(ending.ledger)
-    return Replay(ending.ledger, winner, steps, steps < winner.best_step, price, real_price, bought, missing)
+    return Replay(ending.ledger, winner, steps, steps < winner.best_step, cost, real_cost, recorded, missing)
 
 
 def _count_missing(replayed: Ledger) -> int:
-    """Steps that were ordered beyond the end of a curve."""
-    ends = [entry.facts for entry in replayed.entries() if isinstance(entry, Note) and entry.topic == "ended"]
-    return sum(replayed.orders[facts["order"]].until - facts["step"] for facts in ends)
+    """Return the number of steps that were ordered beyond the end of a recorded curve."""
+    notes = [entry for entry in replayed.entries() if isinstance(entry, Note) and entry.topic == TrainingEnded.topic]
+    ends = [TrainingEnded.from_note(note) for note in notes]
+    return sum(replayed.orders[ended.order].until - ended.step for ended in ends)
 
 
-def price_of(ledger: Ledger, loss: float) -> float | None:
-    """What the steps bought until one was as good as `loss` cost, each of them once; None if none was."""
-    price, seen = 0.0, [0] * len(ledger.trials)
+def cost_until(ledger: Ledger, loss: float) -> float | None:
+    """Return the cost of all steps until one was as good as `loss`, each step once; None if none was."""
+    cost, seen = 0.0, [0] * len(ledger.trials)
     for entry in ledger.entries():
         if not isinstance(entry, Receipt) or entry.step <= seen[entry.trial]:
             continue
         in_epochs = ledger.budget.unit == "epochs"
-        price += ledger.step_price() if in_epochs else entry.cost.total * ledger.budget.per_second(ledger.workers)
+        cost += ledger.step_price() if in_epochs else entry.cost.total * ledger.budget.per_second(ledger.workers)
         if entry.is_finished:
             seen[entry.trial] = entry.step
             reached = ledger.trials[entry.trial].losses[entry.step - 1]
             if reached is not None and reached <= loss:
-                return price
+                return cost
     return None

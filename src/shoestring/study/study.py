@@ -1,6 +1,6 @@
-"""A study: a ledger in a store, with a name. Begin or open one, look at it, run it, or ask it what to train and tell it.
+"""`Study`: a ledger in a store, under a name. Begin or open a study, look at it, run it, or use ask and tell.
 
-`tune` does all of it in one call. The ledger itself is held by a `Journal`, and one run of it is a `Loop`.
+`tune` begins and runs a study in one call. `Journal` holds the ledger, `StudyRun` runs the study.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from shoestring.core.ledger.entries import Amended, Direction, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
-from shoestring.core.values import checks as arguments
+from shoestring.core.values import checks
 from shoestring.core.values.checks import is_whole, to_plain
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count
-from shoestring.errors import Leased, MissingExtra, StudyError, did_you_mean, one_line
-from shoestring.reports.facts import say_config
+from shoestring.errors import MissingExtra, StudyError, did_you_mean, one_line
+from shoestring.reports.facts import format_config
+from shoestring.runners.make import count_steps
 from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.addresses import DEFAULT_STORE, open_store
-from shoestring.stores.store import Store
-from shoestring.study.ask import Told, ask, tell
-from shoestring.study.begin import Unsaid, begin, make_opened, queue_notes, require_change, require_same_policy
-from shoestring.study.best import Best
-from shoestring.study.checkpoint_place import checkpoint_place
+from shoestring.stores.ledger_store import LedgerStore
+from shoestring.study.ask import StepReport, ask, tell
+from shoestring.study.begin import StudyRequest, begin, queue_notes, require_change, require_same_policy
+from shoestring.study.best import Best, make_best
 from shoestring.study.decide import Thinking
-from shoestring.study.journal import Journal
-from shoestring.study.loop import Ending, Loop, Observe
+from shoestring.study.journal import Journal, locate_checkpoints
+from shoestring.study.loop import Ending, Observe
+from shoestring.study.run_study import RunOptions, run_study
 
 if TYPE_CHECKING:
     import pandas
@@ -41,25 +42,72 @@ if TYPE_CHECKING:
 
 
 class Study:
-    """A ledger in a store, with a name.
+    """A hyperparameter search with its whole history: the budget, all trials, and why each was trained.
 
-    It can be pickled. A study in a database goes by the address of its store, a password in it included, and is read
-    anew where it is unpickled; one in memory takes its entries along and is a copy from then on.
+    `tune` returns a study; `Study.open` reads one from a store, and `Study.begin` begins one without training.
+
+    A study can be pickled. The pickle of a stored study holds the address of its store (with the password, if the address
+    has one) and reads the study again where it is unpickled. The pickle of a study in memory holds a copy of all entries.
+
+    Parameters
+    ----------
+    journal : Journal
+        The ledger and its store. Do not call the constructor: use `tune`, `open` or `begin`.
+    policy : Policy, optional
+        The policy object, if the user gave one.
+
+    Attributes
+    ----------
+    name : str
+        The name of the study in its store.
+    ledger : Ledger
+        All entries of the study in sequence. Everything else is computed from it.
+    trials : sequence of Trial
+        One trial for each configuration that was trained, in the order of their numbers.
+    spent : float
+        What was spent, in the unit of the budget: steps, seconds or dollars.
+    best : Best or None
+        The best validated step of all trials; None before the first.
+    best_checkpoint : Path, str or None
+        Where the checkpoint of the best step is stored, the same as `best.checkpoint`; None if there is none.
+    policy : Policy
+        The policy that decides what is trained next.
+    checkpoints : Path or str
+        The folder, or the address, under which the checkpoints of this study are stored.
+    ending : Ending or None
+        Why the last run in this process ended.
+    store : LedgerStore
+        The store that holds the ledger.
+
+    Examples
+    --------
+    >>> from shoestring import Float, Space, Study
+    >>> study = Study.begin(Space({"lr": Float(0.001, 1.0, log=True)}), "6 epochs", policy="random_search", seed=0)
+    >>> while (order := study.ask()) is not None:
+    ...     study.tell(order, value=(order.config["lr"] - 0.1) ** 2)
+    >>> study.spent, len(study.trials)
+    (6.0, 6)
+    >>> study.best.value == min((trial.config["lr"] - 0.1) ** 2 for trial in study.trials)
+    True
     """
 
     def __init__(self, journal: Journal, policy: Policy | None = None) -> None:
         self.journal, self.given_policy = journal, policy
         self.name, self.store = journal.name, journal.store
         place = journal.ledger.opened.target.get("checkpoints")
-        self.checkpoints = checkpoint_place(journal.store, journal.name, place)
-        self.ending: Ending | None = None  # of the last run in this process
-        self._thinking: Thinking | None = None  # of `ask`, made when it is first needed
+        self.checkpoints = locate_checkpoints(journal.store, journal.name, place)
+        self.ending: Ending | None = None
+        self._thinking: Thinking | None = None  # made by the first `ask`
 
     def __repr__(self) -> str:
-        books, best = self.ledger.books, self.ledger.best
-        found = "no result yet" if best is None else f"best {best.best_value:.6g} with {say_config(best.best_config)}"
-        spent = f"{books.budget.show(books.spent)} of {books.budget.show(books.budget.total)} spent"
-        return one_line(f"<Study {self.name!r}: {books.policy}, {spent}, {count(len(books.trials), 'trial')}, {found}>")
+        state, best = self.ledger.state, self.ledger.best
+        result = (
+            "no result yet" if best is None else f"best {best.best_value:.6g} with {format_config(best.best_config)}"
+        )
+        spent = f"{state.budget.show(state.spent)} of {state.budget.show(state.budget.total)} spent"
+        return one_line(
+            f"<Study {self.name!r}: {state.policy}, {spent}, {count(len(state.trials), 'trial')}, {result}>"
+        )
 
     def _repr_html_(self) -> str:
         from shoestring.reports.notebook import study_html
@@ -67,31 +115,53 @@ class Study:
         return study_html(self.name, self.ledger, self.best_checkpoint)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from shoestring.study.pickling import pickled
+        from shoestring.study.pickling import reduce_study
 
-        return pickled(self)
+        return reduce_study(self)
 
     # opening ---------------------------------------------------------------------------------------------------------
 
     @classmethod
     def open(
-        cls, name: str | None = None, store: str | Store = DEFAULT_STORE, *, policy: Policy | None = None
+        cls, name: str | None = None, store: str | LedgerStore = DEFAULT_STORE, *, policy: Policy | None = None
     ) -> Study:
-        """An existing study; without a name, the only one in the store. A policy that is not registered is passed again."""
-        found_store = open_store(store, must_exist=True)
-        names = found_store.studies()
+        """Open a study that exists; nothing about it changes.
+
+        Parameters
+        ----------
+        name : str, optional
+            The name of the study. It may be left out if the store holds only one.
+        store : str or LedgerStore, optional
+            The store, as for `tune`.
+        policy : Policy, optional
+            The policy object of the study, if it was begun with one that is not registered.
+
+        Returns
+        -------
+        Study
+            The study of that name.
+
+        Raises
+        ------
+        StudyError
+            If there is no such study, or several and no name was given.
+        PolicyError
+            If `policy` is not the policy of the study.
+        """
+        opened_store = open_store(store, must_exist=True)
+        names = opened_store.studies()
         if name is None:
             if len(names) != 1:
-                held = f"it holds {len(names)}: {', '.join(names)}" if names else "it holds none"
-                raise StudyError(f"which study of {found_store.where}? {held}; name one with --study NAME")
+                known = f"it has {len(names)}: {', '.join(names)}" if names else "it has none"
+                raise StudyError(f"which study of {opened_store.where}? {known}; give the name with --study NAME")
             name = names[0]
-        ledger = found_store.load(arguments.study_name(name))
+        ledger = opened_store.load(checks.check_study_name(name))
         if ledger is None:
-            raise StudyError(f"there is no study {name!r} in {found_store.where}. {did_you_mean(name, names)}")
+            raise StudyError(f"there is no study {name!r} in {opened_store.where}. {did_you_mean(name, names)}")
         given = None if policy is None else policies.make(policy)
         if given is not None:
             require_same_policy(given, ledger, name)
-        return cls(Journal(found_store, name, ledger), given)
+        return cls(Journal(opened_store, name, ledger), given)
 
     @classmethod
     def begin(
@@ -100,7 +170,7 @@ class Study:
         budget: str | Budget,
         *,
         name: str = "study",
-        store: str | Store | None = None,
+        store: str | LedgerStore | None = None,
         max_steps: int = 1,
         direction: Direction = "min",
         policy: str | Policy | None = None,
@@ -111,28 +181,48 @@ class Study:
         initial: Sequence[Config] = (),
         target: Mapping[str, Any] | None = None,
     ) -> Study:
-        """A new study, or the one of that name going on: a changed budget, policy or number of workers is amended.
+        """Begin a study without training, or continue the study of that name.
 
-        Policy and workers that are not given stay as they are; settings without a policy are for the study's own.
+        Of a study that exists, the budget, the policy and the number of workers may change; a different space or direction
+        is an error. Arguments that are not given keep their values.
+
+        Parameters
+        ----------
+        space, budget, name, store, max_steps, direction, policy, settings, seed, workers, prices, initial
+            As for `tune`; here `max_steps` is 1 unless it is given. Settings without a policy change the settings of the
+            policy that the study has.
+        target : mapping, optional
+            What is trained, as plain values that the ledger stores. `{"checkpoints": folder}` is where checkpoints are
+            stored.
+
+        Returns
+        -------
+        Study
+            The new study, or the existing one with its changes.
+
+        Raises
+        ------
+        SpaceError, BudgetError, PolicyError, StudyError
+            If an argument is wrong, or differs from the existing study where it must not.
+        StudyInUse
+            If the study would change while another process runs it.
         """
-        of_its_own = policy is None and isinstance(settings, Mapping)  # settings of a policy that is not known yet
-        chosen = policies.make(policies.DEFAULT if policy is None else policy, None if of_its_own else settings)
-        wanted = make_opened(
-            space,
-            budget,
-            chosen,
-            seed=seed,
-            direction=direction,
+        request = StudyRequest(
+            space=space,
+            budget=budget,
             max_steps=max_steps,
+            direction=direction,
+            policy=policy,
+            settings=settings,
+            seed=seed,
+            workers=workers,
             prices=prices,
-            workers=1 if workers is None else workers,
+            initial=initial,
             target=target,
         )
-        unsaid = Unsaid(seed is None, workers is None, policy is None, settings)
-        journal = begin(open_store(store), name, wanted, initial, unsaid)
-        return cls(journal, None if policy is None else chosen)
+        return cls(begin(open_store(store), name, request), request.policy_object)
 
-    # what it holds ---------------------------------------------------------------------------------------------------
+    # looking at it ---------------------------------------------------------------------------------------------------
 
     @property
     def ledger(self) -> Ledger:
@@ -148,34 +238,43 @@ class Study:
 
     @property
     def best(self) -> Best | None:
-        """The best value that was bought, None before the first one."""
         trial = self.ledger.best
-        if trial is None:
-            return None
-        value = trial.best_value
-        assert value is not None
-        return Best.of(trial, value, self.best_checkpoint, self.ledger.max_steps)
+        return None if trial is None else make_best(trial, self.best_checkpoint, self.ledger.max_steps)
 
     @property
     def best_checkpoint(self) -> Path | str | None:
-        """Where the best step is kept, if it is."""
         from shoestring.runners.checkpoints.checkpoints import Checkpoints
 
         best = self.ledger.best
         if best is None:
             return None
-        return Checkpoints(self.checkpoints).find_step(best.number, best.best_step, newest=best.saved)
+        return Checkpoints(self.checkpoints).find_step(best.number, best.best_step, newest=best.saved_step)
 
     @property
     def policy(self) -> Policy:
-        """The object that the study was begun with, or one made anew where there is none or the ledger has another."""
-        given, books = self.given_policy, self.ledger.books
-        if given is None or (given.name, dumps(policies.settings_of(given))) != (books.policy, dumps(books.settings)):
-            return policies.restore(books.policy, books.settings)
+        given, state = self.given_policy, self.ledger.state
+        if given is None or (given.name, dumps(policies.settings_of(given))) != (state.policy, dumps(state.settings)):
+            return policies.restore(state.policy, state.settings)
         return given
 
     def explain(self, number: int) -> Order:
-        """The order of that number: what was decided, and in `why` what it was decided on."""
+        """Return an order: what was decided, and in `why` the numbers behind the decision.
+
+        Parameters
+        ----------
+        number : int
+            The number of the order, from 0.
+
+        Returns
+        -------
+        Order
+            The order of that number.
+
+        Raises
+        ------
+        StudyError
+            If there is no order of that number.
+        """
         orders, index = self.ledger.orders, to_plain(number)
         if not is_whole(index) or not 0 <= index < len(orders):
             known = f"orders 0 to {len(orders) - 1}" if orders else "no orders yet"
@@ -183,7 +282,18 @@ class Study:
         return orders[int(index)]
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row per finished step."""
+        """Return a table with one row for each finished step.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rows of `shoestring export --format csv`.
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
+        """
         try:
             import pandas
         except ImportError:
@@ -192,16 +302,40 @@ class Study:
 
         return pandas.DataFrame(list(step_rows(self.ledger)))
 
-    # going on --------------------------------------------------------------------------------------------------------
+    # continuing ------------------------------------------------------------------------------------------------------
 
     def amend(self, change: Amended) -> None:
-        """Record a change of budget, policy or number of workers; not while somebody runs the study."""
+        """Change the budget, the policy or the number of workers.
+
+        Parameters
+        ----------
+        change : Amended
+            The new values; None keeps a value.
+
+        Raises
+        ------
+        StudyError, BudgetError, PolicyError
+            If the change is wrong, as a budget that is less than what was spent.
+        StudyInUse
+            If another process runs the study.
+        """
         require_change(change)
         with self.store.lease(self.name):
             self.journal.append_newest(lambda ledger: [change])
 
     def enqueue(self, config: Config) -> None:
-        """Have this config tried before the policy's own."""
+        """Put a configuration in the queue; it is tried before the policy's own.
+
+        Parameters
+        ----------
+        config : mapping
+            A value for each parameter of the space.
+
+        Raises
+        ------
+        SpaceError
+            If the configuration does not belong to the space.
+        """
         queued = queue_notes([self.ledger.space.validate(config)])
         self.journal.append_newest(lambda ledger: queued)
 
@@ -219,42 +353,67 @@ class Study:
         observe: Observe | None = None,
         progress: bool | None = None,
     ) -> Ending:
-        """Spend what is left. Only one process at a time may do that; a step that a crash cut off is charged now.
+        """Train until the rest of the budget is spent. Only one process at a time can run a study.
 
-        With training code it is what `tune` does after the beginning, with the same arguments (`workers=None`: as before).
-        A runner may be given in its place; then nothing is shown, and how it ended is in the `Ending` alone.
+        A step that a crash interrupted is charged when the study runs again: in seconds and dollars, as far as it had come.
+
+        Parameters
+        ----------
+        train : callable or Runner
+            Training code, as for `tune`. A runner may be given in its place: then no progress is shown, no `TrainingFailed` is
+            raised, and the arguments that describe a runner are ignored.
+        workers : int, optional
+            A new number of workers. None: the number of the stored study.
+        runner, devices, live, checkpoints_at_most, deadline, observe, progress
+            As for `tune`.
+        should_stop : callable, optional
+            Called without arguments several times a second. When it returns True, the run ends and trials are paused.
+
+        Returns
+        -------
+        Ending
+            Why the run ended: `reason` is "budget", "policy", "deadline", "stopped" or "failing".
+
+        Raises
+        ------
+        TrainingFailed
+            If no step of the training code ever worked, unless a runner was given.
+        StudyInUse
+            If another process runs the study.
+        RunnerError
+            If the training code or an option does not fit the runner.
         """
+        options = RunOptions(
+            workers=workers,
+            runner=runner,
+            devices=devices,
+            live=live,
+            checkpoints_at_most=checkpoints_at_most,
+            deadline=deadline,
+            should_stop=should_stop,
+            observe=observe,
+            progress=progress,
+        )
         if not is_runner(train):
-            from shoestring.study.run_code import run_code
-
-            return run_code(
-                self,
-                train,
-                workers=workers,
-                runner=runner,
-                devices=devices,
-                live=live,
-                checkpoints_at_most=checkpoints_at_most,
-                deadline=deadline,
-                should_stop=should_stop,
-                observe=observe,
-                progress=progress,
-            )
-        watch: dict[str, Any] = {"should_stop": should_stop, "observe": observe}
-        watch = {name: function for name, function in watch.items() if function is not None}
-        seconds = read_duration_s(deadline, "deadline")
-        with self.store.lease(self.name) as lease:
-            self.journal.refresh()
-            self.ending = Loop(self.journal, lease, self.policy, train, deadline_s=seconds, **watch).run()
-        if lease.lost:
-            raise Leased(f"the study {self.name!r} was taken over by another process: this one has stopped")
-        return self.ending
+            count_steps(train, self.ledger.max_steps)
+        return run_study(self, train, options)
 
     def retrain_cost(self) -> str:
-        """What `retrain_best` would cost, in the budget's unit, as far as the recorded steps tell."""
-        from shoestring.study.retrain import say_cost
+        """Return the cost of `retrain_best` in the unit of the budget, estimated from the recorded steps.
 
-        return say_cost(self)
+        Returns
+        -------
+        str
+            The cost with its unit, as "20 epochs" or "3.5 min".
+
+        Raises
+        ------
+        StudyError
+            If the study has no best trial.
+        """
+        from shoestring.study.retrain import estimate_cost
+
+        return estimate_cost(self)
 
     def retrain_best(
         self,
@@ -263,21 +422,50 @@ class Study:
         runner: str | Runner | RayCluster | None = None,
         on_step: Callable[[int, float | None], Any] | None = None,
     ) -> Retrained:
-        """Train the winner once more, up to its best step: for code that cannot save. Nothing is charged to this study.
+        """Train the best trial once more, up to its best step, and charge nothing to this study.
 
-        `train` may be left out where the command line began the study. `on_step(step, value)` is called after each step.
+        This returns the model of code that cannot save checkpoints.
+
+        Parameters
+        ----------
+        train : callable, optional
+            The training code. It may be left out if the command line began the study.
+        runner : str, Runner or RayCluster, optional
+            As for `tune`.
+        on_step : callable, optional
+            Called as `on_step(step, value)` after each step.
+
+        Returns
+        -------
+        Retrained
+            The value, whether it is the recorded one, the cost, and the trained object.
+
+        Raises
+        ------
+        StudyError
+            If the study has no best trial, or the training code ends before the best step.
         """
         from shoestring.study.retrain import retrain
 
         return retrain(self, train, runner=runner, on_step=on_step)
 
-    # for people who own their loop -----------------------------------------------------------------------------------
+    # ask and tell ----------------------------------------------------------------------------------------------------
 
     def ask(self, give_up_after: str | float | None = None) -> Order | None:
-        """What to train next; None if nothing can be bought: for good if no order is open, else until somebody reports.
+        """Return what to train next, for users who train in their own loop.
 
-        Orders may be asked for and told about on several machines: the budget holds all the same. An order that nobody
-        told about for `give_up_after` is released.
+        Several machines may ask and tell at the same time; together they stay within the budget.
+
+        Parameters
+        ----------
+        give_up_after : str or float, optional
+            Release orders without a report for so long: "10m", or seconds. Released orders cost nothing.
+
+        Returns
+        -------
+        Order or None
+            Train `order.config` as trial `order.trial` up to step `order.until`, and call `tell` after each step. None:
+            there is nothing to train at the moment; if no order is open, the study is over.
         """
         patience_s = read_duration_s(give_up_after, "give_up_after")
         self._thinking = self._thinking or Thinking()
@@ -286,5 +474,22 @@ class Study:
     def tell(
         self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None
     ) -> None:
-        """The next step of an asked order is done: its value (and seconds, else the clock's), or the text of its failure."""
-        tell(self.journal, order, Told.read(value, cost_s, failed))
+        """Report that the next step of an order is done, or that it failed.
+
+        Parameters
+        ----------
+        order : Order
+            The order that `ask` returned.
+        value : float, optional
+            The value of the step; None if it was not validated.
+        cost_s : float, optional
+            Seconds that the step took; None: the time since the step before.
+        failed : str, optional
+            The text of the failure, if the step failed.
+
+        Raises
+        ------
+        StudyError
+            If the order is not open any more, or an argument is wrong.
+        """
+        tell(self.journal, order, StepReport.read(value, cost_s, failed))

@@ -1,10 +1,4 @@
-"""`tune`: a study from start to end in one call.
-
-from shoestring import Float, Space, tune
-
-study = tune(train, Space({"lr": Float(1e-4, 1.0, log=True)}), budget="200 epochs", max_steps=20)
-print(study.best.config, study.best.value)
-"""
+"""`tune`: begin a study and run it, in one call."""
 
 from __future__ import annotations
 
@@ -13,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.core.deciding.policy import Policy
-from shoestring.core.ledger.budget import Budget, Prices, read_duration_s
+from shoestring.core.ledger.budget import Budget, Prices
 from shoestring.core.ledger.entries import Direction
 from shoestring.core.space.space import Config, Space
-from shoestring.core.values import checks as arguments
-from shoestring.runners.checkpoints.checkpoint_store import name_place
-from shoestring.runners.devices import parse_devices
-from shoestring.runners.make import check_runner, steps_of, target_of
+from shoestring.core.values import checks
+from shoestring.runners.checkpoints.checkpoint_store import make_location_entry
+from shoestring.runners.make import count_steps, describe_code
 from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
-from shoestring.stores.store import Store
+from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.loop import Observe
-from shoestring.study.run_code import require_watch
+from shoestring.study.run_study import RunOptions, run_study
 from shoestring.study.study import Study
 
 
@@ -45,74 +38,131 @@ def tune(
     checkpoints_at_most: str | None = None,
     deadline: str | float | None = None,
     name: str = "study",
-    store: str | Store | None = None,
+    store: str | LedgerStore | None = None,
     seed: int | None = None,
     prices: Prices | None = None,
     initial: Sequence[Config] = (),
     progress: bool | None = None,
     observe: Observe | None = None,
 ) -> Study:
-    """Tune `train` over `space` until the budget is spent; the result is the study, with `.best`.
+    """Tune the hyperparameters of `train` until the budget is spent, and return the study.
 
-    The same call again goes on with a stored study. Raises `TrainingFailed` (its `study` tells more) when no step of the
-    training code ever worked; warns when trials began to fail, or when the policy left money unspent.
+    The same call again continues a stored study. The budget, the policy and the number of workers may then change.
 
-    train                a function of a config that returns its loss, a generator that yields it, a class with `step()`
-    space                what may be tried: a `Space`, or its description as a dict
-    budget               the total of the study: "400 epochs", "2h", "$20 at 2.50/h"
-    max_steps            steps of a full training; a plain function has 1, other code must say
-    direction            "min" if smaller values are better, "max" if larger ones are
-    policy               who decides: a name that `shoestring policies` lists, or an object with a name and a `decide`; None:
-                         the study's own, and for a new one the default
-    settings             of the policy, when it is given by name
-    workers              trials trained at the same time; several run in processes of their own; None: one for each device,
-                         else the study's own, and for a new one 1
-    runner               "local" (this process), "process" (others), "ray" or `RayCluster(…)` (a cluster, where `workers` are
-                         the most seats), or a runner; None: by the number of workers
-    devices              of the workers, as "0,1,2,3": each gets its own; a number given twice is shared
-    live                 most trials kept alive while frozen; None: as many as leave a quarter of the memory free, of a GPU
-                         too if PyTorch uses it; one for each worker in processes of their own
-    checkpoints          where they are kept, a folder or "s3://bucket/runs"; None: the study's own, else beside its store
-    checkpoints_at_most  most disk space for checkpoints, as "2GB"
-    deadline             stop after this much clock time: "2h", or seconds
-    name                 of the study in its store
-    store                where it is kept: "file.db", "sqlite:///file.db", "postgresql://…"; None: in memory
-    seed                 of all random choices; None: drawn, and kept in the study
-    prices               what else an epoch budget pays for: `Prices(validate_epochs=0.5)`
-    initial              configs to try before the policy's own
-    progress             True: show it; False: silence; None: in a terminal or a notebook, and nowhere else
-    observe              called with (ledger, entry) for every new entry, and with None while nothing happens
+    Parameters
+    ----------
+    train : callable
+        The training code: a function of a configuration that returns its loss; a generator function that yields the loss
+        after each step; or a class with `step()` and, to save checkpoints, `save(path)` and `load(path)`. Each may take a
+        `Context` as its second argument.
+    space : Space or mapping
+        The parameters and their ranges, or a description of them as a dict.
+    budget : str or Budget
+        The total of the study: "400 epochs" (one step counts as one epoch), "2h" of worker time (four workers use it up in
+        half an hour), or "$20 at 2.50/h".
+    max_steps : int, optional
+        The number of steps of a full training. Required, except for a plain function, which has one step.
+    direction : {"min", "max"}, optional
+        Whether smaller or larger values are better.
+    policy : str or Policy, optional
+        What decides which trial is trained next: a name that `shoestring policies` lists, or a policy object. None: the
+        policy of the stored study; in a new study, the default.
+    settings : mapping, optional
+        Settings of the policy by name.
+    workers : int, optional
+        The number of trials that are trained at the same time. Several are trained in processes of their own. None: one
+        for each device, else the number of the stored study, else 1.
+    runner : str, Runner or RayCluster, optional
+        Where trials are trained: "local" in this process, "process" in other processes, "ray" on a Ray cluster. None:
+        "local" for one worker without devices, else "process".
+    devices : str or sequence of int, optional
+        The devices of the workers, as "0,1,2,3". Each worker gets one; a device that is listed twice is shared.
+    live : int, optional
+        At most this many trials are kept alive in memory, paused ones included. None: as long as a quarter of the memory
+        is free, and of the GPU's memory if PyTorch uses one; with worker processes, one for each worker.
+    checkpoints : str or Path, optional
+        Where checkpoints are stored: a folder, or "s3://bucket/runs". None: the place of the stored study, else a folder
+        beside the store.
+    checkpoints_at_most : str, optional
+        The largest disk space for checkpoints, as "2GB".
+    deadline : str or float, optional
+        Stop after this much clock time: "2h", or seconds. 0 begins or opens the study without training.
+    name : str, optional
+        The name of the study in its store.
+    store : str or LedgerStore, optional
+        Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: in memory only, so
+        a crash loses the study.
+    seed : int, optional
+        The seed of all random choices. None: a random seed is drawn and stored.
+    prices : Prices, optional
+        What an epoch budget pays for in addition to steps, as `Prices(validate_epochs=0.5)`.
+    initial : sequence of mapping, optional
+        Configurations to try before those of the policy.
+    progress : bool, optional
+        True shows the progress, False does not. None: only in a terminal or a notebook.
+    observe : callable, optional
+        Called as `observe(ledger, entry)` for each new entry of the ledger, and with `None` as the entry while nothing
+        happens.
+
+    Returns
+    -------
+    Study
+        The study; `study.best` has the best configuration, its value and its checkpoint.
+
+    Raises
+    ------
+    TrainingFailed
+        If no step of the training code ever worked. Its attribute `study` holds the failures.
+    SpaceError, BudgetError, PolicyError, RunnerError, StudyError
+        If an argument is wrong, or differs from the stored study where it must not. Nothing is stored then.
+    StudyInUse
+        If another process runs the stored study.
+
+    Warns
+    -----
+    UserWarning
+        If trials failed and the study ended early, if the policy left a part of the budget unspent, or if resuming a trial
+        from its checkpoint gives other values.
+
+    Examples
+    --------
+    >>> from shoestring import Float, Space, tune
+    >>> def train(config):
+    ...     for step in range(4):
+    ...         yield (config["lr"] - 0.1) ** 2 + 1 / (step + 1)
+    >>> space = Space({"lr": Float(0.001, 1.0, log=True)})
+    >>> study = tune(train, space, "40 epochs", max_steps=4, seed=0)
+    >>> study.spent
+    40.0
+    >>> study.best.step
+    4
     """
-    require_watch(observe, progress)
     if max_steps is not None:
-        max_steps = arguments.whole("max_steps", max_steps, 1, "the steps of a full training")
-    if workers is None and devices is not None:
-        workers = len(parse_devices(devices))
-    check_runner(runner, 1 if workers is None else workers, live, checkpoints_at_most, devices)
-    deadline_s = read_duration_s(deadline, "deadline")
+        max_steps = checks.check_whole("max_steps", max_steps, 1, "the steps of a full training")
+    options = RunOptions(
+        workers=workers,
+        runner=runner,
+        devices=devices,
+        live=live,
+        checkpoints_at_most=checkpoints_at_most,
+        deadline=deadline,
+        observe=observe,
+        progress=progress,
+    )
     study = Study.begin(
         space,
         budget,
         name=name,
         store=store,
-        max_steps=steps_of(train, max_steps),
+        max_steps=count_steps(train, max_steps),
         direction=direction,
         policy=policy,
         settings=settings,
         seed=seed,
-        workers=workers,
+        workers=options.device_count if workers is None else workers,
         prices=prices,
         initial=initial,
-        target=target_of(train) | name_place(checkpoints),
+        target=describe_code(train) | make_location_entry(checkpoints),
     )
-    study.run(
-        train,
-        runner=runner,
-        devices=devices,
-        live=live,
-        checkpoints_at_most=checkpoints_at_most,
-        deadline=deadline_s,
-        observe=observe,
-        progress=progress,
-    )
+    run_study(study, train, options)
     return study

@@ -1,7 +1,14 @@
-"""Pictures of a study: where the money went, what it bought, and why.
+"""Figures of a study: where the budget went, what the training gave, and why.
 
-Read `story` first (what a ledger tells, gathered once), then the figures (`money`, `curves`, `timeline`, `configs`,
-`importance`, `compare`, `replayed`), each a function from a story to an SVG with a sentence and a table. `decisions` are looked
-at one by one: `expected` (what was believed, and what came) and `offers`. Three skins show them, in the look of `style`:
-`page`, one HTML file, which `shoestring watch` serves while a study runs; `cell`, for a notebook; `static`, a file for each.
+Read `history` first (what a ledger holds, read once), then the figures, each a function from a history to a `Figure` of
+`drawing`: an SVG with a sentence and a table.
+
+    costs, curves, configs      every study
+    comparisons                 several studies, or a study and the replay of another policy
+    predicted_and_actual        every policy that predicts where a run will end
+    policy_figures              one family of policies each
+    decisions, predicted_curves one decision at a time
+
+Three modules show them, in the look of `style`: `page` makes one HTML file, which `shoestring watch` serves while a study runs;
+`notebook_cell` is for notebooks; `static` writes one file for each figure.
 """

@@ -1,6 +1,13 @@
-"""Configs and what became of them: parallel coordinates, and one slice for each parameter, at a step that many trials reached.
+"""Configurations and their values: parallel coordinates, one panel for each parameter, and which parameters mattered.
 
-Trials are compared at a common step: a trial frozen early would otherwise lose to one trained to its end, whatever its config.
+Trials are compared at a step that many of them reached. Otherwise a trial that was paused early would lose to one that was
+trained to its end, whatever its configuration.
+
+The importance of a parameter is a local one, after the idea of PED-ANOVA (Watanabe, Bansal, Hutter, "PED-ANOVA", IJCAI 2023):
+the Pearson divergence between the parameter's distribution among the best third of the trials and its distribution among all of
+them, the sum over bins of q (p/q - 1)^2. It is written here in a few lines on bins of the unit interval, since a study has tens
+of trials, not thousands. The interval is a bootstrap over trials. The divergence that chance alone gives is found by shuffling
+which trials are good: a bar that does not rise above it shows nothing.
 """
 
 from __future__ import annotations
@@ -10,21 +17,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from shoestring.core.space.parameters import Choice, Constant, Parameter
 from shoestring.core.space.space import Space
-from shoestring.reports.facts import say_config
+from shoestring.core.values.arrays import Floats
+from shoestring.reports.facts import format_config
 from shoestring.reports.figures.costs import clip_range
-from shoestring.reports.figures.drawing import MOST_TABLE_ROWS, Figure, PlotAxis, Sheet, show_number
-from shoestring.reports.figures.history import Story
+from shoestring.reports.figures.drawing import MAX_TABLE_ROWS, Figure, PlotAxis, Sheet, show_number
+from shoestring.reports.figures.history import StudyHistory
 
-_ENOUGH = 10  # trials at a common step
-_MOST_SHOWN = 12  # parameters in one figure
-_HEAD, _FOOT = 46.0, 286.0  # of the upright axes
+_MIN_TRIALS = 10  # at a common step
+_MAX_PARAMETERS = 12  # in one figure of configurations
+_AXIS_TOP, _AXIS_BOTTOM = 46.0, 286.0  # of the vertical axes
+
+_MIN_TRIALS_FOR_IMPORTANCE = 12  # trials
+_GOOD_SHARE = 1 / 3  # of the trials
+_MAX_BINS = 8
+_REPEATS = 200
+_MAX_BARS = 20
 
 
 @dataclass(frozen=True)
-class Compared:
-    """Trials with a value at `step`, or at the last step before it that was validated."""
+class ComparedTrials:
+    """Trials that reached `step`, with their values there or at the last validated step before it."""
 
     step: int
     numbers: Sequence[int]  # of the trials
@@ -33,75 +49,87 @@ class Compared:
     losses: Sequence[float]
 
 
-def compare(story: Story) -> Compared | None:
-    """At the largest step that ten trials, or a third of them if those are more, have reached."""
-    reached = sorted((trial.steps for trial in story.trials if trial.best_step), reverse=True)
-    wanted = max(_ENOUGH, len(reached) // 3)
-    if len(reached) < _ENOUGH:
+def compare_trials(history: StudyHistory) -> ComparedTrials | None:
+    """Return the trials at the largest step that ten of them, or a third if that is more, have reached."""
+    reached = sorted((trial.steps for trial in history.trials if trial.best_step), reverse=True)
+    wanted = max(_MIN_TRIALS, len(reached) // 3)
+    if len(reached) < _MIN_TRIALS:
         return None
     step = reached[wanted - 1]
     rows = []
-    for trial in story.trials:
+    for trial in history.trials:
         losses = [loss for loss in trial.losses[:step] if loss is not None and math.isfinite(loss)]
         if trial.steps >= step and losses:
-            rows.append((trial.number, trial.config, story.books.sign * losses[-1], losses[-1]))
-    if len(rows) < _ENOUGH:
+            rows.append((trial.number, trial.config, history.state.sign * losses[-1], losses[-1]))
+    if len(rows) < _MIN_TRIALS:
         return None
     numbers, configs, values, losses_at = zip(*rows, strict=True)
-    return Compared(step, numbers, configs, values, losses_at)
+    return ComparedTrials(step, numbers, configs, values, losses_at)
 
 
-def varying(space: Space) -> dict[str, Parameter]:
+def varying_parameters(space: Space) -> dict[str, Parameter]:
     return {name: p for name, p in space.parameters.items() if not isinstance(p, Constant)}
 
 
-def draw_parallel(story: Story) -> Figure | None:
-    compared, parameters = compare(story), varying(story.ledger.space)
+# configurations -------------------------------------------------------------------------------------------------------
+
+
+def draw_parallel(history: StudyHistory) -> Figure | None:
+    """Draw each configuration as a line across its parameters, ending at its value."""
+    compared, parameters = compare_trials(history), varying_parameters(history.ledger.space)
     if compared is None or len(parameters) < 2:
         return None
-    names = list(parameters)[:_MOST_SHOWN]
-    sheet = Sheet(height=336, label="configs by parameter and value")
+    names = list(parameters)[:_MAX_PARAMETERS]
+    sheet = Sheet(height=336, label="configurations by parameter and value")
     xs = [54 + i * (sheet.width - 96) / len(names) for i in range(len(names) + 1)]
-    low, high = clip_range(list(compared.values), is_max=story.is_max)
-    y_value = PlotAxis(low, high, _FOOT, _HEAD)
+    low, high = clip_range(list(compared.values), is_max=history.is_max)
+    y_value = PlotAxis(low, high, _AXIS_BOTTOM, _AXIS_TOP)
     order = sorted(range(len(compared.numbers)), key=lambda i: -compared.losses[i])  # the best drawn last
     ranks = {i: rank / max(1, len(order) - 1) for rank, i in enumerate(order)}
     for i in order:
         config = compared.configs[i]
         points = [
-            (x, _FOOT - (_FOOT - _HEAD) * parameters[n].to_unit(config[n]) if n in config else _FOOT + 15)  # type: ignore[union-attr]
+            (
+                x,
+                _AXIS_BOTTOM - (_AXIS_BOTTOM - _AXIS_TOP) * parameters[n].to_unit(config[n])  # type: ignore[union-attr]
+                if n in config
+                else _AXIS_BOTTOM + 15,
+            )
             for x, n in zip(xs, names, strict=False)
         ]
         points.append((xs[-1], y_value(compared.values[i])))
         shade = "best" if ranks[i] == 1.0 else f"shade-{1 + int(4.999 * ranks[i])}"
         sheet.line(
-            points, f"curve {shade}", f"trial {compared.numbers[i]}: {compared.values[i]:.6g}\n{say_config(config)}"
+            points, f"curve {shade}", f"trial {compared.numbers[i]}: {compared.values[i]:.6g}\n{format_config(config)}"
         )
     for number, (x, name) in enumerate(zip(xs, [*names, "value"], strict=True)):
-        sheet.segment((x, _HEAD), (x, _FOOT), "axis")
-        sheet.text(x, 12 if number % 2 else 26, _short(name), "name", "middle")  # long names make room for each other
+        sheet.segment((x, _AXIS_TOP), (x, _AXIS_BOTTOM), "axis")
+        sheet.text(x, 12 if number % 2 else 26, _shorten(name), "name", "middle")  # alternate, so long names have room
         top, bottom = (show_number(high), show_number(low)) if name == "value" else _ends(parameters[name])
-        sheet.text(x, _HEAD - 5, top, anchor="middle")
-        sheet.text(x, _FOOT + 34, bottom, anchor="middle")
+        sheet.text(x, _AXIS_TOP - 5, top, anchor="middle")
+        sheet.text(x, _AXIS_BOTTOM + 34, bottom, anchor="middle")
     sentence = (
-        f"{len(compared.numbers)} configs at step {compared.step}, the better the stronger the colour; "
-        "a line below the axes marks a parameter that is not active."
+        f"{len(compared.numbers)} configurations and their values at step {compared.step}. "
+        "Lines in a stronger colour are better; the best one is orange."
     )
-    best_first = sorted(range(len(compared.numbers)), key=lambda i: compared.losses[i])[:MOST_TABLE_ROWS]
-    rows = [[compared.numbers[i], f"{compared.values[i]:.6g}", say_config(compared.configs[i])] for i in best_first]
-    columns = ("trial", f"value at step {compared.step}", "config")
-    return Figure("parallel", "Configs side by side", sentence, str(sheet), columns, rows)
+    if any(name not in config for config in compared.configs for name in names):
+        sentence += " A line that passes below an axis belongs to a configuration without that parameter."
+    best_first = sorted(range(len(compared.numbers)), key=lambda i: compared.losses[i])[:MAX_TABLE_ROWS]
+    rows = [[compared.numbers[i], f"{compared.values[i]:.6g}", format_config(compared.configs[i])] for i in best_first]
+    columns = ("trial", f"value at step {compared.step}", "configuration")
+    return Figure("parallel", "Configurations side by side", sentence, str(sheet), columns, rows)
 
 
-def draw_slices(story: Story) -> Figure | None:
-    compared, parameters = compare(story), varying(story.ledger.space)
+def draw_slices(history: StudyHistory) -> Figure | None:
+    """Draw values against one parameter at a time."""
+    compared, parameters = compare_trials(history), varying_parameters(history.ledger.space)
     if compared is None:
         return None
-    names = list(parameters)[:_MOST_SHOWN]
+    names = list(parameters)[:_MAX_PARAMETERS]
     columns = min(3, len(names))
     width, height = 720 / columns, 190.0
     sheet = Sheet(height=height * math.ceil(len(names) / columns), label="value against each parameter")
-    low, high = clip_range(list(compared.values), is_max=story.is_max)
+    low, high = clip_range(list(compared.values), is_max=history.is_max)
     for number, name in enumerate(names):
         left, top = (number % columns) * width, (number // columns) * height
         y = PlotAxis(low, high, top + height - 38, top + 24)
@@ -118,19 +146,94 @@ def draw_slices(story: Story) -> Figure | None:
                 is_best = compared.losses[i] == min(compared.losses)
                 tip = f"trial {compared.numbers[i]}: {compared.values[i]:.6g}\n{name} = {config[name]}"
                 sheet.dot(at, f"dot {'best' if is_best else ''}", tip, radius=2.5)
-    sentence = f"Values at step {compared.step} against one parameter at a time, up is larger."
+    sentence = f"Values at step {compared.step} against one parameter at a time; larger values are higher up."
     rows = [[name, *_ends(parameters[name])[::-1]] for name in names]
     return Figure("slices", "One parameter at a time", sentence, str(sheet), ("parameter", "from", "to"), rows)
 
 
 def _ends(parameter: Parameter) -> tuple[str, str]:
-    """What stands at the top and at the bottom of its axis."""
+    """Return the labels at the top and at the bottom of a parameter's axis."""
     if isinstance(parameter, Choice):
         options = [str(option) for option in parameter.options]
-        return _short(options[-1]), _short(options[0])
+        return _shorten(options[-1]), _shorten(options[0])
     assert not isinstance(parameter, Constant)
     return show_number(parameter.high), show_number(parameter.low)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 14 else f"{text[:13]}…"
+
+
+# importance -----------------------------------------------------------------------------------------------------------
+
+
+def draw_importance(history: StudyHistory) -> Figure | None:
+    """Draw the importance of each parameter, with an interval and what chance alone gives."""
+    compared = compare_trials(history)
+    if compared is None or len(compared.numbers) < _MIN_TRIALS_FOR_IMPORTANCE:
+        return None
+    names = list(varying_parameters(history.ledger.space))[:_MAX_BARS]
+    found = {name: measure_importance(bin_trials(history, compared, name), np.array(compared.losses)) for name in names}
+    ordered = sorted(names, key=lambda name: -found[name][0])
+    sheet = Sheet(height=24 + 26 * len(names) + 20, label="importance of the parameters")
+    x = PlotAxis(0.0, max(high for _, _, high, _ in found.values()) or 1.0, 170, sheet.width - 20)
+    for row, name in enumerate(ordered):
+        importance, low, high, chance = found[name]
+        top = 8 + 26 * row
+        tip = f"{name}: {importance:.3g} (95% interval {low:.3g} to {high:.3g}); chance alone gives up to {chance:.3g}"
+        sheet.text(162, top + 14, name, "name", "end")
+        sheet.box(x.start, top, x(importance) - x.start, 18, "bar ok" if low > chance else "bar faint", tip)
+        sheet.segment((x(low), top + 9), (x(high), top + 9), "axis")
+        sheet.segment((x(chance), top - 2), (x(chance), top + 20), "guide")
+    sheet.text((x.start + x.end) / 2, sheet.height - 4, "divergence of the best third from all", "name", "middle")
+    clear = [name for name in ordered if found[name][1] > found[name][3]]
+    verb = "has" if len(clear) == 1 else "have"
+    finding = f"{', '.join(clear)} {verb} a clear effect" if clear else "No parameter has a clear effect"
+    sentence = (
+        f"{finding} on the value, judged on {len(compared.numbers)} trials at step {compared.step}. The dashed marks show what "
+        "chance alone gives. The policy chose the configurations, so the result holds for the region that it explored."
+    )
+    rows = [[name, *(show_number(number) for number in found[name])] for name in ordered]
+    columns = ("parameter", "importance", "95% from", "to", "chance gives up to")
+    return Figure("importance", "Which parameters mattered", sentence, str(sheet), columns, rows)
+
+
+def bin_trials(history: StudyHistory, compared: ComparedTrials, name: str) -> Floats:
+    """Return the bin of each trial along a parameter; trials that do not use the parameter share a bin of their own."""
+    parameter = history.ledger.space.parameters[name]
+    count = _count_bins(len(compared.numbers))
+    if isinstance(parameter, Choice):
+        count = len(parameter.options)
+    bins = []
+    for config in compared.configs:
+        u = parameter.to_unit(config[name]) if name in config else None  # type: ignore[union-attr]
+        bins.append(count if u is None else min(count - 1, int(u * count)))
+    return np.array(bins, dtype=float)
+
+
+def _count_bins(trials: int) -> int:
+    return max(2, min(_MAX_BINS, round(math.sqrt(trials / 2))))
+
+
+def measure_importance(bins: Floats, losses: Floats) -> tuple[float, float, float, float]:
+    """Return the importance, both ends of its 95% interval, and what chance alone stays below in 95% of shuffles."""
+    rng = np.random.default_rng(0)  # the same picture each time
+    n_good = max(2, round(_GOOD_SHARE * len(bins)))
+    is_good = np.zeros(len(bins), dtype=bool)
+    is_good[np.argsort(losses, kind="stable")[:n_good]] = True
+    drawn, shuffled = [], []
+    for _ in range(_REPEATS):
+        rows = rng.integers(len(bins), size=len(bins))
+        drawn.append(measure_divergence(bins[rows], is_good[rows]))
+        shuffled.append(measure_divergence(bins, rng.permutation(is_good)))
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return measure_divergence(bins, is_good), float(low), float(high), float(np.quantile(shuffled, 0.95))
+
+
+def measure_divergence(bins: Floats, is_good: Floats) -> float:
+    """Return Pearson's divergence of the good trials from all; half a trial is added to each bin, so that none is empty."""
+    count = int(bins.max()) + 1
+    everyone = np.bincount(bins.astype(int), minlength=count) + 0.5
+    good = np.bincount(bins[is_good.astype(bool)].astype(int), minlength=count) + 0.5
+    q, p = everyone / everyone.sum(), good / good.sum()
+    return float(np.sum(q * (p / q - 1.0) ** 2))

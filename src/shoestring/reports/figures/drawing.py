@@ -1,8 +1,7 @@
-"""SVG written by hand: scales with round ticks, and a sheet to draw on. No library, no script, every text escaped.
+"""SVG written by hand: axes with round ticks, and a sheet to draw on. There is no library and no script, and all text is escaped.
 
-Colours are classes of the page's style, so a figure follows light and dark; `tip` is what a mark says when it is pointed at.
-
-A figure: a picture, one plain sentence, and the same numbers as a table for those who read them or hear them.
+Colours are classes of the page's style, so a figure follows light and dark. A mark's `tip` is the text that a reader sees when
+pointing at it. A `Figure` is a picture, one plain sentence, and the same numbers as a table, for readers of either.
 """
 
 from __future__ import annotations
@@ -14,23 +13,42 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from shoestring.core.ledger.budget import Budget, show_seconds
+from shoestring.core.ledger.budget import show_seconds
 from shoestring.core.values.text import printable
-from shoestring.reports.facts import say_config, say_why
-from shoestring.reports.figures.history import Segment
+from shoestring.reports.facts import format_config
+from shoestring.reports.figures.history import Segment, StudyHistory
+from shoestring.reports.reasons import describe_reason
 
 Point = tuple[float, float]
 _TIP = re.compile(r' data-tip="[^"]*"/>')
-_TIPPED = re.compile(r'<(\w+)([^<>]*) data-tip="([^"]*)"/>')
+_MARK_WITH_TIP = re.compile(r'<(\w+)([^<>]*) data-tip="([^"]*)"/>')
+
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 24.0, 40.0  # margins of a plot
+MAX_TABLE_ROWS = 200  # a page is to be read; `shoestring export` has the rest
+
+
+@dataclass(frozen=True)
+class Figure:
+    key: str  # its anchor in the page
+    title: str
+    sentence: str
+    svg: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    choice: str = ""  # its name, if it is one of several to choose from
+    others: Sequence[Figure] = ()  # the other figures to choose from, each with its name
+
+
+# axes -----------------------------------------------------------------------------------------------------------------
 
 
 class PlotAxis:
-    """From numbers to places on a sheet; on a log scale, numbers must be above 0."""
+    """Map numbers to places on a sheet; on a log scale the numbers must be above 0."""
 
     def __init__(self, low: float, high: float, start: float, end: float, *, log: bool = False) -> None:
         if not (math.isfinite(low) and math.isfinite(high)):
             low, high = 0.0, 1.0
-        if math.isclose(low, high, rel_tol=1e-9):  # no room between them for a picture
+        if math.isclose(low, high, rel_tol=1e-9):  # nothing can be drawn between them
             pad = abs(low) * 0.05 or 0.5
             low, high = (low / 1.1, high * 1.1) if log else (low - pad, high + pad)
         self.low, self.high, self.start, self.end, self.log = low, high, start, end, log
@@ -52,7 +70,7 @@ class PlotAxis:
 
 
 def _round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Multiples of 1, 2, 2.5 or 5 times a power of ten."""
+    """Return multiples of 1, 2, 2.5 or 5 times a power of ten."""
     raw = (high - low) / max(1, most - 1)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
@@ -60,8 +78,22 @@ def _round_ticks(low: float, high: float, most: int) -> list[float]:
     return [float(f"{i * step:.12g}") for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+def budget_axis(high: float, start: float, end: float) -> PlotAxis:
+    """Return an axis for amounts of the budget, which begins at 0."""
+    return PlotAxis(0.0, max(high, 1e-12), start, end)
+
+
+def value_axis(low: float, high: float, bottom: float, top: float) -> PlotAxis:
+    """Return an axis for values, with room at both ends: the best value must not lie on the axis below it."""
+    room = 0.04 * (high - low)
+    return PlotAxis(low - room, high + room, bottom, top)
+
+
 def show_number(number: float) -> str:
     return f"{number:,.0f}" if 1e4 <= abs(number) < 1e6 else f"{number:.4g}"
+
+
+# a sheet --------------------------------------------------------------------------------------------------------------
 
 
 class Sheet:
@@ -76,23 +108,23 @@ class Sheet:
         self._add("polyline", style, tip, points=path, **more)
 
     def segment(self, a: Point, b: Point, style: str, tip: str = "", **more: str) -> None:
-        self._add("line", style, tip, x1=_n(a[0]), y1=_n(a[1]), x2=_n(b[0]), y2=_n(b[1]), **more)
+        self._add("line", style, tip, x1=_round(a[0]), y1=_round(a[1]), x2=_round(b[0]), y2=_round(b[1]), **more)
 
     def dot(self, at: Point, style: str, tip: str = "", radius: float = 3.0, **more: str) -> None:
-        self._add("circle", style, tip, cx=_n(at[0]), cy=_n(at[1]), r=_n(radius), **more)
+        self._add("circle", style, tip, cx=_round(at[0]), cy=_round(at[1]), r=_round(radius), **more)
 
     def box(self, x: float, y: float, width: float, height: float, style: str, tip: str = "", **more: str) -> None:
-        size = {"width": _n(max(0.0, width)), "height": _n(max(0.0, height))}
-        self._add("rect", style, tip, x=_n(x), y=_n(y), **size, **more)
+        size = {"width": _round(max(0.0, width)), "height": _round(max(0.0, height))}
+        self._add("rect", style, tip, x=_round(x), y=_round(y), **size, **more)
 
     def text(self, x: float, y: float, words: str, style: str = "label", anchor: str = "start") -> None:
-        place = f'x="{_n(x)}" y="{_n(y)}" class="{style}" text-anchor="{anchor}"'
+        place = f'x="{_round(x)}" y="{_round(y)}" class="{style}" text-anchor="{anchor}"'
         self._marks.append(f"<text {place}>{escape(printable(words))}</text>")
 
     def axes(
         self, x: PlotAxis, y: PlotAxis, x_name: str, y_name: str, show_x: Callable[[float], str] = show_number
     ) -> None:
-        """Light lines at round numbers, their names, and what the axes are."""
+        """Draw light lines at round numbers, the numbers, and the names of the axes."""
         for tick in y.ticks():
             self.segment((x.start, y(tick)), (x.end, y(tick)), "grid")
             self.text(x.start - 6, y(tick) + 4, show_number(tick), anchor="end")
@@ -104,63 +136,27 @@ class Sheet:
         self.text(4, 14, y_name, "name")
 
     def _add(self, tag: str, style: str, tip: str, **attributes: str) -> None:
-        told = f' data-tip="{escape(printable(tip, lines=True))}"' if tip else ""
+        data = f' data-tip="{escape(printable(tip, lines=True))}"' if tip else ""
         listed = "".join(f' {name.replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
-        self._marks.append(f'<{tag} class="{style}"{listed}{told}/>')
+        self._marks.append(f'<{tag} class="{style}"{listed}{data}/>')
 
     def __str__(self) -> str:
-        head = f'<svg viewBox="0 0 {_n(self.width)} {_n(self.height)}" role="img" aria-label="{escape(self._label)}">'
+        size = f"{_round(self.width)} {_round(self.height)}"
+        head = f'<svg viewBox="0 0 {size}" role="img" aria-label="{escape(self._label)}">'
         return head + "".join(self._marks) + "</svg>"
 
 
-def drop_tips(drawn: str) -> str:
-    return _TIP.sub("/>", drawn)
-
-
-def tips_as_titles(drawn: str) -> str:
-    """Tips that a browser shows by itself, where no script may run."""
-    return _TIPPED.sub(r"<\1\2><title>\3</title></\1>", drawn)
-
-
-def thin(points: Sequence[Point], most: int) -> list[Point]:
-    """At most about `most` points: of each run of neighbours the lowest and the highest, so that no peak is lost."""
-    if len(points) <= most:
-        return list(points)
-    buckets = max(1, most // 2)
-    kept: list[Point] = [points[0]]
-    for number in range(buckets):
-        part = points[number * len(points) // buckets : (number + 1) * len(points) // buckets]
-        kept += sorted({min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])})
-    return [*kept, points[-1]]
-
-
-def _n(number: float) -> str:
+def _round(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 24.0, 40.0  # margins of a plot
-MOST_TABLE_ROWS = 200  # a page is to be read; `shoestring export` has the rest
-
-
-@dataclass(frozen=True)
-class Figure:
-    key: str  # its anchor in the page
-    title: str
-    sentence: str
-    svg: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    choice: str = ""  # its name, where one of several is looked at
-    others: Sequence[Figure] = ()  # the same of something else, each with its choice
-
-
 def plot_area(sheet: Sheet) -> tuple[float, float, float, float]:
-    """x from left to right, y from bottom to top."""
+    """Return the left, right, bottom and top edge of the plot on a sheet."""
     return LEFT, sheet.width - RIGHT, sheet.height - BOTTOM, TOP
 
 
 def draw_frame(sheet: Sheet, x: PlotAxis, y: PlotAxis, *, with_numbers: bool) -> None:
-    """The axes of one of several panels; numbers of y stand at the first of a row."""
+    """Draw the axes of one of several panels; the first panel of a row has the numbers of y."""
     for tick in y.ticks(5):
         sheet.segment((x.start, y(tick)), (x.end, y(tick)), "grid")
         if with_numbers:
@@ -171,28 +167,41 @@ def draw_frame(sheet: Sheet, x: PlotAxis, y: PlotAxis, *, with_numbers: bool) ->
         sheet.text(x(tick), y.start + 16, show_number(tick), anchor="middle")
 
 
-def money_scale(budget: Budget, high: float, start: float, end: float) -> PlotAxis:
-    return PlotAxis(0.0, max(high, 1e-12), start, end)
+def thin(points: Sequence[Point], most: int) -> list[Point]:
+    """Return about `most` points: the lowest and the highest of each run of neighbours, so that no peak is lost."""
+    if len(points) <= most:
+        return list(points)
+    buckets = max(1, most // 2)
+    thinned: list[Point] = [points[0]]
+    for number in range(buckets):
+        part = points[number * len(points) // buckets : (number + 1) * len(points) // buckets]
+        thinned += sorted({min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])})
+    return [*thinned, points[-1]]
 
 
-def value_scale(low: float, high: float, bottom: float, top: float) -> PlotAxis:
-    """With a little room at both ends: the best value must not lie on the axis below it."""
-    room = 0.04 * (high - low)
-    return PlotAxis(low - room, high + room, bottom, top)
+# tips -----------------------------------------------------------------------------------------------------------------
 
 
-def why_tip(segment: Segment, budget: Budget) -> str:
-    """What a mark says about the decision that bought it."""
-    order = segment.order
+def segment_tip(history: StudyHistory, segment: Segment) -> str:
+    """Return the tip of a mark that stands for an order: what was trained, why, and at what cost."""
+    order, budget = segment.order, history.budget
     lines = [
         f"order {order.number}: trial {order.trial} to step {order.until}, {segment.status}",
-        say_config(order.config),
+        format_config(order.config),
     ]
     if segment.text:
         lines.append(segment.text)
     if order.why:
-        lines.append(f"why: {say_why(order)}")
+        lines.append(f"why: {describe_reason(order, history.ledger)}")
     expected = "unknown" if order.expected_cost is None else budget.show(order.expected_cost)
-    return "\n".join(
-        [*lines, f"paid {budget.show(segment.cost)}, expected {expected}, {show_seconds(segment.seconds)}"]
-    )
+    cost = f"cost {budget.show(segment.cost)}, expected {expected}, took {show_seconds(segment.seconds)}"
+    return "\n".join([*lines, cost])
+
+
+def drop_tips(drawn: str) -> str:
+    return _TIP.sub("/>", drawn)
+
+
+def tips_as_titles(drawn: str) -> str:
+    """Return the drawing with its tips as titles, which a browser shows by itself where no script may run."""
+    return _MARK_WITH_TIP.sub(r"<\1\2><title>\3</title></\1>", drawn)

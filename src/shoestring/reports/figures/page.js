@@ -8,7 +8,7 @@
     tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - box.width - 8)) + "px";
     tip.style.top = Math.max(4, y + 18 + box.height > innerHeight ? y - box.height - 10 : y + 18) + "px";
   };
-  const around = [[0, 0], [4, 0], [-4, 0], [0, 4], [0, -4], [7, 0], [-7, 0], [0, 7], [0, -7]];  // a line is thin, a finger is not
+  const around = [[0, 0], [4, 0], [-4, 0], [0, 4], [0, -4], [7, 0], [-7, 0], [0, 7], [0, -7]];  // tolerance around the pointer: lines are thin, fingers are not
   const find = event => {
     if (!(event.target instanceof Element) || !event.target.closest("svg")) return null;
     for (const [x, y] of around) {
@@ -27,7 +27,7 @@
     const button = event.target instanceof Element ? event.target.closest("button[data-copies]") : null;
     if (!button) return;
     const text = document.getElementById(button.dataset.copies);
-    const said = button.textContent;
+    const label = button.textContent;
     try {
       await navigator.clipboard.writeText(text.textContent);
       button.textContent = "copied";
@@ -38,6 +38,6 @@
       getSelection().addRange(range);
       button.textContent = "selected: press Ctrl-C";
     }
-    setTimeout(() => { button.textContent = said; }, 2000);
+    setTimeout(() => { button.textContent = label; }, 2000);
   });
 })();

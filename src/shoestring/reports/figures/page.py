@@ -1,7 +1,7 @@
-"""One HTML file: figures, tables, what to copy. It asks nobody for anything, and nothing a user wrote can run in it.
+"""One self-contained HTML file with figures, tables and texts to copy; nothing is loaded from the network.
 
-The policy in its head forbids every request and allows just the one style and the one script, by their hashes; all texts are
-escaped, and styles come as classes, never as attributes.
+Nothing that a user wrote can run in the page. The content security policy in its head forbids every request and allows one style
+and one script, by their hashes. All texts are escaped, and styles come as classes, never as attributes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 
-from shoestring.core.values.text import printable
-from shoestring.reports.facts import say_config
-from shoestring.reports.figures.configs import draw_parallel, draw_slices
-from shoestring.reports.figures.costs import draw_best, draw_front, draw_money, draw_predicted, draw_timeline
-from shoestring.reports.figures.curves import draw_curves
+from shoestring.core.values.text import count, printable
+from shoestring.reports.facts import format_config
+from shoestring.reports.figures.configs import draw_importance, draw_parallel, draw_slices
+from shoestring.reports.figures.costs import draw_best, draw_budget, draw_front, draw_predicted, draw_timeline
+from shoestring.reports.figures.decisions import draw_candidates, draw_regions
 from shoestring.reports.figures.drawing import Figure
-from shoestring.reports.figures.history import Story
-from shoestring.reports.figures.importance import draw_importance
-from shoestring.reports.figures.improvement_and_cost import draw_offers
+from shoestring.reports.figures.history import StudyHistory
 from shoestring.reports.figures.policy_figures import (
     draw_compression,
     draw_decisions,
@@ -31,17 +29,17 @@ from shoestring.reports.figures.policy_figures import (
 )
 from shoestring.reports.figures.predicted_and_actual import draw_chances, draw_forecasts
 from shoestring.reports.figures.predicted_curves import draw_expected
-from shoestring.reports.figures.stopping_map import draw_regions
-from shoestring.reports.figures.style import follow_reader, read_beside, style_marks
+from shoestring.reports.figures.style import follow_reader, read_asset, style_marks
+from shoestring.reports.figures.trial_curves import draw_curves
 
-FIGURES: tuple[Callable[[Story], Figure | None], ...] = (
-    draw_money,
+FIGURES: tuple[Callable[[StudyHistory], Figure | None], ...] = (
+    draw_budget,
     draw_best,
     draw_curves,
     draw_forecasts,
     draw_chances,
     draw_expected,
-    draw_offers,
+    draw_candidates,
     draw_regions,
     draw_improvement,
     draw_decisions,
@@ -55,20 +53,20 @@ FIGURES: tuple[Callable[[Story], Figure | None], ...] = (
     draw_importance,
 )
 _TIP = re.compile(r'data-tip="([^"]*)"')
-_TIPS_HERE = "<!-- tips -->"
+_TIPS_PLACE = "<!-- tips -->"
 
 
 @dataclass(frozen=True)
 class Copyable:
-    """Something to take away: a name, and the text."""
+    """A text that the reader may want to copy, and its name."""
 
     name: str
     text: str
 
 
-def draw_study(story: Story) -> list[Figure]:
-    """All figures that this study has something to show in."""
-    return [figure for draw in FIGURES if (figure := draw(story)) is not None]
+def draw_study(history: StudyHistory) -> list[Figure]:
+    """Return all figures for which this study has data."""
+    return [figure for draw in FIGURES if (figure := draw(history)) is not None]
 
 
 def write_page(
@@ -80,11 +78,11 @@ def write_page(
     links: Mapping[str, str] | None = None,
     version: str | None = None,
 ) -> str:
-    """`links`: other pages, by name. `version`: of a page that is served and asks its server for newer ones."""
-    style = "\n".join((follow_reader(), style_marks(), read_beside("page.css")))
-    script = read_beside("page.js") + (read_beside("watch.js") if version is not None else "")
-    asks = "connect-src 'self'; " if version is not None else ""
-    policy = f"default-src 'none'; {asks}style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
+    """Return the page. `links` are other pages, by name; a page with a `version` asks its server for newer versions."""
+    style = "\n".join((follow_reader(), style_marks(), read_asset("page.css")))
+    script = read_asset("page.js") + (read_asset("watch.js") if version is not None else "")
+    connect = "connect-src 'self'; " if version is not None else ""
+    policy = f"default-src 'none'; {connect}style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
     anchors = "".join(f'<a href="#{escape(figure.key)}">{_text(figure.title)}</a>' for figure in figures)
     others = "".join(f'<a href="{escape(address)}">{_text(name)}</a>' for name, address in (links or {}).items())
     parts = [
@@ -98,44 +96,47 @@ def write_page(
         *(_section(figure) for figure in figures),
         _copies(copies),
         '<p id="state"></p>',
-        _TIPS_HERE,
+        _TIPS_PLACE,
         f'</main><div id="tip" role="tooltip" hidden></div><script>{script}</script></body></html>',
     ]
     return _pool_tips("".join(parts))
 
 
 def _pool_tips(page: str) -> str:
-    """Each tip once, as data that is never run: several marks of one order say the same."""
+    """Store each tip once, as data that is never run: several marks of one order have the same tip."""
     numbers: dict[str, int] = {}
     short = _TIP.sub(lambda found: f'data-t="{numbers.setdefault(unescape(found[1]), len(numbers))}"', page)
     texts = json.dumps(list(numbers)).replace("<", "\\u003c")
-    return short.replace(_TIPS_HERE, f'<script type="application/json" id="tips">{texts}</script>')
+    return short.replace(_TIPS_PLACE, f'<script type="application/json" id="tips">{texts}</script>')
 
 
-def lead_of(story: Story) -> str:
-    """A study in one sentence."""
-    budget, best = story.budget, story.ledger.best
-    spent = f"{budget.show(story.ledger.spent)} of {budget.show(budget.total)} spent on {len(story.trials)} trials"
+def describe_study(history: StudyHistory) -> str:
+    """Describe a study in one or two sentences."""
+    budget, best = history.budget, history.ledger.best
+    spent = f"{history.state.policy} spent {budget.show(history.ledger.spent)} of {budget.show(budget.total)}"
+    head = f"{spent} on {count(len(history.trials), 'trial')}."
     if best is None:
-        return f"{spent} by {story.books.policy}; no value yet."
-    found = f"the best value is {best.best_value:.6g} (trial {best.number}, step {best.best_step})"
-    return f"{spent} by {story.books.policy}; {found}: {say_config(best.best_config or best.config)}."
+        return f"{head} There is no value yet."
+    config = format_config(best.best_config or best.config)
+    return (
+        f"{head} The best value is {best.best_value:.6g} (trial {best.number}, step {best.best_step}), with {config}."
+    )
 
 
-def copies_of(story: Story, resume_command: str, citation: str | None = None) -> list[Copyable]:
-    """What a user may want to take away; `citation`: of the method that decided."""
-    best = story.ledger.best
-    found = []
+def list_copyables(history: StudyHistory, resume_command: str, citation: str | None = None) -> list[Copyable]:
+    """Return the texts that a user may want to copy; `citation` is that of the policy's method."""
+    best = history.ledger.best
+    copies = []
     if best is not None:
         config = dict(best.best_config or best.config)
-        words = " ".join(f"--{name}={json.dumps(v) if not isinstance(v, str) else v}" for name, v in config.items())
-        found = [
-            Copyable("best config, Python", repr(config)),
-            Copyable("best config, JSON", json.dumps(config)),
-            Copyable("best config, command line", words),
+        options = " ".join(f"--{name}={json.dumps(v) if not isinstance(v, str) else v}" for name, v in config.items())
+        copies = [
+            Copyable("best configuration, Python", repr(config)),
+            Copyable("best configuration, JSON", json.dumps(config)),
+            Copyable("best configuration, command line", options),
         ]
-    cited = [Copyable(f"cite what decided ({story.books.policy})", citation)] if citation else []
-    return [*found, Copyable("go on with this study", resume_command), *cited]
+    copies.append(Copyable("continue this study", resume_command))
+    return [*copies, Copyable(f"cite the method ({history.state.policy})", citation)] if citation else copies
 
 
 def _section(figure: Figure) -> str:
@@ -144,14 +145,14 @@ def _section(figure: Figure) -> str:
 
 
 def _choices(figure: Figure) -> str:
-    """One of several is shown, the figure itself at first: radio buttons and a rule of the style, no script."""
+    """Show one of several figures, the first one at first, with radio buttons and rules of the style but no script."""
     marks, bodies = [], []
     for one in (figure, *figure.others):
         name, checked = escape(f"{figure.key}-{one.choice}".replace(" ", "-")), " checked" if one is figure else ""
         marks.append(f'<input type="radio" name="{escape(figure.key)}" id="{name}"{checked}>')
         marks.append(f'<label for="{name}">{_text(one.choice)}</label>')
         bodies.append(f'<div class="choice">{_body(one)}</div>')
-    return f'<fieldset class="choices"><legend>show</legend>{"".join(marks + bodies)}</fieldset>'
+    return f'<fieldset class="choices"><legend>Show</legend>{"".join(marks + bodies)}</fieldset>'
 
 
 def _body(figure: Figure) -> str:
@@ -160,7 +161,7 @@ def _body(figure: Figure) -> str:
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return (
         f'<p>{_text(figure.sentence)}</p><div class="picture" tabindex="0">{figure.svg}</div>'
-        f'<details><summary>as a table</summary><div class="wide" tabindex="0">{table}</div></details>'
+        f'<details><summary>Show as a table</summary><div class="wide" tabindex="0">{table}</div></details>'
     )
 
 
@@ -170,11 +171,11 @@ def _copies(copies: Sequence[Copyable]) -> str:
         f'<button type="button" data-copies="copy-{number}">copy</button></div>'
         for number, one in enumerate(copies)
     )
-    return f'<section id="take"><h2>To take away</h2>{rows}</section>' if copies else ""
+    return f'<section id="copy"><h2>Copy</h2>{rows}</section>' if copies else ""
 
 
-def _text(words: str) -> str:
-    return escape(printable(words))
+def _text(text: str) -> str:
+    return escape(printable(text))
 
 
 def _hash(text: str) -> str:

@@ -1,7 +1,7 @@
-"""What the policy believed when it bought, and what came of it: for every policy that says where a run will end.
+"""What the policy predicted and what happened, over all orders, for every policy that predicts where a run will end.
 
-Two figures. Forecasts: each order's belief about the end of its run, with two standard deviations where it has them, beside the
-best value that the run reached. Chances: how often runs beat the best so far, by the chance that they were given.
+Two figures. Forecasts: the predicted end of each run, with two standard deviations if the policy reports them, beside the best
+value that the run reached. Chances: how often runs beat the best value so far, by the probability that the policy gave them.
 """
 
 from __future__ import annotations
@@ -11,117 +11,122 @@ from typing import NamedTuple
 
 from shoestring.reports.figures.costs import clip_range
 from shoestring.reports.figures.drawing import (
-    MOST_TABLE_ROWS,
+    MAX_TABLE_ROWS,
     Figure,
     PlotAxis,
     Sheet,
-    money_scale,
+    budget_axis,
     plot_area,
+    segment_tip,
     show_number,
-    why_tip,
 )
-from shoestring.reports.figures.history import Segment, Story
+from shoestring.reports.figures.history import Segment, StudyHistory
 
-# of `why`: the value that a run is expected to end at, and its standard deviation if the policy tells it
-BELIEFS = (("mu", "sigma"), ("forecast", "forecast_std"), ("expected_end", ""), ("asymptote", ""))
+# names in `why`: the value at which a run is expected to end, and its standard deviation if the policy reports it
+FORECAST_NAMES = (("mu", "sigma"), ("forecast", "forecast_std"), ("expected_end", ""), ("asymptote", ""))
 _CHANCE = "chance_to_beat_best"
-_FEWEST, _GROUPS = 5, 5
+_MIN_FORECASTS, _GROUPS = 5, 5
 
 
 class Forecast(NamedTuple):
     segment: Segment
-    value: float
-    spread: float  # nan: not told
-    came: float  # the best value of the trial in the end
+    predicted: float
+    std: float  # nan: not reported
+    actual: float  # the best value of the trial at the end of the study
 
 
-def read_forecasts(story: Story) -> list[Forecast]:
-    """Of orders whose trial was trained on after them and has a value."""
+def read_forecasts(history: StudyHistory) -> list[Forecast]:
+    """Return the forecasts of orders after which the trial was trained and has a value."""
     found = []
-    for segment in story.segments:
-        why, trial = segment.order.why, story.trials[segment.order.trial]
-        for name, spread in BELIEFS:
-            value = _number(why.get(name))
-            if value is not None and trial.best_value is not None and trial.steps > segment.from_step:
-                deviation = _number(why.get(spread))
-                told = math.nan if deviation is None else deviation
-                found.append(Forecast(segment, value, told, trial.best_value))
+    for segment in history.segments:
+        why, trial = segment.order.why, history.trials[segment.order.trial]
+        for name, std_name in FORECAST_NAMES:
+            predicted = _number(why.get(name))
+            if predicted is not None and trial.best_value is not None and trial.steps > segment.from_step:
+                std = _number(why.get(std_name))
+                found.append(Forecast(segment, predicted, math.nan if std is None else std, trial.best_value))
                 break
     return found
 
 
-def draw_forecasts(story: Story) -> Figure | None:
-    forecasts = read_forecasts(story)
-    if len(forecasts) < _FEWEST:
+def draw_forecasts(history: StudyHistory) -> Figure | None:
+    """Draw the predicted end of each run and the best value that it reached."""
+    forecasts = read_forecasts(history)
+    if len(forecasts) < _MIN_FORECASTS:
         return None
-    sheet = Sheet(label="what was believed and what came")
+    sheet = Sheet(label="predicted and actual values")
     left, right, bottom, top = plot_area(sheet)
-    low, high = clip_range([v for f in forecasts for v in (f.value, f.came)], is_max=story.is_max)
-    x, y = money_scale(story.budget, story.ledger.spent, left, right), PlotAxis(low, high, bottom, top)
-    sheet.axes(x, y, f"spent when it was ordered ({story.budget.unit})", "value")
+    low, high = clip_range([v for f in forecasts for v in (f.predicted, f.actual)], is_max=history.is_max)
+    x, y = budget_axis(history.ledger.spent, left, right), PlotAxis(low, high, bottom, top)
+    sheet.axes(x, y, f"spent at the time of the prediction ({history.budget.unit})", "value")
     for f in forecasts:
         place = x(f.segment.spent_before)
-        if not math.isnan(f.spread):
-            sheet.segment((place, y(f.value - 2 * f.spread)), (place, y(f.value + 2 * f.spread)), "curve shade-2")
-        tip = why_tip(f.segment, story.budget)
-        sheet.segment((place, y(f.value)), (place, y(f.came)), "guide")
-        sheet.dot((place, y(f.value)), "dot", f"believed {f.value:.4g}\n{tip}", radius=2.5)
-        sheet.dot((place, y(f.came)), "dot best", f"came {f.came:.6g}\n{tip}", radius=2.5)
-    told = [f for f in forecasts if not math.isnan(f.spread)]
-    inside = sum(abs(f.came - f.value) <= 2 * f.spread for f in told)
-    borne_out = f" {inside} of {len(told)} ended within two standard deviations." if told else ""
+        if not math.isnan(f.std):
+            ends = (place, y(f.predicted - 2 * f.std)), (place, y(f.predicted + 2 * f.std))
+            sheet.segment(*ends, "curve shade-2")
+        tip = segment_tip(history, f.segment)
+        sheet.segment((place, y(f.predicted)), (place, y(f.actual)), "guide")
+        sheet.dot((place, y(f.predicted)), "dot", f"predicted {f.predicted:.4g}\n{tip}", radius=2.5)
+        sheet.dot((place, y(f.actual)), "dot best", f"actual {f.actual:.6g}\n{tip}", radius=2.5)
+    with_std = [f for f in forecasts if not math.isnan(f.std)]
+    inside = sum(abs(f.actual - f.predicted) <= 2 * f.std for f in with_std)
+    coverage = f" {inside} of {len(with_std)} ended within two standard deviations." if with_std else ""
     sentence = (
-        f"Where a run was believed to end when it was bought (blue), and what it reached in the end (orange).{borne_out}"
-        " A run that was frozen early had no chance to get there."
+        f"The value at which each run was predicted to end (blue), and the best value that it reached (orange).{coverage}"
+        " A run that was paused early could not get there."
     )
     rows = [
-        [f.segment.order.number, f.segment.order.trial, f"{f.value:.6g}", _show(f.spread), f"{f.came:.6g}"]
-        for f in forecasts[:MOST_TABLE_ROWS]
+        [f.segment.order.number, f.segment.order.trial, f"{f.predicted:.6g}", _show(f.std), f"{f.actual:.6g}"]
+        for f in forecasts[:MAX_TABLE_ROWS]
     ]
-    columns = ("order", "trial", "believed", "standard deviation", "came")
-    return Figure("forecasts", "What was believed, and what came", sentence, str(sheet), columns, rows)
+    columns = ("order", "trial", "predicted", "standard deviation", "actual")
+    return Figure("forecasts", "Predicted and actual values", sentence, str(sheet), columns, rows)
 
 
-def draw_chances(story: Story) -> Figure | None:
-    """Reliability of the chances to beat the best value so far."""
-    pairs = _chances(story)
-    if len(pairs) < _FEWEST * 2:
+def draw_chances(history: StudyHistory) -> Figure | None:
+    """Draw how reliable the predicted probabilities of a new best value are."""
+    pairs = _pair_chances(history)
+    if len(pairs) < _MIN_FORECASTS * 2:
         return None
     pairs.sort(key=lambda pair: pair[0])
     groups = [pairs[i * len(pairs) // _GROUPS : (i + 1) * len(pairs) // _GROUPS] for i in range(_GROUPS)]
     rows = [
-        (sum(chance for chance, _ in group) / len(group), sum(came for _, came in group) / len(group), len(group))
+        (
+            sum(chance for chance, _ in group) / len(group),
+            sum(happened for _, happened in group) / len(group),
+            len(group),
+        )
         for group in groups
         if group
     ]
-    sheet = Sheet(height=320, label="chance that was given against how often it came")
+    sheet = Sheet(height=320, label="predicted probability against observed share of new best values")
     left, right, bottom, top = plot_area(sheet)
     x, y = PlotAxis(0.0, 1.0, left, right), PlotAxis(0.0, 1.0, bottom, top)
-    sheet.axes(x, y, "chance to beat the best that the policy gave", "share that did")
+    sheet.axes(x, y, "predicted probability of a new best value", "observed share")
     sheet.segment((x(0.0), y(0.0)), (x(1.0), y(1.0)), "guide")
-    sheet.line([(x(given), y(came)) for given, came, _ in rows], "curve")
-    for given, came, count in rows:
-        sheet.dot(
-            (x(given), y(came)), "dot best", f"{count} orders: given {given:.0%}, came {came:.0%}", 3 + count**0.5 / 3
-        )
-    given, came = (sum(pair[i] for pair in pairs) / len(pairs) for i in (0, 1))
+    sheet.line([(x(predicted), y(observed)) for predicted, observed, _ in rows], "curve")
+    for predicted, observed, count in rows:
+        tip = f"{count} orders: predicted {predicted:.0%}, observed {observed:.0%}"
+        sheet.dot((x(predicted), y(observed)), "dot best", tip, 3 + count**0.5 / 3)
+    predicted, observed = (sum(pair[i] for pair in pairs) / len(pairs) for i in (0, 1))
     sentence = (
-        f"Of {len(pairs)} orders {came:.0%} led to a new best of their run's making; the policy expected {given:.0%}. "
-        "On the dashed line chances are what they say."
+        f"{observed:.0%} of {len(pairs)} orders led to a new best value of their run; the policy predicted {predicted:.0%}. "
+        "On the dashed line predictions and observations agree."
     )
-    shown = [[f"{given:.1%}", f"{came:.1%}", count] for given, came, count in rows]
-    return Figure("chances", "Were the chances right?", sentence, str(sheet), ("given", "came", "orders"), shown)
+    shown = [[f"{predicted:.1%}", f"{observed:.1%}", count] for predicted, observed, count in rows]
+    title = "Reliability of the predicted probabilities"
+    return Figure("chances", title, sentence, str(sheet), ("predicted", "observed", "orders"), shown)
 
 
-def _chances(story: Story) -> list[tuple[float, bool]]:
-    """(chance given, whether the trial then beat what was the best) of every order that told a chance."""
+def _pair_chances(history: StudyHistory) -> list[tuple[float, bool]]:
+    """Return (predicted probability, whether the trial then beat the best so far) of every order that reports one."""
     pairs = []
-    for segment in story.segments:
+    for segment in history.segments:
         chance = _number(segment.order.why.get(_CHANCE))
-        before = [best for best in story.bests if best.spent <= segment.spent_before]
+        before = [best for best in history.bests if best.spent <= segment.spent_before]
         if chance is None or not before:
             continue
-        later = (best for best in story.bests[len(before) :] if best.trial == segment.order.trial)
+        later = (best for best in history.bests[len(before) :] if best.trial == segment.order.trial)
         pairs.append((chance, any(True for _ in later)))
     return pairs
 

@@ -1,4 +1,4 @@
-"""A figure as a file of its own: SVG that every program reads, and PNG where the optional rasteriser is installed."""
+"""Write a figure as a file of its own: SVG that every program reads, or PNG if the optional rasteriser is installed."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Literal
 from shoestring.core.values.text import printable
 from shoestring.errors import MissingExtra, StudyError
 from shoestring.reports.figures.drawing import Figure, drop_tips
-from shoestring.reports.figures.style import DARK, FONT, LIGHT, style_marks, write_out
+from shoestring.reports.figures.style import DARK, FONT, LIGHT, replace_variables, style_marks
 
-Look = Literal["light", "dark", "reader"]  # reader: as the reader has it, where the program that shows it can tell
+Look = Literal["light", "dark", "reader"]  # reader: light or dark as the program that shows it is set
 PADDING = 14.0
-PNG_ZOOM = 2.0  # pixels for a unit: sharp on today's screens
-_ON_A_PHONE = "@media (max-width: 480px) { svg text { font-size: 15px; } }\n"  # of the picture, where it is shown small
+PNG_ZOOM = 2.0  # pixels per unit: sharp on today's screens
+_SMALL_SCREEN_STYLE = "@media (max-width: 480px) { svg text { font-size: 15px; } }\n"  # larger text on a small picture
 _HEAD = re.compile(r'<svg viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>')
 
 
 def write_svg(figure: Figure, look: Look = "light") -> str:
-    """The picture with its own style and ground. Its title and its sentence are inside, to be read out or shown by hovering."""
+    """Return the picture with its own style and background, and its title and sentence for screen readers."""
     return wrap_svg(figure.svg, figure.title, figure.sentence, look)
 
 
 def wrap_svg(
     drawn: str, title: str, sentence: str = "", look: Look = "light", padding: float = PADDING, zoom: float = 1.0
 ) -> str:
-    """`drawn`: what a `Sheet` gives; `zoom`: how large it is shown where nobody says otherwise."""
+    """Return a complete SVG file around what a `Sheet` drew; `zoom` sets its default size."""
     head = _HEAD.match(drawn)
-    assert head is not None, "not a sheet"
+    assert head is not None, "not drawn by a Sheet"
     width, height = (float(side) + 2 * padding for side in head.groups())
     size = (
         f'width="{zoom * width:g}" height="{zoom * height:g}" viewBox="{-padding:g} {-padding:g} {width:g} {height:g}"'
@@ -47,25 +47,25 @@ def wrap_svg(
 
 def _style(drawn: str, look: Look, width: float) -> str:
     rules = f"{style_marks(drawn)}\nsvg .ground {{ fill: var(--card); }}\n"
-    first = write_out(rules, DARK if look == "dark" else LIGHT)
+    first = replace_variables(rules, DARK if look == "dark" else LIGHT)
     if look != "reader":
         return first
-    phone = _ON_A_PHONE if width > 600 else ""
-    return f"{first}@media (prefers-color-scheme: dark) {{\n{_only_colours(rules, DARK)}}}\n{phone}"
+    small_screen = _SMALL_SCREEN_STYLE if width > 600 else ""
+    return f"{first}@media (prefers-color-scheme: dark) {{\n{_only_colours(rules, DARK)}}}\n{small_screen}"
 
 
 def _only_colours(rules: str, colours: Mapping[str, str]) -> str:
-    """What differs between light and dark."""
-    return "".join(f"{write_out(rule, colours)}\n" for rule in rules.splitlines() if "var(" in rule)
+    """Return the rules that differ between light and dark."""
+    return "".join(f"{replace_variables(rule, colours)}\n" for rule in rules.splitlines() if "var(" in rule)
 
 
 def _break_lines(marks: str) -> str:
-    """A mark a line: a change of one is a change of one line."""
+    """Put each mark on a line of its own, so that a change of one mark changes one line of the file."""
     return re.sub(r">(?=<(?!/))", ">\n", marks)
 
 
 def draw_png(svg: str, zoom: float = PNG_ZOOM) -> bytes:
-    """`svg`: of `write_svg`, light or dark."""
+    """Return the pixels of a picture that `write_svg` made, light or dark."""
     return bytes(find_rasteriser()(svg_string=svg, zoom=zoom))
 
 
@@ -75,10 +75,10 @@ def find_rasteriser() -> Callable[..., bytes]:
         render: Callable[..., bytes] = import_module("resvg_py").svg_to_bytes
     except ModuleNotFoundError:
         raise MissingExtra("a figure as PNG", "resvg-py", "pictures") from None
-    if render(svg_string=_PROBE.format("x")) == render(svg_string=_PROBE.format("")):  # texts are left out silently
-        raise StudyError(
-            "no font was found to write a figure as PNG with: install one (fonts-dejavu-core), or take --svg"
-        )
+    if render(svg_string=_PROBE.format("x")) == render(
+        svg_string=_PROBE.format("")
+    ):  # without a font, texts are left out silently
+        raise StudyError("no font was found for writing a figure as PNG: install one (fonts-dejavu-core), or use --svg")
     return render
 
 

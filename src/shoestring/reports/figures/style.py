@@ -1,7 +1,7 @@
-"""The house's look: colours for light and for dark, and how marks are drawn. Every skin takes it from here.
+"""The look of all figures: colours for light and for dark, and how marks are drawn.
 
-A page and a notebook define the colours as variables; a file of its own has them written out, since programs that show SVG
-seldom know variables. The benchmarks' pictures use the same.
+A page and a notebook define the colours as variables. A file of its own has them written out, since few programs that show SVG
+know variables. The benchmarks' pictures use the same look.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FONT = (
 )
 _COLOURS = {  # on light, on dark
     "paper": ("#fcfcfa", "#16181a"),
-    "card": ("#ffffff", "#1e2123"),  # what figures stand on
+    "card": ("#ffffff", "#1e2123"),  # the background of figures
     "ink": ("#1d2021", "#e7e6e2"),
     "soft": ("#62686d", "#a0a5a8"),
     "rule": ("#d9dad6", "#34383b"),
@@ -29,12 +29,12 @@ _COLOURS = {  # on light, on dark
     "c-check": ("#8aa64a", "#a7c466"),
     "c-failed": ("#b23a48", "#e06a77"),
     "c-lost": ("#7d2e3a", "#b9606d"),
-    "s1": ("#c0cdd3", "#3a4a53"),  # from little to much
+    "s1": ("#c0cdd3", "#3a4a53"),  # shades, from little to much
     "s2": ("#a2b8c2", "#456070"),
     "s3": ("#7a9bab", "#4f768a"),
     "s4": ("#517e94", "#578aa2"),
     "s5": ("#2f6f8f", "#62a8c9"),
-    "l0": ("#b3491b", "#ef8a55"),  # lines to tell apart, and their names
+    "l0": ("#b3491b", "#ef8a55"),  # distinct lines, and the text that names them
     "l1": ("#2f6f8f", "#62a8c9"),
     "l2": ("#587a1c", "#a7c466"),
     "l3": ("#7f5a9e", "#b597d1"),
@@ -48,36 +48,38 @@ _VARIABLE = re.compile(r"var\(--([\w-]+)\)")
 _CLASS = re.compile(r"\.([\w-]+)")
 
 
-def read_beside(name: str) -> str:
-    """A style or a script of this folder."""
+def read_asset(name: str) -> str:
+    """Return the text of a style sheet or script in this folder."""
     return files("shoestring.reports.figures").joinpath(name).read_text(encoding="utf-8").strip()
 
 
 @cache
 def _rules() -> tuple[tuple[str, str], ...]:
-    """(selector, declarations) of every kind of mark."""
-    found = _RULE.findall(read_beside("figure.css").replace("FONT", FONT))
+    """Return (selector, declarations) of every kind of mark."""
+    found = _RULE.findall(read_asset("figure.css").replace("FONT", FONT))
     return tuple((one.strip(), body.strip()) for selectors, body in found for one in selectors.split(","))
 
 
 def style_marks(drawn: str | None = None, scope: str = "") -> str:
-    """Rules for the marks in `drawn`, for all if it is None; `scope`: a selector that they stay below."""
-    used = None if drawn is None else {word for told in re.findall(r'class="([^"]*)"', drawn) for word in told.split()}
-    kept = [rule for rule in _rules() if used is None or set(_CLASS.findall(rule[0])) <= used]
-    return "\n".join(f"{scope} {selector} {{ {body} }}".strip() for selector, body in kept)
+    """Return the rules for the marks in `drawn`, or for all marks; `scope` is a selector to put before each."""
+    used = (
+        None if drawn is None else {name for names in re.findall(r'class="([^"]*)"', drawn) for name in names.split()}
+    )
+    rules = [rule for rule in _rules() if used is None or set(_CLASS.findall(rule[0])) <= used]
+    return "\n".join(f"{scope} {selector} {{ {body} }}".strip() for selector, body in rules)
 
 
 def name_colours(colours: Mapping[str, str]) -> str:
-    """As variables, to stand in a rule."""
+    """Return the colours as variables, for use in a rule."""
     return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
 
 
 def follow_reader() -> str:
-    """Colours of a page, light or dark as the reader has it."""
+    """Return the colours of a page, light or dark as the reader's system is set."""
     light, dark = f":root {{ color-scheme: light dark; {name_colours(LIGHT)} }}", f":root {{ {name_colours(DARK)} }}"
     return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}"
 
 
-def write_out(style: str, colours: Mapping[str, str]) -> str:
-    """The same style without variables."""
+def replace_variables(style: str, colours: Mapping[str, str]) -> str:
+    """Return the style with its variables replaced by colours."""
     return _VARIABLE.sub(lambda found: colours[found[1]], style)

@@ -1,12 +1,12 @@
 "use strict";
 (() => {
-  let seen = document.querySelector("main").dataset.version;
-  const ask = path => fetch(path + location.search, { cache: "no-store" });
+  let shownVersion = document.querySelector("main").dataset.version;
+  const request = path => fetch(path + location.search, { cache: "no-store" });
   setInterval(async () => {
     try {
-      const version = await (await ask("/version")).text();
-      if (version === seen) return;
-      const text = await (await ask("/")).text();
+      const version = await (await request("/version")).text();
+      if (version === shownVersion) return;
+      const text = await (await request("/")).text();
       const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
       const main = document.querySelector("main");
       const open = new Set([...main.querySelectorAll("section:has(details[open])")].map(section => section.id));
@@ -19,7 +19,7 @@
         if (same) same.checked = true;
       });
       main.replaceWith(fresh);
-      seen = version;
+      shownVersion = version;
     } catch {
       document.querySelector("#state").textContent = "the server has stopped";
     }

@@ -1,171 +1,203 @@
-"""The desk of a study: clients take an order, report on its steps, and say now and then that they are alive.
+"""A study that one process serves to many workers: `ServeSession` answers their requests.
 
-One process holds the study's lease and decides for all of them; `cli/serve` puts this behind a small HTTP server. What a
-client does can be repeated when an answer was lost on the way, and nothing is bought or charged twice:
+The process holds the study's lease and decides for all workers; `cli/serve` puts a small HTTP server in front of it. A worker
+can send every request again when an answer was lost, and no step is ordered or charged twice:
 
-    ask    a client has at most one open order: who asks again gets the same one
-    tell   a step is known by its order and its number: who tells it again is told that it is known
-    beat   says that the client is at work on its order
-    lost   the state of the trial went back to an earlier step; the steps since are trained again
+    ask        a worker has at most one open order; if it asks again, it gets the same order
+    tell       a step is identified by its order and its number; a step that is reported again is answered with "new": false
+    heartbeat  the worker says that it is still training its order
+    lose       the trial can continue only from an earlier step; the steps after it are trained again
 
-All that wait at one moment take turns, each on the ledger that the one before left, and what they bought and told is stored
-at once: one wait for the disk, however many there are. Nobody is answered before.
+All requests that wait at one moment are answered in one batch. Each request sees the entries of the requests before it,
+and all new entries are stored with one write to the disk, before any request of the batch is answered.
 
-Who took an order is a note in the ledger, stored with the order, so that a new server knows it too. A client that is silent
-for `patience_s` is given up: its order is closed, its trial goes back to what was saved, and it is charged the seconds of
-its step up to the last word that was heard, and one `beat_s` more at most. The seconds heard of are part of the heartbeat
-of the lease, so they outlive a server that is killed. Where training keeps failing nothing more is given out, as in a run.
-
-Requests from many threads take turns at a desk: first come, first served, by one thread that decides for all.
+The worker of an order is recorded in the ledger with the order, so a new server knows it too. When nothing was heard of a
+worker for `give_up_after_s`, its order is closed and its trial goes back to the last saved step. The seconds of its unfinished
+step are charged up to its last heartbeat, plus at most one `heartbeat_s`. These seconds are part of the lease's heartbeat, so
+they survive a server that is killed. When training keeps failing, no more orders are given out, as in a run.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shoestring.core.ledger.entries import Entry, Lost, Note, Order, Receipt
-from shoestring.core.ledger.failures import FailurePatience, say_failure
-from shoestring.core.values.checks import whole
+from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.failures import FailureLimit, describe_failure
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import OrderAssigned, OrderReleased
+from shoestring.core.values.checks import check_whole, is_finite
 from shoestring.core.values.text import printable
-from shoestring.errors import Conflict, StoreError, StudyError
+from shoestring.errors import Conflict, StudyError
 from shoestring.reports import facts
-from shoestring.stores.store import Heart, Heartbeat, Lease
-from shoestring.study.ask import Told, next_orders, next_receipt
+from shoestring.stores.ledger_store import Heartbeat, HeartbeatThread, Lease
+from shoestring.study.ask import StepReport, next_orders, next_receipt
 from shoestring.study.decide import Thinking
-from shoestring.study.serving.client_orders import TakenView, require_open, require_same
 from shoestring.study.study import Study
 
-BEATS_PER_PATIENCE = 5  # so many may go astray before a client is given up
-MOST_CLIENT_CHARS = 100
-_TURNS_S = 0.05  # of deciding for those who ask, before the first of them is answered
-_AGAIN_S = 1.0  # after which a client that got nothing may ask again
+HEARTBEATS_PER_TIMEOUT = 5  # so that a few lost heartbeats do not cost a worker its order
+MAX_WORKER_NAME_CHARS = 100
+_BATCH_LIMIT_S = 0.05  # a batch starts no further request after this time, so that one slow decision delays few workers
+_RETRY_AFTER_S = 1.0  # when a worker that got no order may ask again
+
+
+class OrderClosed(StudyError):
+    """The order is not open any more: its worker must ask for another one."""
 
 
 @dataclass(slots=True)
-class Sign:
-    """Of life, of a client that has an order."""
+class WorkerOrders:
+    """What the ledger says about the orders of workers, by number of the order."""
 
-    heard_at: float
-    worked_s: float = 0.0  # at its present step, as far as was heard
+    workers: dict[int, str] = field(default_factory=dict)
+    last_receipts: dict[int, Receipt] = field(default_factory=dict)
 
 
-class Desk:
-    """To be used by one thread, but for `beat_heart`."""
+@dataclass(frozen=True, slots=True)
+class WorkerOrdersView:
+    def start(self, opened: Opened) -> WorkerOrders:
+        return WorkerOrders()
 
-    def __init__(self, study: Study, lease: Lease, patience_s: float) -> None:
-        self.study, self.lease, self.patience_s = study, lease, patience_s
-        self.beat_s = patience_s / BEATS_PER_PATIENCE
+    def absorb(self, orders: WorkerOrders, entry: Entry) -> WorkerOrders:
+        match entry:
+            case Receipt():
+                orders.last_receipts[entry.order] = entry
+            case Note(topic=OrderAssigned.topic):
+                assigned = OrderAssigned.from_note(entry)
+                orders.workers[assigned.order] = assigned.worker
+        return orders
+
+
+@dataclass(slots=True)
+class LastContact:
+    """The last time that the worker of an open order was heard."""
+
+    at: float
+    worked_s: float = 0.0  # seconds spent on its present step, as far as its heartbeats show
+
+
+class ServeSession:
+    """The answers to the workers of one study. One thread may use it; `write_heartbeat` may be called from another thread."""
+
+    def __init__(self, study: Study, lease: Lease, give_up_after_s: float) -> None:
+        self.study, self.lease, self.give_up_after_s = study, lease, give_up_after_s
+        self.heartbeat_s = give_up_after_s / HEARTBEATS_PER_TIMEOUT
         self._thinking = Thinking()
-        self._signs: dict[int, Sign] = {}
-        self.ledger = study.journal.refresh()  # with what is not stored yet
+        self._contacts: dict[int, LastContact] = {}  # by number of the open order
+        self.ledger = study.journal.refresh()  # includes entries that are not stored yet
         self._unstored: list[Entry] = []
         self._policy = study.policy
-        self._patience = FailurePatience(self.ledger.books)
+        self._patience = FailureLimit(self.ledger.state)
         now = time.time()
-        for number in self._taken():  # by clients of a server before this one: they get all their time again
-            self._signs[number] = Sign(now, lease.cut_off.get(number, 0.0))
-        self._heart = Heart(self.beat_heart)
+        for number in self._workers_of_open_orders():  # of an earlier server: they start with the full time again
+            self._contacts[number] = LastContact(now, lease.uncharged_s.get(number, 0.0))
+        self._heart = HeartbeatThread(self.write_heartbeat)
 
     def close(self) -> None:
         self._heart.stop()
-        self.beat_heart()
-        self.study.journal.settle()
+        self.write_heartbeat()
+        self.study.journal.finish_run()
 
-    def take_turns(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
-        """The answers of these calls of the methods below, stored; an exception where one is refused.
+    def run_batch(self, requests: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run these calls of the methods below, store what they recorded, and return their answers.
 
-        Those that do not get their turn soon have no answer yet: the others are not to wait for long thinking.
+        A request that fails has its exception as its answer. The list is shorter than `requests` when the time of a batch is
+        over: the requests that are left belong into the next batch, so that a slow decision does not delay those before it.
         """
         journal = self.study.journal
         while True:
             start = self.ledger = journal.refresh()
-            # Looked up here: once entries are proposed, what is stored must not be asked.
+            # Looked up before any entry is proposed: the stored ledger hands its views to the proposed one.
             self._policy = self.study.policy
             answers: list[Any] = []
-            self._unstored, until_s = [], time.monotonic() + _TURNS_S
-            for work in works:
-                if answers and time.monotonic() > until_s:
+            self._unstored, batch_end_s = [], time.monotonic() + _BATCH_LIMIT_S
+            for request in requests:
+                if answers and time.monotonic() > batch_end_s:
                     break
-                answers.append(_answer(work))
+                answers.append(_result_or_error(request))
             try:
                 if self._unstored:
-                    journal.append(*self._unstored, after=start, beat=self._heartbeat(self._unstored))
-            except Conflict:  # somebody wrote without us: all of it again, on what they left
+                    journal.append(*self._unstored, after=start, heartbeat=self._heartbeat_after(self._unstored))
+            except Conflict:  # another process appended meanwhile: decide again on its ledger
                 continue
             self.ledger = journal.ledger
-            for number in [number for number in self._signs if number not in self.ledger.open_orders]:
-                del self._signs[number]
+            for number in [number for number in self._contacts if number not in self.ledger.open_orders]:
+                del self._contacts[number]
             return answers
 
-    # what clients do -------------------------------------------------------------------------------------------------
+    # requests of workers ---------------------------------------------------------------------------------------------
 
-    def ask(self, client: str) -> dict[str, Any]:
-        self._require_client(client)
-        self._add(*self._give_up())
-        order, failing = self._order_of(client), self._patience.why_stop(self.ledger.books)
-        for bought in [] if order or failing else next_orders(self.ledger, self._policy, self._thinking):
-            self._add(bought, Note(topic="taken", facts={"order": bought.number, "client": client}))
-            order = bought
+    def ask(self, worker: str) -> dict[str, Any]:
+        """Return the open order of this worker, else a new one; "order" is None when there is nothing to train now."""
+        _require_worker_name(worker)
+        self._add(*self._give_up_silent_workers())
+        order, failing = self._open_order_of(worker), self._patience.reason_to_stop(self.ledger.state)
+        for new_order in [] if order or failing else next_orders(self.ledger, self._policy, self._thinking):
+            self._add(new_order, OrderAssigned(order=new_order.number, worker=worker).to_note())
+            order = new_order
         if order is None:
             is_over = not self.ledger.open_orders
-            why = {"failing": say_failure(failing)} if failing else {}
-            return {"order": None, "over": is_over, "again_s": None if is_over else _AGAIN_S, **why, **self._purse()}
-        self._hear(order.number)
-        told = {"number": order.number, "trial": order.trial, "config": dict(order.config)}
-        told |= {"held": self._held(order.number), "until": order.until, "validate": order.validate}
-        return {"order": told, "over": False, "beat_s": self.beat_s, **self._purse()}
+            retry = {"retry_after_s": None if is_over else _RETRY_AFTER_S}
+            why = {"failing": describe_failure(failing)} if failing else {}
+            return {"order": None, "over": is_over, **retry, **why, **self._budget_facts()}
+        self._record_contact(order.number)
+        shown = {"number": order.number, "trial": order.trial, "config": dict(order.config)}
+        shown |= {
+            "resumable_step": self._resumable_step(order.number),
+            "until": order.until,
+            "validate": order.validate,
+        }
+        return {"order": shown, "over": False, "heartbeat_s": self.heartbeat_s, **self._budget_facts()}
 
-    def tell(self, number: int, step: int, told: Told) -> dict[str, Any]:
-        """`step` of an order is done, or failed."""
-        number, step = self._require_order(number), whole("step", step, 1)
-        if told.saved is not None and not 0 <= whole("saved", told.saved, 0) <= step:
-            raise StudyError(f"saved={told.saved} must be a step up to {step}, the one that is told")
-        receipts = self._receive(number, step, told)
+    def tell(self, number: int, step: int, report: StepReport) -> dict[str, Any]:
+        """Record that `step` of an order is finished, or failed."""
+        number, step = self._require_order(number), check_whole("step", step, 1)
+        if report.saved_step is not None and not 0 <= check_whole("saved_step", report.saved_step, 0) <= step:
+            raise StudyError(f"saved_step={report.saved_step} must be a step up to {step}, the one that is reported")
+        receipts = self._receipts_for(number, step, report)
         self._add(*receipts)
         if number in self.ledger.open_orders:
-            self._hear(number)
-        return {"new": bool(receipts), **self._present(number), **self._purse()}
+            self._record_contact(number)
+        return {"new": bool(receipts), **self._order_facts(number), **self._budget_facts()}
 
-    def beat(self, number: int) -> dict[str, Any]:
-        """The client of this order is at work."""
+    def heartbeat(self, number: int) -> dict[str, Any]:
+        """Record that the worker of this order is training."""
         number = self._require_open(number)
-        self._hear(number, works=True)
-        return self._present(number)
+        self._record_contact(number, is_training=True)
+        return self._order_facts(number)
 
-    def lose(self, number: int, held: int) -> dict[str, Any]:
-        """The trial of this order can go on only from step `held`; what came behind is trained again."""
-        number, held = self._require_open(number), whole("held", held, 0)
-        trial, before = self.ledger.orders[number].trial, self._held(number)
-        if held > before:
-            raise StudyError(f"held={held} must be at most {before}: no later step of trial {trial} was told")
-        client = self._clients().get(number, "")
-        if held < before:
-            why = f"{client or 'a client'} cannot go on from step {before}"
-            self._add(Lost(trial=trial, held=held, why=why, worker=client))
-        self._hear(number)
-        return self._present(number)
+    def lose(self, number: int, resumable_step: int) -> dict[str, Any]:
+        """Record that the trial of this order can continue only from `resumable_step`; later steps are trained again."""
+        number, resumable_step = self._require_open(number), check_whole("resumable_step", resumable_step, 0)
+        trial, before = self.ledger.orders[number].trial, self._resumable_step(number)
+        if resumable_step > before:
+            raise StudyError(
+                f"resumable_step={resumable_step} must be at most {before}: no later step of trial {trial} was reported"
+            )
+        worker = self._workers().get(number, "")
+        if resumable_step < before:
+            why = f"{worker or 'a worker'} cannot continue from step {before}"
+            self._add(Lost(trial=trial, resumable_step=resumable_step, why=why, worker=worker))
+        self._record_contact(number)
+        return self._order_facts(number)
 
     def status(self) -> dict[str, Any]:
         now = time.time()
-        clients = [
-            {"client": client, "order": number, "silent_s": max(0.0, now - self._signs[number].heard_at)}
-            for number, client in self._taken().items()
-            if number in self._signs
+        workers = [
+            {"worker": worker, "order": number, "silent_s": max(0.0, now - self._contacts[number].at)}
+            for number, worker in self._workers_of_open_orders().items()
+            if number in self._contacts
         ]
         return facts.summary(self.study.name, self.ledger, None) | {
             "open_orders": [facts.order_facts(one.order) for one in self.ledger.open_orders.values()],
-            "clients": clients,
-            "give_up_after_s": self.patience_s,
+            "workers": workers,
+            "give_up_after_s": self.give_up_after_s,
         }
 
     def best(self) -> dict[str, Any]:
-        return {"best": facts.summary(self.study.name, self.ledger, None)["best"], **self._purse()}
+        return {"best": facts.summary(self.study.name, self.ledger, None)["best"], **self._budget_facts()}
 
     # the ledger ------------------------------------------------------------------------------------------------------
 
@@ -174,162 +206,132 @@ class Desk:
             self.ledger = self.ledger.propose(entry)
             self._unstored.append(entry)
 
-    def _receive(self, number: int, step: int, told: Told) -> list[Receipt]:
-        """The receipt of this step; nothing if the step was told before."""
-        ledger, held = self.ledger, self._held(number)
-        last = ledger.view(TakenView()).last.get(number)
-        if last is not None and step <= last.step and (step <= held or number not in ledger.open_orders):
-            require_same(last, step, told)
+    def _receipts_for(self, number: int, step: int, report: StepReport) -> list[Receipt]:
+        """Return the receipt of this step, or nothing if the step was reported before."""
+        ledger, resumable_step = self.ledger, self._resumable_step(number)
+        last = ledger.view(WorkerOrdersView()).last_receipts.get(number)
+        if last is not None and step <= last.step and (step <= resumable_step or number not in ledger.open_orders):
+            _require_same_value(last, step, report)
             return []
-        require_open(ledger, number)
-        if step != held + 1:
+        _require_open(ledger, number)
+        if step != resumable_step + 1:
             raise StudyError(
-                f"step={step} of order {number} does not come next: steps are told one by one, now {held + 1}"
+                f"step={step} of order {number} must be {resumable_step + 1}: steps are reported one by one, in order"
             )
-        return [next_receipt(ledger, ledger.orders[number], replace(told, worker=self._clients().get(number, "")))]
+        return [next_receipt(ledger, ledger.orders[number], replace(report, worker=self._workers().get(number, "")))]
 
-    def _give_up(self) -> list[Lost | Note]:
-        """What is to be recorded about clients that were silent for too long."""
+    def _give_up_silent_workers(self) -> list[Lost | Note]:
+        """Return the entries that close the orders of workers that were silent for too long."""
         entries: list[Lost | Note] = []
         now = time.time()
-        for number, client in self._taken().items():
-            sign = self._signs.setdefault(number, Sign(now))
-            silent_s = now - sign.heard_at
-            if silent_s <= self.patience_s:
+        for number, worker in self._workers_of_open_orders().items():
+            contact = self._contacts.setdefault(number, LastContact(now))
+            silent_s = now - contact.at
+            if silent_s <= self.give_up_after_s:
                 continue
             trial = self.ledger.trials[self.ledger.orders[number].trial]
-            why = f"nothing was heard of {client} for {silent_s:.0f} s"
-            seconds = sign.worked_s + min(silent_s, self.beat_s)
-            held = min(trial.saved, trial.held)
-            entries.append(Lost(trial=trial.number, held=held, seconds=seconds, why=why, death=True, worker=client))
-            entries.append(Note(topic="released", facts={"order": number, "why": why}))
+            why = f"nothing was heard of {worker} for {silent_s:.0f} s"
+            seconds = contact.worked_s + min(silent_s, self.heartbeat_s)
+            step = min(trial.saved_step, trial.resumable_step)
+            entries.append(
+                Lost(trial=trial.number, resumable_step=step, seconds=seconds, why=why, death=True, worker=worker)
+            )
+            entries.append(OrderReleased(order=number, why=why).to_note())
         return entries
 
-    def _heartbeat(self, entries: Sequence[Entry]) -> Heartbeat:
-        """What is under way once these entries are stored: a step that they tell of is not."""
-        told = [entry.order for entry in entries if isinstance(entry, Receipt)]
-        told += [entry.facts["order"] for entry in entries if isinstance(entry, Note)]
-        for number in told:
-            if number in self._signs:
-                self._signs[number].worked_s = 0.0
+    def _heartbeat_after(self, entries: Sequence[Entry]) -> Heartbeat:
+        """Return the seconds of the unfinished steps as they are once these entries are stored."""
+        changed = [entry.order for entry in entries if isinstance(entry, Receipt)]
+        changed += [entry.facts["order"] for entry in entries if isinstance(entry, Note)]
+        for number in changed:
+            if number in self._contacts:
+                self._contacts[number].worked_s = 0.0
         return Heartbeat(self.lease, self._worked_s())
 
-    def beat_heart(self) -> None:
-        """May be called from another thread: what is told meanwhile comes behind the entries that are counted first."""
-        count = len(self.study.ledger)
+    def write_heartbeat(self) -> None:
+        """Store the lease's heartbeat; it is safe to call this from another thread."""
+        count = len(self.study.ledger)  # counted first: entries that are added meanwhile come after these seconds
         self.lease.beat(count, self._worked_s())
 
     def _worked_s(self) -> dict[int, float]:
-        return {number: sign.worked_s for number, sign in list(self._signs.items())}
+        return {number: contact.worked_s for number, contact in list(self._contacts.items())}
 
-    # clients and their orders ----------------------------------------------------------------------------------------
+    # workers and their orders ----------------------------------------------------------------------------------------
 
-    def _hear(self, number: int, *, works: bool = False) -> None:
-        """`works`: all the time since its last step; who asks again may have been started again."""
-        sign, now = self._signs.setdefault(number, Sign(0.0)), time.time()
-        sign.heard_at = now
-        if works:
-            sign.worked_s = max(sign.worked_s, now - self.ledger.open_orders[number].since)
+    def _record_contact(self, number: int, *, is_training: bool = False) -> None:
+        """Record a message. Only a heartbeat (`is_training`) counts as work: a worker that asks again may be a new process."""
+        contact, now = self._contacts.setdefault(number, LastContact(0.0)), time.time()
+        contact.at = now
+        if is_training:
+            contact.worked_s = max(contact.worked_s, now - self.ledger.open_orders[number].since)
 
-    def _clients(self) -> Mapping[int, str]:
-        """By order: who took it."""
-        return self.ledger.view(TakenView()).clients
+    def _workers(self) -> Mapping[int, str]:
+        return self.ledger.view(WorkerOrdersView()).workers
 
-    def _taken(self) -> Mapping[int, str]:
-        """Open orders that clients of a desk have, and who has them."""
-        clients = self._clients()
-        return {number: clients[number] for number in self.ledger.open_orders if number in clients}
+    def _workers_of_open_orders(self) -> Mapping[int, str]:
+        workers = self._workers()  # orders that were given out without a server have no worker here
+        return {number: workers[number] for number in self.ledger.open_orders if number in workers}
 
-    def _order_of(self, client: str) -> Order | None:
-        return next((self.ledger.orders[number] for number, name in self._taken().items() if name == client), None)
+    def _open_order_of(self, worker: str) -> Order | None:
+        numbers = (number for number, name in self._workers_of_open_orders().items() if name == worker)
+        return next((self.ledger.orders[number] for number in numbers), None)
 
-    def _held(self, number: int) -> int:
-        """The step that the trial of this order can go on from."""
-        return self.ledger.trials[self.ledger.orders[number].trial].held
+    def _resumable_step(self, number: int) -> int:
+        return self.ledger.trials[self.ledger.orders[number].trial].resumable_step
 
-    def _present(self, number: int) -> dict[str, Any]:
-        """Where an order stands: the step to be told next, None if there is none."""
+    def _order_facts(self, number: int) -> dict[str, Any]:
         is_open = number in self.ledger.open_orders
-        return {"number": number, "open": is_open, "next_step": self._held(number) + 1 if is_open else None}
+        next_step = self._resumable_step(number) + 1 if is_open else None
+        return {"number": number, "open": is_open, "next_step": next_step}
 
-    def _purse(self) -> dict[str, Any]:
+    def _budget_facts(self) -> dict[str, Any]:
         ledger = self.ledger
         return {"unit": ledger.budget.unit, "spent": ledger.spent, "left": ledger.left}
 
-    def _require_client(self, client: Any) -> None:
-        if not isinstance(client, str) or not 0 < len(client) <= MOST_CLIENT_CHARS or not client.isprintable():
-            shown = printable(str(client))[:40]
-            raise StudyError(
-                f"client={shown!r} must be a name of 1 to {MOST_CLIENT_CHARS} printable characters, another one for each "
-                "client, as 'gpu-7'"
-            )
-
     def _require_order(self, given: Any) -> int:
-        count, number = len(self.ledger.orders), whole("order", given, 0)
+        count, number = len(self.ledger.orders), check_whole("order", given, 0)
         if number >= count:
             known = f"orders 0 to {count - 1}" if count else "no orders yet"
-            raise StudyError(f"order={number} is unknown: there are {known}; tell the number that ask gave")
+            raise StudyError(f"order={number} is unknown: there are {known}; give the number that /ask returned")
         return number
 
     def _require_open(self, given: Any) -> int:
         number = self._require_order(given)
-        require_open(self.ledger, number)
+        _require_open(self.ledger, number)
         return number
 
 
-def _answer(work: Callable[[], Any]) -> Any:
+def _require_worker_name(worker: Any) -> None:
+    if not isinstance(worker, str) or not 0 < len(worker) <= MAX_WORKER_NAME_CHARS or not worker.isprintable():
+        shown = printable(str(worker))[:40]
+        raise StudyError(
+            f"worker={shown!r} must be a name of 1 to {MAX_WORKER_NAME_CHARS} printable characters, a different one for each "
+            "worker, as 'gpu-7'"
+        )
+
+
+def _require_open(ledger: Ledger, number: int) -> None:
+    if number not in ledger.open_orders:
+        raise OrderClosed(
+            f"order {number} is not open any more: its last step was reported, or it was given up; ask again"
+        )
+    if not ledger.orders[number].is_external:
+        raise StudyError(f"order {number} belongs to a run: only its runner reports its steps")
+
+
+def _require_same_value(last: Receipt, step: int, report: StepReport) -> None:
+    """Check a step that is reported again: another value means that the worker counts its steps wrongly."""
+    if step != last.step or last.value is None or report.value is None or not is_finite(report.value):
+        return
+    if report.value != last.value:
+        raise StudyError(
+            f"value={report.value!r} differs from {last.value!r}, the value that was reported before for step {step} of order "
+            f"{last.order}: report each step once, then continue with the next"
+        )
+
+
+def _result_or_error(request: Callable[[], Any]) -> Any:
     try:
-        return work()
-    except Exception as error:  # of this one alone: the others go on
+        return request()
+    except Exception as error:  # it concerns this request alone
         return error
-
-
-class Turns:
-    """`with Turns(desk) as turns`: closes the desk too."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._news, self._is_closed = threading.Condition(), False
-        self._thread = threading.Thread(target=self._run, name="shoestring-desk", daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> Turns:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        """Those whose turn has begun are answered; the others are to ask again when somebody serves again."""
-        with self._news:
-            self._is_closed = True
-            self._news.notify()
-        self._thread.join()
-        for _, answer in self._waiting:
-            answer.set_exception(StoreError("the server is closing: send the same again later, nothing was done"))
-        self.desk.close()
-
-    def take(self, work: Callable[[], Any], timeout_s: float) -> Any:
-        """What a method of the desk answers, when its turn has come; TimeoutError if that takes too long."""
-        answer: Future[Any] = Future()
-        with self._news:
-            self._waiting.append((work, answer))
-            self._news.notify()
-        return answer.result(timeout=timeout_s)
-
-    def _run(self) -> None:
-        while True:
-            with self._news:
-                self._news.wait_for(lambda: self._waiting or self._is_closed)
-                if self._is_closed:
-                    return
-                works = [work for work, _ in self._waiting]
-            try:
-                answers = self.desk.take_turns(works)
-            except Exception as error:  # nothing could be stored: all of them are told
-                answers = [error] * len(works)
-            for result in answers:
-                with self._news:
-                    _, answer = self._waiting.popleft()
-                if isinstance(result, Exception):
-                    answer.set_exception(result)
-                else:
-                    answer.set_result(result)

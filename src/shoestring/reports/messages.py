@@ -1,0 +1,261 @@
+"""Reports for a terminal: the status of a study, the explanation of one order, and the end of a run."""
+
+from __future__ import annotations
+
+import math
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoestring.core.ledger.budget import show_seconds
+from shoestring.core.ledger.entries import Amended, Note, Order, Receipt
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import ResumeCheck
+from shoestring.core.values.text import count, printable
+from shoestring.reports import facts
+from shoestring.reports.facts import (
+    cost_by_price,
+    draw_curve,
+    format_config,
+    rank_trials,
+    slow_workers,
+    state_of,
+)
+from shoestring.reports.reasons import describe_briefly, describe_reason, label_numbers
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STYLES = {"unfinished": "bold cyan", "paused": "blue", "complete": "green", "failed": "red", "diverged": "magenta"}
+_REASONS = {
+    "budget": "the budget is spent",
+    "policy": "the policy has nothing left to train",
+    "deadline": "the deadline has come",
+    "stopped": "stopped; all finished steps are stored",
+    "failing": "the same failure happened again and again",
+}
+_VALIDATED = {"each": "each step", "last": "the last step", "none": "no step"}
+_HIGH_DECISION_SHARE = 0.25  # of all seconds; a policy that takes more costs more than it can save
+_MIN_DECISION_S, _MIN_ORDERS = 3.0, 5  # before that, one slow import would look like a slow policy
+
+
+def status_report(name: str, ledger: Ledger, checkpoint: Path | str | None, rows: int = 10) -> RenderableType:
+    """Return the status of a study; `checkpoint` is that of its best step, if there is one."""
+    from rich.console import Group
+    from rich.text import Text
+
+    budget = ledger.budget
+    head = Text.assemble(
+        (printable(name), "bold"),
+        f"  {ledger.state.policy}, seed {ledger.opened.seed}, ",
+        f"{count(len(ledger.trials), 'trial')}\n",
+        f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}",
+        f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
+        f", left {budget.show(ledger.left)}",
+        _format_training_share(ledger),
+        _format_prices(ledger),
+    )
+    problems = [*_failure_lines(ledger), *_slow_lines(ledger)]
+    return Group(head, format_best(ledger, checkpoint), *problems, trial_table(ledger, rows))
+
+
+def _format_prices(ledger: Ledger) -> str:
+    """Return the training time at each price, if the workers differ in price."""
+    parts = [
+        f"{show_seconds(one['seconds'])} at {one['price_factor']:g} times the rate ({one['workers']} workers)"
+        for one in cost_by_price(ledger)
+    ]
+    return f"\ntrained {', '.join(parts)}" if parts else ""
+
+
+def _slow_lines(ledger: Ledger) -> list[RenderableType]:
+    from rich.text import Text
+
+    return [
+        Text(
+            f"slow worker: {printable(one['worker'])} takes {one['times_slower']:.1f} times as long as the others "
+            f"({one['steps']} steps)",
+            "yellow",
+        )
+        for one in slow_workers(ledger)
+    ]
+
+
+def _failure_lines(ledger: Ledger) -> list[RenderableType]:
+    from rich.text import Text
+
+    failed = sum(bool(trial.failure) for trial in ledger.trials)
+    if not failed:
+        return []
+    groups = facts.failures(ledger)
+    lines = [f"{group['count']} x {printable(group['text'])} ({_format_trials(group['trials'])})" for group in groups]
+    others = failed - sum(group["count"] for group in groups)
+    lines += [f"{others} more of other kinds"] if others else []
+    return [Text(f"{failed} failed:", "red"), *(Text(f"  {line}") for line in lines)]
+
+
+def _format_trials(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+    return f"trial{'' if len(numbers) == 1 else 's'} {shown}"
+
+
+def format_best(ledger: Ledger, checkpoint: Path | str | None) -> RenderableType:
+    from rich.text import Text
+
+    best = ledger.best
+    if best is None or best.best_config is None:
+        return Text("best: none yet, no validated step")
+    value = best.best_value
+    line = Text.assemble("best ", (f"{value:.6g}", "bold green"), f" (trial {best.number}, step {best.best_step})  ")
+    line.append(format_config(best.best_config))
+    if checkpoint is not None:
+        line.append(f"\ncheckpoint {checkpoint}")
+    return line
+
+
+def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableType:
+    """Return a table of the best trials; `live`: a process runs the study now, so trials with an open order are being trained."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
+    for column, width in (("trial", 5), ("order", 5), ("state", 10), ("steps", 5), ("best", 11), ("curve", 12)):
+        table.add_column(column, justify="left" if column in ("state", "curve") else "right", width=width)
+    table.add_column("configuration", ratio=1, no_wrap=True, overflow="ellipsis")
+    trials = rank_trials(ledger)
+    running = [trial for trial in trials if trial.open_order is not None]
+    shown = running + [trial for trial in trials if trial.open_order is None]
+    for trial in shown[: max(rows, len(running))]:
+        value = trial.best_value
+        table.add_row(
+            str(trial.number),
+            str(trial.last_order),  # `explain` takes it
+            Text("running" if live and trial.open_order is not None else state_of(trial), _STYLES[state_of(trial)]),
+            str(trial.steps),
+            "–" if value is None else f"{value:.5g}",
+            draw_curve(trial),
+            Text(format_config(trial.config), overflow="ellipsis"),
+        )
+    if len(shown) > rows:
+        table.add_row("", "", "", "", "", "", Text(f"and {len(shown) - rows} more", "dim"))
+    return table
+
+
+def order_report(ledger: Ledger, order: Order) -> RenderableType:
+    """Explain one order: what was decided, why, and what the training gave."""
+    from rich.table import Table
+    from rich.text import Text
+
+    budget = ledger.budget
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    rows: list[tuple[str, Any]] = [
+        (
+            "order",
+            f"{order.number}: train trial {order.trial} to step {order.until}, validate {_VALIDATED[order.validate]}",
+        ),
+        ("configuration", format_config(order.config)),
+        ("expected cost", "unknown" if order.expected_cost is None else budget.show(order.expected_cost)),
+        ("reserved", budget.show(order.reserve)),
+        ("decision took", f"{order.thinking_s * 1000:.2f} ms"),
+    ]
+    rows += [("reason", describe_reason(order, ledger)), *label_numbers(order, ledger)]
+    rows += [(f"step {receipt.step}", _format_step(receipt)) for receipt in facts.receipts_of(ledger, order.number)]
+    for name, value in rows:
+        table.add_row(Text(printable(name)), Text(printable(str(value))))
+    return table
+
+
+def _format_step(receipt: Receipt) -> str:
+    result = receipt.status if receipt.value is None else f"{receipt.value:.6g}"
+    if receipt.status == "diverged" and receipt.value is not None:
+        result += ", diverged"
+    metrics = f"  {format_config(receipt.metrics)}" if receipt.metrics else ""
+    return f"{result} in {show_seconds(receipt.cost.total)}{metrics}"
+
+
+def order_table(ledger: Ledger, trial: int) -> RenderableType:
+    """Return a table of all orders of one trial, the oldest first."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("order", "to step"):
+        table.add_column(column, justify="right")
+    table.add_column("reason")
+    for order in ledger.orders:
+        if order.trial == trial:
+            table.add_row(str(order.number), str(order.until), Text(printable(describe_briefly(order, ledger))))
+    return table
+
+
+def describe_ending(ledger: Ledger, reason: str, text: str = "", *, in_this_process: bool = False) -> str:
+    """Describe why a run ended; `in_this_process`: training ran in this process, where a step cannot be interrupted."""
+    budget = ledger.budget
+    spent, over = f"{budget.show(ledger.spent)} of {budget.show(budget.total)}", ledger.spent - budget.total
+    if over > 0 and budget.show(ledger.spent) != budget.show(budget.total):  # a smaller excess does not show
+        is_by_step = in_this_process and over > _seconds_after_last_step(ledger) * budget.per_second(ledger.workers)
+        why = ": the last step could not be interrupted" if is_by_step else ""
+        spent += f" ({budget.show(over)} over{why})"
+    spent += _format_training_share(ledger)
+    if reason == "budget" and not text:
+        return f"{_REASONS[reason]}: {spent}"
+    return f"{printable(text) if reason in ('policy', 'budget') and text else _REASONS[reason]}: spent {spent}"
+
+
+def _format_training_share(ledger: Ledger) -> str:
+    """Return the share of the time that was training, unless the budget counts epochs."""
+    share = ledger.state.training_share
+    return "" if share is None or ledger.budget.unit == "epochs" else f", {share:.0%} of it on training"
+
+
+def _seconds_after_last_step(ledger: Ledger) -> float:
+    """Return the seconds of deciding and saving at the end of a run: at most one entry of each."""
+    last = takewhile(lambda entry: isinstance(entry, Note), reversed(ledger.entries(max(0, len(ledger) - 2))))
+    return math.fsum(entry.facts.get("seconds", 0.0) for entry in last if isinstance(entry, Note))
+
+
+def format_change(change: Amended) -> str:
+    """Describe a change of a study in one line."""
+    parts = []
+    if change.budget is not None:
+        parts.append(f"the budget is now {change.budget.show(change.budget.total)}")
+    if change.policy is not None:
+        settings = f" with {format_config(change.settings)}" if change.settings else ""
+        parts.append(f"the policy is now {printable(change.policy)}{settings}")
+    if change.workers is not None:
+        parts.append(f"workers are now {change.workers}")
+    return ", ".join(parts)
+
+
+def warn_of_slow_policy(ledger: Ledger) -> str | None:
+    """Return a warning if the policy spends much of the budget on its own decisions."""
+    state = ledger.state
+    decision_s = state.by_kind["thinking"]
+    is_noticeable = decision_s >= _MIN_DECISION_S and len(state.orders) >= _MIN_ORDERS
+    if state.budget.unit == "epochs" or not is_noticeable or decision_s <= _HIGH_DECISION_SHARE * state.seconds:
+        return None
+    return (
+        f"decisions took {show_seconds(decision_s)} of {show_seconds(state.seconds)} so far, and count towards the budget: "
+        f"{state.policy} is too slow for such short steps. Choose a faster policy (sequential_halving, asha) or longer steps"
+    )
+
+
+def find_warning(note: Note) -> str | None:
+    """Return a warning if the note is a resume check that found a difference."""
+    if note.topic != ResumeCheck.topic:
+        return None
+    check = ResumeCheck.from_note(note)
+    if check.same is not False:  # None: the check was not finished
+        return None
+    values = (
+        f"step {check.step} of trial {check.trial} gave {check.continued!r} without interruption and {check.resumed!r} after "
+        "save and load"
+    )
+    if check.declared == "inexact":
+        return f"resuming is inexact, as the training code declares: {values}"
+    return (
+        f"resuming changes the result: {values}. "
+        "Save everything that training depends on: weights, optimiser, random generators, position in the data."
+    )

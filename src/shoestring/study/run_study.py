@@ -1,0 +1,158 @@
+"""Run a study with training code: the one way in for `tune`, `Study.run`, the command line and `BudgetSearchCV`.
+
+`RunOptions` describe a run. `StudyRun` makes the runner and the progress display, and runs the loop. `run_study` adds what
+Python users need: warnings, and an error when nothing was found. The command line reports in its own way (cli/run.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shoestring.core.ledger.budget import read_duration_s
+from shoestring.core.ledger.entries import Amended, Entry, Note
+from shoestring.core.ledger.failures import describe_failure
+from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.values import checks
+from shoestring.errors import StudyError, StudyInUse, TrainingFailed, one_line, warn
+from shoestring.reports.messages import find_warning, warn_of_slow_policy
+from shoestring.reports.progress import SilentProgress, make_view
+from shoestring.runners.make import RunnerOptions, make_runner
+from shoestring.runners.runner import is_runner
+from shoestring.study.loop import Ending, Loop, Observe
+
+if TYPE_CHECKING:
+    from shoestring.study.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(RunnerOptions):
+    """How to run a study: its runner, its end, and what is shown. Wrong values are refused here."""
+
+    workers: int | None = None  # None: the number of the study
+    deadline: str | float | None = None  # clock time of this run
+    should_stop: Callable[[], bool] | None = None
+    observe: Observe | None = None  # called with each new entry of the ledger, and with None while nothing happens
+    progress: bool | None = None  # None: shown only in a terminal or a notebook
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.workers is not None:
+            checks.check_whole("workers", self.workers, 1)
+            self.require_workers(self.workers)
+        read_duration_s(self.deadline, "deadline")
+        checks.check_function("observe", self.observe, "observe(ledger, entry)")
+        if not isinstance(self.progress, bool | None):
+            raise StudyError(
+                f"progress={self.progress!r} must be True, False, or None (show it in a terminal or notebook)"
+            )
+
+
+class StudyRun:
+    """One run of a study: its runner, its progress display (`view`), and the loop.
+
+    `train` is training code or a runner. `view` has to be entered before `spend` is called.
+    """
+
+    def __init__(self, study: Study, train: Any, options: RunOptions) -> None:
+        if options.workers is not None and options.workers != study.ledger.workers:
+            study.amend(Amended(workers=int(options.workers)))
+        self.study, self.options = study, options
+        ledger = study.ledger
+        self.runner = train if is_runner(train) else make_runner(options, train, study.checkpoints, ledger.workers)
+        self.view = make_view(f"{study.name}: {ledger.state.policy}, seed {ledger.opened.seed}", options.progress)
+
+    def spend(self, also: Observe | None = None) -> Ending:
+        """Train until the budget, the deadline, the policy or the user ends the run.
+
+        `also` is called with each entry before `options.observe`.
+        """
+        study, options = self.study, self.options
+        observers = [observe for observe in (self.view, also, options.observe) if observe is not None]
+
+        def observe(ledger: Ledger, entry: Entry | None) -> None:
+            for one in observers:
+                one(ledger, entry)
+
+        should_stop = {} if options.should_stop is None else {"should_stop": options.should_stop}
+        deadline_s = read_duration_s(options.deadline, "deadline")
+        with study.store.lease(study.name) as lease:
+            study.journal.refresh()
+            loop = Loop(
+                study.journal, lease, study.policy, self.runner, deadline_s=deadline_s, observe=observe, **should_stop
+            )
+            study.ending = loop.run()
+        if lease.lost:
+            raise StudyInUse(f"the study {study.name!r} was taken over by another process: this one has stopped")
+        return study.ending
+
+
+def run_study(study: Study, train: Any, options: RunOptions) -> Ending:
+    """Run a study from Python and return why the run ended.
+
+    With training code, warnings tell the user what went wrong, and `TrainingFailed` is raised when no step worked. With a
+    runner in its place, nothing is shown and nothing is raised: only the `Ending` shows how the run ended.
+    """
+    if is_runner(train):
+        return StudyRun(study, train, replace(options, progress=False, workers=None)).spend()
+    run = StudyRun(study, train, options)
+    with run.view:
+        ending = run.spend(also=warn_of_notes if type(run.view) is SilentProgress else None)
+    report_problems(study, ending)
+    return ending
+
+
+def warn_of_notes(ledger: Ledger, entry: Entry | None) -> None:
+    """Observer: turn notes that the user should see into Python warnings, for runs without a progress display."""
+    if isinstance(entry, Note) and (text := find_warning(entry)):
+        warn(text)
+
+
+def report_problems(study: Study, ending: Ending) -> None:
+    """Warn of what the user should know after a run; raise `TrainingFailed` if no step of the training code worked."""
+    ledger, reason = study.ledger, ending.reason
+    broken = [trial for trial in ledger.trials if trial.failure or trial.diverged]
+    if ledger.best is None and broken and reason in ("failing", "budget", "policy"):
+        raise TrainingFailed(_describe_failures(study, ending), study)
+    if ledger.best is None and reason in ("budget", "policy"):
+        spent, total = ledger.budget.show(ledger.spent), ledger.budget.show(ledger.budget.total)
+        warn(
+            f"the study {study.name!r} has no result: it spent {spent} of {total} and no step was validated; raise the budget"
+        )
+    if reason == "failing":
+        remedy = "repair the code and make the same call again: the study then continues"
+        warn(f"the study {study.name!r} ended early after repeated failures: {_one_line(ending.text)}; {remedy}")
+    for text in (_describe_unspent(ledger, ending), warn_of_slow_policy(ledger)):
+        if text is not None:
+            warn(text)
+
+
+def _describe_unspent(ledger: Ledger, ending: Ending) -> str | None:
+    """Return a warning if the policy ended the run although the rest of the budget pays for another step."""
+    left, step = ledger.left, ledger.step_price()
+    if (
+        ending.reason != "policy" or left <= 0 or left < step
+    ):  # before the first step the price is nan, which compares false
+        return None
+    remedy = "to spend the rest, widen the space or choose another policy"
+    return f"{ledger.state.policy} has ended the run: {ending.text}; {remedy}"
+
+
+def _describe_failures(study: Study, ending: Ending) -> str:
+    trials = study.ledger.trials
+    failed = [trial for trial in trials if trial.failure]
+    if not failed:
+        reason = ending.text if ending.reason == "failing" else "no value was a finite number"
+        config = one_line(repr(dict(trials[-1].config)))
+        return f"the study {study.name!r} has no result: {reason}; check what the training code reports for {config}"
+    last = failed[-1]
+    count = "its only trial" if len(trials) == 1 else f"{len(failed)} of {len(trials)} trials"
+    return (
+        f"the study {study.name!r} has no result: {count} failed and no step has ever worked; the last failure was "
+        f"{_one_line(last.failure)}; the whole text is in error.study.trials[{last.number}].failure"
+    )
+
+
+def _one_line(text: str) -> str:
+    return one_line(describe_failure(text)) or "no reason given"
