@@ -1,4 +1,4 @@
-"""python -m training STAGE …: make the weights of the learned belief, and judge them. `training/README.md` shows the way."""
+"""python -m training STAGE …: train the learned surrogate and judge it. `training/README.md` shows the commands."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ RECORDED = (HERE.parent / "benchmarks" / "data", HERE / "data")
 
 
 def pack(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training pack", description="all curves that may be trained on")
-    parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders of permissive tables, beside our own")
-    parser.add_argument("--judged", action="store_true", help="those that may be judged on but not trained on")
+    parser = argparse.ArgumentParser(prog="python -m training pack", description="pack all curves for training")
+    parser.add_argument(
+        "--data", type=Path, nargs="*", default=[], help="folders of permissive tables, in addition to our own"
+    )
+    parser.add_argument("--judged", action="store_true", help="the sources for judging only")
     parser.add_argument("--alone", action="store_true", help="without our own")
     parser.add_argument("--out", type=Path, default=Path("out/thrift/tables.npz"))
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     from training.pack import pack
     from training.sources import JUDGED_ONLY, TRAINABLE
 
-    sources = JUDGED_ONLY if told.judged else tuple(TRAINABLE)
-    pack(told.out, told.data if told.alone else [*RECORDED, *told.data], sources)
+    sources = JUDGED_ONLY if options.judged else tuple(TRAINABLE)
+    pack(options.out, options.data if options.alone else [*RECORDED, *options.data], sources)
     return 0
 
 
@@ -34,10 +36,10 @@ def sample_sizes(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--data", type=Path, required=True, help="the folder that holds lcdb_sample_size")
     parser.add_argument("--out", type=Path, default=Path("out/thrift/data/lcdb_sample_size"))
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     from training.sample_sizes import write_tables
 
-    print(write_tables(told.data / "lcdb_sample_size" / "curves_seeds.parquet", told.out), "tables")
+    print(write_tables(options.data / "lcdb_sample_size" / "curves_seeds.parquet", options.out), "tables")
     return 0
 
 
@@ -48,12 +50,12 @@ def record(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--device", default="cuda")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     import torch
 
     from training.record import record
 
-    record(told.out, told.count, torch.device(told.device), told.seed, told.seconds)
+    record(options.out, options.count, torch.device(options.device), options.seed, options.seconds)
     return 0
 
 
@@ -69,13 +71,13 @@ def train(arguments: Sequence[str]) -> int:
             parser.add_argument(f"--{field.name}", action="store_true")
         else:
             parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default)
-    told = vars(parser.parse_args(arguments))
+    options = vars(parser.parse_args(arguments))
     import torch
 
     from training.train import train
 
-    tables, out, device = told.pop("tables"), told.pop("out"), torch.device(told.pop("device"))
-    settings = Settings(**told)
+    tables, out, device = options.pop("tables"), options.pop("out"), torch.device(options.pop("device"))
+    settings = Settings(**options)
     out.mkdir(parents=True, exist_ok=True)
     train(tables, out / f"{settings.fold}-{settings.seed}.pt", settings, device)
     return 0
@@ -84,63 +86,65 @@ def train(arguments: Sequence[str]) -> int:
 def calibrate(arguments: Sequence[str]) -> int:
     from training.calibrate import STUDIES, calibrate
 
-    parser = argparse.ArgumentParser(prog="python -m training calibrate", description="are the forecasts borne out?")
+    parser = argparse.ArgumentParser(prog="python -m training calibrate", description="calibration of the predictions")
     parser.add_argument("weights", type=Path, nargs="+", help="files that `export` wrote")
     parser.add_argument("--tables", type=Path, nargs="+", required=True, help="packs, those for judging included")
     parser.add_argument("--studies", type=int, default=STUDIES, help="half-finished ones, of each source")
-    told = parser.parse_args(arguments)
-    for path in told.weights:
-        for row in calibrate(path, told.tables, told.studies):
+    options = parser.parse_args(arguments)
+    for path in options.weights:
+        for row in calibrate(path, options.tables, options.studies):
             print(json.dumps(row), flush=True)
     return 0
 
 
 def picture(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m training picture", description="of what calibrate printed, and a table"
+        prog="python -m training picture", description="draw the output of calibrate, and print a table"
     )
     parser.add_argument("calibration", type=Path)
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "pictures" / "calibration.svg")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     from training.picture import draw, read, table
 
-    found = read(told.calibration.read_text("utf-8").splitlines())
-    told.out.write_text(draw(found), encoding="utf-8")
+    found = read(options.calibration.read_text("utf-8").splitlines())
+    options.out.write_text(draw(found), encoding="utf-8")
     print(table(found))
     return 0
 
 
 def choose(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m training choose", description="rules and weights side by side, many studies in lockstep"
+        prog="python -m training choose", description="compare rules and weights on many studies at once"
     )
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders of folders of tables")
     parser.add_argument(
         "--weights", nargs="*", default=[], metavar="NAME=DIR", help="folders of a-0.npz, b-0.npz, …, all-0.npz"
     )
-    parser.add_argument("--rules", type=json.loads, default={"thrift": {}}, help='as {"caution 1": {"caution": 1}}')
+    parser.add_argument(
+        "--rules", type=json.loads, default={"thrift": {}}, help='as {"share_power 1": {"share_power": 1}}'
+    )
     parser.add_argument("--trainings", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(100, 108)), help="not those of the protocol")
     parser.add_argument("--budgets", type=float, nargs="+", default=[2.0, 5.0, 10.0])
     parser.add_argument("--tables", type=int, default=3, help="at most so many of each source")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="what it holds is not done again")
-    told = parser.parse_args(arguments)
+    parser.add_argument("-o", "--out", type=Path, required=True, help="its lines are not computed again")
+    options = parser.parse_args(arguments)
     import torch
-    from benchmarks.race.problems import SHIPPED, entrants
+    from benchmarks.race.problems import SHIPPED, find_problems
     from benchmarks.thrift.protocol import judged_sources
 
     from training.choose import judge, summary
     from training.lockstep import Rule
 
-    found = entrants("tables", [SHIPPED, *told.data], per_source=told.tables)
-    tables = [entrant for entrant in found if entrant.source in judged_sources()]
-    rules = {name: Rule(**settings) for name, settings in told.rules.items()}
-    weights = {name: Path(folder) for name, _, folder in (word.partition("=") for word in told.weights)}
-    told.out.parent.mkdir(parents=True, exist_ok=True)
-    done = [json.loads(line) for line in told.out.read_text("utf-8").splitlines()] if told.out.exists() else []
-    with told.out.open("a", encoding="utf-8") as file:
-        settings = (told.seeds, told.budgets, rules, weights, told.trainings, torch.device(told.device))
+    found = find_problems("tables", [SHIPPED, *options.data], per_source=options.tables)
+    tables = [spec for spec in found if spec.source in judged_sources()]
+    rules = {name: Rule(**settings) for name, settings in options.rules.items()}
+    weights = {name: Path(folder) for name, _, folder in (word.partition("=") for word in options.weights)}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    done = [json.loads(line) for line in options.out.read_text("utf-8").splitlines()] if options.out.exists() else []
+    with options.out.open("a", encoding="utf-8") as file:
+        settings = (options.seeds, options.budgets, rules, weights, options.trainings, torch.device(options.device))
         for line in judge(tables, *settings, done=done):
             file.write(json.dumps(line) + "\n")
             file.flush()
@@ -154,10 +158,10 @@ def export(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m training export", description="the file that the package reads")
     parser.add_argument("trained", type=Path, nargs="+", help="trainings of one fold, by seed")
     parser.add_argument("--out", type=Path, required=True)
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     from training.export import export
 
-    print(export(told.trained, told.out)["sha256"])
+    print(export(options.trained, options.out)["sha256"])
     return 0
 
 

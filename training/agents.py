@@ -10,7 +10,7 @@ from training.stacked import Lottery, Optimiser, network
 
 
 def world(kind: str, s: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One step of an environment: states (n, e, 4), actions (n, e) of three -> states, rewards, and whether it is over."""
+    """Simulate one step: states (n, e, 4) and actions (n, e) of three -> states, rewards, and whether it ended."""
     a = action.float() - 1  # -1, 0, 1
     if kind == "pole":  # position, speed, angle, turning
         turn = s[..., 3] + 0.02 * (12 * torch.sin(s[..., 2]) - 14 * a * torch.cos(s[..., 2]))
@@ -18,32 +18,32 @@ def world(kind: str, s: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]
         s = torch.stack([s[..., 0] + 0.02 * speed, speed, s[..., 2] + 0.02 * turn, turn], -1)
         over = (s[..., 2].abs() > 0.25) | (s[..., 0].abs() > 2)
         return s, torch.ones_like(a), over
-    if kind == "corridor":  # place, what was done last; the reward is at its far end
+    if kind == "corridor":  # position, last action; the reward is at the far end
         place = (s[..., 0] + 0.1 * a + 0.03 * torch.randn_like(a)).clamp(min=-0.2)
         over = place > 1
         return torch.stack([place, a, s[..., 2], s[..., 3]], -1), over.float() * 10 - 0.02, over
-    target = s[..., 2] + 0.1 * torch.randn_like(a)  # place, speed, target, its speed
+    target = s[..., 2] + 0.1 * torch.randn_like(a)  # position, speed, target, speed of the target
     speed = 0.9 * s[..., 1] + 0.1 * a
     place = s[..., 0] + speed
     s = torch.stack([place, speed, target, s[..., 3]], -1)
     return s, -(place - target).abs().clamp(max=3), torch.zeros_like(a, dtype=torch.bool)
 
 
-def act(told: Lottery) -> tuple[Tensor, Tensor]:
-    kind = ["pole", "corridor", "target"][int(told.rng.integers(3))]
-    envs, horizon, units = int(told.rng.choice([2, 6, 16])), int(told.rng.choice([40, 90])), 24
-    parameters = network(told, [4, units, 4], {})  # three actions and a value
-    optimiser = Optimiser(parameters, told)
-    gamma = 1 - told.log("one_less_gamma", 3e-3, 0.3, 0.03)
-    entropy = told.log("entropy", 1e-4, 0.3, 0.01, 0.7)
-    critic = told.log("value_weight", 0.03, 3.0, 0.5, 0.7)
-    updates = int(told.rng.choice([1, 3]))
+def act(lottery: Lottery) -> tuple[Tensor, Tensor]:
+    kind = ["pole", "corridor", "target"][int(lottery.rng.integers(3))]
+    envs, horizon, units = int(lottery.rng.choice([2, 6, 16])), int(lottery.rng.choice([40, 90])), 24
+    parameters = network(lottery, [4, units, 4], {})  # three actions and a value
+    optimiser = Optimiser(parameters, lottery)
+    gamma = 1 - lottery.log("one_less_gamma", 3e-3, 0.3, 0.03)
+    entropy = lottery.log("entropy", 1e-4, 0.3, 0.01, 0.7)
+    critic = lottery.log("value_weight", 0.03, 3.0, 0.5, 0.7)
+    updates = int(lottery.rng.choice([1, 3]))
     reports = []
     for report in range(stacked.REPORTS):
-        returns = torch.zeros(stacked.CONFIGS, device=told.device)
+        returns = torch.zeros(stacked.CONFIGS, device=lottery.device)
         for update in range(updates):
-            s = 0.05 * torch.randn(stacked.CONFIGS, envs, 4, device=told.device)
-            alive = torch.ones(stacked.CONFIGS, envs, device=told.device)
+            s = 0.05 * torch.randn(stacked.CONFIGS, envs, 4, device=lottery.device)
+            alive = torch.ones(stacked.CONFIGS, envs, device=lottery.device)
             logs, entropies, values, rewards, there = [], [], [], [], []
             for _ in range(horizon):
                 hidden = torch.tanh(torch.baddbmm(parameters[1], s, parameters[0]))
@@ -71,4 +71,4 @@ def act(told: Lottery) -> tuple[Tensor, Tensor]:
             optimiser.step(gradients, (report + update / updates) / stacked.REPORTS)
             returns += torch.stack(rewards, 2).sum(2).mean(1) / updates
         reports.append(-returns)
-    return torch.stack(reports, 1), torch.ones(stacked.CONFIGS, device=told.device)
+    return torch.stack(reports, 1), torch.ones(stacked.CONFIGS, device=lottery.device)

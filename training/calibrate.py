@@ -1,12 +1,13 @@
-"""Are forecasts borne out? Coverage of intervals and the order of arms, on sources that the weights have not seen.
+"""Calibration of predictions: coverage of intervals and the order of arms, on sources that the weights have not seen.
 
-Half-finished studies as in training, but on curves as they are; for each source that is fair to judge the weights on. The
-networks are asked as the package asks them, in NumPy, from the file that it would read. `last` is the order by newest loss,
-which is what halving goes by.
+Studies are half finished, as in training, but on recorded curves without variations, for each source on which the weights are
+judged. The networks run as in the package, in NumPy, from the file that it would read. `last` is the order by newest loss, which
+sequential halving uses.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shoestring.models.thrift.belief import believe
 from shoestring.models.thrift.features import Arms, Scale
+from shoestring.models.thrift.lowest_losses import predict_lowest_losses
 from shoestring.models.thrift.network import Network, read
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW
-from shoestring.policies.thrift.trust import rank_correlation
 from training.export import facts_of
 from training.network import Studies
 from training.sources import judged_on
@@ -27,13 +27,13 @@ from training.studies import Tables, answer, batch
 
 STUDIES = 512  # of each source
 _ARMS = 128
-_FEWEST_ARMS = 5  # that a rank correlation must rest on
+_FEWEST_ARMS = 5  # needed for a rank correlation
 _CPU = torch.device("cpu")
 Floats = NDArray[np.float64]
 
 
 def calibrate(path: Path, packs: Sequence[Path], studies: int = STUDIES) -> Iterator[dict[str, Any]]:
-    """One row for each source that is in the packs and that these weights have not seen."""
+    """Yield one row for each source in the packs that these weights have not seen."""
     networks, facts = read(path), facts_of(path)
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
@@ -46,7 +46,7 @@ def calibrate(path: Path, packs: Sequence[Path], studies: int = STUDIES) -> Iter
 
 
 def arms_of(s: Studies, study: int) -> Arms:
-    """One of many studies, as the package sees it."""
+    """Return one of many studies, as the package represents it."""
     valid = s.valid[study].numpy()
     floats = {name: getattr(s, name)[study].numpy()[valid].astype(float) for name in ("losses", "price", "x")}
     n, reach = (getattr(s, name)[study].numpy()[valid] for name in ("n", "reach"))
@@ -54,19 +54,19 @@ def arms_of(s: Studies, study: int) -> Arms:
 
 
 def _of_source(networks: tuple[Network, ...], s: Studies, rng: np.random.Generator) -> dict[str, Any]:
-    lowest, asked = (part.numpy() for part in answer(s))
+    lowest, has_value = (part.numpy() for part in answer(s))
     below, surprise, orders = [], [], []
     for study in range(len(lowest)):
         arms = arms_of(s, study)
         there = s.valid[study].numpy()
-        opened = asked[study][there] & arms.is_opened
+        opened = has_value[study][there] & arms.is_opened
         reached = lowest[study][there][opened].astype(float)
-        belief = believe(networks, arms)
-        chance, under = place(belief.scale, belief.chances[opened], reached, rng)
+        prediction = predict_lowest_losses(networks, arms)
+        chance, under = place(prediction.scale, prediction.chances[opened], reached, rng)
         below.append(under)
         surprise.append(-np.log(chance + 1e-9))
         if len(reached) >= _FEWEST_ARMS:
-            forecast = belief.chances[opened] @ np.arange(BINS)
+            forecast = prediction.chances[opened] @ np.arange(BINS)
             newest = arms.losses[opened, arms.n[opened] - 1]
             orders.append((rank_correlation(forecast, reached), rank_correlation(newest, reached)))
     under = np.concatenate(below)
@@ -83,8 +83,21 @@ def _of_source(networks: tuple[Network, ...], s: Studies, rng: np.random.Generat
 
 
 def place(scale: Scale, chances: Floats, reached: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Of each outcome (k,): the chance of its bin, and that of less, at random within the bin; chances are (k, BINS)."""
-    bins = ((scale.squash(reached) - LOW) / (HIGH - LOW) * BINS).astype(int).clip(0, BINS - 1)
+    """Return, for each outcome (k,), the probability of its bin and that of a lower value, at random within the bin."""
+    bins = ((scale.to_u(reached) - LOW) / (HIGH - LOW) * BINS).astype(int).clip(0, BINS - 1)
     rows = np.arange(len(bins))
     own = chances[rows, bins]
     return own, np.cumsum(chances, axis=1)[rows, bins] - own * rng.random(len(own))
+
+
+def rank_correlation(a: Floats, b: Floats) -> float:
+    """Return Spearman's rank correlation, with equal values at the mean of their ranks; 0 where a or b does not vary."""
+    x, y = (_ranks(v) - (len(v) - 1) / 2 for v in (a, b))
+    size = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / size if size > 0 else 0.0
+
+
+def _ranks(values: Floats) -> Floats:
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(count) - 1
+    return np.asarray((last - (count - 1) / 2)[place], dtype=float)

@@ -1,4 +1,4 @@
-"""Rules and weights side by side in lockstep: how to choose settings, and what each part of the training is worth.
+"""Compare rules and weights in lockstep, to choose constants and to measure the effect of each part of the training.
 
 Lines of the file, one for each rule, weights, training and budget:
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.race.problems import Entrant
+from benchmarks.race.problems import ProblemSpec
 
 from training import lockstep
 from training.export import restore
@@ -32,7 +32,7 @@ Line = dict[str, Any]
 
 
 def judge(
-    tables: Sequence[Entrant],
+    tables: Sequence[ProblemSpec],
     seeds: Sequence[int],
     budgets: Sequence[float],
     rules: Mapping[str, lockstep.Rule],
@@ -41,7 +41,7 @@ def judge(
     device: torch.device,
     done: Iterable[Line] = (),
 ) -> Iterator[Line]:
-    """The lines that are not there yet."""
+    """Yield the missing lines."""
     have = {key_of(line) for line in done}
     drawn = lockstep.draw(tables, seeds)
     for curves in budgets:
@@ -49,7 +49,7 @@ def judge(
         orders = [halve(y, limit, int(steps), max(1, round(curves * steps))) for y, limit, steps in studies]
         base = {"rule": BASE, "weights": "", "training": 0, "curves": curves}
         if key_of(base) not in have:
-            yield base | _told(drawn, curves, lockstep.best_of(drawn, orders))
+            yield base | _measure(drawn, curves, lockstep.best_of(drawn, orders))
         for name, folder in weights.items():
             for training in trainings:
                 lines = [{"rule": rule, "weights": name, "training": training, "curves": curves} for rule in rules]
@@ -59,19 +59,19 @@ def judge(
                 for line, rule in zip(lines, rules.values(), strict=True):
                     if key_of(line) not in have:
                         found = lockstep.race(networks, fold_of, drawn, curves, rule, device, orders)
-                        yield line | _told(drawn, curves, found)
+                        yield line | _measure(drawn, curves, found)
 
 
 def key_of(line: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(line[name] for name in ("rule", "weights", "training", "curves"))
 
 
-def _folds(tables: Sequence[Entrant]) -> list[str]:
-    needed = {fold_of(entrant.source) for entrant in tables}
+def _folds(tables: Sequence[ProblemSpec]) -> list[str]:
+    needed = {fold_of(spec.source) for spec in tables}
     return [fold for fold in FOLDS if fold in needed]
 
 
-def _told(drawn: lockstep.Drawn, curves: float, found: lockstep.Floats) -> Line:
+def _measure(drawn: lockstep.Drawn, curves: float, found: lockstep.Floats) -> Line:
     regret: dict[str, list[float]] = defaultdict(list)
     for source, table, value in zip(drawn.source, drawn.table, lockstep.regrets(drawn, curves, found), strict=True):
         regret[f"{source}/{table}"].append(round(float(value), 5))
@@ -79,7 +79,7 @@ def _told(drawn: lockstep.Drawn, curves: float, found: lockstep.Floats) -> Line:
 
 
 def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Of each rule, weights and budget: mean regret, its difference to halving with a standard error, and the worst source."""
+    """Return for each rule, weights and budget mean regret, difference to halving with standard error, and worst source."""
     base = {line["curves"]: line["regret"] for line in lines if line["rule"] == BASE}
     groups: dict[tuple[str, str, float], list[Line]] = defaultdict(list)
     for line in lines:

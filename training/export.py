@@ -1,4 +1,4 @@
-"""From trained networks to the file that the package reads, and to numbers that its inference is held to."""
+"""Write trained networks to the file that the package reads, and to a file of results that its inference is tested with."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def load(path: Path) -> tuple[Network, dict[str, Any]]:
 
 
 def facts_of(path: Path) -> dict[str, Any]:
-    """What an exported file says about its networks."""
+    """Return what an exported file states about its networks."""
     with np.load(path, allow_pickle=False) as stored:
         facts: dict[str, Any] = json.loads(str(stored["facts"]))
     return facts
 
 
 def restore(path: Path) -> list[Network]:
-    """The networks of an exported file, as they were before `export`, up to half precision."""
+    """Return the networks of an exported file, as they were before `export`, up to half precision."""
     facts, networks = facts_of(path), []
     with np.load(path, allow_pickle=False) as stored:
         rows = stored["weights"].astype(np.float32)
@@ -51,7 +51,7 @@ def restore(path: Path) -> list[Network]:
 
 
 def _in_order(network: Network) -> list[nn.Module]:
-    """The order of `shoestring.models.thrift.network.unpack`."""
+    """Return the parts in the order of `shoestring.models.thrift.network.unpack`."""
     blocks = (
         (block.norm_1, block.q, block.kv, block.o, block.norm_2, block.up, block.down) for block in network.blocks
     )
@@ -59,7 +59,7 @@ def _in_order(network: Network) -> list[nn.Module]:
 
 
 def flatten(network: Network) -> np.ndarray[Any, np.dtype[np.float16]]:
-    """All numbers in one row, in the order of `shoestring.models.thrift.network.unpack`."""
+    """Return all numbers in one row, in the order of `shoestring.models.thrift.network.unpack`."""
     parts: list[torch.Tensor] = []
     for module in _in_order(network):
         weight = module.weight.T if isinstance(module, nn.Linear) else module.weight
@@ -68,11 +68,11 @@ def flatten(network: Network) -> np.ndarray[Any, np.dtype[np.float16]]:
 
 
 def export(trained: Sequence[Path], out: Path) -> dict[str, Any]:
-    """One file for networks of one shape, trained on one fold with several seeds."""
+    """Write one file for networks of one shape, trained on one fold with several seeds; return its header."""
     networks, facts = zip(*(load(path) for path in trained), strict=True)
     flat = np.stack([flatten(network) for network in networks])
     first = facts[0]
-    told = {
+    header = {
         "width": first["width"],
         "layers": first["layers"],
         "heads": first["heads"],
@@ -82,12 +82,12 @@ def export(trained: Sequence[Path], out: Path) -> dict[str, Any]:
         "sha256": checksum(flat),
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(out, weights=flat, facts=json.dumps(told))
-    return told
+    np.savez_compressed(out, weights=flat, facts=json.dumps(header))
+    return header
 
 
 def write_golden(trained: Path, out: Path, studies: int = 4, arms: int = 24, seed: int = 0) -> None:
-    """Half-finished made-up studies and what PyTorch makes of them, with weights rounded as they are shipped."""
+    """Write half-finished synthetic studies and the predictions of PyTorch, with weights rounded as they are shipped."""
     torch.manual_seed(seed)
     network, _ = load(trained)
     with torch.no_grad():

@@ -1,9 +1,9 @@
-"""Thousands of studies in step with one another on an accelerator: to choose settings, since one study says next to nothing.
+"""Thousands of studies at once on an accelerator, to choose the constants of the policy.
 
-A study on a table is mostly luck: a difference that matters drowns in ten of them and stands out in a thousand. Here all studies
-take their next decision together, in one pass of the network, in a simplified world: budgets in steps, one worker, configs
-opened in a random order, hyperparameters ranked among all drawn configs. `choose` puts rules side by side; the
-policy itself is judged by `python -m benchmarks thrift`, and a test holds the two worlds to one another.
+The result of a study on a table is mostly chance: an important difference is invisible in ten studies and clear in a thousand.
+Here all studies take their next decision together, in one pass of the network, in a simplified simulation: budgets in steps, one
+worker, configurations opened in a random order, hyperparameters ranked among all drawn configurations. `choose` compares rules;
+the policy itself is judged by `python -m benchmarks thrift`, and a test ensures that the two agree.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.race.problems import Entrant, TableProblem
+from benchmarks.race.problems import ProblemSpec, TableProblem
 from numpy.typing import NDArray
 from torch import Tensor
 
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW, SHARPNESS
 from training.halving import Order
-from training.network import Network, Studies, features, hide_money, scale_of
+from training.network import Network, Studies, features, hide_budget, scale_of
 from training.pack import ranks_of
 from training.prior import COLUMNS, T
 
-_PART = 1024  # studies that are asked about at once
+_PART = 1024  # studies in one pass
 _FAR = 1e30
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The settings of `thrift`, with its defaults, and some that were tried and dropped."""
+    """The constants of `thrift`, and options that were tried and did not help."""
 
     opening: float = 0.75  # share of the budget that halving spends first, over the root of its number of curves
-    growth: float = 1.0
-    caution: float = 0.5
-    race: bool = True
+    growth: float = 1.0  # steps of an order, as a share of the steps that the arm has had
+    share_power: float = 0.5  # power of the share of arms that were no better
+    race: bool = True  # leave out arms for which sequential halving would have no budget
     candidates_per_curve: float = 25.0
     most_candidates: int = 100
-    horizon: float = 2.0  # reach is at most so many times what an arm has had (at least one step)
-    thirst: float = 0.5  # power of the number of those steps that the gain is divided by
-    sureness: float = 1.4  # power of the chances
-    newcomers: float = 0.5  # standing of a candidate
+    horizon: float = 2.0  # reach is at most so many times the steps that an arm has had (at least one step)
+    steps_power: float = 0.5  # power of the number of those steps, by which the gain is divided
+    chance_power: float = 1.4  # power of the probabilities
+    newcomers: float = 0.5  # share of arms that are no better than a candidate
     ended: bool = True  # where trainings end by themselves, others are expected to end there too
-    blind: bool = False  # to the money left
-    hidden: bool = False  # are the hyperparameters
+    blind: bool = False  # hide the remaining budget from the network
+    hidden: bool = False  # hide the hyperparameters from the network
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The studies: one table with up to 200 configs each, padded to a common shape."""
+    """The studies: one table with up to 200 configurations each, padded to a common shape."""
 
     source: list[str]
     table: list[str]
@@ -62,12 +62,12 @@ class Drawn:
     steps: NDArray[np.int64]  # (b,)
 
 
-def draw(tables: Sequence[Entrant], seeds: Sequence[int], arms: int = 200) -> Drawn:
-    """All studies, with the configs that the race draws; arms stand in the order in which newcomers are opened."""
+def draw(tables: Sequence[ProblemSpec], seeds: Sequence[int], arms: int = 200) -> Drawn:
+    """Return all studies, with the configurations that the race draws, in the order in which they are opened."""
     rows: list[tuple[Any, ...]] = []
-    for entrant in tables:
+    for spec in tables:
         for seed in seeds:
-            problem = entrant.draw(seed)
+            problem = spec.draw(seed)
             assert isinstance(problem, TableProblem)
             part = problem.table
             count, steps = len(part.configs), part.max_steps
@@ -77,29 +77,29 @@ def draw(tables: Sequence[Entrant], seeds: Sequence[int], arms: int = 200) -> Dr
             y[:count, :steps] = np.where(np.isnan(part.values), last[:, None], part.values)
             x[:count] = ranks_of(part)[:, :COLUMNS]
             limit[:count] = part.lengths
-            rows.append((entrant.source, entrant.table, seed, y, x, limit, steps))
+            rows.append((spec.source, spec.table, seed, y, x, limit, steps))
     source, table, seed_of, y, x, limit, steps_of = zip(*rows, strict=True)
     return Drawn(
         list(source), list(table), list(seed_of), np.stack(y), np.stack(x), np.stack(limit), np.array(steps_of)
     )
 
 
-# the belief ----------------------------------------------------------------------------------------------------------
+# the surrogate -------------------------------------------------------------------------------------------------------
 
 
 def gain_of(network: Network, s: Studies, rule: Rule) -> Tensor:
-    """(b, K): expected improvement on the best so far, in units of the study's scale."""
+    """Return the expected improvement on the best so far, (b, K), in units of the study's scale."""
     scale = scale_of(s)
     with torch.autocast(s.n.device.type, dtype=torch.bfloat16, enabled=s.n.device.type == "cuda"):
         odds = network(features(s, scale), (s.n > 0) & s.valid)
-    chances = torch.softmax(odds.float() * rule.sureness, -1)
+    chances = torch.softmax(odds.float() * rule.chance_power, -1)
     width = (HIGH - LOW) / BINS
     u = LOW + width * (torch.arange(BINS, device=s.n.device) + 0.5)
     worth = torch.where(u < 0, -torch.sinh(u * math.asinh(SHARPNESS)) / SHARPNESS, torch.zeros_like(u))
     return chances @ worth
 
 
-def standing(s: Studies, newcomers: float) -> Tensor:
+def rank_share(s: Studies, newcomers: float) -> Tensor:
     opened = (s.n > 0) & s.valid
     newest = (s.n.clamp(min=1) - 1)[..., None]
     last = s.losses.gather(2, newest)[..., 0]
@@ -109,7 +109,7 @@ def standing(s: Studies, newcomers: float) -> Tensor:
     return torch.where(opened, share, torch.full_like(share, newcomers))
 
 
-def in_race(s: Studies, share: Tensor) -> Tensor:
+def is_in_race(s: Studies, share: Tensor) -> Tensor:
     m = torch.arange(1, s.n.shape[1] + 1, device=s.n.device).float()
     costs = m * torch.log2(m) / 2
     affordable = torch.searchsorted(costs, (s.left[:, None] / s.n.clamp(min=1)).contiguous(), right=True)
@@ -118,25 +118,25 @@ def in_race(s: Studies, share: Tensor) -> Tensor:
 
 
 def expected_length(n: Tensor, limit: Tensor, steps: Tensor) -> Tensor:
-    """(b,): the longest training that ended by itself, as long as none was seen to go further; else all steps."""
+    """Return, (b,), the longest training that ended early; all steps if none did, or if another one has reached it."""
     ended = (n > 0) & (n >= limit) & (limit < steps[:, None])
     longest = torch.where(ended, n, torch.zeros_like(n)).amax(1)
     going = torch.where(ended, torch.zeros_like(n), n).amax(1)
     return torch.where((longest > 0) & (going < longest), longest, steps)
 
 
-def choose(network: Callable[..., Tensor], s: Studies, can_buy: Tensor, curves: float, rule: Rule) -> Tensor:
-    """(b,): the arm to buy."""
-    s = hide_money(s) if rule.blind else s
+def choose(network: Callable[..., Tensor], s: Studies, can_train: Tensor, curves: float, rule: Rule) -> Tensor:
+    """Return the arm to train, (b,)."""
+    s = hide_budget(s) if rule.blind else s
     s = s._replace(x=torch.full_like(s.x, -1.0)) if rule.hidden else s
     reach = torch.minimum(s.reach, (rule.horizon * s.n.clamp(min=1)).clamp(max=T).long())
     gain = gain_of(network, s._replace(reach=reach), rule)
-    share = standing(s, rule.newcomers)
+    share = rank_share(s, rule.newcomers)
     if rule.race:
-        racing = can_buy & in_race(s, torch.where(can_buy, share, torch.full_like(share, -1.0)))
-        can_buy = torch.where(racing.any(1, keepdim=True), racing, can_buy)
-    index = gain * share**rule.caution / reach.clamp(min=1).float() ** rule.thirst
-    return torch.where(can_buy, index, torch.full_like(index, -1.0)).argmax(1)
+        racing = can_train & is_in_race(s, torch.where(can_train, share, torch.full_like(share, -1.0)))
+        can_train = torch.where(racing.any(1, keepdim=True), racing, can_train)
+    index = gain * share**rule.share_power / reach.clamp(min=1).float() ** rule.steps_power
+    return torch.where(can_train, index, torch.full_like(index, -1.0)).argmax(1)
 
 
 @torch.no_grad()
@@ -149,7 +149,7 @@ def race(
     device: torch.device,
     openings: Sequence[Sequence[Order]],
 ) -> NDArray[np.float64]:
-    """(b,): the lowest loss found by each study."""
+    """Return the lowest loss of each study, (b,)."""
     found = np.zeros(len(drawn.source))
     folds = [fold_of(source) for source in drawn.source]
     for fold in sorted(set(folds)):
@@ -197,9 +197,9 @@ def _race(
         s = Studies(
             y[alive], x[alive], a_n, reach, torch.ones_like(a_n, dtype=torch.float32), a_left.float(), a_steps, valid
         )
-        can_buy = valid & (reach > 0)
-        going = can_buy.any(1)
-        chosen = choose(network, s, can_buy, curves, rule)
+        can_train = valid & (reach > 0)
+        going = can_train.any(1)
+        chosen = choose(network, s, can_train, curves, rule)
         had = a_n.gather(1, chosen[:, None])[:, 0]
         more = torch.minimum((rule.growth * had).long().clamp(min=1), reach.gather(1, chosen[:, None])[:, 0])
         until = torch.minimum(had + more, a_limit.gather(1, chosen[:, None])[:, 0])
@@ -211,7 +211,7 @@ def _race(
     return torch.where(seen, y, torch.full_like(y, _FAR)).amin((1, 2)).cpu().numpy().astype(float)
 
 
-# what it is measured by ----------------------------------------------------------------------------------------------
+# the measure --------------------------------------------------------------------------------------------------------
 
 
 def regrets(drawn: Drawn, curves: float, found: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """Features and network in PyTorch, for training; `shoestring.models.thrift` computes the same in NumPy.
 
 b studies of K arms; losses are (b, K, T) with T = 50, known up to step n of each arm. See `shoestring.models.thrift.features`
-for what each feature means: the two files must be changed together, and a golden file holds them to one another.
+for what each feature means: the two files must be changed together, and a golden file ensures that they agree.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Studies(NamedTuple):
 
     losses: Tensor  # (b, K, T): all of the curve; what lies beyond n is hidden from the features
     x: Tensor  # (b, K, columns): in [0, 1], or -1
-    n: Tensor  # (b, K): steps bought
-    reach: Tensor  # (b, K): further steps that the money left buys of this arm
+    n: Tensor  # (b, K): steps trained
+    reach: Tensor  # (b, K): further steps that the remaining budget pays for
     price: Tensor  # (b, K): of a step, relative to the study's mean
-    left: Tensor  # (b,): money, in steps at the mean price
+    left: Tensor  # (b,): remaining budget, in steps at the mean price
     steps: Tensor  # (b,): of a full curve
     valid: Tensor  # (b, K)
 
 
-def hide_money(s: Studies) -> Studies:
-    """As if every arm could be trained to its end: to see what knowing the money left is worth."""
+def hide_budget(s: Studies) -> Studies:
+    """Return the studies as if every arm could be trained to its end, to measure the value of knowing the budget."""
     return s._replace(reach=s.steps[:, None] - s.n, left=s.steps.to(s.left.dtype))
 
 
@@ -49,15 +49,15 @@ class Scale(NamedTuple):
     best: Tensor  # (b,): lowest loss seen
     unit: Tensor  # (b,): median first loss above it
 
-    def squash(self, losses: Tensor) -> Tensor:
-        """Losses (b, …) as u: 0 as good as the best so far, below 0 better, 1 as the median first loss."""
+    def to_u(self, losses: Tensor) -> Tensor:
+        """Return losses (b, …) as u: 0 is the best so far, below 0 better, 1 the median first loss."""
         shape = (-1,) + (1,) * (losses.dim() - 1)
         z = (losses - self.best.view(shape)) / self.unit.view(shape)
         return (torch.asinh(SHARPNESS * z) / math.asinh(SHARPNESS)).clamp(LOW, HIGH)
 
 
 def lower_quantile(values: Tensor, there: Tensor, share: float) -> Tensor:
-    """(b,): of the values (b, K) that are there, the one at floor(share * (count - 1)) in ascending order."""
+    """Return, (b,), the value at floor(share * (count - 1)) in ascending order, of the existing values (b, K)."""
     ordered = torch.where(there, values, torch.full_like(values, _FAR)).sort(1).values
     place = ((there.sum(1) - 1).clamp(min=0) * share + 1e-6).long()
     return ordered.gather(1, place[:, None])[:, 0]
@@ -81,13 +81,13 @@ def _seen(s: Studies) -> Tensor:
 
 
 def features(s: Studies, scale: Scale) -> Tensor:
-    """(b, K, FEATURES)."""
+    """Return the features, (b, K, FEATURES)."""
     device, (b, arms) = s.n.device, s.n.shape
     zero = torch.zeros((), device=device)
     opened = (s.n > 0) & s.valid
     o = opened.float()
     seen = _seen(s)
-    u = torch.where(seen, scale.squash(s.losses), zero)
+    u = torch.where(seen, scale.to_u(s.losses), zero)
     slots = torch.tensor(SLOTS, device=device)
     known = (slots <= s.n[..., None]) & s.valid[..., None]
     at_slots = torch.where(known, u[:, :, slots - 1], zero)
@@ -166,7 +166,7 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """A transformer over arms without positions. Every arm asks; only arms that were trained answer."""
+    """A transformer over arms without positions. All arms attend to the trained arms only."""
 
     def __init__(self, width: int = 128, layers: int = 6, heads: int = 4) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Network(nn.Module):
         self.bins = nn.Linear(width, BINS)
 
     def forward(self, f: Tensor, answers: Tensor, dropout: float = 0.0) -> Tensor:
-        """(b, K, BINS): log odds of where u of the lowest loss within reach falls. `answers` (b, K): trained arms."""
+        """Return log odds of the bins of u of the lowest loss within reach, (b, K, BINS). `answers` (b, K): trained arms."""
         x = self.enter(f)
         mask = answers[:, None, None, :].expand(-1, 1, f.shape[1], -1)
         for block in self.blocks:

@@ -1,12 +1,12 @@
-"""All curves that may be trained on in one small file, ready for an accelerator.
+"""Pack all curves for training into one small file, ready for an accelerator.
 
     Y       (rows, 50)  losses, smaller is better, standardised by table; after the end of a curve its last one
     X       (rows, 32)  hyperparameters by rank within their table, 0 to 1; -1: inactive or none
     price   (rows,)     seconds of a step, relative to the table's median; 1 where no time was recorded
     meta    JSON text   [{source, name, n, steps}, …], tables in the order of their rows
 
-Curves are thinned to at most 50 steps, as in judging; losses that are wild or no number are cut at the 95 % quantile of first
-losses, so that a table has a common worst.
+Curves are thinned to at most 50 steps, as in judging; very large losses and nan are replaced by the 95 % quantile of first
+losses, so that a table has a common worst loss.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 def find_tables(roots: Sequence[Path], sources: Collection[str]) -> Iterator[tuple[str, Path]]:
-    """(source, file) of all tables of these sources; of a source that is in two folders the first."""
+    """Return (source, file) of all tables of these sources; of a source in two folders, the first."""
     seen: set[tuple[str, str]] = set()
     for root in roots:
         for path in sorted(root.glob("*/*.npz")):
@@ -39,7 +39,7 @@ def find_tables(roots: Sequence[Path], sources: Collection[str]) -> Iterator[tup
 
 
 def losses_of(table: Table) -> Floats:
-    """(n, T): losses without gaps, none of them wild."""
+    """Return losses (n, T) without gaps and without very large ones."""
     losses = table.values if table.direction == "min" else -table.values
     losses = np.where(np.isfinite(losses), losses, np.nan)
     first = losses[np.isfinite(losses[:, 0]), 0]
@@ -51,7 +51,7 @@ def losses_of(table: Table) -> Floats:
 
 
 def ranks_of(table: Table) -> Floats:
-    """(n, COLUMNS): each hyperparameter that varies, by rank of its value among the distinct ones."""
+    """Return each varying hyperparameter by the rank of its value among the distinct ones, (n, COLUMNS)."""
     ranks = np.full((len(table.configs), COLUMNS), -1.0)
     names = sorted({name for config in table.configs for name in config})
     column = 0

@@ -1,9 +1,9 @@
-"""Are intervals as wide as they should be, and is the order right? One picture of what `calibrate` printed, by source.
+"""Draw the output of `calibrate` by source: the coverage of intervals and the order of arms.
 
     python -m training picture calibration.jsonl --out docs/pictures/calibration.svg
 
 Left: the share of outcomes inside the 50 % and the 90 % interval; dots on the two lines would be perfect. Right: the rank
-correlation of forecasts with what arms reached, beside that of their newest losses, which is what halving goes by.
+correlation of predictions with the results of arms, and that of their newest losses, which sequential halving uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ text { font: 12px system-ui, sans-serif; fill: #333 } .small { font-size: 11px; 
 
 
 def read(lines: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Means over trainings, by source."""
+    """Return means over trainings, by source."""
     rows = [json.loads(line) for line in lines if line.startswith("{")]
     names = ("inside_50", "inside_90", "order", "order_by_last")
     sources = sorted({row["source"] for row in rows})
@@ -51,7 +51,7 @@ def draw(found: Mapping[str, Mapping[str, float]]) -> str:
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
-        f'aria-label="Calibration of the learned belief by source"><style>{_STYLE}</style>',
+        f'aria-label="Calibration of the learned surrogate by source"><style>{_STYLE}</style>',
         f'<text x="{_LEFT}" y="18">share of outcomes inside the interval</text>',
         f'<circle class="half" cx="{_LEFT + 5}" cy="33" r="4"/><text class="small" x="{_LEFT + 14}" y="37">50 %</text>',
         f'<circle class="ninety" cx="{_LEFT + 65}" cy="33" r="4"/><text class="small" x="{_LEFT + 74}" y="37">90 %</text>',
@@ -69,8 +69,8 @@ def draw(found: Mapping[str, Mapping[str, float]]) -> str:
         )
     for row, (source, numbers) in enumerate(found.items()):
         y = _TOP + _ROW * row + 6
-        told = ", ".join(f"{name} {value:.2f}" for name, value in numbers.items())
-        parts.append(f"<g><title>{escape(source)}: {escape(told)}</title>")
+        numbers_text = ", ".join(f"{name} {value:.2f}" for name, value in numbers.items())
+        parts.append(f"<g><title>{escape(source)}: {escape(numbers_text)}</title>")
         parts.append(f'<text x="{_LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(source)}</text>')
         parts.append(f'<circle class="half" cx="{share(numbers["inside_50"]):.1f}" cy="{y}" r="4"/>')
         parts.append(f'<circle class="ninety" cx="{share(numbers["inside_90"]):.1f}" cy="{y}" r="4"/>')
@@ -80,7 +80,7 @@ def draw(found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def table(found: Mapping[str, Mapping[str, float]]) -> str:
-    """The same as a table of the page."""
+    """Return the same numbers as a table in Markdown."""
     head = ["| source | in 50 % | in 90 % | order | by newest loss |", "|---|---|---|---|---|"]
     rows = (
         " | ".join([source, *(f"{value:.2f}".replace("0.", ".", 1) for value in numbers.values())])

@@ -1,8 +1,8 @@
-"""Made-up tasks: random maps from hyperparameters to learning curves, wide enough that real curves look ordinary among them.
+"""Synthetic tasks: random maps from hyperparameters to learning curves, varied enough to include curves like the real ones.
 
 A task draws a response surface (a random network of the hyperparameters, bowls around an optimum, cliffs, and a share that the
 hyperparameters do not explain). Its outputs, standard normal over the arms, set for each arm where its curve starts and ends,
-how fast it falls, when it falls if it waits, how noisy it is and what befalls it:
+how fast it falls, when a late fall begins, how noisy it is, and its events:
 
     power, exponential, logarithmic decay      plateau, then a late fall (rewards that come late, grokking)
     warm-up hump, double descent               drops at steps that all arms share (learning-rate schedules)
@@ -27,7 +27,7 @@ _HIDDEN = 24
 
 
 class Draw:
-    """Random numbers for b tasks; a scalar for a task has the shape (b, 1)."""
+    """Random numbers for b tasks; a scalar of a task has the shape (b, 1)."""
 
     def __init__(self, b: int, device: torch.device) -> None:
         self.b, self.device = b, device
@@ -43,7 +43,7 @@ class Draw:
 
 
 def surface(draw: Draw, x: Tensor, there: Tensor) -> Tensor:
-    """(b, K, outputs): what hyperparameters x (b, K, columns), in [0, 1], do to a task's curves; standard normal over arms."""
+    """Return the effect of hyperparameters x (b, K, columns), in [0, 1], on curves, (b, K, outputs), normal over arms."""
     _b, arms, columns = x.shape
     centred = torch.where(there[:, None], x * 2 - 1, torch.zeros((), device=x.device))
     matters = torch.exp(draw.normal(columns, 1) * draw.uniform(0.2, 1.2, 1, 1))  # few hyperparameters matter much
@@ -66,7 +66,7 @@ def surface(draw: Draw, x: Tensor, there: Tensor) -> Tensor:
 
 
 def falls(draw: Draw, o: Tensor, t: Tensor) -> Tensor:
-    """(b, K, T): how much of the way down is still to go, 1 at the start and towards 0; one family a task, sometimes two."""
+    """Return the remaining share of the fall, (b, K, T), from 1 at the start towards 0; one family per task, sometimes two."""
     rate = torch.exp(o[..., 2] * draw.uniform(0.05, 0.6) + draw.uniform(-1.2, 0.8))[..., None]
     scale = torch.exp(o[..., 3] * draw.uniform(0.05, 0.9) + draw.uniform(-1.5, 2.0))[..., None]
     power = (1 + t / scale) ** -rate
@@ -86,7 +86,7 @@ def falls(draw: Draw, o: Tensor, t: Tensor) -> Tensor:
 
 
 def events(draw: Draw, o: Tensor, t: Tensor, y: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """What befalls a curve on its way: humps, shared drops, overfitting."""
+    """Return the events of curves: humps, shared drops, overfitting."""
     at = draw.uniform(0.03, 0.5)[..., None] * T
     size = torch.exp(o[..., 5] * 0.7 + draw.uniform(-2.5, 0.0))[..., None] * (start - end)
     hump = size * torch.exp(-0.5 * ((t - at) / (draw.uniform(0.02, 0.12)[..., None] * T)) ** 2)
@@ -103,7 +103,7 @@ def events(draw: Draw, o: Tensor, t: Tensor, y: Tensor, start: Tensor, end: Tens
 
 
 def noise(draw: Draw, o: Tensor, t: Tensor, span: Tensor) -> Tensor:
-    """(b, K, T): what a validation adds. `span` (b, 1): the task's range of losses."""
+    """Return the noise of validations, (b, K, T). `span` (b, 1): the task's range of losses."""
     _b, arms, steps = o.shape[0], o.shape[1], t.shape[-1]
     loud = draw.chance(0.12)
     level = torch.where(loud, draw.uniform(-3.0, -0.7), draw.uniform(-8.0, -3.2))
@@ -120,7 +120,7 @@ def noise(draw: Draw, o: Tensor, t: Tensor, span: Tensor) -> Tensor:
 
 
 def broken(draw: Draw, o: Tensor, t: Tensor, y: Tensor) -> Tensor:
-    """Some arms diverge: at once or later, for good or with recovery. A diverged loss is the worst that the task knows."""
+    """Let some arms diverge, at once or later, for good or with recovery. A diverged loss is the worst of the task."""
     worst = torch.quantile(y[:, :, 0], 0.95, dim=1)[:, None, None]
     share = draw.uniform(0.0, 0.5) * draw.chance(0.4)
     doomed = torch.sigmoid(2 * (o[..., 10] + 0.3 * draw.normal(o.shape[1]))) > 1 - share
@@ -133,7 +133,7 @@ def broken(draw: Draw, o: Tensor, t: Tensor, y: Tensor) -> Tensor:
 
 
 def bounds(draw: Draw, y: Tensor) -> Tensor:
-    """A floor, a ceiling, a coarse grid: for some tasks each."""
+    """Apply a floor, a ceiling or a coarse grid to some tasks."""
     flat = y.reshape(y.shape[0], -1)
     low, high = torch.quantile(flat[:, ::7], 0.02, dim=1), torch.quantile(flat[:, ::7], 0.9, dim=1)
     span = (high - low).clamp(min=1e-6)
@@ -145,8 +145,8 @@ def bounds(draw: Draw, y: Tensor) -> Tensor:
     return torch.where(draw.chance(0.25)[..., None], torch.round(y / cell) * cell, y)
 
 
-def made_up(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """b tasks: losses (b, K, T), and hyperparameters (b, K, columns) in [0, 1] or -1."""
+def draw_tasks(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return b tasks: losses (b, K, T), and hyperparameters (b, K, columns) in [0, 1] or -1."""
     draw = Draw(b, device)
     count = torch.clamp(torch.exp(draw.uniform(0.0, math.log(COLUMNS + 0.99))).long(), 1, COLUMNS)
     there = torch.arange(COLUMNS, device=device)[None] < count

@@ -1,13 +1,13 @@
-"""Real trainings of small networks on made-up data, all configs of a table at once on an accelerator.
+"""Real trainings of small networks on synthetic data, all configurations of a table at once on an accelerator.
 
-The dynamics are real (optimisers, schedules, overfitting, divergence, exploration), the data are drawn from a seed, so no
-licence binds them. A table has 96 configs and 50 reports a run; its hyperparameters, their ranges, its data and its network
-are drawn anew for each.
+The dynamics are real (optimisers, schedules, overfitting, divergence, exploration). The data are drawn from a seed, so no
+licence applies to them. A table has 96 configs and 50 reports a run; its hyperparameters, their ranges, its data and its network
+are drawn for each.
 
     classify, regress     random teachers, clusters, spirals; noisy labels; small validation sets
     language              the next letter of a random grammar from the letters before it
-    modular               sums modulo a prime, half of them shown: memorised first, understood late or never
-    remember              recurrent networks that must recall what they saw first: long plateaus
+    modular               sums modulo a prime, half of them shown: memorised first, generalised late or never
+    remember              recurrent networks that must recall their first input: long plateaus
     act                   agents by policy gradients: a pole, a corridor with its reward at the far end, a moving target
 
 `python -m training record --out training/data/small_trainings` takes about two minutes.
@@ -32,9 +32,9 @@ from training.agents import act
 from training.stacked import Lottery, Optimiser, forward, network
 
 
-def make_data(kind: str, told: Lottery) -> tuple[Tensor, Tensor, int, bool]:
-    """Inputs (N, d), targets (N,) of classes or (N, k) of numbers, outputs, and whether they are classes."""
-    rng, device = told.rng, told.device
+def make_data(kind: str, lottery: Lottery) -> tuple[Tensor, Tensor, int, bool]:
+    """Return inputs (N, d), targets (N,) of classes or (N, k) of numbers, outputs, and whether they are classes."""
+    rng, device = lottery.rng, lottery.device
     total = int(rng.choice([600, 1500, 4000]))
     if kind == "modular":
         prime = int(rng.choice([11, 17, 23, 29]))
@@ -69,31 +69,31 @@ def make_data(kind: str, told: Lottery) -> tuple[Tensor, Tensor, int, bool]:
     return x, torch.where(wrong, torch.randint(classes, (total,), device=device), y), classes, True
 
 
-def supervised(kind: str, told: Lottery) -> tuple[Tensor, Tensor]:
-    """(n, stacked.REPORTS) losses or errors on validation data, and (n,) costs of a run."""
-    x, y, outputs, is_classes = make_data(kind, told)
-    order = torch.randperm(len(x), device=told.device)
-    held_out = min(len(x) // 2, int(told.rng.choice([100, 300, 1000])))
+def supervised(kind: str, lottery: Lottery) -> tuple[Tensor, Tensor]:
+    """Return losses or errors on validation data, (n, stacked.REPORTS), and costs of a run, (n,)."""
+    x, y, outputs, is_classes = make_data(kind, lottery)
+    order = torch.randperm(len(x), device=lottery.device)
+    held_out = min(len(x) // 2, int(lottery.rng.choice([100, 300, 1000])))
     valid, train = order[:held_out], order[held_out:]
-    depth, widest = int(told.rng.integers(1, 4)), int(told.rng.choice([32, 64, 128]))
-    width = told.log("width", 4, widest, widest, 0.5).clamp(2, widest).round()
-    mask = (torch.arange(widest, device=told.device)[None] < width[:, None]).float()
+    depth, widest = int(lottery.rng.integers(1, 4)), int(lottery.rng.choice([32, 64, 128]))
+    width = lottery.log("width", 4, widest, widest, 0.5).clamp(2, widest).round()
+    mask = (torch.arange(widest, device=lottery.device)[None] < width[:, None]).float()
     masks = dict.fromkeys(range(depth), mask)
-    parameters = network(told, [x.shape[1], *[widest] * depth, outputs], masks)
-    optimiser = Optimiser(parameters, told)
-    dropout = told.even("dropout", 0.0, 0.7, 0.0, 0.35)
-    keep = 1 - dropout if "dropout" in told.tuned else None
+    parameters = network(lottery, [x.shape[1], *[widest] * depth, outputs], masks)
+    optimiser = Optimiser(parameters, lottery)
+    dropout = lottery.even("dropout", 0.0, 0.7, 0.0, 0.35)
+    keep = 1 - dropout if "dropout" in lottery.tuned else None
     largest = 64
-    size = told.log("batch_size", 2, largest, 32, 0.5).clamp(1, largest).round()
-    share = (torch.arange(largest, device=told.device)[None] < size[:, None]).float()
-    act = [torch.relu, torch.tanh, F.gelu][int(told.rng.integers(3))]
-    updates = int(told.rng.choice([4, 12, 30]))
-    report_error = is_classes and told.rng.random() < 0.6
+    size = lottery.log("batch_size", 2, largest, 32, 0.5).clamp(1, largest).round()
+    share = (torch.arange(largest, device=lottery.device)[None] < size[:, None]).float()
+    act = [torch.relu, torch.tanh, F.gelu][int(lottery.rng.integers(3))]
+    updates = int(lottery.rng.choice([4, 12, 30]))
+    report_error = is_classes and lottery.rng.random() < 0.6
     reports = []
     xv, yv = x[valid].expand(stacked.CONFIGS, -1, -1), y[valid]
     for report in range(stacked.REPORTS):
         for update in range(updates):
-            rows = train[torch.randint(len(train), (stacked.CONFIGS, largest), device=told.device)]
+            rows = train[torch.randint(len(train), (stacked.CONFIGS, largest), device=lottery.device)]
             out = forward(parameters, x[rows], keep, masks, act)
             if is_classes:
                 each = F.cross_entropy(out.flatten(0, 1), y[rows].flatten(), reduction="none").view(
@@ -118,21 +118,21 @@ def supervised(kind: str, told: Lottery) -> tuple[Tensor, Tensor]:
     return torch.stack(reports, 1), (width * 4 + 40) * (size + 4)
 
 
-def remember(told: Lottery) -> tuple[Tensor, Tensor]:
-    """Recurrent networks: which of a few symbols came first, after a delay."""
-    symbols, delay, units = int(told.rng.integers(3, 9)), int(told.rng.integers(4, 16)), 48
-    width = told.log("width", 6, units, units, 0.6).clamp(4, units).round()
-    mask = (torch.arange(units, device=told.device)[None] < width[:, None]).float()
+def remember(lottery: Lottery) -> tuple[Tensor, Tensor]:
+    """Return losses and costs of recurrent networks that must recall, after a delay, which of a few symbols came first."""
+    symbols, delay, units = int(lottery.rng.integers(3, 9)), int(lottery.rng.integers(4, 16)), 48
+    width = lottery.log("width", 6, units, units, 0.6).clamp(4, units).round()
+    mask = (torch.arange(units, device=lottery.device)[None] < width[:, None]).float()
     masks = {0: mask}
-    parameters = network(told, [symbols + units, units, symbols], masks)
-    optimiser = Optimiser(parameters, told)
-    leak = told.even("leak", 0.0, 0.95, 0.5, 0.6)[:, None, None]
-    clip = told.log("clip", 0.1, 10.0, 1.0, 0.4)
-    updates = int(told.rng.choice([4, 10]))
+    parameters = network(lottery, [symbols + units, units, symbols], masks)
+    optimiser = Optimiser(parameters, lottery)
+    leak = lottery.even("leak", 0.0, 0.95, 0.5, 0.6)[:, None, None]
+    clip = lottery.log("clip", 0.1, 10.0, 1.0, 0.4)
+    updates = int(lottery.rng.choice([4, 10]))
 
     def run(batch: int) -> tuple[Tensor, Tensor]:
-        seen = torch.randint(symbols, (stacked.CONFIGS, batch, delay), device=told.device)
-        h = torch.zeros(stacked.CONFIGS, batch, units, device=told.device)
+        seen = torch.randint(symbols, (stacked.CONFIGS, batch, delay), device=lottery.device)
+        h = torch.zeros(stacked.CONFIGS, batch, units, device=lottery.device)
         for t in range(delay):
             given = torch.cat([F.one_hot(seen[..., t], symbols).float(), h], -1)
             new = torch.tanh(torch.baddbmm(parameters[1], given, parameters[0])) * mask[:, None]
@@ -160,7 +160,7 @@ SHARES = (0.3, 0.12, 0.13, 0.1, 0.12, 0.23)
 
 
 def record(out: Path, tables: int, device: torch.device, seed: int = 0, seconds: float = math.inf) -> int:
-    """Write up to so many tables; stops when the seconds are over. Tables that are there already are left."""
+    """Write up to so many tables, as long as the seconds allow. Existing tables stay."""
     out.mkdir(parents=True, exist_ok=True)
     began, written = time.monotonic(), 0
     for number in range(tables):
@@ -168,13 +168,13 @@ def record(out: Path, tables: int, device: torch.device, seed: int = 0, seconds:
         if path.exists() or time.monotonic() - began > seconds:
             continue
         torch.manual_seed(seed * 100_003 + number)
-        told = Lottery(seed * 100_003 + number, device)
-        kind = str(told.rng.choice(KINDS, p=SHARES))
+        lottery = Lottery(seed * 100_003 + number, device)
+        kind = str(lottery.rng.choice(KINDS, p=SHARES))
         makers: dict[str, Callable[[Lottery], tuple[Tensor, Tensor]]] = {"remember": remember, "act": act}
-        values, cost = makers[kind](told) if kind in makers else supervised(kind, told)
+        values, cost = makers[kind](lottery) if kind in makers else supervised(kind, lottery)
         losses = values.detach().cpu().numpy().astype(np.float32)
-        names = sorted(told.tuned)
-        hp = np.stack([told.tuned[name] for name in names], 1)
+        names = sorted(lottery.tuned)
+        hp = np.stack([lottery.tuned[name] for name in names], 1)
         meta = {"task": kind, "objective": "loss", "direction": "min", "fidelity": "report", "hp_categories": {}}
         relative = (cost / cost.mean()).cpu().numpy().astype(np.float32)
         np.savez_compressed(

@@ -1,7 +1,7 @@
 """Curves by sample size (lcdb_sample_size, MIT) as tables in the npz layout: a step is the next larger training set.
 
-An arm is one of twenty learners with one split of the data, so arms of a learner differ by luck alone: noise that a belief must
-not mistake for skill. Needs pandas and pyarrow.
+An arm is one of twenty learners with one split of the data, so arms of a learner differ by chance only, and a surrogate
+must learn to treat this as noise. Needs pandas and pyarrow.
 
     python -m training sample_sizes --data DIR --out out/thrift/data/lcdb_sample_size
 """
@@ -18,7 +18,7 @@ _FEWEST_STEPS, _FEWEST_LEARNERS = 10, 10
 
 
 def write_tables(parquet: Path, out: Path) -> int:
-    """The number of tables written."""
+    """Write the tables and return their number."""
     import pandas as pd
 
     columns = ["openmlid", "learner", "size_train", "outer_seed", "inner_seed", "cost", "valid_acc"]

@@ -1,9 +1,9 @@
-"""Where curves come from: which may be trained on, which are for judging only, and how whole sources are left out.
+"""The sources of curves: which are used in training, which only for judging, and which sources a fold leaves out.
 
-Weights are a work derived from what they were trained on. Permitted are made-up curves, curves recorded by this project, and
-tables under Apache-2.0, MIT or BSD. Sources without a licence, or under one that binds derived works, are only ever judged on.
-A fold leaves whole groups of sources out of training; sources that share data or kind stand in one group, so that a judged
-table has no near relative in training.
+Weights are a work derived from their training data. Permitted are synthetic curves, curves recorded by this project, and tables
+under Apache-2.0, MIT or BSD. Sources without a licence, or under one that binds derived works, are used for judging only. A fold
+leaves whole groups of sources out of training. Sources that share data or kind are in one group, so that no table similar to a
+judged one is in training.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ OURS = {  # in benchmarks/data and training/data
     "fashion_curves": "recorded by this project",
     "rl_curves": "recorded by this project",
     "stopping_curves": "recorded by this project",
-    "small_trainings": "recorded by this project on made-up data",
+    "small_trainings": "recorded by this project on synthetic data",
 }
 PERMISSIVE = {
     "algoperf": "Apache-2.0",
@@ -35,7 +35,7 @@ JUDGED_ONLY = (  # no licence stated, or share-alike
     "steplaw_llm",
 )
 TRAINABLE = {**OURS, **PERMISSIVE}
-FOLDS = {  # name of a training -> sources that it does not see, beside those that none may see
+FOLDS = {  # name of a training -> sources that it leaves out, in addition to those that are never used in training
     "a": ("fashion_curves", "rl_curves", "stopping_curves"),
     "b": ("lcbench_surrogate", "lcdb_sample_size", "medquicktune", "nmtlc_translation"),
     "c": ("taskset_rnn_text", "nasbench_nlp_wikitext2", "stepback_lr_grids"),
@@ -49,10 +49,10 @@ def trained_on(fold: str) -> tuple[str, ...]:
 
 
 def judged_on(fold: str) -> tuple[str, ...]:
-    """The sources that are fair to judge the weights of this fold on, and for which they are the weights to judge."""
+    """Return the sources on which the weights of this fold are judged."""
     return FOLDS[fold] or JUDGED_ONLY
 
 
 def fold_of(source: str) -> str:
-    """The training whose weights must be used on this source."""
+    """Return the fold whose weights must be used on this source."""
     return next((fold for fold, left_out in FOLDS.items() if source in left_out), "all")

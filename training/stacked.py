@@ -1,4 +1,4 @@
-"""Many small networks trained at once, each with its own hyperparameters: what all recorded trainings share."""
+"""Many small networks trained at once, each with its own hyperparameters; shared by all recorded trainings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Lottery:
         self.tuned: dict[str, np.ndarray] = {}
 
     def log(self, name: str, low: float, high: float, usual: float, chance: float = 1.0) -> Tensor:
-        """Tuned on a log scale in a range that is moved a little from table to table, or fixed."""
+        """Return values on a log scale in a range that shifts slightly from table to table, or one fixed value."""
         shift = math.exp(0.7 * self.rng.standard_normal())
         values = np.exp(self.rng.uniform(math.log(low * shift), math.log(high * shift), CONFIGS))
         return self._keep(name, values, usual, chance)
@@ -44,20 +44,20 @@ class Lottery:
 class Optimiser:
     """Momentum or Adam, each config with its own settings; `rate(progress)` is the schedule."""
 
-    def __init__(self, parameters: list[Tensor], told: Lottery) -> None:
+    def __init__(self, parameters: list[Tensor], lottery: Lottery) -> None:
         self.parameters = parameters
         self.first = [torch.zeros_like(p) for p in parameters]
         self.second = [torch.zeros_like(p) for p in parameters]
         self.count = 0
-        is_adam = told.pick("adam", [0.0, 1.0], float(told.rng.integers(2)), 0.5)
+        is_adam = lottery.pick("adam", [0.0, 1.0], float(lottery.rng.integers(2)), 0.5)
         self.is_adam = is_adam > 0.5
-        lr = told.log("lr", 1e-4, 3e-1, 0.01)
+        lr = lottery.log("lr", 1e-4, 3e-1, 0.01)
         self.lr = torch.where(self.is_adam, lr * 0.1, lr)
-        self.momentum = told.even("momentum", 0.0, 0.99, 0.9, 0.5)
-        self.decay = told.log("weight_decay", 1e-6, 1e-1, 1e-4, 0.5)
-        self.schedule = told.pick("schedule", [0.0, 1.0, 2.0], float(told.rng.integers(3)), 0.4)
-        self.warm = told.even("warm_up", 0.0, 0.3, 0.0, 0.2)
-        self.drop_at = told.rng.uniform(0.3, 0.8)
+        self.momentum = lottery.even("momentum", 0.0, 0.99, 0.9, 0.5)
+        self.decay = lottery.log("weight_decay", 1e-6, 1e-1, 1e-4, 0.5)
+        self.schedule = lottery.pick("schedule", [0.0, 1.0, 2.0], float(lottery.rng.integers(3)), 0.4)
+        self.warm = lottery.even("warm_up", 0.0, 0.3, 0.0, 0.2)
+        self.drop_at = lottery.rng.uniform(0.3, 0.8)
 
     def rate(self, progress: float) -> Tensor:
         steps = 0.1 ** ((progress > self.drop_at) + (progress > (1 + self.drop_at) / 2))
@@ -78,15 +78,15 @@ class Optimiser:
             p.data -= lr * (torch.where(adam, scaled, self.first[i]) + decay * p.data)
 
 
-def network(told: Lottery, sizes: list[int], masks: dict[int, Tensor]) -> list[Tensor]:
-    """Weights and biases (n, in, out), (n, 1, out) of stacked networks."""
-    gain = told.log("init", 0.2, 3.0, 1.0, 0.25)
+def network(lottery: Lottery, sizes: list[int], masks: dict[int, Tensor]) -> list[Tensor]:
+    """Return weights and biases (n, in, out), (n, 1, out) of stacked networks."""
+    gain = lottery.log("init", 0.2, 3.0, 1.0, 0.25)
     parameters = []
     for i, (a, b) in enumerate(itertools.pairwise(sizes)):
-        w = torch.randn(CONFIGS, a, b, device=told.device) * gain[:, None, None] * math.sqrt(1.5 / a)
+        w = torch.randn(CONFIGS, a, b, device=lottery.device) * gain[:, None, None] * math.sqrt(1.5 / a)
         if i in masks:
             w = w * masks[i][:, None, :]
-        parameters += [w.requires_grad_(), torch.zeros(CONFIGS, 1, b, device=told.device, requires_grad=True)]
+        parameters += [w.requires_grad_(), torch.zeros(CONFIGS, 1, b, device=lottery.device, requires_grad=True)]
     return parameters
 
 

@@ -1,9 +1,9 @@
-"""From tasks to half-finished studies: what was bought so far, what money is left, and what the network has to say about it.
+"""Half-finished studies from tasks: the training so far, the remaining budget, and the values that the network must predict.
 
-A batch mixes made-up tasks (`prior`) with recorded tables, which are varied: some of the arms, curves cut or read at fewer
+A batch mixes synthetic tasks (`prior`) with recorded tables, which are varied: some of the arms, curves cut or read at fewer
 steps, losses bent by a power, noise added, hyperparameters in another order, mirrored or hidden. Histories are those of races
-with random settings, broken off anywhere: who is kept depends on the newest loss, on luck, and in part on how the arm will
-end, as it would under a rule that predicts well. The answer is the lowest loss that an arm reaches within its reach.
+with random settings, stopped anywhere. Which arms stay depends on the newest loss, on chance, and in part on the final loss, as
+under a rule that predicts well. The value to predict is the lowest loss of an arm within its reach.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from training.network import Studies
-from training.prior import COLUMNS, Draw, T, made_up
+from training.prior import COLUMNS, Draw, T, draw_tasks
 
 _ROUNDS = 8
 _WIDE = 32  # hyperparameters of a packed table
-_MOST_CURVES = 20.0  # money left: log-uniform from one step to this many curves
+_MOST_CURVES = 20.0  # remaining budget: log-uniform from one step to this many curves
 
 
 class Tables:
@@ -38,17 +38,17 @@ class Tables:
         }
         self.losses, self.x, self.price = (torch.tensor(array, device=device) for array in joined.values())
         first = np.cumsum([0, *(table["n"] for table in meta)])
-        kept = [i for i, table in enumerate(meta) if table["source"] in sources]
-        tables = Counter(meta[i]["source"] for i in kept)
-        weight = [_weight(meta[i], tables[meta[i]["source"]]) for i in kept]
-        self.first = torch.tensor([int(first[i]) for i in kept], device=device)
-        self.count = torch.tensor([meta[i]["n"] for i in kept], device=device)
-        self.steps = torch.tensor([meta[i]["steps"] for i in kept], device=device)
+        chosen = [i for i, table in enumerate(meta) if table["source"] in sources]
+        tables = Counter(meta[i]["source"] for i in chosen)
+        weight = [_weight(meta[i], tables[meta[i]["source"]]) for i in chosen]
+        self.first = torch.tensor([int(first[i]) for i in chosen], device=device)
+        self.count = torch.tensor([meta[i]["n"] for i in chosen], device=device)
+        self.steps = torch.tensor([meta[i]["steps"] for i in chosen], device=device)
         self.weight = torch.tensor(weight, device=device)
         self.sources = sorted(tables)
 
     def draw(self, b: int, arms: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """b times some arms of a table: losses, hyperparameters (all 32 columns), prices, arms that there are, steps."""
+        """Return b draws of some arms of a table: losses, hyperparameters (all 32 columns), prices, existing arms, steps."""
         device = self.losses.device
         which = torch.multinomial(self.weight, b, replacement=True)
         count = self.count[which]
@@ -65,13 +65,13 @@ class Tables:
 
 
 def _weight(table: dict[str, Any], tables: int) -> float:
-    """How often a table is drawn: less if its source has many, or if it has few arms."""
-    ours = 0.4 if table["source"] == "small_trainings" else 1.0  # less orderly than what people tune
+    """Return the weight of a table in draws: smaller if its source has many tables, or if it has few arms."""
+    ours = 0.4 if table["source"] == "small_trainings" else 1.0  # less regular than the tasks that people tune
     return ours * math.sqrt(min(1.0, table["n"] / 40) / tables)
 
 
 def vary_curves(draw: Draw, y: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Curves cut, or read at fewer and unevenly spaced steps."""
+    """Return curves that are cut, or read at fewer and unevenly spaced steps."""
     device = y.device
     length = steps.float()
     whole = torch.where(draw.chance(0.4)[:, 0], length * draw.uniform(0.25, 1.0)[:, 0], length)
@@ -87,7 +87,7 @@ def vary_curves(draw: Draw, y: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def vary_losses(draw: Draw, y: Tensor, steps: Tensor) -> Tensor:
-    """Losses bent by a power that keeps their order, some with noise; then anywhere and in any unit."""
+    """Return losses changed by a power that keeps their order, some with noise, then shifted and scaled at random."""
     within = torch.arange(T, device=y.device)[None, None] < steps[:, None, None]
     far = torch.full((), 1e30, device=y.device)
     lowest = torch.where(within, y, far).amin((1, 2), keepdim=True)
@@ -100,7 +100,7 @@ def vary_losses(draw: Draw, y: Tensor, steps: Tensor) -> Tensor:
 
 
 def vary_columns(draw: Draw, x: Tensor) -> Tensor:
-    """(b, K, 16) of (b, K, any): columns in another order, as many as are seen; mirrored, hidden."""
+    """Return 16 of any number of columns, (b, K, 16), in random order, some mirrored or hidden."""
     here = (x >= 0).any(1)
     key = draw.uniform(0.0, 1.0, x.shape[2]) + (~here).float()
     hidden = draw.chance(0.15) | draw.chance(0.08, x.shape[2])
@@ -112,12 +112,12 @@ def vary_columns(draw: Draw, x: Tensor) -> Tensor:
 
 
 def history(draw: Draw, y: Tensor, steps: Tensor, valid: Tensor, quality: Tensor) -> Tensor:
-    """(b, K): steps bought of each arm. `quality` (b, K): standard scores of how well the arms end, large is bad."""
+    """Return the trained steps of each arm, (b, K). `quality` (b, K): standard scores of the final losses, large is bad."""
     device, (b, arms) = y.device, valid.shape
     there = valid.sum(1, keepdim=True)
     foresight = torch.where(draw.chance(0.5), torch.zeros((), device=device), draw.uniform(0.0, 0.8))
     luck = draw.uniform(0.0, 1.0) ** 3 * 2
-    # who is opened first: anybody, or rather those who will end well
+    # which arms are opened first: any, or preferably those with low final losses
     taste = draw.chance(0.35) * draw.uniform(0.0, 1.5)
     turn = torch.where(valid, taste * quality + draw.normal(arms), torch.full_like(quality, 1e9)).argsort(1).argsort(1)
     opened = (1 + draw.uniform(0.0, 1.0) ** 1.7 * there).long().clamp(min=1)
@@ -139,16 +139,16 @@ def history(draw: Draw, y: Tensor, steps: Tensor, valid: Tensor, quality: Tensor
         spread = (((newest - mean) ** 2) * alive).sum(1, keepdim=True).div(count).sqrt() + 1e-9
         score = (1 - foresight) * (newest - mean) / spread + foresight * quality + luck * draw.normal(arms)
         rank = torch.where(alive, score, torch.full_like(score, 1e9)).argsort(1).argsort(1)
-        kept = alive & (rank < (count / keep).clamp(min=1))
+        survivors = alive & (rank < (count / keep).clamp(min=1))
         joining = valid & (n == 0) & (draw.uniform(0.0, 1.0, arms) < newcomers)
-        alive = torch.where(last_round >= i + 1, kept | joining, alive)
+        alive = torch.where(last_round >= i + 1, survivors | joining, alive)
         goal = goal * growth
     n = torch.where((n.sum(1, keepdim=True) == 0) & (turn == 0), torch.ones_like(n), n)
     return torch.minimum(n, steps[:, None]) * valid
 
 
 def answer(s: Studies) -> tuple[Tensor, Tensor]:
-    """(b, K): the lowest loss within reach, and whether there is one to predict."""
+    """Return the lowest loss within reach, (b, K), and whether there is one to predict."""
     step = torch.arange(1, T + 1, device=s.n.device)
     end = torch.minimum(s.n + s.reach, s.steps[:, None])
     window = (step > s.n[..., None]) & (step <= end[..., None])
@@ -156,9 +156,9 @@ def answer(s: Studies) -> tuple[Tensor, Tensor]:
     return lowest, (end > s.n) & s.valid
 
 
-def _made_up(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """b made-up tasks, in the words of `Tables.draw`; prices follow one hyperparameter, and chance."""
-    y, x = made_up(b, arms, device)
+def _draw_tasks(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return b synthetic tasks, as `Tables.draw` does; prices depend on one hyperparameter and on chance."""
+    y, x = draw_tasks(b, arms, device)
     lean = torch.where(x[..., 0] >= 0, x[..., 0] - 0.5, torch.zeros((), device=device))
     log_price = torch.randn(b, arms, device=device) * torch.rand(b, 1, device=device)
     price = torch.exp(log_price + 4 * lean * torch.randn(b, 1, device=device))
@@ -167,7 +167,7 @@ def _made_up(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor, T
 
 
 def split(s: Studies, parts: int) -> list[Studies]:
-    """Studies drawn together, in parts of equal size: drawing many at once is cheaper. Made-up tasks come first, so mix."""
+    """Return studies drawn together, in parts of equal size, which is cheaper. Synthetic tasks come first, so mix the parts."""
     order = torch.randperm(len(s.n), device=s.n.device)
     return [Studies(*(value[rows] for value in s)) for rows in order.chunk(parts)]
 
@@ -175,9 +175,9 @@ def split(s: Studies, parts: int) -> list[Studies]:
 def batch(
     tables: Tables | None, b: int, arms: int, synthetic: float, device: torch.device, varied: bool = True
 ) -> Studies:
-    """b studies, a share of them of made-up tasks; `varied`: curves, losses and columns are changed at random."""
+    """Return b studies, a share of them of synthetic tasks; `varied`: curves, losses and columns are changed at random."""
     made = b if tables is None else round(b * synthetic)
-    parts = [_made_up(made, arms, device)] if made else []
+    parts = [_draw_tasks(made, arms, device)] if made else []
     if tables is not None and made < b:
         parts.append(tables.draw(b - made, arms))
     y, x, price, there, steps = (torch.cat(part) for part in zip(*parts, strict=True))

@@ -1,8 +1,7 @@
 """One training: the weights of one fold and one seed. A few minutes on an accelerator; resumable.
 
-A training that was cut off goes on from its checkpoint, with the random numbers that it would have had. Weights that are kept
-are a moving average over the last steps. What it costs to be wrong about an arm that was trained counts more than about the
-many that were not opened.
+An interrupted training continues from its checkpoint, with the random numbers that it would have had. The result is a moving
+average of the weights over the last steps. Errors on trained arms weigh more than errors on the many arms that were not opened.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW
-from training.network import Network, Studies, features, hide_money, scale_of
+from training.network import Network, Studies, features, hide_budget, scale_of
 from training.sources import FOLDS, trained_on
 from training.studies import Tables, answer, batch, split
 
@@ -36,28 +35,28 @@ class Settings:
     fold: str = "all"
     seed: int = 0
     steps: int = 4000
-    seconds: float = 300.0  # wall: the learning rate falls by whichever of steps and seconds is further
+    seconds: float = 300.0  # time limit: the learning rate falls with the larger share of steps and seconds
     studies: int = 384  # of one step
     arms: int = 128
     width: int = 128
     layers: int = 6
     heads: int = 4
-    synthetic: float = 0.4  # share of made-up tasks; 1: no recorded table is looked at, 0: nothing is made up
+    synthetic: float = 0.4  # share of synthetic tasks; 1: no recorded tables, 0: no synthetic tasks
     rate: float = 1e-3
     dropout: float = 0.0
     decay: float = 0.02
-    blind: bool = False  # to what it can buy: every arm is forecast to its end
+    blind: bool = False  # hide the budget: every arm is predicted to its end
 
 
 def loss_of(network: Network, s: Studies, settings: Settings) -> Tensor:
     device = s.n.device
-    s = hide_money(s) if settings.blind else s
+    s = hide_budget(s) if settings.blind else s
     with torch.no_grad():
         scale = scale_of(s)
         f = features(s, scale)
-        lowest, asked = answer(s)
-        target = ((scale.squash(lowest) - LOW) / (HIGH - LOW) * BINS).long().clamp(0, BINS - 1)
-        weight = asked * torch.where(s.n > 0, 1.0, _UNOPENED)
+        lowest, has_value = answer(s)
+        target = ((scale.to_u(lowest) - LOW) / (HIGH - LOW) * BINS).long().clamp(0, BINS - 1)
+        weight = has_value * torch.where(s.n > 0, 1.0, _UNOPENED)
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
         odds = network(f, (s.n > 0) & s.valid, settings.dropout)
     each = F.cross_entropy(odds.float().flatten(0, 1), target.flatten(), reduction="none").view_as(weight)
@@ -65,7 +64,7 @@ def loss_of(network: Network, s: Studies, settings: Settings) -> Tensor:
 
 
 def train(data: Sequence[Path], out: Path, settings: Settings, device: torch.device) -> Network:
-    """The averaged network; writes `out` when done and `out` + .part on the way."""
+    """Return the averaged network; write `out` at the end and `out` + .part on the way."""
     torch.manual_seed(1000 * settings.seed + list(FOLDS).index(settings.fold))
     torch.backends.cuda.matmul.allow_tf32 = True
     if not data and settings.synthetic == 0:

@@ -1,4 +1,4 @@
-"""Losses to the scale a curve model works on: mean 0, variance 1, with diverged runs as "bad" and nothing worse than bad.
+"""Scale losses to mean 0 and variance 1 for a model, with diverged runs as "bad" and nothing worse than "bad".
 
 Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, leaves the scale of real losses open;
 what follows is ours.
@@ -6,12 +6,12 @@ what follows is ours.
     here        meaning                                                                            unit
     first       upper quartile over arms of their first finite loss                                loss (or its log)
     best        smallest finite loss                                                               loss (or its log)
-    fence       first + 3 (first - best): above it a loss  says no more than "bad"                 loss (or its log)
-    bad         worst finite loss below the fence: what a diverged loss enters as                  loss (or its log)
+    fence       first + 3 (first - best): a loss above it means no more than "bad"                 loss (or its log)
+    bad         worst finite loss below the fence; a diverged loss is replaced by it               loss (or its log)
 
-The fence lies where a run is worse than an untrained model by three times all the progress that any run has made. It leaves
-ordinary curves alone, also when most of the losses come from one good arm, which a rule on all losses would not. Where more
-than a quarter of the arms blow up at their very first step, to numbers that are large but finite, take logarithms.
+A run at the fence is worse than an untrained model by three times the largest progress that any run has made. Ordinary curves
+stay below the fence even when most losses come from one good arm; a rule on the spread of all losses would cut them. Use
+logarithms where more than a quarter of the arms reach large but finite losses at their first step.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class Scaling:
     fence: float
     bad: float
     floor: float | None  # None: no logarithm
-    least: float  # smallest `loss - floor` that is told from the floor
+    least: float  # smallest `loss - floor` above 0; a loss at the floor counts as this one
 
     def apply(self, losses: Floats) -> Floats:
-        """Scaled losses, any shape; nan, inf and the like come out as bad. Mask what was never reported afterwards."""
+        """Return scaled losses, any shape; nan, inf and huge losses become "bad". Mask unreported entries afterwards."""
         losses = np.asarray(losses, dtype=np.float64)
         usable = _is_usable(losses)
         x = self._bend(np.where(usable, losses, 0.0))
         return np.asarray((np.minimum(np.where(usable, x, self.bad), self.fence) - self.centre) / self.scale)
 
     def undo(self, scaled: Floats) -> Floats:
-        """Scaled values, such as predicted means, in the units of the losses."""
+        """Return scaled values, such as predicted means, in the units of the losses."""
         x = self.centre + self.scale * np.asarray(scaled, dtype=np.float64)
         return np.asarray(x if self.floor is None else np.exp(x) + self.floor)
 
     def quantile_of(self, mean: Floats, std: Floats) -> Callable[[float], Floats]:
-        """From a level to losses: the quantiles of scaled ones that are normal, with these means and deviations."""
+        """Return the quantile function, level -> losses, of scaled losses that are normal with these moments."""
         return lambda level: self.undo(mean + ndtri(level) * std)
 
     def _bend(self, losses: Floats) -> Floats:
@@ -62,10 +62,10 @@ class Scaling:
 
 
 def fit_scaling(losses: Floats, reported: Flags, log: bool = False) -> Scaling:
-    """Scaling for losses (n_arms, n_steps), of which `reported` ones count; a reported nan or inf is a diverged run.
+    """Return the scaling of losses (n_arms, n_steps); only `reported` ones count, and a reported nan or inf has diverged.
 
-    With `log`, losses above 0 are taken as their logarithm; otherwise as that of their distance from the smallest, which
-    itself is placed where the next one is.
+    With `log`, positive losses enter as their logarithm. If some loss is not positive, each enters as the logarithm of its
+    distance from the smallest loss, and the smallest loss is treated like the second smallest.
     """
     losses, reported = np.asarray(losses, dtype=np.float64), np.asarray(reported, dtype=bool)
     if losses.ndim != 2 or losses.shape != reported.shape:

@@ -1,16 +1,16 @@
-"""Policies by name: the registry, the default, and how one is made from its settings.
+"""The registry of policies, the default policy, and how a policy is made from its name and settings.
 
-    plain         random search, grid, a given list: never look at a value
-    halving       races                                          `sequential_halving`
-    cost_aware    which config next, when prices differ          `cost_aware_ei`
-    freeze_thaw   which paused run gets the next step            `bhpt`
-    stopping      is this run worth finishing?                   `bo_bos`
-    boil          which config and how long, from noisy curves   `boil`
-    online        one run tuned while it trains                  `ce_gp_ucb`
-    thrift        what next, by a belief learned beforehand      `thrift`, the default
+    plain         random search, grid, a given list: do not use values
+    halving       races of many trials                                    `sequential_halving`
+    cost_aware    the next configuration, where costs differ              `cost_aware_ei`
+    freeze_thaw   the next step of a paused trial                         `bhpt`
+    stopping      when to stop a trial early                              `bo_bos`
+    boil          configuration and length together, from noisy curves    `boil`
+    online        one training whose hyperparameters change               `ce_gp_ucb`
+    thrift        sequential halving with a learned surrogate             `thrift`, the default
 
-`config_table` (configs as numbers, candidates to choose from) is shared; `other_names` answers names known from other tools.
-A plugin adds its own through the entry-point group `shoestring.policies`.
+All of them may use `config_table` (configurations as numbers, and candidates to choose from). `other_names` recognises names from
+other tools. A plugin adds its own policies through the entry-point group `shoestring.policies`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.policies.other_names import advise, find_likely_name, find_same_name
 
-DEFAULT = "thrift"  # halving, and a learned belief where that was shown to win: docs/explanation/learned-belief.md
-RECOMMENDED = {  # what to begin with
+DEFAULT = "thrift"  # sequential halving, and a learned surrogate where it helps: docs/explanation/learned-surrogate.md
+RECOMMENDED = {
     "thrift": "shoestring.policies.thrift.thrift:Thrift",
     "sequential_halving": "shoestring.policies.halving.sequential_halving:SequentialHalving",
     "asha": "shoestring.policies.halving.asha:ASHA",
     "cost_aware_ei": "shoestring.policies.cost_aware.cost_aware_ei:CostAwareEI",
     "ce_gp_ucb": "shoestring.policies.online.ce_gp_ucb:CEGPUCB",
 }
-FROM_THE_PAPERS = {  # methods of the papers that are not recommended: what held when they were raced is in benchmarks/
+FROM_THE_PAPERS = {  # methods of the papers that are not recommended; their results are in benchmarks/
     "bhpt": "shoestring.policies.freeze_thaw.bhpt:BHPT",
     "bo_bos": "shoestring.policies.stopping.bo_bos:BOBOS",
     "boil": "shoestring.policies.boil.boil:BOIL",
 }
-BASELINES = {  # what everybody compares with, and the rivals that the papers name
+BASELINES = {  # common baselines, and the methods that the papers compare with
     "boca": "shoestring.policies.stopping.boca:BOCA",
     "epsilon_greedy": "shoestring.policies.online.bandit_policies:EpsilonGreedy",
     "exp3s": "shoestring.policies.online.bandit_policies:EXP3S",
@@ -62,7 +62,7 @@ BASELINES = {  # what everybody compares with, and the rivals that the papers na
 REGISTRY = {**RECOMMENDED, **FROM_THE_PAPERS, **BASELINES}
 USE_WHEN = {
     "thrift": "training reports a loss step by step, and there is a budget",
-    "sequential_halving": "training reports a loss step by step, and nothing that was learned elsewhere is to decide",
+    "sequential_halving": "training reports a loss step by step, and no model of other data is to decide",
     "asha": "many workers train at the same time, and none should wait for another",
     "cost_aware_ei": "a trial is one number, and some cost far more than others",
     "ce_gp_ucb": "one run is tuned while it trains",
@@ -70,7 +70,7 @@ USE_WHEN = {
 
 
 def groups() -> dict[str, list[str]]:
-    """Every policy once, in the order in which to look at them; those of other packages last, if there are any."""
+    """Return the names of all policies by group, the recommended ones first, those of other packages last."""
     known = {"recommended": RECOMMENDED, "from the papers": FROM_THE_PAPERS, "baselines": BASELINES}
     grouped = {title: list(group) for title, group in known.items()}
     others = [name for name in names() if not any(name in group for group in known.values())]
@@ -96,12 +96,12 @@ def find_class(name: str) -> type[Policy]:
 
 
 def make(policy: str | Policy, settings: Mapping[str, Any] | None = None) -> Policy:
-    """A policy from its name and settings, with an error for every setting that it does not have.
+    """Return the policy of this name with these settings; raise PolicyError for a name or a setting that does not exist.
 
-    A policy is anything with a `name` and a `decide`; one that is made already comes back as it is.
+    A policy is any object with a `name` and a `decide`. If `policy` is such an object, it is returned unchanged.
     """
     if not isinstance(policy, str):
-        return _take(policy, settings)
+        return _check_object(policy, settings)
     if not isinstance(settings, Mapping | None):
         raise PolicyError(f"the settings {settings!r} of {policy} must be a dict, as {{'reduction_factor': 3}}")
     kind = find_class(policy)
@@ -113,14 +113,14 @@ def make(policy: str | Policy, settings: Mapping[str, Any] | None = None) -> Pol
             raise PolicyError(f"{policy} has no setting {setting!r}.{hint} {did_you_mean(str(setting), known)}")
     try:
         return kind(**(settings or {}))
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # of a type it did not reckon with
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # a value of an unexpected type
         raise PolicyError(
             f"{policy} cannot take the settings {dict(settings or {})!r}: {error}. Its defaults are {defaults_of(policy)!r}"
         ) from None
 
 
 def restore(name: str, settings: Mapping[str, Any]) -> Policy:
-    """The policy of a stored study. One that was passed as an object, and is not registered, must be passed again."""
+    """Return the policy of a stored study; raise PolicyError if it was passed as an object and is not registered."""
     if not isinstance(name, str):
         raise PolicyError(f"policy={name!r} must be the name of a policy. Known: {', '.join(names())}.")
     if name in REGISTRY or name in _plugins():
@@ -133,17 +133,17 @@ def restore(name: str, settings: Mapping[str, Any]) -> Policy:
 
 
 def settings_of(policy: Policy) -> dict[str, Any]:
-    """All settings of a policy, as the ledger keeps them; none of a policy that is not a dataclass."""
+    """Return all settings of a policy, as the ledger stores them; none if the policy is not a dataclass."""
     return {f.name: getattr(policy, f.name) for f in _fields(policy)}
 
 
 def defaults_of(name: str) -> dict[str, Any]:
-    """Settings and their defaults, for listings."""
+    """Return the settings of a registered policy with their defaults."""
     return {f.name: f.default if f.default is not MISSING else None for f in _fields(find_class(name))}
 
 
-def _take(policy: object, settings: object) -> Policy:
-    """A policy that somebody made, or an error that says what it lacks."""
+def _check_object(policy: object, settings: object) -> Policy:
+    """Return the object if it is a policy; raise PolicyError if it is not."""
     if isinstance(policy, type):
         raise PolicyError(f"policy={policy.__name__} is a class: pass an object, as policy={policy.__name__}()")
     lacking = [part for part in ("name", "decide") if not hasattr(policy, part)]
@@ -160,7 +160,7 @@ def _take(policy: object, settings: object) -> Policy:
         raise PolicyError(f"policy={policy!r} has the name {policy.name!r}, which must be text: write name = 'mine'")
     if policy.name in REGISTRY and type(policy) is not find_class(policy.name):
         raise PolicyError(
-            f"policy={policy!r} has the name {policy.name!r}, which is that of another policy: give it a name of its own"
+            f"policy={policy!r} has the name {policy.name!r}, which belongs to another policy: give it a name of its own"
         )
     if settings:
         raise PolicyError(
@@ -175,6 +175,6 @@ def _fields(policy: object) -> tuple[Field[Any], ...]:
 
 @lru_cache(maxsize=1)
 def _plugins() -> dict[str, str]:
-    from importlib.metadata import entry_points  # a third of all import time, for something few installations have
+    from importlib.metadata import entry_points  # a third of all import time, and few installations have plugins
 
     return {point.name: point.value for point in entry_points(group="shoestring.policies")}

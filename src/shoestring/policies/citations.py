@@ -1,4 +1,4 @@
-"""What to cite for a study: the work whose method decided. Names are those of the registry; a plugin's policy has none here."""
+"""The publication to cite for each registered policy."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ CITATIONS = {
 
 
 def cite(policy: str) -> str | None:
-    """The reference of a policy; None for those that are ours, folklore, or from another package."""
+    """Return the reference of a policy; None for policies that are our own, folklore, or from another package."""
     return CITATIONS.get(policy)

@@ -1,4 +1,7 @@
-"""Names that people know from other tools, and what to use here instead. A lookalike would be no help: `bohb` is not `boil`."""
+"""Names of methods and tools from elsewhere, with the policy to use here instead.
+
+Without them, the suggestion for an unknown name would be the most similar name, and `boil` is no replacement for `bohb`.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,21 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_LIKELY = 0.75  # similarity of a slip of the finger
+_TYPO_SIMILARITY = 0.75  # at least, of a mistyped name and the intended one
 _MODEL = "cost_aware_ei models the loss with a Gaussian process and counts what each trial costs"
 _RACE = "sequential_halving, which the default begins with, gives many trials a few steps and the best of them more"
 _HALVING = (
-    "successive_halving is the textbook's; sequential_halving knows the total and plans with it, "
+    "successive_halving is the textbook rule; sequential_halving knows the total budget and plans with it, "
     "and the default, thrift, begins with it."
 )
 _STOPPING = (
-    "no rule beside the search stops runs here: asha and sequential_halving compare runs at the same step, "
-    "bo_bos stops them one by one"
+    "there is no separate stopping rule: asha and sequential_halving compare trials at the same step, "
+    "and bo_bos stops them one by one"
 )
-_EVOLUTION = f"populations need more full trainings than a small budget buys; {_RACE}"
-_QUASI_RANDOM = "random_search already takes quasi-random points, which cover the space evenly"
-_ONE_RUN = "to change the config of one run while it trains, use ce_gp_ucb (shoestring.OnlineTuner)"
-_TOOL = "that is a tool of its own, not a policy of this one"
+_EVOLUTION = f"populations need more full trainings than a small budget pays for; {_RACE}"
+_QUASI_RANDOM = "random_search already uses quasi-random points, which cover the space evenly"
+_ONE_RUN = "to change the hyperparameters of one training while it runs, use ce_gp_ucb (shoestring.OnlineTuner)"
+_TOOL = "this is another tool, not a policy"
 
 _INSTEAD = {  # spelled as `_normalise` spells
     # Bayesian optimisation
@@ -29,7 +32,7 @@ _INSTEAD = {  # spelled as `_normalise` spells
     "bayesianoptimization": f"{_MODEL}.",
     "bayesianoptimisation": f"{_MODEL}.",
     "bayesopt": f"{_MODEL}.",
-    "bo": f"{_MODEL}; bo_bos also stops runs early, from their curves.",
+    "bo": f"{_MODEL}; bo_bos also stops trials early, by their curves.",
     "botorch": f"{_TOOL}; {_MODEL}.",
     "ei": f'{_MODEL}; with the setting acquisition = "ei" it is plain expected improvement.',
     "eips": f'{_MODEL}; with the setting acquisition = "eipu" it is improvement per unit of cost.',
@@ -44,7 +47,7 @@ _INSTEAD = {  # spelled as `_normalise` spells
     "thompson": f"Thompson sampling is not here; {_MODEL}.",
     "tpe": f"its density estimates are not here; {_MODEL}.",
     "turbo": f"its trust regions are not here; {_MODEL}.",
-    "ucb": "gp_ucb chooses configs by an upper confidence bound, ucb1 the arms of one run.",
+    "ucb": "gp_ucb chooses configurations by an upper confidence bound, ucb1 the arms of one training.",
     # races, with and without a model
     "bohb": "not here; hyperband gives its brackets, cost_aware_ei its model.",
     "dehb": f"not here; hyperband gives its brackets, and {_EVOLUTION}.",
@@ -54,12 +57,12 @@ _INSTEAD = {  # spelled as `_normalise` spells
     "sh": _HALVING,
     "sha": _HALVING,
     # curves
-    "dpl": "its power laws are not here; bhpt buys epoch by epoch where a curve is likely to lead furthest.",
-    "dyhpo": "not here; bhpt buys epoch by epoch where a curve is likely to lead furthest, and knows the budget.",
-    "freezethaw": "bhpt freezes and thaws runs and knows the budget; freeze_thaw_bo is the method it improves on.",
-    "ftbo": "freeze_thaw_bo is the method; bhpt improves on it and knows the budget.",
-    "ifbo": "its pretrained network is not here; bhpt freezes and thaws runs on a belief fitted to their curves.",
-    "lce": "lc_prediction stops a run that its extrapolated curve speaks against.",
+    "dpl": "its power laws are not here; bhpt trains step by step the trial whose curve is likely to become best.",
+    "dyhpo": "not here; bhpt trains step by step the trial whose curve is likely to become best, and knows the budget.",
+    "freezethaw": "bhpt pauses and resumes trials and knows the budget; freeze_thaw_bo is the method that it improves.",
+    "ftbo": "freeze_thaw_bo is this method; bhpt improves it and knows the budget.",
+    "ifbo": "its pretrained network is not here; bhpt pauses and resumes trials by a surrogate of their curves.",
+    "lce": "lc_prediction stops a trial whose extrapolated curve is not good enough.",
     # stopping rules
     "earlystopping": f"{_STOPPING}.",
     "median": f"{_STOPPING}.",
@@ -80,8 +83,8 @@ _INSTEAD = {  # spelled as `_normalise` spells
     "evolution": f"{_EVOLUTION}.",
     "ga": f"{_EVOLUTION}.",
     "genetic": f"{_EVOLUTION}.",
-    "nsgaii": f"one number is tuned for here; {_EVOLUTION}.",
-    "nsga2": f"one number is tuned for here; {_EVOLUTION}.",
+    "nsgaii": f"there is only one objective here; {_EVOLUTION}.",
+    "nsga2": f"there is only one objective here; {_EVOLUTION}.",
     "pso": f"{_EVOLUTION}.",
     # points
     "bruteforce": "grid trains every combination.",
@@ -107,25 +110,25 @@ _INSTEAD = {  # spelled as `_normalise` spells
 
 
 def find_same_name(name: str, known: Iterable[str]) -> str | None:
-    """Our name that is meant, written in another way."""
+    """Return the known name that differs only in spelling."""
     return {_normalise(ours): ours for ours in known}.get(_normalise(name))
 
 
 def advise(name: str) -> str | None:
-    """What to use for something that other tools have."""
+    """Return what to use instead of a name from another tool."""
     return _INSTEAD.get(_normalise(name))
 
 
 def find_likely_name(name: str, known: Iterable[str]) -> str | None:
-    """A name of another tool that this looks like, more than like any of ours."""
+    """Return the name from another tool that is more similar than any known name."""
     bare = _normalise(name)
-    ours = [_normalise(one) for one in known]
-    closest = get_close_matches(bare, [*ours, *_INSTEAD], n=1, cutoff=_LIKELY)
+    ours = [_normalise(policy) for policy in known]
+    closest = get_close_matches(bare, [*ours, *_INSTEAD], n=1, cutoff=_TYPO_SIMILARITY)
     return closest[0] if closest and closest[0] not in ours else None
 
 
 def _normalise(name: str) -> str:
-    """Without case, punctuation, and what other tools hang on to the names of their methods."""
+    """Return the name without case, punctuation, and the suffixes that other tools add to the names of methods."""
     bare = re.sub(r"[^a-z0-9]", "", name.lower())
     for suffix in ("sampler", "pruner", "scheduler", "search", "searcher", "searchcv"):
         if bare != suffix:

@@ -1,21 +1,22 @@
-"""Learn from a curve at more than its end: add the times of one run that the model is least sure of, and no more.
+"""Add prefixes of a learning curve to the model: the times at which the model is least certain, and no more.
 
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, section 3.3,
-eq. 6 and algorithm 1, line 5. A variance does not depend on scores: points are chosen first and scored afterwards.
+eq. 6 and algorithm 1, line 5. A variance does not depend on scores, so points are selected first and scored afterwards.
 
     paper     here                  meaning                                                        unit
-    x         x                     hyperparameters of the run just trained, in [0,1]^d            —
+    x         x                     hyperparameters of the run that was just trained, in [0,1]^d   —
     t         trained_steps         length of the run                                              steps
     t'        grid                  lengths of prefixes of its curve, as times in [0, 1]           —
     M         max_points            at most floor(t~ M) points are added for a run                 points
-    delta     max_log_condition     stop before the natural log of cond(A) passes this             nats
+    delta     max_log_condition     stop before the natural log of cond(A) exceeds this            nats
 
 Departs from the paper:
-- t' runs over a grid of whole steps, not a continuum.
-- The number of points falls with the length of the run, and a time whose variance is below the noise variance + 1e-3 is not
-  worth a row: both after the authors' programs. Variances are those of standardised scores. The programs compare a standard
-  deviation with that sum (`floor="std"`), which never stops anything: a time seen k times with noise variance s has a variance of
-  about s / k, and that would have to be below (s + 1e-3)^2, which takes 200 points at one time with the default s of 5e-4.
+- t' is one of a grid of whole steps, not a continuum.
+- The number of points decreases with the length of the run, and a time whose variance is below the noise variance + 1e-3 is not
+  added: both as in the authors' programs. Variances are those of standardised scores. The programs compare a standard
+  deviation with that sum (`floor="std"`), which never stops anything: a time observed k times with noise variance s has a
+  variance of about s / k, and that would have to be below (s + 1e-3)^2, which takes 200 points at one time at the default
+  s = 5e-4.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ Floor = Literal["variance", "std"]
 Stop = Literal["condition", "count", "variance", "repeat"]
 _ABOVE_NOISE = 1e-3  # as in the authors' programs
 _GRID_SIZE = 50  # lengths of prefixes of a run that are compared
-_EXACT = 250  # points up to which a condition number is told from all eigenvalues
-_ROUNDS = 12  # of a power iteration beyond that
+_MAX_EXACT_POINTS = 250  # up to here a condition number is computed from all eigenvalues
+_POWER_ITERATIONS = 12  # above that, it is estimated
 
 
 @dataclass(frozen=True, slots=True)
-class Augmentation:
-    """Chosen times in the order of choice, and why there are not more of them."""
+class SelectedTimes:
+    """Selected times in the order of selection, and the reason to stop."""
 
-    picked: Indices  # (m,), rows of the grid
-    times: Floats  # (m,), in [0, 1]
-    variances: Floats  # (m,), before each was added
+    picked: Indices  # (m,): rows of the grid
+    times: Floats  # (m,): in [0, 1]
+    variances: Floats  # (m,): before each time was added
     stop: Stop
 
 
@@ -58,11 +59,11 @@ def pick_most_uncertain(
     max_points: int,
     max_log_condition: float,
     floor: Floor | float = "variance",
-) -> Augmentation:
-    """Add one time of `grid` after the other, each where the variance is largest given those before (eq. 6).
+) -> SelectedTimes:
+    """Select times of `grid` one after the other, each where the variance is largest given those before (eq. 6).
 
-    `max_points` is that of the run, see `count_allowed_points`. `floor`: whether the variance or the standard deviation must
-    be as large as the noise variance + 1e-3, or a number for the variance.
+    `max_points` is the limit for this run, see `count_allowed_points`. `floor` says whether the variance or the standard
+    deviation must reach the noise variance + 1e-3; a number is a lower limit for the variance itself.
     """
     least = floor if not isinstance(floor, str) else find_least_variance(float(np.exp(gp.theta[-1])), floor)
 
@@ -76,7 +77,7 @@ def pick_most_uncertain(
 
 
 def find_least_variance(noise_variance: float, floor: Floor) -> float:
-    """Below this variance a time is not worth a row."""
+    """Return the variance that a time must reach to be added."""
     least = noise_variance + _ABOVE_NOISE
     return least if floor == "variance" else least**2
 
@@ -89,14 +90,14 @@ def pick_random_times(
     *,
     max_points: int,
     max_log_condition: float,
-) -> Augmentation:
-    """Ablation: the same limits, times in random order."""
+) -> SelectedTimes:
+    """Select times in random order, within the same limits: an ablation."""
     order = rng.permutation(len(grid))
     return _augment(gp, x, grid, lambda _, picked: int(order[len(picked)]), max_points, max_log_condition)
 
 
-def pick_full_curve(gp: GP, x: Floats, grid: Floats) -> Augmentation:
-    """Ablation: the whole grid, whatever that does to the conditioning."""
+def pick_full_curve(gp: GP, x: Floats, grid: Floats) -> SelectedTimes:
+    """Select the whole grid, whatever the condition number becomes: an ablation."""
     return _augment(gp, x, grid, lambda _, picked: len(picked), len(grid), np.inf)
 
 
@@ -107,17 +108,17 @@ def _augment(
     choose: Callable[[Floats, list[int]], int | Stop],
     max_points: int,
     max_log_condition: float,
-) -> Augmentation:
-    """Choose until a limit is met. Each choice costs O(n g): one row of L^-1 K for all g candidates, no factorisation.
+) -> SelectedTimes:
+    """Select times until a limit is reached. Each costs O(n g): one row of L^-1 K for all g candidates, no factorisation.
 
-    The new row of the factor that a candidate would bring is its column of L^-1 K, so it is at hand already; the
-    variances of all candidates fall by the square of the row that the chosen one adds.
+    A candidate would add its column of L^-1 K as a new row of the factor, so that row is known already. The variances of
+    all candidates decrease by the square of the row that the selected one adds.
     """
     theta, n, limit = gp.theta[:-1], len(gp.x), min(max_points, len(grid))
     noise = float(np.exp(gp.theta[-1])) + gp.jitter
     candidates = np.column_stack([np.tile(x, (len(grid), 1)), grid])  # (g, d + 1)
     covariance = gp.kernel.matrix(theta, candidates, candidates)  # (g, g)
-    rows = np.zeros((n + limit, len(grid)))  # L^-1 K of the stored points and of those chosen, for all candidates
+    rows = np.zeros((n + limit, len(grid)))  # L^-1 K of stored and selected points, for all candidates
     rows[:n] = lapack.dtrtrs(gp.factor, gp.kernel.matrix(theta, gp.x, candidates), lower=1)[0]
     variances = covariance.diagonal() - np.einsum("ij,ij->j", rows[:n], rows[:n])  # (g,)
     picked: list[int] = []
@@ -136,29 +137,29 @@ def _augment(
         picked.append(j)
         before.append(float(variances[j]))
         variances = np.maximum(variances - rows[known] ** 2, 0.0)
-    return Augmentation(np.array(picked, dtype=np.intp), grid[picked], np.array(before), stop)
+    return SelectedTimes(np.array(picked, dtype=np.intp), grid[picked], np.array(before), stop)
 
 
 def log_condition(gp: GP, more: Floats) -> float:
-    """ln of the largest over the smallest eigenvalue of A = K + noise I, of the stored points and `more`."""
+    """Return ln of the largest over the smallest eigenvalue of A = K + noise I, for the stored points and `more`."""
     z = np.concatenate([gp.x, more])
     noise = float(np.exp(gp.theta[-1])) + gp.jitter
     eigenvalues = eigvalsh(gp.kernel.matrix(gp.theta[:-1], z, z))
-    # K has no negative eigenvalue: what rounding makes of a zero must not turn up as a huge or negative condition.
+    # K has no negative eigenvalue, but rounding can make a zero negative: the condition would be huge or negative.
     return float(np.log((eigenvalues[-1] + noise) / (max(eigenvalues[0], 0.0) + noise)))
 
 
-def tell_log_condition(gp: GP) -> float:
-    """ln cond(A) of the stored points for people to read: of many points up to 0.2 too low, in O(n^2).
+def estimate_log_condition(gp: GP) -> float:
+    """Return ln cond(A) of the stored points for reports; with many points in O(n^2), at most 0.2 too low.
 
-    Power iterations with A = L L' and with its inverse. No entry of A is negative, so a start of ones leans to the largest
-    eigenvalue; a crowd of eigenvalues lies next to the smallest, the noise, and any of them tells the same.
+    Uses power iterations with A = L L' and with its inverse. No entry of A is negative, so a start vector of ones is close to
+    the largest eigenvalue's. Many eigenvalues lie next to the smallest, the noise, and any of them gives the same number.
     """
-    if len(gp.x) <= _EXACT:
+    if len(gp.x) <= _MAX_EXACT_POINTS:
         return log_condition(gp, gp.x[:0])
     largest = smallest = np.ones(len(gp.x)) / np.sqrt(len(gp.x))
     smallest = smallest * np.resize([1.0, -1.0], len(gp.x))
-    for _ in range(_ROUNDS):
+    for _ in range(_POWER_ITERATIONS):
         half = blas.dtrmv(gp.factor, largest, lower=1, trans=1)  # v' A v = |L' v|^2 for a unit v
         top = float(half @ half)
         largest = blas.dtrmv(gp.factor, half, lower=1)
@@ -170,11 +171,11 @@ def tell_log_condition(gp: GP) -> float:
 
 
 def _exceeds(gp: GP, more: Floats, limit: float) -> bool:
-    """Whether ln cond(A) > limit; eigenvalues, O(n^3), are computed only where the answer depends on them.
+    """Return whether ln cond(A) > limit; eigenvalues, O(n^3), are computed only where the answer depends on them.
 
     No entry of K is negative or above s^2, so its largest eigenvalue is at most n s^2 (its largest row sum), and the
     smallest is at least 0: cond(A) <= 1 + n s^2 / noise. With s^2 = 1 and a noise of 5e-4, no set of fewer than
-    240,000 points can pass e^20.
+    240,000 points can exceed e^20.
     """
     noise = float(np.exp(gp.theta[-1])) + gp.jitter
     if np.log1p((len(gp.x) + len(more)) * np.exp(gp.theta[0]) / noise) <= limit:
@@ -183,11 +184,11 @@ def _exceeds(gp: GP, more: Floats, limit: float) -> bool:
 
 
 def count_allowed_points(time: float, max_points: int) -> int:
-    """floor(t~ M): a short run says little, and no single run may fill the matrix."""
+    """Return floor(t~ M): a short run has little information, and no single run may fill the matrix."""
     return int(np.floor(time * max_points + 1e-9))  # 0.29 * 100 is 28.999999999999996
 
 
 def step_grid(min_steps: int, trained_steps: int) -> Indices:
-    """Lengths of prefixes to choose from: whole steps from min_steps to below trained_steps, which is stored anyway."""
+    """Return the lengths of prefixes to choose from, in whole steps below `trained_steps`, which is a point already."""
     steps = np.unique(np.rint(np.linspace(min_steps, trained_steps, _GRID_SIZE)).astype(np.intp))
     return steps[steps < trained_steps]

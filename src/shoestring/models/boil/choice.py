@@ -1,4 +1,4 @@
-"""Which hyperparameters to train, and how long: the largest expected improvement per unit of predicted cost.
+"""Choose which hyperparameters to train and how long: the largest expected improvement per unit of predicted cost.
 
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, eq. 3 and
 appendix A.3. The model is that of `process`; z = [x, t~] as there.
@@ -11,11 +11,12 @@ appendix A.3. The model is that of `process`; z = [x, t~] as there.
 Departs from the paper:
 - The regression has an intercept and Z' c in place of Z c; sigma_n in the improvement is a standard deviation.
 - The decision maximises log EI - log cost, not the printed ratio of soft-plus values (`rule="softplus"`): soft-plus of a
-  vanishing EI is log 2, which makes a worthless cheap point beat a promising dear one.
-- In the ratio a cost counts as a share of the range of costs seen, no less than 0, plus 0.1, as in the authors' programs.
-  These climb from 3 (d + 1) places, here from 5. In the printed one EI is that of standardised scores, and a cost is a share too.
+  vanishing EI is log 2, so a cheap point without any improvement beats an expensive one with a large improvement.
+- In the ratio a cost is its share of the range of costs seen, at least 0, plus 0.1, as in the authors' programs.
+  They climb from 3 (d + 1) places, this code from 5. In the printed ratio EI is that of standardised scores, and a cost is a
+  share, too.
 - A search starts from given points and moves along their free columns only, so that options, whole numbers and listed configs
-  stay what they are.
+  keep their values.
 """
 
 from __future__ import annotations
@@ -36,55 +37,55 @@ from shoestring.models.gp.posterior import GP
 
 Rule = Literal["log_ratio", "softplus"]
 CLIMBS = 5
-FLOOR = 0.1  # added to a cost's share of the range: no point is cheaper than a tenth of it
-# Climbs that end within a millionth of a nat of each other are equal: how exactly they converge must not decide between
-# configs of which nothing is known.
-_CLIMBED = 1e-6 / TOLERANCE
-_BEND = 0.01  # share of the range of costs: so far from the cheapest, the bend that climbs see is straight again
+FLOOR = 0.1  # added to a cost's share of the range: no point is cheaper than a tenth of the range
+# Climbs whose values differ by less than a millionth of a nat are equal: how exactly they converge must not decide between
+# configs about which nothing is known.
+_CLIMB_SPREAD = 1e-6 / TOLERANCE
+_SMOOTHING = 0.01  # as a share of the range of costs: how far around the cheapest cost the ratio is smoothed for climbs
 
 
 @dataclass(frozen=True, slots=True)
 class CostPlane:
-    """Cost of training as a plane over z."""
+    """Cost of training as a linear function of z."""
 
-    coefficients: Floats  # (d + 2,), intercept first
+    coefficients: Floats  # (d + 2,): intercept first
     lowest: float
-    span: float  # range of the costs seen; 1 where they are all the same
+    span: float  # range of the costs seen; 1 if they are all equal
 
     @classmethod
     def of(cls, z: Floats, cost: Floats) -> CostPlane:
         if not 1 <= len(z) == len(cost) or not np.isfinite(cost).all():
             raise ValueError(f"{len(cost)} costs for {len(z)} points: give one finite cost a point, and at least one.")
-        # Centred first: with fewer points than dimensions the shortest slope is then flat, not tilted to the origin.
+        # Centred first: with fewer points than dimensions the least-norm slope is then flat, not directed to the origin.
         centre, level = z.mean(axis=0), float(cost.mean())
         slope = np.linalg.lstsq(z - centre, cost - level, rcond=None)[0]
         return cls(np.concatenate([[level - slope @ centre], slope]), float(cost.min()), float(np.ptp(cost)) or 1.0)
 
     @classmethod
     def zero(cls, columns: int) -> CostPlane:
-        """Everything costs nothing, and improvement alone decides; `columns` of z."""
+        """Return a plane on which everything costs 0, so that improvement alone decides; z has this many columns."""
         return cls(np.zeros(columns + 1), 0.0, 1.0)
 
     def predict(self, z: Floats) -> Floats:
         return np.asarray(self.coefficients[0] + z @ self.coefficients[1:])  # (q, d + 1) -> (q,)
 
     def share(self, cost: Floats) -> Floats:
-        """Costs as shares of the range seen: the cheapest was 0, the dearest 1."""
+        """Return costs as shares of the range seen: 0 for the cheapest, 1 for the most expensive."""
         return (cost - self.lowest) / self.span
 
 
 def log_ratio(log_ei: Floats, cost_share: Floats) -> Floats:
-    """Log of expected improvement per cost, eq. 3."""
+    """Return the log of expected improvement per cost, eq. 3."""
     return log_ei - np.log(np.maximum(cost_share, 0.0) + FLOOR)
 
 
 def log_softplus_ratio(log_ei: Floats, cost_share: Floats) -> Floats:
-    """Log of the printed ratio, ln(1 + exp(EI)) / ln(1 + exp(cost)); EI of standardised scores."""
+    """Return the log of the printed ratio, ln(1 + exp(EI)) / ln(1 + exp(cost)), with EI of standardised scores."""
     return np.log(np.logaddexp(0.0, np.exp(log_ei))) - np.log(np.logaddexp(0.0, cost_share))
 
 
-class Promise(NamedTuple):
-    """What the model expects of one run."""
+class RunPrediction(NamedTuple):
+    """Prediction of the model for one run."""
 
     score: float
     std: float
@@ -93,45 +94,46 @@ class Promise(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Appraisal:
-    """What the model expects of q points z."""
+class RunPredictions:
+    """Predictions of the model for q points z."""
 
     score: Floats  # (q,)
     std: Floats
     log_ei: Floats
     log_ratio: Floats
 
-    def promise(self, at: int) -> Promise:
-        return Promise(float(self.score[at]), float(self.std[at]), float(self.log_ei[at]), float(self.log_ratio[at]))
+    def at(self, at: int) -> RunPrediction:
+        return RunPrediction(
+            float(self.score[at]), float(self.std[at]), float(self.log_ei[at]), float(self.log_ratio[at])
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tradeoff:
-    """Improvement against cost, as a function of z. Scores are to be large, the acquisition functions want them small."""
+    """Improvement against cost, as a function of z. Scores are maximised; the acquisition functions minimise."""
 
     gp: GP
     cost: CostPlane
     best_mean: float
     rule: Rule = "log_ratio"
 
-    def appraise(self, z: Floats, cost: Floats | None = None) -> Appraisal:
-        """Of points z, (q, d + 1), that cost what the plane predicts, unless it is known better."""
+    def predict(self, z: Floats) -> RunPredictions:
+        """Return the predictions for points z, (q, d + 1)."""
         mean, variance = self.gp.predict(z)
         std = np.sqrt(variance)
         log_ei = log_expected_improvement(-mean, std, -self.best_mean)
-        cost = self.cost.predict(z) if cost is None else cost
-        return Appraisal(mean, std, log_ei, self._weigh(log_ei, self.cost.share(cost)))
+        return RunPredictions(mean, std, log_ei, self._weigh(log_ei, self.cost.share(self.cost.predict(z))))
 
     def _weigh(self, log_ei: Floats, share: Floats) -> Floats:
         if self.rule == "softplus":
             return log_softplus_ratio(log_ei - np.log(self.gp.scale), share)
         return log_ratio(log_ei, share)
 
-    def bent_log_ratio_with_gradient(self, z: Floats) -> tuple[Floats, Floats]:
-        """Return for points z, (q, d + 1), the logarithm of the ratio, (q,), and its derivatives, (q, d + 1), for climbs.
+    def smooth_log_ratio_with_gradient(self, z: Floats) -> tuple[Floats, Floats]:
+        """Return for points z, (q, d + 1), the log of the ratio, (q,), and its derivatives, (q, d + 1), for climbs.
 
-        No cost is below the cheapest seen: there the logarithm of the ratio has an edge, and often its maximum. A climb to
-        an edge ends in another place on another machine, so climbs see it bent within a share of `_BEND`.
+        No cost counts as lower than the cheapest seen. There the log of the ratio has an edge, and often its maximum. A climb
+        to an edge ends in another place on another machine, so climbs use a function that is smooth there (`_SMOOTHING`).
         """
         mean, variance, d_mean, d_variance = self.gp.predict_with_gradient(z)
         log_ei, d_log_ei = log_expected_improvement_gradient(-mean, variance, -d_mean, d_variance, -self.best_mean)
@@ -142,15 +144,15 @@ class Tradeoff:
             by_share = expit(share) / np.logaddexp(0.0, share)
         else:
             by_log_ei = np.ones_like(log_ei)
-            root = np.sqrt(share * share + _BEND**2)
-            share = 0.5 * (share + root)  # max(share, 0) without its edge; its derivative is this over the root
+            root = np.sqrt(share * share + _SMOOTHING**2)
+            share = 0.5 * (share + root)  # a smooth max(share, 0); its derivative is itself over the root
             by_share = share / root / (share + FLOOR)
         d_share = self.cost.coefficients[1:] / self.cost.span  # (d + 1,)
         return self._weigh(log_ei, share), by_log_ei[:, None] * d_log_ei - by_share[:, None] * d_share
 
 
 class Peak(NamedTuple):
-    """mu_max, where it is, (d + 1,), and which row the climb to it began from: of the pool, then of the stored points."""
+    """The largest mean, its place (d + 1,), and the row where the climb to it began, in the pool followed by stored points."""
 
     mean: float
     z: Floats
@@ -158,9 +160,9 @@ class Peak(NamedTuple):
 
 
 def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> Peak:
-    """mu_max over a pool, (m, d + 1), and the stored points, since narrow peaks are there.
+    """Return mu_max over a pool, (m, d + 1), and the stored points, where narrow peaks are.
 
-    `free`, (m + s, d + 1), tells what may move: of the pool, then of the first s stored points.
+    `free`, (m + s, d + 1), says which columns may move: for the pool, then for the first s stored points.
     """
 
     def mean_with_gradient(z: Floats) -> tuple[Floats, Floats]:
@@ -177,17 +179,17 @@ def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> Peak:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenRun:
-    """What to train, for how long, and what the model expects of it, taken at the rounded time."""
+    """What to train, for how long, and the prediction of the model at the rounded time."""
 
     z: Floats  # (d + 1,)
-    start: int  # row of the pool that the search began from
+    start: int  # row of the pool where the search began
     steps: int
-    promise: Promise
-    found: Scores
+    prediction: RunPrediction
+    candidates: SearchCandidates
 
 
-class Scores(NamedTuple):
-    """What a search came across: log ratios, before times were rounded to steps, and the one that was chosen."""
+class SearchCandidates(NamedTuple):
+    """Candidates of a search with their log ratios before times were rounded to steps, and the chosen one."""
 
     log_ratio: Floats  # (k,); -inf where nothing may be trained
     points: Floats  # (k, d + 1)
@@ -204,22 +206,22 @@ def choose(
 ) -> ChosenRun:
     """Maximise log EI - log cost over x and time; the time is rounded to whole steps before anything is stored.
 
-    `may_train` says whether an x that was reached from a row of the pool may be trained; the pool itself may.
+    `may_train` says whether an x that was reached from a row of the pool may be trained; rows of the pool always may.
     """
 
     def score(z: Floats) -> Floats:
-        return tradeoff.appraise(z).log_ratio
+        return tradeoff.predict(z).log_ratio
 
-    with_gradient = tradeoff.bent_log_ratio_with_gradient
+    with_gradient = tradeoff.smooth_log_ratio_with_gradient
     values, points, starts = _climb(score(pool), score, with_gradient, pool, free, spread=NAT)
-    for top in sort_best_first(values, "highest", spread=_CLIMBED):
+    for top in sort_best_first(values, "highest", spread=_CLIMB_SPREAD):
         if np.array_equal(points[top], pool[starts[top]]) or may_train(points[top, :-1], starts[top]):
             break
         values[top] = -np.inf
     steps = lengths.steps_at(points[top, -1])
     z = np.append(points[top, :-1], lengths.time_of(steps))
-    scores = Scores(values, points, starts, int(top))
-    return ChosenRun(z, int(starts[top]), steps, tradeoff.appraise(z[None]).promise(0), scores)
+    candidates = SearchCandidates(values, points, starts, int(top))
+    return ChosenRun(z, int(starts[top]), steps, tradeoff.predict(z[None]).at(0), candidates)
 
 
 def _climb(
@@ -230,15 +232,16 @@ def _climb(
     free: Flags,
     spread: float | None = None,
 ) -> tuple[Floats, Floats, Indices]:
-    """Local maxima and, behind them, their starts: values (k,), points (k, d + 1), rows of the pool they began from (k,).
+    """Return local maxima, followed by the starts: values (k,), points (k, d + 1), rows of the pool where they began (k,).
 
-    The pool is dealt out into 3 (f + 1) hands, f the most columns that are free in any row; of the best of each hand, CLIMBS
-    climb. Dealing keeps them apart: the best rows of the whole pool are often neighbours. `before`: scores of the pool, (m,);
-    `spread`: their unit, as for `find_best`. Where a climb ends is scored again.
+    The rows of the pool are split in turn into 3 (f + 1) groups; f is the largest number of columns that are free in any row.
+    The best rows of the CLIMBS best groups are climbed from. The groups keep these apart: the best rows of the whole pool are
+    often neighbours. `before` has the scores of the pool, (m,); `spread` is their unit, as for `find_best`. The end of a climb
+    is scored again.
     """
-    hands = min(len(pool), 3 * (1 + int(free.sum(axis=1).max())))
-    best = [find_best(before[hand::hands], "highest", spread=spread) for hand in range(hands)]
-    starts = np.arange(hands) + hands * np.array(best, dtype=np.intp)
+    groups = min(len(pool), 3 * (1 + int(free.sum(axis=1).max())))
+    best = [find_best(before[group::groups], "highest", spread=spread) for group in range(groups)]
+    starts = np.arange(groups) + groups * np.array(best, dtype=np.intp)
     ranked = starts[sort_best_first(before[starts], "highest", spread=spread)]
     climbers = ranked[free[ranked].any(axis=1)][:CLIMBS]
     tops = np.array([_find_top(score_with_gradient, pool[row], free[row]) for row in climbers]).reshape(
@@ -249,7 +252,7 @@ def _climb(
 
 
 def _find_top(score_with_gradient: Callable[[Floats], tuple[Floats, Floats]], start: Floats, moving: Flags) -> Floats:
-    """The maximum, (d + 1,), that is reached from `start` along the columns that move."""
+    """Return the local maximum, (d + 1,), that a climb from `start` along the moving columns reaches."""
     z = start.copy()
 
     def descent(place: Floats) -> tuple[float, Floats]:

@@ -5,9 +5,9 @@ the derivatives below eq. 5. All curves are scored by one matrix product.
 
     paper    here            meaning                                                        unit
     r(u)     rewards         reward (larger is better) after step u, rows padded with 0     reward
-    t        lengths         steps a curve has                                              steps
+    t        lengths         steps of a curve                                               steps
     Tmax     max_steps       longest training; the logistic's axis always spans it          steps
-    v_u      v               step u seen by the logistic: linspace(-6, 6, Tmax)[u - 1]      —
+    v_u      v               step u on the logistic's axis: linspace(-6, 6, Tmax)[u - 1]    —
     l(u)     weights         1 / (1 + exp(-g0 (v_u - m0)))                                  —
     m0       midpoint        where the weight is one half                                   axis units
     g0       growth          slope of the weight there                                      1 / axis units
@@ -15,12 +15,12 @@ the derivatives below eq. 5. All curves are scored by one matrix product.
     y~       values          scores with mean 0 and population standard deviation 1         —
 
 Departs from the paper:
-- The logistic sees v_u, not the raw step. The reported m0 lie between -4 and 2.8, so the authors do the same.
-- dy/dm0 and dy/dg0 are sums over the curve weighted by its rewards, and dy/dg0 carries v_u - m0 where the paper prints -m0.
-- Rewards below zero are lifted by one constant: a sum of negative terms falls as training goes on, and the shortest run
-  would look best.
+- The logistic is a function of v_u, not of the raw step. The reported m0 lie between -4 and 2.8, so the authors do the same.
+- dy/dm0 and dy/dg0 are sums over the curve weighted by its rewards, and dy/dg0 contains v_u - m0 where the paper prints -m0.
+- One constant is added to rewards below zero: a sum of negative terms decreases with the length of training, so the shortest
+  run would look best.
 - `tail_mean` is the score of the authors' programs: the mean of r l over the late part of a curve. `log` and `average` are
-  the paper's ablations; they have nothing to learn.
+  the paper's ablations; they have no parameters to learn.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.gp.posterior import standardisation
 
 Preference = Literal["logistic", "tail_mean", "log", "average"]
-LEARNABLE: tuple[Preference, ...] = ("logistic", "tail_mean")  # those that depend on midpoint and growth
-_MARGIN = 0.1  # of the range of rewards, below the lowest: a reward a little lower leaves the shift alone
+LEARNABLE: tuple[Preference, ...] = ("logistic", "tail_mean")  # these depend on midpoint and growth
+_MARGIN = 0.1  # of the range of rewards, below the lowest: a slightly lower reward does not change the shift
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CurveMatrix:
-    """Curves as rows of one zero-padded matrix; a prefix of a curve that counts as a point of its own has its own row."""
+    """Curves as rows of one zero-padded matrix; a prefix of a curve that is a point of its own has its own row."""
 
     rewards: Floats  # (n, max_steps)
     lengths: Indices  # (n,)
@@ -81,9 +81,9 @@ def _check_curve(curve: Floats, max_steps: int) -> None:
 
 
 def reward_shift(lowest: float, highest: float, *, current: float | None = None) -> float:
-    """The constant that makes all rewards non-negative, given the lowest and the highest seen so far; 0 where they are.
+    """Return the constant that makes all rewards non-negative, given the lowest and the highest so far; 0 if they already are.
 
-    A `current` shift stays as long as it is enough, since every score changes with it; the margin makes that rare.
+    A `current` shift stays as long as it is large enough, since every score changes with it; the margin makes changes rare.
     """
     if not (np.isfinite(lowest) and np.isfinite(highest) and lowest <= highest):
         raise ValueError(f"rewards from {lowest} to {highest} must be finite and in order: lowest first.")
@@ -95,7 +95,7 @@ def reward_shift(lowest: float, highest: float, *, current: float | None = None)
 def preference_weights(
     max_steps: int, *, midpoint: float, growth: float, preference: Preference = "logistic"
 ) -> Floats:
-    """Weights of the steps and their derivatives: columns l, dl/dm0, dl/dg0."""  # (max_steps, 3)
+    """Return the weights of the steps and their derivatives, (max_steps, 3): columns l, dl/dm0, dl/dg0."""
     weights = np.zeros((max_steps, 3))
     match preference:
         case "logistic" | "tail_mean":
@@ -115,7 +115,7 @@ def preference_weights(
 def compress(
     curves: CurveMatrix, *, midpoint: float, growth: float, shift: float = 0.0, preference: Preference = "logistic"
 ) -> tuple[Floats, Floats]:
-    """Scores y and their derivatives with respect to (midpoint, growth)."""  # (n,), (n, 2)
+    """Return the scores y, (n,), and their derivatives with respect to midpoint and growth, (n, 2)."""
     t = curves.lengths
     weights = preference_weights(curves.max_steps, midpoint=midpoint, growth=growth, preference=preference)
     rewards, first, divisor = curves.rewards, np.zeros_like(t), np.ones(len(t))
@@ -123,12 +123,12 @@ def compress(
         case "average":
             divisor = t.astype(np.float64)
         case "tail_mean":
-            # The start of the tail jumps with m0; the derivative is the one between two jumps. Clipped: below m0 = -4
-            # it would be negative (and wrap around), above m0 = 8 past the end of the curve.
+            # The start of the tail is a step function of m0; the derivative is that between two steps. It is clipped: below
+            # m0 = -4 it would be negative (and index from the end), above m0 = 8 beyond the end of the curve.
             first = np.clip(((midpoint + 4.0) * t / 12.0).astype(np.intp), 0, t - 1)
             divisor = (t - first).astype(np.float64)
             rewards = np.where(np.arange(curves.max_steps) >= first[:, None], rewards, 0.0)
-    # The shift enters by prefix sums of the weights: the padding stays zero, and a new shift leaves the matrix alone.
+    # The shift enters through prefix sums of the weights, so the padding stays zero and the matrix does not depend on it.
     prefix = np.concatenate([np.zeros((1, 3)), np.cumsum(weights, axis=0)])  # (max_steps + 1, 3)
     sums = rewards @ weights + shift * (prefix[t] - prefix[first])  # (n, 3)
     sums /= divisor[:, None]
@@ -136,12 +136,12 @@ def compress(
 
 
 def standardise(scores: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-    """Scores of mean 0 and population standard deviation 1, and the derivatives carried through."""  # (n,), (n, 2)
-    # Standardising anew for every (m0, g0) is what gives their likelihood a maximum: on raw scores a larger m0 shrinks
-    # all of them, and the likelihood grows without end.
+    """Return the scores with mean 0 and population standard deviation 1, (n,), and their derivatives, (n, 2)."""
+    # Scores are standardised for every (m0, g0), otherwise their likelihood would have no maximum: on raw scores a larger m0
+    # shrinks all of them, and the likelihood grows without bound.
     mean, scale = standardisation(scores)
     values = (scores - mean) / scale
-    if np.mean(values**2) < 0.5:  # 1 unless there was no spread to divide by, as of a single score
+    if np.mean(values**2) < 0.5:  # it is 1 unless the scores have no spread, as a single score
         return np.zeros_like(scores), np.zeros_like(gradient)
     slope = gradient - gradient.mean(axis=0)
     return values, (slope - values[:, None] * (values @ slope / len(values))) / scale

@@ -1,6 +1,6 @@
 """The time kernel of freeze-thaw optimisation in a product with SE kernels on the hyperparameters: an ablation of BOIL.
 
-Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 3.1; the paper on BOIL puts it in place of
+Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 3.1; the paper on BOIL uses it in place of
 its own time kernel in appendix B.5.
 
     paper     here     meaning                                                                     unit
@@ -12,7 +12,7 @@ its own time kernel in appendix B.5.
     k(t, t') = (beta / (t + t' + beta))^alpha, over the root of k(t, t) k(t', t'),
              = sech((u - u') / 2)^alpha = exp(-D / (2 st^2)) with D = 2 ln cosh((u - u') / 2)
 
-so it is an SE kernel whose squared difference along time is D. Times lie the closer together the later they are.
+so it is an SE kernel whose squared difference along time is D. The later two times are, the more similar they are.
 
 Departs from the paper: the kernel is scaled to variance 1 everywhere, as the rest of the model expects; beta is not fitted.
 """
@@ -32,7 +32,7 @@ BETA = 1.0
 
 @dataclass(frozen=True)
 class DecayingTime(Kernel):
-    """exp(-|x - x'|^2 / (2 sx^2)) with a length-scale per column, times the above on the last column."""
+    """exp(-|x - x'|^2 / (2 sx^2)) with a length-scale per column, times the time kernel on the last column."""
 
     @classmethod
     def of(cls, n_dims: int) -> Self:
@@ -65,13 +65,13 @@ def _warp(time: Floats) -> Floats:
 
 
 def _difference(half: Floats) -> Floats:
-    """2 ln cosh, without overflow."""
+    """Return 2 ln cosh(half), without overflow."""
     size = np.abs(half)
     return np.asarray(2.0 * (size + np.log1p(np.exp(-2.0 * size)) - np.log(2.0)))
 
 
 def _at_time_zero(x: Floats) -> Floats:
-    """The points, with time taken out of the distances between them."""
-    moved = x.copy()
-    moved[:, -1] = 0.0
-    return moved
+    """Return the points with time 0, so that time does not contribute to the distances between them."""
+    at_zero = x.copy()
+    at_zero[:, -1] = 0.0
+    return at_zero

@@ -1,4 +1,4 @@
-"""A Gaussian process over (hyperparameters, training time) whose scores are curves, compressed as the likelihood likes best.
+"""A Gaussian process over (hyperparameters, training time), fitted together with the compression of curves into scores.
 
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, eqs. 1, 2, 5.
 
@@ -8,13 +8,13 @@ Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIP
     z = [x,t~]  z                  hyperparameters in [0,1]^d, then time in [0,1]                   —
     sx, st      lengthscale_x, _t  k = exp(-|x-x'|^2 / (2 sx^2) - (t~-t~')^2 / (2 st^2))            —
     sy^2        noise_variance     of a standardised score; A = K + sy^2 I                          —
-    m0, g0      midpoint, growth   of the logistic that makes scores out of curves                  —
+    m0, g0      midpoint, growth   of the logistic that compresses curves into scores               —
     L           log_likelihood     log p(y~), y~ standardised for the current m0, g0                nats
 
 The time kernel of freeze-thaw, an ablation of the paper, is in `decaying_time`.
 
-Departs from the paper: eq. 5 has its first sign turned (-1/2 y' A^-1 y), and so has dL/dy. Noise is 5e-4 unless it is
-learned.
+Departs from the paper: the first sign of eq. 5 is corrected (-1/2 y' A^-1 y), and so is that of dL/dy. Noise is 5e-4 unless it
+is learned.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from shoestring.models.gp.kernels import Kernel, Pairs
 from shoestring.models.gp.posterior import GP, condition
 
 TimeKernel = Literal["se", "freeze_thaw"]
-# Where a fit may look, in the order of the gradient. A noise below 1e-6 would leave the factorisation to rounding.
+# The ranges of a fit, in the order of the gradient. With a noise below 1e-6, rounding would decide the factorisation.
 BOUNDS = {
     "lengthscale_x": (0.05, 1.0),
     "lengthscale_t": (0.05, 1.0),
@@ -49,13 +49,13 @@ BOUNDS = {
     "noise_variance": (1e-6, 1e-2),
 }
 ON_LOG_SCALE = ("lengthscale_x", "lengthscale_t", "noise_variance")
-_DECIMALS = 4  # of what a fit finds, in logs; fits differed by at most 5e-8 between BLAS kernels
-RANDOM_STARTS = 20  # of a fit; the best of them is climbed from
+_DECIMALS = 4  # of fitted parameters, in logs; fits differed by at most 5e-8 between BLAS kernels
+RANDOM_STARTS = 20  # of a fit; only the best of them is climbed from
 
 
 @dataclass(frozen=True, slots=True)
 class RunLengths:
-    """How long a run may be trained, and where a length lies on the process's axis of time."""
+    """How long a run may be trained, and the time of each length on the axis of the process."""
 
     min_steps: int
     max_steps: int
@@ -65,21 +65,21 @@ class RunLengths:
         return self.min_steps < self.max_steps
 
     def time_of(self, steps: int) -> float:
-        """t~ of a number of steps; 1 where every run is a full training."""
+        """Return t~ of a number of steps; 1 if every run is a full training."""
         if not 1 <= self.min_steps <= steps <= self.max_steps:
             raise ValueError(
-                f"steps={steps} must lie in min_steps={self.min_steps} .. max_steps={self.max_steps}, 1 at least: cut it."
+                f"steps={steps} must be from min_steps={self.min_steps} (at least 1) to max_steps={self.max_steps}."
             )
         return (steps - self.min_steps) / (self.max_steps - self.min_steps) if self.vary else 1.0
 
     def steps_at(self, time: float) -> int:
-        """The whole number of steps next to a time."""
+        """Return the whole number of steps nearest to a time."""
         return int(np.rint(self.min_steps + time * (self.max_steps - self.min_steps)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessParameters:
-    """Everything the likelihood decides. The defaults are where the authors' programs start, in the paper's form."""
+    """The parameters that are fitted. The defaults are the starting values of the authors' programs, in the paper's form."""
 
     lengthscale_x: float = 0.25
     lengthscale_t: float = 0.45
@@ -100,17 +100,17 @@ class ProcessParameters:
         return cls(**{name: float(memo[name][0]) for name in cls.__dataclass_fields__})
 
     def theta(self, dims: int) -> Floats:
-        """Logs of signal variance (1), one length-scale per dimension of x, that of time, noise variance."""
-        return np.log([1.0, *[self.lengthscale_x] * dims, self.lengthscale_t, self.noise_variance])  # (d + 3,)
+        """Return the logs, (d + 3,), of signal variance (1), length-scale per dimension of x, that of time, noise variance."""
+        return np.log([1.0, *[self.lengthscale_x] * dims, self.lengthscale_t, self.noise_variance])
 
 
 def product_kernel(dims: int, time_kernel: TimeKernel = "se") -> Kernel:
-    """k(x, x') k(t~, t~'): two SE factors are one SE kernel with a length-scale per column, at half the work."""
+    """Return k(x, x') k(t~, t~'): two SE factors are one SE kernel with a length-scale per column, at half the work."""
     return Kernel.ard("se", dims + 1) if time_kernel == "se" else DecayingTime.of(dims + 1)
 
 
 class CurveProcess:
-    """Points z and their curves: the likelihood of any parameters, and the posterior that they lead to."""
+    """Points z and their curves: the likelihood of given parameters, and the posterior with them."""
 
     def __init__(
         self,
@@ -129,33 +129,33 @@ class CurveProcess:
 
     @cached_property
     def _pairs(self) -> Pairs:
-        """Differences of all points: a whole fit computes them once, a posterior not at all."""
+        """Differences between all points: computed once for a whole fit, and not at all for a posterior."""
         return self.kernel.pairs(self.z)
 
     def _scores(self, p: ProcessParameters) -> tuple[Floats, Floats]:
         return compress(self.curves, midpoint=p.midpoint, growth=p.growth, shift=self.shift, preference=self.preference)
 
     def posterior(self, p: ProcessParameters) -> GP:
-        """Eqs. 1 and 2: zero mean on standardised scores, predictions in units of a score."""
+        """Return the posterior, eqs. 1 and 2: zero mean on standardised scores, predictions in units of a score."""
         return condition(self.kernel, p.theta(self.dims), self.z, self._scores(p)[0], mean="zero")
 
     def log_likelihood(self, p: ProcessParameters) -> float:
-        """L, of kernel, noise and compression together (eq. 5)."""
+        """Return L for kernel, noise and compression together (eq. 5)."""
         return self._solve(p)[0]
 
     def log_likelihood_and_gradient(self, p: ProcessParameters) -> tuple[float, Floats]:
-        """L and its derivatives in the order of `BOUNDS`, that is (log sx, log st, m0, g0, log sy^2)."""
+        """Return L and its derivatives in the order of `BOUNDS`: log sx, log st, m0, g0, log sy^2."""
         value, factor, alpha, slopes, pullback = self._solve(p)
         inverse = lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T  # A^-1: one triangle, in C order
         rows, cols = self._pairs.rows, self._pairs.cols
-        # dL = 1/2 tr((alpha alpha' - A^-1) dA): every pair counts twice, and the diagonal moves with the noise alone.
+        # dL = 1/2 tr((alpha alpha' - A^-1) dA): every pair counts twice, and the diagonal depends on the noise alone.
         by_scales = pullback(alpha[rows] * alpha[cols] - inverse[cols, rows])[1:]  # (d + 1,)
         by_noise = 0.5 * p.noise_variance * (alpha @ alpha - np.trace(inverse))
         by_m0, by_g0 = -alpha @ slopes
         return value, np.array([by_scales[:-1].sum(), by_scales[-1], by_m0, by_g0, by_noise])
 
     def _solve(self, p: ProcessParameters) -> tuple[float, Floats, Floats, Floats, Callable[[Floats], Floats]]:
-        """L, the factor of A, alpha = A^-1 y~, the derivatives of y~, and those of K as a function of weights of pairs."""
+        """Return L, the factor of A, alpha = A^-1 y~, the derivatives of y~, and those of K as a function of weights of pairs."""
         n = len(self.curves)
         y, slopes = standardise(*self._scores(p))
         k, pullback = self.kernel.pair_values(p.theta(self.dims)[:-1], self._pairs)
@@ -178,9 +178,9 @@ def fit(
     learn_noise: bool = False,
     random_starts: int = RANDOM_STARTS,
 ) -> ProcessParameters:
-    """Maximise the likelihood from the best of some random starts and from `previous`; keep `previous` on failure.
+    """Maximise the likelihood from the best of some random starts and from `previous`; return `previous` if that fails.
 
-    The gradient climbs at most 30 (d + 1) iterations from each of the two. Fewer than two curves say nothing.
+    Each of the two climbs takes at most 30 (d + 1) iterations. With fewer than two curves nothing is fitted.
     """
     if len(process.curves) < 2:
         return previous
@@ -193,7 +193,7 @@ def fit(
 
     def parameters(place: Floats) -> ProcessParameters:
         plain = np.where(logs, np.exp(np.where(logs, place, 0.0)), place)
-        plain = np.clip(plain, plain_box[:, 0], plain_box[:, 1])  # exp(log(bound)) may be past it by one rounding
+        plain = np.clip(plain, plain_box[:, 0], plain_box[:, 1])  # rounding may move exp(log(bound)) outside
         return replace(previous, **dict(zip(names, plain.tolist(), strict=True)))
 
     def descent(place: Floats) -> tuple[float, Floats]:
@@ -226,7 +226,7 @@ def fit(
 
 
 def _names_to_fit(preference: Preference, learn_noise: bool) -> list[str]:
-    left_alone = set() if learn_noise else {"noise_variance"}
+    fixed = set() if learn_noise else {"noise_variance"}
     if preference not in LEARNABLE:
-        left_alone |= {"midpoint", "growth"}
-    return [name for name in BOUNDS if name not in left_alone]
+        fixed |= {"midpoint", "growth"}
+    return [name for name in BOUNDS if name not in fixed]

@@ -1,6 +1,8 @@
-"""What a trial will cost, and how to trade improvement against it. Guinet, Perrone and Archambeau, "Pareto-efficient
-Acquisition Functions for Cost-Aware Bayesian Optimization", arXiv:2011.11456.
+"""Models of the cost of a trial, and rules that trade expected improvement against cost.
 
-Read `trade_off` (which candidate to buy) and `search` (where candidates are improved); then `features`, `linear` and
-`cost_models` (what a config will cost). The policy is `policies.cost_aware.cost_aware_ei`.
+Guinet, Perrone and Archambeau, "Pareto-efficient Acquisition Functions for Cost-Aware Bayesian Optimization",
+arXiv:2011.11456.
+
+Read `trade_off` (which candidate to train) and `candidate_search`; then `cost_features`, `linear` and
+`cost_models` (what a configuration will cost). The policy is `policies.cost_aware.cost_aware_ei`.
 """

@@ -1,23 +1,23 @@
-"""Finding the point to buy next in a mixed space: scan many candidates, then move the best along their continuous part.
+"""Search for the next point in a mixed space: score many candidates, then improve the best in their continuous dimensions.
 
 Guinet et al., arXiv:2011.11456, eqs. (1) and (2), leave the search itself to their toolbox, so what follows is ours.
 
     here         meaning
     climb        L-BFGS-B on log EI - alpha log c from the best candidates; choices and integers stay
-    slide        SLSQP on log c with log EI kept above CEI's threshold, from the cheapest admissible
-    allowed      which points may be bought at all (not tried before, within what is left)
+    slide        SLSQP on log c, with log EI at or above CEI's threshold, from the cheapest admissible candidates
+    is_allowed   which points may be trained at all (not tried before, within the remaining budget)
 
-All starts move together: their scores share no variable, so the sum of the scores is one function whose maximum is
-everybody's maximum, and one model call serves all. Nothing found is trusted before it was scored again as a config: only
-improvements are kept, so the result is never worse than the best candidate.
+All starts move together: their scores share no variable, so the sum of the scores has its maximum where each score has its
+own, and one model call serves all. Every point found is scored again as a configuration, and only improvements are kept, so
+the result is never worse than the best candidate.
 
-Before any model of the objective is asked, `choose_cheap_and_far` finds configs that fill the space and cost little: Lee
+Before there is a model of the objective, `choose_cheap_and_far` finds configurations that fill the space and cost little: Lee
 et al., arXiv:2003.10870 (CArBO), section 4.1.
 
 Departs from the usual and the paper:
-- The derivative of log cost is a central difference. Cost models are piecewise smooth (clipped) and cost next to nothing,
+- The derivative of log cost is a central difference. Cost models are piecewise smooth (clipped) and very cheap to evaluate,
   and one rule serves all seven of them.
-- CArBO's elimination is described in words only. Here the costliest candidate and the one closest to a trial are dropped
+- CArBO describes its elimination in words only. Here the most expensive candidate and the one closest to a trial are removed
   in turn, until one is left.
 """
 
@@ -37,17 +37,17 @@ from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, ch
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
 
-Allowed = Callable[[Points], Flags]  # m points to m answers
+PointFilter = Callable[[Points], Flags]  # m points -> m flags
 STARTS = 5  # of a climb or slide
-_CLIMB_STEPS = 20  # of L-BFGS-B, and below of SLSQP: few, since a decision should take milliseconds
-_SLIDE_STEPS = 8
+_CLIMB_STEPS = 20  # of L-BFGS-B: few, since a decision should take milliseconds
+_SLIDE_STEPS = 8  # of SLSQP, for the same reason
 _BISECTIONS = 6  # a slide ends within 1/32 of its way from the threshold
 _STEP = 1e-5  # of the central difference
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Surface:
-    """What is known at every point: log EI from the objective's model, log cost from the cost model."""
+    """The predictions at every point: log EI from the model of the objective, log cost from the cost model."""
 
     encoding: Encoding
     gp: GP
@@ -55,16 +55,16 @@ class Surface:
     log_cost: Callable[[Points], Floats]  # (m,)
 
     def scores(self, points: Points) -> tuple[Floats, Floats]:
-        """log EI and log cost, (m,) each."""
+        """Return log EI and log cost, (m,) each."""
         return self.log_ei(points), self.log_cost(points)
 
     def log_ei(self, points: Points) -> Floats:
-        """(m,)."""
+        """Return log EI, (m,)."""
         mean, variance = self.gp.predict(self.encoding.features(points))
         return log_expected_improvement(mean, np.sqrt(variance), self.f_min)
 
     def log_ei_gradient(self, points: Points) -> tuple[Floats, Floats]:
-        """log EI, (m,), and its derivative with respect to the cube, (m, dims); 0 along choices."""
+        """Return log EI, (m,), and its derivative with respect to the cube, (m, dims), 0 along choices."""
         moments = self.gp.predict_with_gradient(self.encoding.features(points))
         log_ei, by_column = log_expected_improvement_gradient(*moments, self.f_min)
         gradient = np.zeros_like(points.cube)
@@ -72,7 +72,7 @@ class Surface:
         return log_ei, gradient
 
     def log_cost_gradient(self, points: Points) -> tuple[Floats, Floats]:
-        """log cost, (m,), and its derivative with respect to the continuous dimensions of the cube, (m, dims)."""
+        """Return log cost, (m,), and its derivative with respect to the continuous dimensions of the cube, (m, dims)."""
         m, dims = points.cube.shape
         along = np.flatnonzero(self.encoding.is_continuous)
         above = np.repeat(points.cube[None], along.size, axis=0)  # (k, m, dims)
@@ -95,9 +95,9 @@ class ScoredPoints:
     log_ei: Floats  # (m,)
     log_cost: Floats  # (m,)
 
-    def add(self, surface: Surface, more: Points, allowed: Allowed, at_most: float = np.inf) -> ScoredPoints:
-        """With those of `more` that may be bought and whose log EI is no larger than `at_most`."""
-        more = more.take(allowed(more))
+    def add(self, surface: Surface, more: Points, is_allowed: PointFilter, at_most: float = np.inf) -> ScoredPoints:
+        """Return these points and those of `more` that are allowed and whose log EI is at most `at_most`."""
+        more = more.take(is_allowed(more))
         if not len(more):
             return self
         log_ei, log_cost = surface.scores(more)
@@ -111,41 +111,47 @@ class ScoredPoints:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Findings(ScoredPoints):
-    """All points that were looked at, the refined ones included, and which of them to buy."""
+    """All points that were scored, with the refined ones, and the index of the one to train."""
 
     index: int
-    threshold: float | None  # smallest log EI that CEI admitted
+    threshold: float | None  # smallest log EI that CEI admits
 
 
-def find_ei_alpha(surface: Surface, pool: Points, alpha: float, *, allowed: Allowed, refine: bool) -> Findings:
-    """The largest EI / c^alpha; `pool` must be allowed and not empty."""
-    seen = ScoredPoints(pool, *surface.scores(pool))
+def find_ei_alpha(surface: Surface, pool: Points, alpha: float, *, is_allowed: PointFilter, refine: bool) -> Findings:
+    """Return the point of largest EI / c^alpha with all points that were scored.
+
+    All points of `pool` must be allowed, and there must be at least one.
+    """
+    scored = ScoredPoints(pool, *surface.scores(pool))
     if refine:
-        top = sort_best_first(seen.log_ei - alpha * seen.log_cost, "highest", STARTS, spread=NAT)
-        seen = seen.add(surface, climb(surface, pool.take(top), alpha), allowed)
-    index = choose_ei_alpha(seen.log_ei, seen.log_cost, alpha)
-    return Findings(seen.points, seen.log_ei, seen.log_cost, index, None)
+        top = sort_best_first(scored.log_ei - alpha * scored.log_cost, "highest", STARTS, spread=NAT)
+        scored = scored.add(surface, climb(surface, pool.take(top), alpha), is_allowed)
+    index = choose_ei_alpha(scored.log_ei, scored.log_cost, alpha)
+    return Findings(scored.points, scored.log_ei, scored.log_cost, index, None)
 
 
-def find_cei(surface: Surface, pool: Points, slack: float, *, allowed: Allowed, refine: bool) -> Findings:
-    """The cheapest point whose EI is at least (1 - slack) of the best; `pool` must be allowed and not empty."""
-    seen = ScoredPoints(pool, *surface.scores(pool))
+def find_cei(surface: Surface, pool: Points, slack: float, *, is_allowed: PointFilter, refine: bool) -> Findings:
+    """Return the cheapest point whose EI is at least (1 - slack) of the best, with all points that were scored.
+
+    All points of `pool` must be allowed, and there must be at least one.
+    """
+    scored = ScoredPoints(pool, *surface.scores(pool))
     if refine:
-        top = sort_best_first(seen.log_ei, "highest", STARTS, spread=NAT)
-        seen = seen.add(surface, climb(surface, pool.take(top), 0.0), allowed)
-    best = float(seen.log_ei.max())
+        top = sort_best_first(scored.log_ei, "highest", STARTS, spread=NAT)
+        scored = scored.add(surface, climb(surface, pool.take(top), 0.0), is_allowed)
+    best = float(scored.log_ei.max())
     threshold = cei_threshold(best, slack)
     if refine and slack > 0.0:
-        admitted = np.flatnonzero(reaches(seen.log_ei, threshold))
-        cheapest = admitted[sort_best_first(seen.log_cost[admitted], "lowest", STARTS, spread=NAT)]
-        # A point that slid to a larger EI than the best would raise the threshold after the fact: it is not taken.
-        seen = seen.add(surface, slide(surface, seen.points.take(cheapest), threshold), allowed, at_most=best)
-    index = choose_cei(seen.log_ei, seen.log_cost, slack)
-    return Findings(seen.points, seen.log_ei, seen.log_cost, index, threshold)
+        admissible = np.flatnonzero(reaches(scored.log_ei, threshold))
+        cheapest = admissible[sort_best_first(scored.log_cost[admissible], "lowest", STARTS, spread=NAT)]
+        # A point that slid to a larger EI than the best would raise the threshold afterwards, so it is left out.
+        scored = scored.add(surface, slide(surface, scored.points.take(cheapest), threshold), is_allowed, at_most=best)
+    index = choose_cei(scored.log_ei, scored.log_cost, slack)
+    return Findings(scored.points, scored.log_ei, scored.log_cost, index, threshold)
 
 
 def climb(surface: Surface, starts: Points, alpha: float) -> Points:
-    """Each start moved uphill on log EI - alpha log c along its active continuous dimensions."""
+    """Return the starts, each moved uphill on log EI - alpha log c along its active continuous dimensions."""
     free = surface.encoding.free(starts)
     if not free.any():
         return starts
@@ -166,7 +172,7 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
 
 
 def slide(surface: Surface, starts: Points, threshold: float) -> Points:
-    """Each start moved to lower cost along its active continuous dimensions, with log EI kept at or above `threshold`."""
+    """Return the starts, each moved to lower cost along its active continuous dimensions, log EI at or above `threshold`."""
     free = surface.encoding.free(starts)
     if not free.any():
         return starts
@@ -183,7 +189,7 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     def slopes(moving: Floats) -> Floats:  # (movers, variables); each depends on its own variables alone
         return np.where(movers[:, None] == owner, surface.log_ei_gradient(at(moving))[1][free], 0.0)
 
-    # Values and slopes apart: the solver's line search asks for values only, which cost half as much.
+    # Values and slopes are separate functions: the solver's line search needs values only, which cost half as much.
     found = minimize(
         lambda moving: float((surface.log_cost(at(moving)) - at_start).sum()),
         starts.cube[free],
@@ -195,16 +201,16 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     )
     if not np.all(np.isfinite(found.x)):
         return starts
-    # The solver stops a rounding away from the threshold, often on the wrong side, and where the peak is narrow far beyond:
-    # each start goes as much of its way as keeps the threshold, by bisection.
+    # The solver stops a rounding error away from the threshold, often on the wrong side, and far beyond it where the peak is
+    # narrow. Bisection finds the largest share of each start's way on which log EI stays at or above the threshold.
     way = _move(starts, free, np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0)).cube - starts.cube
-    kept, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
+    largest, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
     for _ in range(_BISECTIONS):
         fits = reaches(surface.log_ei(Points(starts.cube + share[:, None] * way, starts.active)), threshold)
-        kept = np.where(fits, share, kept)
+        largest = np.where(fits, share, largest)
         step /= 2.0
         share = np.minimum(1.0, np.where(fits, share + step, share - step))
-    return Points(starts.cube + kept[:, None] * way, starts.active)
+    return Points(starts.cube + largest[:, None] * way, starts.active)
 
 
 def _move(starts: Points, free: Flags, moving: Floats) -> Points:
@@ -214,12 +220,15 @@ def _move(starts: Points, free: Flags, moving: Floats) -> Points:
 
 
 def choose_cheap_and_far(x: Floats, tried: Floats, log_cost: Floats) -> int:
-    """Index of the last candidate left; x (m, d), m >= 1, tried (n, d), n >= 1, log_cost (m,). The costliest goes first."""
-    apart = cdist(x, tried).min(axis=1)  # (m,)
-    out = sort_best_first(log_cost, "highest", spread=NAT), sort_best_first(apart, "lowest")
-    first_out = [iter(order.tolist()) for order in out]
-    gone: set[int] = set()
+    """Return the index of the candidate that remains when expensive ones and ones close to a trial are removed in turn.
+
+    x (m, d), m >= 1, tried (n, d), n >= 1, log_cost (m,). The most expensive candidate is removed first.
+    """
+    distance = cdist(x, tried).min(axis=1)  # (m,)
+    orders = sort_best_first(log_cost, "highest", spread=NAT), sort_best_first(distance, "lowest")
+    next_out = [iter(order.tolist()) for order in orders]
+    removed: set[int] = set()
     for turn in range(len(x) - 1):
-        gone.add(next(i for i in first_out[turn % 2] if i not in gone))
-    (left,) = set(range(len(x))) - gone
+        removed.add(next(i for i in next_out[turn % 2] if i not in removed))
+    (left,) = set(range(len(x))) - removed
     return left

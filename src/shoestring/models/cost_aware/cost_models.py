@@ -1,4 +1,4 @@
-"""What the next trial will cost: one question, eight models of the log of the cost.
+"""Eight models that predict the logarithm of the cost of a trial.
 
 Guinet et al., arXiv:2011.11456, section 3.2 and appendix B.
 
@@ -7,23 +7,23 @@ Guinet et al., arXiv:2011.11456, section 3.2 and appendix B.
     GP               "gp"                      Gaussian process on all features
     limited GP       "gp3"                     Gaussian process on the three features of LV-3
     GP-LV            "gplv"                    LV-3 plus a Gaussian process on its residuals
-    Transfer         `linear.fit_transfer`     linear, fitted on other tasks' receipts and frozen
-    —                "auto"                    LV-3 up to 15 receipts where its features are named, else GP
+    Transfer         `linear.fit_transfer`     linear, fitted on the receipts of other tasks and then fixed
+    —                "auto"                    LV-3 up to 15 receipts if its features are named, else GP
 
 Each predicts mean (gamma of the paper) and std of the log of one new cost, noise included. exp(mean) is the expected cost;
 `cost_quantile` gives the amount to hold in reserve.
 
 Departs from the paper:
-- A line takes one feature for every four receipts, at least one: with four weights, five receipts say nothing of three of
-  them. Where nobody names the features, choosing them costs a line what it had ahead of the process; and beyond some 15
-  receipts the process is ahead anyway. Hence "auto" (benchmarks/cost_aware).
-- The Gaussian processes see at most 300 receipts, spread evenly over the past: a smooth function is known by then.
-- Costs of 0 (a clock too coarse) count as the smallest cost above 0; the quantile takes log cost as normal.
-- The Gaussian processes see features brought to 0..1 by the range observed at the fit, which is what the priors on
-  length-scales suppose. Log costs are divided by their spread but never by less than 0.5: a factor of 1.6 in cost is the
-  scale on which nothing is known yet, and one receipt, or residuals of a line through every point, must not read as
-  certainty. Predictions are clipped as those of the linear models.
-- GP-LV adds no uncertainty of the linear part, since the GP has seen its residuals and would count them twice.
+- A linear model uses one feature for every four receipts, at least one: with four weights, five receipts do not determine
+  three of them. Where the features are not named, selecting them costs a linear model its advantage over the Gaussian process,
+  and beyond about 15 receipts the Gaussian process is better in any case. Hence "auto" (benchmarks/cost_aware).
+- The Gaussian processes use at most 300 receipts, spread evenly over the past; these suffice for a smooth function.
+- Costs of 0 (from a coarse clock) count as the smallest cost above 0. The quantile assumes a normal log cost.
+- The Gaussian processes see features scaled to 0..1 by the range observed at the fit, as the priors on length-scales assume.
+  Log costs are divided by their spread, but never by less than 0.5 (a factor of 1.6 in cost), the scale assumed before there
+  are data. So one receipt, or a line through every point, does not look like certainty. Predictions are clipped like those of
+  the linear models.
+- GP-LV adds no uncertainty of the linear part: the GP has seen its residuals, so this would count them twice.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from shoestring.models.gp.fit import fit_gp
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.gp.posterior import GP, GP_MEMO, check_theta, condition
 
-# How many columns a model picks, in falling order of importance: lv1, lv2, lv3 and gplv for their line, gp3 for its process.
-# The processes of gp and gplv see all columns.
+# How many columns a model uses, in falling order of importance: lv1, lv2, lv3 and gplv for the linear part, gp3 for the GP.
+# The Gaussian processes of gp and gplv use all columns.
 COST_MODELS: Mapping[str, int] = {"auto": 3, "lv1": 1, "lv2": 2, "lv3": 3, "gp": 0, "gp3": 3, "gplv": 3}
-_RECEIPTS_PER_FEATURE = 4  # of a line
+_RECEIPTS_PER_FEATURE = 4  # of a linear model
 _FEW_RECEIPTS = 15
-_MOST_RECEIPTS = 300  # that a process is given
+_MOST_RECEIPTS = 300  # for a Gaussian process
 
 
 def choose_cost_model(name: str, receipts: int, is_named: bool) -> str:
-    """The model that `name` means with so many receipts; `is_named`: somebody said which features cost depends on."""
+    """Return the model that `name` means with so many receipts; `is_named`: the user named the features of the cost."""
     if name not in COST_MODELS:
         raise ValueError(f"cost model {name!r} is unknown: use one of {', '.join(COST_MODELS)}.")
     if name != "auto":
@@ -59,7 +59,7 @@ def choose_cost_model(name: str, receipts: int, is_named: bool) -> str:
 
 
 def count_columns(name: str, receipts: int) -> int:
-    """How many columns the model may pick with so many receipts."""
+    """Return how many columns the model may use with so many receipts."""
     most = COST_MODELS[name]
     return most if name == "gp3" else min(most, max(1, receipts // _RECEIPTS_PER_FEATURE))
 
@@ -73,10 +73,10 @@ def fit_cost_model(
     memo: Memo | None = None,
     refit: bool = True,
 ) -> LinearCost | GPCost:
-    """The model `name` of log_cost, (n,), at features, (n, d), log-scaled where that makes sense; n >= 1.
+    """Return the model `name` fitted to log_cost, (n,), at features, (n, d), log-scaled where that makes sense; n >= 1.
 
-    `columns`: features in falling order of importance, of which the model takes as many as it picks; without it they are
-    selected by their leave-one-out error. `memo`: parameters of an earlier fit, for the GP models; without `refit` they stay.
+    `columns`: features in falling order of importance; the model uses the first of them. Without it, features are selected
+    by their leave-one-out error. `memo`: parameters of an earlier fit, for the GP models; without `refit` they stay.
     """
     features, log_cost = check_costs(features, log_cost)
     name = choose_cost_model(name, log_cost.size, columns is not None)
@@ -86,7 +86,7 @@ def fit_cost_model(
     most = count_columns(name, log_cost.size)
     picked = choose_columns(features, log_cost, most) if columns is None else tuple(columns)[:most]
     if name == "gp3":
-        # A GP needs inputs: until selection finds a column that helps, it sees all of them.
+        # A GP needs inputs: until the selection finds a useful column, it uses all of them.
         return fit_gp_cost(features, log_cost, picked or all_columns, memo=memo, refit=refit)
     linear = fit_linear(features, log_cost, picked)
     if name != "gplv":
@@ -96,9 +96,9 @@ def fit_cost_model(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GPCost:
-    """log c = base line (if any) + shift + scale * GP of the features, brought to 0..1."""
+    """log c = linear part (if any) + shift + scale * GP of the features, scaled to 0..1."""
 
-    columns: tuple[int, ...]  # that the GP sees
+    columns: tuple[int, ...]  # inputs of the GP
     low: Floats  # (k,)
     width: Floats  # (k,)
     shift: float
@@ -108,12 +108,12 @@ class GPCost:
     limits: Limits
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """Mean and std of log cost, (m,) each, at features, (m, d)."""
+        """Return mean and std of log cost, (m,) each, at features, (m, d)."""
         standard, variance = self.gp.predict((features[:, list(self.columns)] - self.low) / self.width, noisy=True)
         mean = self.shift + self.scale * standard
         if self.base is not None:
             mean += self.base.line(features)
-        return self.limits.believe(mean, self.scale * np.sqrt(variance))
+        return self.limits.clip(mean, self.scale * np.sqrt(variance))
 
 
 def fit_gp_cost(
@@ -124,7 +124,7 @@ def fit_gp_cost(
     memo: Memo | None = None,
     refit: bool = True,
 ) -> GPCost:
-    """A Matérn 5/2 GP of log_cost, (n,), or of its residuals from `base`, on the given columns of features, (n, d)."""
+    """Return a Matérn 5/2 GP of log_cost, (n,), or of its residuals from `base`, on the given columns of features, (n, d)."""
     features, log_cost = check_costs(features, log_cost)
     limits = Limits.of(log_cost)
     if log_cost.size > _MOST_RECEIPTS:
@@ -148,7 +148,7 @@ def fit_gp_cost(
 
 
 def log_costs(cost: Floats) -> Floats:
-    """Logs of observed costs, (n,); a cost of 0 counts as the smallest one above 0, or as 1 if there is none."""
+    """Return the logs of observed costs, (n,); a cost of 0 counts as the smallest one above 0, or as 1 if there is none."""
     cost = np.asarray(cost, dtype=np.float64)
     if (wrong := cost[~(np.isfinite(cost) & (cost >= 0.0))]).size:
         raise ValueError(f"costs {wrong[:3]} must be finite and >= 0: leave them out.")
@@ -157,7 +157,7 @@ def log_costs(cost: Floats) -> Floats:
 
 
 def cost_quantile(mean: Floats, std: Floats, probability: float = 0.9) -> Floats:
-    """The cost, (m,), that a trial stays below with this probability, from a model's mean and std of log cost."""
+    """Return the cost, (m,), that a trial does not exceed with this probability, from mean and std of log cost."""
     if not 0.0 < probability < 1.0:
         raise ValueError(f"probability={probability} must lie strictly between 0 and 1; 0.9 is usual for a reserve.")
     return np.asarray(np.exp(mean + float(ndtri(probability)) * std))

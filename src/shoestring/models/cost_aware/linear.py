@@ -1,4 +1,4 @@
-"""Low-variance cost models: the log of the cost is linear in one to three features, so a handful of receipts will do.
+"""Low-variance cost models: the log of the cost is linear in one to three features, so a few receipts suffice.
 
 Guinet et al., arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (Transfer).
 
@@ -11,17 +11,17 @@ Guinet et al., arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (
     RSS      residual_sum        sum of squared residuals                                      log cost squared
     s^2      variance            of one cost about the line                                    log cost squared
 
-The mean of log cost, taken to the exponential, is the expected cost (no + var/2: it is the median, as in GPyOpt); the std is
-that of one new observation, the root of s^2 (1 + 1/n + f' S^-1 f).
+exp(mean of log cost) is the expected cost (without + var/2, so it is the median, as in GPyOpt). The std is that of one new
+observation, the root of s^2 (1 + 1/n + f' S^-1 f).
 
 Departs from the paper:
-- The "most significant" hyperparameters are not named there; the caller gives the columns, or forward selection takes, one
-  at a time, the column that lowers the leave-one-out error most, and stops when none does.
-- Fewer observations than weights, or columns that repeat each other: ridge, penalty 1e-3, intercept free.
-- s^2 is (s_0^2 + RSS) / (1 + n - p), p the number of weights and s_0 = 0.5: one pseudo-observation of a factor 1.6, so
-  that a line through two points does not promise a certain bill.
-- Predicted log costs are clipped to [min - 2, max + 2] of the observed ones (a line extrapolates without shame), their std
-  to half that range, and no cost is below 1e-12 of the median.
+- The paper does not name the "most significant" hyperparameters. The caller gives the columns, or forward selection adds one
+  column at a time, the one that lowers the leave-one-out error most, and stops when none does.
+- With fewer observations than weights, or columns that repeat each other: ridge, penalty 1e-3, intercept free.
+- s^2 is (s_0^2 + RSS) / (1 + n - p), with p the number of weights and s_0 = 0.5. This is one pseudo-observation of a factor
+  1.6, so that a line through two points does not look certain.
+- Predicted log costs are clipped to [min - 2, max + 2] of the observed ones, because a line extrapolates without limit; their
+  std is clipped to half that range; and no cost is below 1e-12 of the median.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FLOOR = 1e-12  # of the median cost
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The range in which predictions of log cost are believed."""
+    """The range to which predictions of log cost are clipped."""
 
     low: float
     high: float
@@ -54,8 +54,8 @@ class Limits:
         floor = float(np.median(log_cost) + np.log(FLOOR))
         return cls(max(float(log_cost.min()) - CLIP, floor), float(log_cost.max()) + CLIP)
 
-    def believe(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean clipped to the range, std to half its width: a weight still unknown would give 50 and more under ridge."""
+    def clip(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+        """Return the mean clipped to the range and the std to half its width; an undetermined weight would give 50 and more."""
         return np.clip(mean, self.low, self.high), np.minimum(std, 0.5 * (self.high - self.low))
 
 
@@ -70,28 +70,30 @@ class LinearCost:
     n: int
     residual_sum: float
     limits: Limits
-    meta: Floats = field(default_factory=lambda: np.empty(0))  # (q,): what a transferred model is told about the task
+    meta: Floats = field(
+        default_factory=lambda: np.empty(0)
+    )  # (q,): numbers that describe the task, for a transferred model
 
     def line(self, features: Floats) -> Floats:
-        """The linear prediction of log cost, not clipped, (m,)."""
+        """Return the linear prediction of log cost, not clipped, (m,)."""
         return np.asarray(self.weights[0] + self._inputs(features) @ self.weights[1:])
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """Mean and std of log cost, (m,) each, at features, (m, d)."""
+        """Return mean and std of log cost, (m,) each, at features, (m, d)."""
         spare = max(0, self.n - self.weights.size)
         variance = (PRIOR_STD**2 + self.residual_sum) / (1.0 + spare)
         spread = np.full(features.shape[0], 1.0 + 1.0 / self.n)
         if self.centre.size:
             v, _ = lapack.dtrtrs(self.factor, (self._inputs(features) - self.centre).T, lower=1)  # (p - 1, m)
             spread += np.einsum("km,km->m", v, v)
-        return self.limits.believe(self.line(features), np.sqrt(variance * spread))
+        return self.limits.clip(self.line(features), np.sqrt(variance * spread))
 
     def _inputs(self, features: Floats) -> Floats:
         return _join(features[:, list(self.columns)], self.meta)
 
 
 def fit_linear(features: Floats, log_cost: Floats, columns: Sequence[int]) -> LinearCost:
-    """Least squares of log_cost, (n,), on an intercept and the given columns of features, (n, d); n >= 1."""
+    """Return the least-squares fit of log_cost, (n,), on an intercept and the given columns of features, (n, d); n >= 1."""
     features, log_cost = check_costs(features, log_cost)
     columns = tuple(int(j) for j in columns)
     if len(set(columns)) < len(columns) or not all(0 <= j < features.shape[1] for j in columns):
@@ -99,13 +101,13 @@ def fit_linear(features: Floats, log_cost: Floats, columns: Sequence[int]) -> Li
     n, k = log_cost.size, len(columns)
     chosen = features[:, list(columns)]  # (n, k)
     centre = chosen.mean(axis=0)
-    centred = chosen - centre  # the intercept leaves the system, and with it most of the ill-conditioning
+    centred = chosen - centre  # this removes the intercept from the system, and with it most of the ill-conditioning
     gram = centred.T @ centred
     target = centred.T @ (log_cost - log_cost.mean())
     slopes, factor = np.zeros(k), np.zeros((0, 0))
     if k:
         factor, singular = lapack.dpotrf(gram, lower=1, clean=1)
-        # A pivot this small against its own diagonal is rounding: the column repeats the others.
+        # A pivot this small compared with its diagonal is a rounding error: the column repeats the others.
         if n < k + 1 or singular or np.any(factor.diagonal() ** 2 <= 1e-12 * np.maximum(gram.diagonal(), 1e-300)):
             factor, _ = lapack.dpotrf(gram + RIDGE * np.eye(k), lower=1, clean=1)
         slopes = np.asarray(lapack.dpotrs(factor, target, lower=1)[0]).reshape(k)
@@ -115,40 +117,41 @@ def fit_linear(features: Floats, log_cost: Floats, columns: Sequence[int]) -> Li
 
 
 def choose_columns(features: Floats, log_cost: Floats, most: int) -> tuple[int, ...]:
-    """At most `most` columns, in the order taken, by forward selection on the leave-one-out error.
+    """Return at most `most` columns, in the order of selection, by forward selection on the leave-one-out error.
 
-    Adding a column with unit component q, orthogonal to those taken, changes the residuals to r - q q'r and the leverages
-    to h + q^2; the leave-one-out error of every candidate, mean of (r / (1 - h))^2, then costs O(n d) for all together.
+    Adding a column with unit component q, orthogonal to the selected ones, changes the residuals to r - q q'r and the
+    leverages to h + q^2. The leave-one-out errors of all candidates, mean of (r / (1 - h))^2, then cost O(n d) together.
     """
     features, log_cost = check_costs(features, log_cost)
     n = log_cost.size
-    taken: list[int] = []
+    selected: list[int] = []
     r = log_cost - log_cost.mean()  # (n,)
     leverage = np.full(n, 1.0 / n)
-    rest = features - features.mean(axis=0)  # (n, d), what of each column is orthogonal to those taken
+    rest = features - features.mean(axis=0)  # (n, d), the part of each column that is orthogonal to the selected ones
     size = np.sqrt(np.einsum("nd,nd->d", rest, rest))
     best = float(np.mean((r / (1.0 - leverage)) ** 2)) if n > 1 else 0.0
-    unit = best  # of an error: where a line fits exactly, what is left is rounding
+    unit = best  # of an error: where a line fits exactly, the rest is rounding
     for _ in range(min(most, features.shape[1])):
-        if n < len(taken) + 3:  # one more weight would leave no observation to check it against
+        if n < len(selected) + 3:  # one more weight would leave no observation to check it
             break
         length = np.sqrt(np.einsum("nd,nd->d", rest, rest))
-        usable = length > 1e-7 * np.maximum(size, 1e-300)  # else constant, or a repetition of those taken
-        usable[taken] = False
+        usable = length > 1e-7 * np.maximum(size, 1e-300)  # else constant, or a repetition of the selected columns
+        usable[selected] = False
         q = rest / np.where(usable, length, 1.0)  # (n, d)
-        kept = 1.0 - leverage[:, None] - q * q
-        usable &= kept.min(axis=0) > 1e-9  # a lone point that decides the weight by itself cannot be left out
+        one_less_leverage = 1.0 - leverage[:, None] - q * q
+        usable &= one_less_leverage.min(axis=0) > 1e-9  # a single point that determines the weight cannot be left out
         errors = np.full(usable.size, np.inf)
-        errors[usable] = np.mean(((r[:, None] - q * (r @ q)) / np.where(usable, kept, 1.0))[:, usable] ** 2, axis=0)
+        without_each = (r[:, None] - q * (r @ q)) / np.where(usable, one_less_leverage, 1.0)  # (n, d)
+        errors[usable] = np.mean(without_each[:, usable] ** 2, axis=0)
         j = find_best(errors, "lowest", spread=unit)
         if reaches(errors[j], best, spread=unit):
             break
         best = float(errors[j])
-        taken.append(j)
+        selected.append(j)
         r = r - q[:, j] * (q[:, j] @ r)
         leverage = leverage + q[:, j] ** 2
         rest = rest - np.outer(q[:, j], q[:, j] @ rest)
-    return tuple(taken)
+    return tuple(selected)
 
 
 def fit_transfer(
@@ -158,9 +161,9 @@ def fit_transfer(
     task_meta: Sequence[Sequence[float]] | None = None,
     meta: Sequence[float] = (),
 ) -> LinearCost:
-    """Least squares over all (features, log_cost) of other tasks, at least one, frozen.
+    """Return the least-squares fit over all (features, log_cost) of other tasks, of which there is at least one.
 
-    `task_meta` describes each task (log rows, log columns, classes), `meta` the one at hand; all are used as features.
+    `task_meta` describes each task (log rows, log columns, classes), `meta` the present one; all are used as features.
     """
     if not tasks:
         raise ValueError("tasks is empty: a transferred cost model needs the receipts of at least one other task.")
@@ -168,7 +171,7 @@ def fit_transfer(
     if len(described) != len(tasks) or any(len(row) != len(meta) for row in described):
         raise ValueError(
             f"task_meta must describe each of the {len(tasks)} tasks with {len(meta)} numbers, as meta={tuple(meta)} "
-            "describes the task at hand."
+            "describes the present task."
         )
     features = np.vstack([_join(f, np.array(row, float)) for (f, _), row in zip(tasks, described, strict=True)])
     log_cost = np.concatenate([log_cost for _, log_cost in tasks])
@@ -178,12 +181,12 @@ def fit_transfer(
 
 
 def _join(features: Floats, meta: Floats) -> Floats:
-    """Features, (m, d), followed by the same `meta`, (q,), in every row."""
+    """Return the features, (m, d), followed by the same `meta`, (q,), in every row."""
     return np.hstack([features, np.tile(meta, (len(features), 1))]) if meta.size else features
 
 
 def pack(model: LinearCost) -> dict[str, list[float]]:
-    """The model as named lists of floats: what a policy's settings can keep."""
+    """Return the model as named lists of floats, which the settings of a policy can hold."""
     return {
         "columns": [float(j) for j in model.columns],
         "weights": model.weights.tolist(),
@@ -195,21 +198,20 @@ def pack(model: LinearCost) -> dict[str, list[float]]:
 
 
 def unpack(lists: Memo) -> LinearCost:
-    """The model that `pack` put away."""
+    """Return the model from the lists that `pack` made."""
     arrays = {name: np.array(numbers, dtype=np.float64) for name, numbers in lists.items()}
     weights, centre, factor, meta = (arrays[name] for name in ("weights", "centre", "factor", "meta"))
     n, residual_sum, low, high = arrays["spread"].tolist()
-    # Studies of earlier versions also list the columns of `meta`, behind the others.
-    columns = tuple(int(j) for j in lists["columns"][: centre.size - meta.size])
+    columns = tuple(int(j) for j in lists["columns"])
     factor = factor.reshape(centre.size, centre.size)
     return LinearCost(columns, weights, centre, factor, int(n), residual_sum, Limits(low, high), meta)
 
 
 def check_costs(features: Floats, log_cost: Floats) -> tuple[Floats, Floats]:
-    """Both as float arrays, (n, d) and (n,), n >= 1, finite; or an error that says what to do."""
+    """Return both as float arrays, (n, d) and (n,); raise ValueError if they do not fit or are not finite."""
     features, log_cost = np.asarray(features, dtype=np.float64), np.asarray(log_cost, dtype=np.float64)
     if features.ndim != 2 or log_cost.shape != (features.shape[0],) or log_cost.size == 0:
         raise ValueError(f"features {features.shape} and log_cost {log_cost.shape} must be (n, d) and (n,), n >= 1.")
     if not (np.all(np.isfinite(features)) and np.all(np.isfinite(log_cost))):
-        raise ValueError("features or log_cost hold NaN or infinity: take logs with log_costs(), which mends zeros.")
+        raise ValueError("features or log_cost hold NaN or infinity: take logs with log_costs(), which replaces zeros.")
     return features, log_cost

@@ -1,31 +1,35 @@
-"""The freeze-thaw belief: how likely the losses seen are, and where every paused curve is heading, all arms in one pass.
+"""Freeze-thaw posterior: the likelihood of the observed losses, and the predicted curves of all arms in one pass.
 
 Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, eq. 9, 18 and Appendix D, after
-Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896. The kernel, the losses and their factor are in
-`curves`.
+Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896. The kernel, the losses and the shared factor
+are in `arm_curves`.
 
     paper      here             meaning                                                              unit
     Lambda     ArmSums.lam      1' Kt_k^-1 1, diagonal of O' Kt^-1 O                                 loss^-2
-    gamma      ArmSums.gamma    1' Kt_k^-1 (y_k - centre); y less the prior's fall, if any           loss^-1
-    —          ArmSums.square   (y_k - centre)' Kt_k^-1 (y_k - centre)                               —
+    gamma      ArmSums.gamma    1' Kt_k^-1 (y_k - centre); y minus the fall of the prior mean        loss^-1
+    -          ArmSums.square   (y_k - centre)' Kt_k^-1 (y_k - centre)                               -
     mu         asymptote_mean   posterior mean of each arm's asymptote                               loss
-    C          asymptote_cov    its covariance (diagonal alone for independent arms)                 loss^2
-    Omega      omega            weight of the asymptote in a value: 1 - k*' Kt_k^-1 1                —
-    k*'Kt^-1   pull             k*' Kt_k^-1 (y_k - its prior mean), owed to the curve                loss
-    —          explained        k*' Kt_k^-1 k*, variance removed by the arm's own losses             loss^2
+    C          asymptote_cov    its covariance (only the diagonal if arms are independent)           loss^2
+    Omega      omega            weight of the asymptote in a value: 1 - k*' Kt_k^-1 1                -
+    k*'Kt^-1   pull             k*' Kt_k^-1 (y_k - its prior mean), the part that comes from the curve  loss
+    -          explained        k*' Kt_k^-1 k*, the variance that the arm's own losses remove        loss^2
 
-With u and V of the shared factor every sum of arm k is over their first n_k rows, and the likelihood and the asymptotes
-need nothing but these sums. For a step after an arm's n losses, row j of the factor already holds L_n^-1 k* in its first n
-entries; so `pull` is one product L V, and `omega` and `explained` are prefix sums along the rows of L. An arm without
+With u and V of the shared factor, every sum of arm k runs over its first n_k rows. The likelihood and the asymptotes need
+only these sums. For a step after the n losses of an arm, row j of the factor already holds L_n^-1 k* in its first n
+entries. So `pull` is one product L V, and `omega` and `explained` are prefix sums along the rows of L. An arm without
 losses has lambda = gamma = 0 and needs no formula of its own.
 
-Departs from the paper: the prior mean is O m, not 0. In the log likelihood of Appendix D all three log-determinants stand
-inside the factor -1/2 (the printed version is not a density). Omega is 1 - k*' Kt^-1 1 (printed with k* in place of 1), and
-the variance of an unseen arm's asymptote uses (Kx + Lambda^-1)^-1 (printed with Kx^-1, which can make it negative). A
-common start value is given, not observed: it says how a curve begins and nothing of where it ends, so its row of the factor
-is left out of every sum. (As many observations as there are arms it would tell correlated arms, wrongly and with great
-confidence, that they all end near their start.) Variances are of the curve, without observation noise, and are at least
-1e-12.
+Differences from the paper:
+- The prior mean is O m, not 0.
+- In the log likelihood of Appendix D all three log-determinants are inside the factor -1/2. (The printed version is not a
+  density.)
+- Omega is 1 - k*' Kt^-1 1 (printed with k* in place of 1).
+- The variance of the asymptote of an arm without losses uses (Kx + Lambda^-1)^-1 (printed with Kx^-1, which can make it
+  negative).
+- A common start value is given, not observed. It says how a curve begins, but nothing about where the curve ends, so its
+  row of the factor is left out of every sum. (As observations, one per arm, the start values would tell correlated arms
+  with great confidence that all of them end near their start, which is wrong.)
+- Variances are those of the curve without observation noise, and are at least 1e-12.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoestring.core.values.arrays import Floats, Indices
-from shoestring.models.freeze_thaw.curves import (
+from shoestring.models.freeze_thaw.arm_curves import (
     CurveParameters,
     Curves,
     SharedFactor,
@@ -47,39 +51,39 @@ from shoestring.models.freeze_thaw.curves import (
     whiten_arm,
 )
 
-LEAST_VARIANCE = 1e-12  # of a curve without noise at a step just seen, rounding may leave less than 0
-_NO_EPOCHS = np.zeros(0)
+MIN_VARIANCE = 1e-12  # rounding may leave less than 0 for a curve without noise at a step just observed
+_NO_STEPS = np.zeros(0)
 
 
-# what the losses say of each arm -------------------------------------------------------------------------------------
+# sums over the losses of each arm ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArmSums:
-    """All that the likelihood and the asymptotes need to know of the curves; each array is (n_arms,)."""
+    """Sums over the curves that the likelihood and the asymptotes need; each array is (n_arms,)."""
 
     lam: Floats  # 1' Kt^-1 1
     gamma: Floats  # 1' Kt^-1 r, r = y - centre
     square: Floats  # r' Kt^-1 r
     logdet: Floats  # log |Kt|
     centre: float
-    n_seen: int  # losses in these sums
+    n_seen: int  # number of losses in these sums
 
 
 def sum_arms(curves: Curves, parameters: CurveParameters, shared: SharedFactor) -> ArmSums:
-    """Prefix sums over the rows of the shared factor; arms with holes one by one.
+    """Return prefix sums over the rows of the shared factor; arms with gaps are summed one by one.
 
-    They depend on alpha, beta, s2, noise and drop, not on sx2 and mean.
+    The sums depend on alpha, beta, s2, noise and drop, but not on sx2 and mean.
     """
-    since = int(curves.start is not None)  # the start's row says nothing of the asymptote
+    since = int(curves.start is not None)  # the row of the start has no information about the asymptote
     u, white = shared.ones[since:], shared.white[since:]
     rows_of = np.maximum(curves.shared_counts - since, 0)
     lam = _sum_prefixes(u**2)[rows_of]
     logdet = _sum_prefixes(2.0 * np.log(shared.factor.diagonal()[since:]))[rows_of]
     gamma = u @ white
     square = np.einsum("ik,ik->k", white, white)
-    for arm in curves.gappy:
-        own = whiten_arm(curves, parameters, shared, arm, _NO_EPOCHS)
+    for arm in curves.with_gaps:
+        own = whiten_arm(curves, parameters, shared, arm, _NO_STEPS)
         one, residual = own.ones[since:], own.white[since:]
         lam[arm], gamma[arm], square[arm] = one @ one, one @ residual, residual @ residual
         logdet[arm] = 2.0 * np.log(own.pivots[since:]).sum()
@@ -87,9 +91,9 @@ def sum_arms(curves: Curves, parameters: CurveParameters, shared: SharedFactor) 
 
 
 def log_likelihood(sums: ArmSums, parameters: CurveParameters, arm_kernel: Floats | None) -> float:
-    """log p(losses | parameters) from sums made about any centre, so that a new sx2 or mean needs no new factor.
+    """Return log p(losses | parameters). The sums may be about any centre, so a new sx2 or mean needs no new factor.
 
-    -1/2 (r'Kt^-1 r - gamma'C gamma + log|Kx^-1 + Lambda| + log|Kx| + log|Kt| + N log 2 pi), Appendix D corrected.
+    The formula is -1/2 (r'Kt^-1 r - gamma'C gamma + log|Kx^-1 + Lambda| + log|Kx| + log|Kt| + N log 2 pi), Appendix D corrected.
     """
     shift = parameters.mean - sums.centre
     gamma = sums.gamma - shift * sums.lam
@@ -101,19 +105,19 @@ def log_likelihood(sums: ArmSums, parameters: CurveParameters, arm_kernel: Float
     else:
         w, _, factor = _factor_arms(sums.lam, parameters.sx2, arm_kernel)
         z = _divide_by_root(gamma, w)
-        rest = solve_lower(factor, z)  # C = W^-1 (I - (I + W Kx W)^-1) W^-1 on the arms seen
+        rest = solve_lower(factor, z)  # C = W^-1 (I - (I + W Kx W)^-1) W^-1 on the observed arms
         explained = float(z @ z - rest @ rest)
         logdet = 2.0 * float(np.log(factor.diagonal()).sum())
     quadratic = float(square.sum()) - explained
     return -0.5 * (quadratic + logdet + float(sums.logdet.sum()) + sums.n_seen * math.log(2.0 * math.pi))
 
 
-# where every curve is heading ----------------------------------------------------------------------------------------
+# posterior of all curves ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FreezeThawBelief:
-    """Posterior over all curves for one set of parameters. Made by `FreezeThawBelief.given`."""
+class FreezeThawPosterior:
+    """Posterior over all curves for one set of parameters. Build it with `FreezeThawPosterior.given`."""
 
     curves: Curves
     parameters: CurveParameters
@@ -126,12 +130,14 @@ class FreezeThawBelief:
     asymptote_cov: Floats | None  # (n_arms, n_arms); None when arms are independent
 
     @classmethod
-    def given(cls, curves: Curves, parameters: CurveParameters, arm_kernel: Floats | None = None) -> FreezeThawBelief:
-        """Condition on the curves. The asymptotes' prior covariance is `sx2 * arm_kernel` (None: independent arms)."""
+    def given(
+        cls, curves: Curves, parameters: CurveParameters, arm_kernel: Floats | None = None
+    ) -> FreezeThawPosterior:
+        """Condition on the curves. The prior covariance of the asymptotes is `sx2 * arm_kernel` (None: independent arms)."""
         n_arms = curves.n_arms
         if arm_kernel is not None and np.shape(arm_kernel) != (n_arms, n_arms):
             raise ValueError(
-                f"arm_kernel has shape {np.shape(arm_kernel)}: it must be ({n_arms}, {n_arms}), one row for each arm."
+                f"arm_kernel has shape {np.shape(arm_kernel)}: it must be ({n_arms}, {n_arms}), one row per arm."
             )
         shared = whiten(curves, parameters, parameters.mean, len(curves.order))
         pull, omega, explained = _weigh(curves, parameters, shared)
@@ -139,48 +145,48 @@ class FreezeThawBelief:
         return cls(curves, parameters, shared, pull, omega, explained, *asymptotes)
 
     def predict(self) -> tuple[Floats, Floats]:
-        """Mean and variance (n_arms, n_steps) of the curves at steps 1, 2, ...; nan up to an arm's last loss."""
+        """Return mean and variance (n_arms, n_steps) of the curves at steps 1, 2, ...; nan up to the last loss of an arm."""
         m = self.parameters.mean
         order = self.curves.order
-        level = m + self.parameters.fall(self.curves.epochs[:, None])  # (n_rows, 1)
+        level = m + self.parameters.fall(self.curves.steps[:, None])  # (n_rows, 1)
         mean = level + self.pull + self.omega * (self.asymptote_mean - m)  # (n_rows, n_arms)
         prior = self.shared.table[2 * order, None]  # (n_rows, 1)
-        variance = np.maximum(prior - self.explained + self.omega**2 * self.asymptote_variance, LEAST_VARIANCE)
+        variance = np.maximum(prior - self.explained + self.omega**2 * self.asymptote_variance, MIN_VARIANCE)
         past = order[:, None] <= self.curves.last_step
         mean[past] = variance[past] = np.nan
         rows = self.curves.row_of_step
         return mean[rows].T, variance[rows].T
 
-    def predict_joint(self, arms: Sequence[int], epochs: Sequence[float]) -> tuple[Floats, Floats]:
-        """Mean (q,) and covariance (q, q) of the curves at any epochs, past, future or between steps, of any arms."""
-        which, when = np.asarray(arms, dtype=np.intp), np.asarray(epochs, dtype=np.float64)
-        if which.shape != when.shape or which.ndim != 1:
-            raise ValueError(f"arms has shape {which.shape}, epochs {when.shape}: give one epoch for each arm.")
-        if len(which) and not (which.min() >= 0 and which.max() < self.curves.n_arms and when.min() >= 0.0):
-            raise ValueError(f"queries must name arms 0..{self.curves.n_arms - 1} at epochs >= 0.")
+    def predict_joint(self, arms: Sequence[int], steps: Sequence[float]) -> tuple[Floats, Floats]:
+        """Return mean (q,) and covariance (q, q) of the curves of any arms at any steps, past, future or in between."""
+        which, at = np.asarray(arms, dtype=np.intp), np.asarray(steps, dtype=np.float64)
+        if which.shape != at.shape or which.ndim != 1:
+            raise ValueError(f"arms has shape {which.shape}, steps {at.shape}: give one step per arm.")
+        if len(which) and not (which.min() >= 0 and which.max() < self.curves.n_arms and at.min() >= 0.0):
+            raise ValueError(f"queries must name arms 0..{self.curves.n_arms - 1} at steps >= 0.")
         m = self.parameters.mean
-        pull, omega = np.zeros(len(when)), np.ones(len(when))
-        cov = np.zeros((len(when), len(when)))
+        pull, omega = np.zeros(len(at)), np.ones(len(at))
+        cov = np.zeros((len(at), len(at)))
         for arm in np.unique(which):
             q = np.flatnonzero(which == arm)
-            t = when[q]
+            t = at[q]
             own = whiten_arm(self.curves, self.parameters, self.shared, arm, t)
             pull[q] = own.star.T @ own.white
             omega[q] = 1.0 - own.star.T @ own.ones
             cov[np.ix_(q, q)] = self.parameters.decay(t[:, None] + t) - own.star.T @ own.star
         cov += omega[:, None] * self.asymptote_cov_of(which) * omega
-        np.fill_diagonal(cov, np.maximum(np.diagonal(cov), LEAST_VARIANCE))
-        return m + self.parameters.fall(when) + pull + omega * (self.asymptote_mean[which] - m), cov
+        np.fill_diagonal(cov, np.maximum(np.diagonal(cov), MIN_VARIANCE))
+        return m + self.parameters.fall(at) + pull + omega * (self.asymptote_mean[which] - m), cov
 
     def asymptote_cov_of(self, arms: Indices) -> Floats:
-        """(q, q) covariance of the asymptotes of these arms (q,), which may repeat."""
+        """Return the covariance (q, q) of the asymptotes of these arms (q,), which may repeat."""
         if self.asymptote_cov is None:
             return np.where(arms[:, None] == arms, self.asymptote_variance[arms], 0.0)
         return self.asymptote_cov[np.ix_(arms, arms)]
 
 
 def _weigh(curves: Curves, parameters: CurveParameters, shared: SharedFactor) -> tuple[Floats, Floats, Floats]:
-    """pull, omega, explained (n_rows, n_arms); in a row at or before an arm's losses they mean nothing."""
+    """Return pull, omega, explained (n_rows, n_arms). Rows up to the last loss of an arm have no meaning for that arm."""
     n, counts = curves.n_shared, curves.counts
     known = shared.factor[:, :n]  # (n_rows, n)
     pull = known @ shared.white[:n]
@@ -189,8 +195,8 @@ def _weigh(curves: Curves, parameters: CurveParameters, shared: SharedFactor) ->
     np.cumsum(known**2, axis=1, out=sums[1, :, 1:])
     on_curve, explained = sums[:, :, np.minimum(counts, n)]
     omega = 1.0 - on_curve
-    for arm in curves.gappy:
-        own = whiten_arm(curves, parameters, shared, arm, curves.epochs)
+    for arm in curves.with_gaps:
+        own = whiten_arm(curves, parameters, shared, arm, curves.steps)
         omega[:, arm] = 1.0 - own.ones @ own.star
         pull[:, arm] = own.white @ own.star
         explained[:, arm] = np.einsum("ij,ij->j", own.star, own.star)
@@ -200,7 +206,10 @@ def _weigh(curves: Curves, parameters: CurveParameters, shared: SharedFactor) ->
 def _find_asymptotes(
     sums: ArmSums, parameters: CurveParameters, arm_kernel: Floats | None
 ) -> tuple[Floats, Floats, Floats | None]:
-    """mu = m + C gamma, diagonal of C, C = (Kx^-1 + Lambda)^-1 written without Kx^-1, which an unseen twin makes singular."""
+    """Return mu = m + C gamma, the diagonal of C, and C.
+
+    C = (Kx^-1 + Lambda)^-1 is computed without Kx^-1: two equal configurations make Kx singular.
+    """
     m, sx2 = parameters.mean, parameters.sx2
     if arm_kernel is None:
         variance = sx2 / (1.0 + sx2 * sums.lam)
@@ -212,11 +221,11 @@ def _find_asymptotes(
     return mean, np.diagonal(cov), cov
 
 
-# sums and factors over arms ------------------------------------------------------------------------------------------
+# factors over arms, prefix sums --------------------------------------------------------------------------------------
 
 
 def _factor_arms(lam: Floats, sx2: float, arm_kernel: Floats) -> tuple[Floats, Floats, Floats]:
-    """w = sqrt(lambda), Kx, and the factor of I + W Kx W, which exists for unseen arms (lambda = 0) and singular Kx."""
+    """Return w = sqrt(lambda), Kx, and the factor of I + W Kx W, which exists also for lambda = 0 and for a singular Kx."""
     w = np.sqrt(lam)
     kx = sx2 * arm_kernel  # (n_arms, n_arms)
     inner = w[:, None] * kx * w
@@ -225,12 +234,12 @@ def _factor_arms(lam: Floats, sx2: float, arm_kernel: Floats) -> tuple[Floats, F
 
 
 def _divide_by_root(gamma: Floats, w: Floats) -> Floats:
-    """gamma / sqrt(lambda), which is 0 for an unseen arm."""
+    """Return gamma / sqrt(lambda), which is 0 for an arm without losses."""
     return np.divide(gamma, w, out=np.zeros_like(gamma), where=w > 0.0)
 
 
 def _sum_prefixes(rows: Floats) -> Floats:
-    """(r,) -> (r + 1,) sums of the first 0, 1, ..., r rows."""
+    """Return the sums of the first 0, 1, ..., r rows, (r + 1,)."""
     sums = np.zeros(len(rows) + 1)
     rows.cumsum(out=sums[1:])
     return sums

@@ -1,4 +1,4 @@
 """Gaussian processes, shared by every method that searches with one.
 
-Read `kernels`, `posterior`, `fit`; `acquisition` (log EI) and `information_gain` are what methods ask of a posterior.
+Read `kernels`, `posterior` and `fit`; then `acquisition` (expected improvement) and `information_gain`, which use a posterior.
 """

@@ -1,19 +1,19 @@
-"""Choosing a Gaussian process's parameters: the mode of likelihood times weak priors, by L-BFGS-B from several starts.
+"""Fit the parameters of a Gaussian process: maximise likelihood times weak priors by L-BFGS-B from several starts.
 
 Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, eqs. (5.8)-(5.9); Guinet et al.,
 arXiv:2011.11456, appendix A, maximise the likelihood alone.
 
-Symbols are those of `posterior`; besides, W = alpha alpha' - A^-1, with which dL/dtheta = tr(W dA) / 2.
+Symbols are those of `posterior`. In addition W = alpha alpha' - A^-1, so that dL/dtheta = tr(W dA) / 2.
 
 Departs from the paper: normal priors on the logs, since the likelihood of two to five points has no useful maximum (noise
 explains everything, or length-scales run to a bound). In units of standardised outputs and unit-cube inputs they are
 
     log l_j    ~ N(log 0.5 + log(d) / 2, 1.2^2)    the distance of random points grows like sqrt d; so do the length-scales
     log s^2    ~ N(0, 1)
-    log s_n^2  ~ N(log 3e-3, 2^2)                  noise of about 5 % of the spread, anything from 0.1 % to 100 % believable
+    log s_n^2  ~ N(log 3e-3, 2^2)                  noise of about 5 % of the spread; 0.1 % to 100 % are plausible
 
-and a hundred observations overrule them. The constant mean is profiled out: at its own optimum its derivative vanishes, so
-the gradient in theta needs no term for it. Starts are a low-discrepancy sequence, not random: one data set, one fit.
+and a hundred observations outweigh them. The constant mean is profiled out: its derivative is 0 at its own optimum, so the
+gradient in theta needs no term for it. Starts come from a low-discrepancy sequence, so one data set always gives one fit.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from shoestring.models.gp.posterior import (
 )
 
 LOG_2PI = float(np.log(2.0 * np.pi))
-MANY = 200  # observations: beyond, every start but the last is made with this many of them
-_LAST_ITERATIONS = 4  # of the search with all of them, from where that led: an evaluation costs n^3
+MAX_FULL_SEARCH = 200  # with more observations, only a short last search uses all of them
+_LAST_ITERATIONS = 4  # of that last search: an evaluation costs n^3
 _DECIMALS = 4  # of a fitted log; of 40 fits 39 differed by at most 1e-11 between BLAS kernels, one by 2e-8
 MAX_ITERATIONS = 60  # of one search; half of 450 that were tried took 13 or fewer, the longest 37
 
@@ -59,7 +59,7 @@ class Prior:
 
 
 def priors(kernel: Kernel) -> list[Prior]:
-    """Those of the module docstring, one for each entry of theta."""
+    """Return the priors of the module docstring, one for each entry of theta."""
     signal_variance = Prior(1.0, 1.0, 1e-3, 1e3)
     lengthscale = Prior(0.5 * kernel.n_dims**0.5, 1.2, 5e-3, 200.0)
     noise_variance = Prior(3e-3, 2.0, 1e-8, 10.0)
@@ -77,19 +77,20 @@ def fit_gp(
     with_priors: bool = True,
     max_iterations: int | None = None,
 ) -> GP:
-    """The posterior of x, (n, d), and y, (n,), at its most probable parameters, or without priors its most likely ones.
+    """Return the posterior given x, (n, d), and y, (n,), at the most probable parameters (without priors: the most likely).
 
-    The search starts from `memo` (what `GP.memo()` gave earlier; without one, the priors' medians) and from the best
-    `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is the quick way.
-    Very many observations are searched with a part of them first, evenly from the best to the worst: a study of a thousand
-    trials that is taken over must not wait for a dozen searches among all.
+    The search starts from `memo` (returned earlier by `GP.memo()`; without one, the priors' medians) and from the best
+    `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is quick.
+    With very many observations, the search first uses a part of them, evenly from the best to the worst. So a change of
+    policy in a study of a thousand trials does not wait for a dozen searches with all observations.
     """
     x, y = check_observations(x, y, kernel)
-    if n_starts and y.size > MANY:
-        some = sort_best_first(y, "lowest", exact=True)[np.linspace(0, y.size - 1, MANY).round().astype(int)]
-        told: dict[str, bool] = {"standardise": standardise, "with_priors": with_priors}
-        scout = fit_gp(kernel, x[some], y[some], memo=memo, n_starts=n_starts, **told)
-        n_starts, memo, max_iterations = 0, scout.memo(), _LAST_ITERATIONS
+    if n_starts and y.size > MAX_FULL_SEARCH:
+        places = np.linspace(0, y.size - 1, MAX_FULL_SEARCH).round().astype(int)
+        part = sort_best_first(y, "lowest", exact=True)[places]
+        options: dict[str, bool] = {"standardise": standardise, "with_priors": with_priors}
+        first_fit = fit_gp(kernel, x[part], y[part], memo=memo, n_starts=n_starts, **options)
+        n_starts, memo, max_iterations = 0, first_fit.memo(), _LAST_ITERATIONS
     shift, scale = standardisation(y) if standardise else (0.0, 1.0)
     each = priors(kernel)
     medians, log_stds = np.log([p.median for p in each]), np.array([p.log_std for p in each])
@@ -108,12 +109,10 @@ def fit_gp(
     values = np.array([negative_log_posterior(theta)[0] for theta in scattered])
     best_scattered = scattered[sort_best_first(values, "lowest", n_starts, spread=NAT)]
     first = np.clip(medians if memo is None else _from_memo(memo, kernel), lower, upper)
-    bounds, options = (
-        np.column_stack([lower, upper]),
-        {"maxiter": max_iterations or MAX_ITERATIONS, "ftol": 1e-7, "gtol": 1e-4},
-    )
+    bounds = np.column_stack([lower, upper])
+    limits = {"maxiter": max_iterations or MAX_ITERATIONS, "ftol": 1e-7, "gtol": 1e-4}
     found = [
-        minimize(negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        minimize(negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
         for start in [first, *best_scattered]
     ]
     best = found[find_best(np.array([one.fun for one in found]), "lowest", spread=NAT)]
@@ -131,15 +130,15 @@ def carry_gp(
     prefix: str = "",
     with_priors: bool = True,
 ) -> tuple[GP, Lists]:
-    """The posterior at the parameters that the memo carries, fitted again if that is due; and the next memo.
+    """Return the posterior at the parameters in the memo, fitted again if a fit is due, and the next memo.
 
-    Between two fits the posterior is conditioned on all observations at the parameters it has, which is exact. A fit goes
-    from the last optimum and `n_starts` other places, one afresh from two at least. `prefix` begins the names in the memo, for a
-    policy that has two processes.
+    Between two fits the posterior is conditioned on all observations at the parameters of the last fit, which is exact. A fit
+    starts from the last optimum and `n_starts` other points; a fit from scratch starts from at least two other points.
+    `prefix` begins the names in the memo, for a policy that has two processes.
     """
     past = {name: memo[prefix + name] for name in GP_MEMO if prefix + name in memo}
     if fit.is_due or not past:
-        starts = max(2, n_starts) if fit.is_afresh or not past else n_starts
+        starts = max(2, n_starts) if fit.is_restart or not past else n_starts
         gp = fit_gp(kernel, x, y, memo=past or None, n_starts=starts, with_priors=with_priors)
     else:
         gp = condition(kernel, _from_memo(past, kernel), x, y)
@@ -147,10 +146,10 @@ def carry_gp(
 
 
 def make_log_likelihood(kernel: Kernel, pairs: Pairs, y: Floats) -> Callable[[Floats], tuple[float, Floats]]:
-    """theta -> (log likelihood of the standardised y with its constant mean plugged in, its gradient, (p + 1,)).
+    """Return the function theta -> (log likelihood of standardised y at the optimal constant mean, gradient (p + 1,)).
 
-    The value carries the mean's prior, log N(m; 0, 1). What does not depend on theta is done once, here. Only the lower
-    triangle is ever filled, factored and read, so kernels and gradients cost n^2 / 2.
+    The value includes the mean's prior, log N(m; 0, 1). Everything that does not depend on theta is computed once, here. Only
+    the lower triangle is filled, factored and read, so kernels and gradients cost n^2 / 2.
     """
     n = y.size
     below = pairs.cols * n + pairs.rows  # entry (row, col), row > col, of a Fortran-ordered matrix
@@ -179,11 +178,11 @@ def make_log_likelihood(kernel: Kernel, pairs: Pairs, y: Floats) -> Callable[[Fl
 
 
 def _invert_below(factor: Floats) -> Floats:
-    """Lower triangle of A^-1 = L^-T L^-1, (n, n) in Fortran order; the trace in the gradient needs each of its entries.
+    """Return the lower triangle of A^-1 = L^-T L^-1, (n, n) in Fortran order; the trace in the gradient needs every entry.
 
-    LAPACK's potri would do this in one call, but OpenBLAS wakes all its threads for it even at n = 10, and waits for them:
-    several times slower than one thread on a machine that is busy training. Products of under 2^18 multiplications stay
-    in the calling thread.
+    LAPACK's potri would do this in one call, but OpenBLAS uses all its threads for it even at n = 10. On a machine that is
+    busy training, this is several times slower than one thread. Products of under 2^18 multiplications stay in the
+    calling thread.
     """
     n = factor.shape[0]
     root, _ = lapack.dtrtri(factor, lower=1)
@@ -200,7 +199,10 @@ def _from_memo(memo: Memo, kernel: Kernel) -> Floats:
 
 
 def _spread_points(n: int, dims: int) -> Floats:
-    """n well-spread points of the unit cube, (n, dims): multiples of powers of the root of g^(dims + 1) = g + 1, mod 1."""
+    """Return n well-spread points of the unit cube, (n, dims).
+
+    They are multiples of powers of the root of g^(dims + 1) = g + 1, modulo 1.
+    """
     g = 2.0
     for _ in range(40):  # a contraction: 40 rounds reach machine precision
         g = (1.0 + g) ** (1.0 / (dims + 1))
@@ -209,10 +211,10 @@ def _spread_points(n: int, dims: int) -> Floats:
 
 
 def pick_rows_to_fit(owners: Sequence[int], at_most: int) -> list[int]:
-    """Places of all rows or, if there are more than `at_most`, of those of trials spread evenly over the study.
+    """Return the indices of all rows or, if there are more than `at_most`, of the rows of trials spread over the study.
 
-    A fit of n costs n^3 dozens of times, and a handful of parameters is known well from a few hundred observations.
-    `owners[i]` is the trial that row i belongs to. A trial comes with all of its rows, since these tell how it changed.
+    A fit of n rows costs n^3 dozens of times, and a few hundred observations determine a handful of parameters well.
+    `owners[i]` is the trial that row i belongs to. All rows of a trial are used together, since they show how it changed.
     """
     if len(owners) <= at_most:
         return list(range(len(owners)))
@@ -228,7 +230,7 @@ def pick_rows_to_fit(owners: Sequence[int], at_most: int) -> list[int]:
 
 
 def _spread(owners: Sequence[int], count: int) -> list[int]:
-    """`count` of them at even distances, the last always, since it is the newest."""
+    """Return `count` owners at even distances, always with the last, which is the newest."""
     places = np.linspace(len(owners) - 1, 0, count).round().astype(int)
     return [owners[place] for place in places]
 

@@ -1,4 +1,4 @@
-"""How much one more observation would tell about which of several unknown numbers is the smallest.
+"""The expected information of one more observation about which of several unknown numbers is the smallest.
 
 Hennig and Schuler, "Entropy Search for Information-Efficient Global Optimization", JMLR 13, 2012, arXiv:1112.1217, in the
 form that Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 4, and Klein et al., "Fast
@@ -10,9 +10,9 @@ Bayesian Optimization of Machine Learning Hyperparameters on Large Datasets" (Fa
     H         —          entropy of P_min                                                        nats
     y         —          one observation, correlated with f by `cross`                           loss
 
-Posterior draws of f are reused: a draw f goes with a draw of the observation, y(f) = w'z + rest, and f + u (y - y(f)) is
-a draw given that the observation is y. So no candidate needs a factor of its own, and all share the same random numbers,
-which makes their gains comparable at a few hundred draws.
+Posterior draws of f are reused: each draw f has its own draw of the observation, y(f) = w'z + rest, and f + u (y - y(f)) is
+a draw of f given that the observation is y. So no candidate needs its own Cholesky factor, and all candidates share the same
+random numbers, which makes their gains comparable at a few hundred draws.
 
 Departs from the papers: P_min is counted over draws, not by expectation propagation; y takes equally likely quantiles.
 """
@@ -38,7 +38,7 @@ def information_gain(
     n_fantasies: int = 5,
     n_draws: int = 256,
 ) -> Floats:
-    """Expected drop of the entropy of P_min, in nats, (m,), by each of m possible observations.
+    """Return the expected decrease of the entropy of P_min, in nats, (m,), for each of m possible observations.
 
     mean (n,), cov (n, n) of the unknown numbers; cross (n, m) covariances with the observations, variance (m,) of the
     observations, noise included.
@@ -54,7 +54,7 @@ def information_gain(
         raise ValueError(f"cov is not a covariance: it is not positive definite at row {info}.")
     u = cross / np.sqrt(variance)  # (n, m): how far f moves for one standard deviation of y
     w, _ = lapack.dtrtrs(factor, u, lower=1)  # (n, m)
-    rest = np.sqrt(np.maximum(1.0 - (w**2).sum(axis=0), 0.0))  # (m,): what of y is not f
+    rest = np.sqrt(np.maximum(1.0 - (w**2).sum(axis=0), 0.0))  # (m,): the part of y that does not depend on f
     z, noise = rng.standard_normal((n_draws, n)), rng.standard_normal((n_draws, 1))
     f = mean + z @ factor.T  # (draws, n)
     own = z @ w + noise * rest  # (draws, m)

@@ -14,15 +14,16 @@ with one length-scale per dimension is the kernel of Guinet et al., arXiv:2011.1
     matern32     (1 + a) exp(-a),         a^2 = 3R  rho = 3 / (1 + a)
     matern52     (1 + a + a^2/3) exp(-a), a^2 = 5R  rho = 5/3 (1 + a) / (1 + a + a^2/3)
 
-All gradients are k * rho * D_j / l_j^2 (for log l_j) and -k * rho * (x_j - x'_j) / l_j^2 (for x_j): writing them with the
-ratio rho instead of k' needs no division by r, so coinciding points need no special case, and a product of blocks needs no
+All gradients are k * rho * D_j / l_j^2 (for log l_j) and -k * rho * (x_j - x'_j) / l_j^2 (for x_j). Written with the ratio
+rho instead of k' they need no division by r, so coinciding points need no special case, and a product of blocks needs no
 product rule.
 
-Categories use the Hamming kernel: one column and one length-scale per category, however many values it has. It equals the SE
-kernel on a one-hot code (scaled by 1/sqrt 2) whose columns share one length-scale; a one-hot code with a length-scale for
-each column would ask a handful of trials to identify dozens of parameters.
+Categories use the Hamming kernel: one column and one length-scale per category, whatever its number of values. It equals the
+SE kernel on a one-hot code (scaled by 1/sqrt 2) whose columns share one length-scale. A one-hot code with one length-scale
+per column would have dozens of parameters, and a handful of trials cannot determine them.
 
-Departs from the sources: blocks are stationary only; decaying time kernels live with the models that need them.
+Departs from the sources: blocks are stationary only. `decay_kernel` is the covariance of learning curves, for the models of
+curves; the form that is scaled to variance 1 is in `models.boil.decaying_time`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Family = Literal["se", "matern32", "matern52", "hamming"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One factor of the product: a kernel family on some columns; `tied` shares one length-scale among them."""
+    """One factor of the product: a kernel family on some columns; if `tied`, they share one length-scale."""
 
     family: Family
     dims: tuple[int, ...]
@@ -57,7 +58,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The squared differences of all pairs i > j of n points: computed once, reused at every step of a fit."""
+    """The squared differences of all pairs i > j of n points, computed once and reused at every step of a fit."""
 
     rows: Indices  # (m,), m = n (n - 1) / 2
     cols: Indices  # (m,)
@@ -81,7 +82,7 @@ class Kernel:
 
     @classmethod
     def ard(cls, family: Family, n_dims: int) -> Kernel:
-        """One block over all dimensions, one length-scale each."""
+        """Return a kernel of one block over all dimensions, with one length-scale each."""
         return cls((Block(family, tuple(range(n_dims))),))
 
     @cached_property
@@ -94,17 +95,17 @@ class Kernel:
 
     @cached_property
     def _slices(self) -> tuple[slice, ...]:
-        """Where each block's log length-scales lie in theta."""
+        """The place of each block's log length-scales in theta."""
         ends = np.cumsum([1] + [block.n_lengthscales for block in self.blocks])
         return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
 
     def _scaled_blocks(self, theta: Floats) -> Iterator[tuple[Block, slice, Floats]]:
-        """Each block with its place in theta and 1 / l_j^2 for each of its dimensions, (len(dims),)."""
+        """Yield each block with its place in theta and 1 / l_j^2 for each of its dimensions, (len(dims),)."""
         for block, where in zip(self.blocks, self._slices, strict=True):
             yield block, where, np.broadcast_to(np.exp(-2.0 * theta[where]), len(block.dims))
 
     def pairs(self, x: Floats) -> Pairs:
-        """Squared differences of the points x, (n, d)."""
+        """Return the squared differences of the points x, (n, d)."""
         rows, cols = np.tril_indices(x.shape[0], -1)
         squared = np.empty((self.n_dims, rows.size))
         for block in self.blocks:
@@ -114,7 +115,7 @@ class Kernel:
         return Pairs(rows, cols, squared)
 
     def pair_values(self, theta: Floats, pairs: Pairs) -> tuple[Floats, Callable[[Floats], Floats]]:
-        """k for every pair, (m,), and a function taking v, (m,), to the sum over pairs of v dk/dtheta, (n_parameters,)."""
+        """Return k for every pair, (m,), and a function from v, (m,), to the sum over pairs of v dk/dtheta, (n_parameters,)."""
         k = np.full(pairs.rows.size, np.exp(theta[0]))  # (m,)
         factors: list[tuple[Block, slice, Floats, Floats | None]] = []
         for block, where, inverse in self._scaled_blocks(theta):
@@ -135,15 +136,15 @@ class Kernel:
         return k, pullback
 
     def matrix(self, theta: Floats, x: Floats, z: Floats) -> Floats:
-        """Covariances (n, m) between the points x, (n, d), and z, (m, d)."""
+        """Return the covariances (n, m) between the points x, (n, d), and z, (m, d)."""
         return self._matrix_and_slopes(theta, x, z, with_slopes=False)[0]
 
     def diag(self, theta: Floats, n: int) -> Floats:
-        """k(x, x) at n points: stationary, so the signal variance everywhere."""
+        """Return k(x, x) at n points: the signal variance everywhere, since the kernel is stationary."""
         return np.full(n, np.exp(theta[0]))
 
     def matrix_with_gradient(self, theta: Floats, x: Floats, z: Floats) -> tuple[Floats, Floats]:
-        """Covariances (n, m) of x with z, and their derivatives with respect to x, (n, m, d); 0 along categories."""
+        """Return the covariances (n, m) of x with z and their derivatives with respect to x, (n, m, d), 0 along categories."""
         k, slopes = self._matrix_and_slopes(theta, x, z, with_slopes=True)
         gradient = np.zeros((x.shape[0], z.shape[0], self.n_dims))
         for (block, _, inverse), slope in zip(self._scaled_blocks(theta), slopes, strict=True):
@@ -177,11 +178,21 @@ class Kernel:
         return k, slopes
 
 
-def kernel_for(encoding: Encoding, family: Family = "matern52", *, tied: bool = False) -> Kernel:
-    """A kernel for the columns of `encoding.features`: `family` on numbers, Hamming on options; positive definite on configs.
+def decay_kernel(time_sum: Floats, alpha: float, beta: float) -> Floats:
+    """Return (beta / (t + t' + beta))^alpha for `time_sum` = t + t', any shape: the covariance of decaying exponentials.
 
-    Each column has its own length-scale and activities count as numbers; or, `tied`, all numbers share one length-scale, and
-    all options and activities another.
+    Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 3.1. Decay rates have a Gamma
+    distribution of shape alpha and rate beta, and are integrated out.
+    """
+    with np.errstate(under="ignore"):  # far along a steep curve the covariance is 0, which is right
+        return np.asarray(np.exp(-alpha * np.log1p(time_sum / beta)))
+
+
+def kernel_for(encoding: Encoding, family: Family = "matern52", *, tied: bool = False) -> Kernel:
+    """Return a kernel for the columns of `encoding.features`: `family` on numbers, Hamming on options.
+
+    It is positive definite on distinct configurations. Each column has its own length-scale, and activities count as numbers.
+    If `tied`, all numbers share one length-scale, and all options and activities share another.
     """
     numbers, switches, options = encoding.number_columns, encoding.activity_columns, encoding.option_columns
     numbers, options = (numbers, (*switches, *options)) if tied else ((*numbers, *switches), options)
@@ -190,14 +201,14 @@ def kernel_for(encoding: Encoding, family: Family = "matern52", *, tied: bool = 
 
 
 def _columns(squared: Floats, dims: tuple[int, ...]) -> Floats:
-    """The block's rows of `squared`; a view, not a copy, in the usual case of neighbouring dimensions."""
+    """Return the block's rows of `squared`: a view, not a copy, in the usual case of neighbouring dimensions."""
     if all(b - a == 1 for a, b in pairwise(dims)):
         return squared[dims[0] : dims[-1] + 1]
     return squared[list(dims)]
 
 
 def _profile(family: Family, squared_distance: Floats, *, with_slope: bool) -> tuple[Floats, Floats | None]:
-    """Correlation at R, and rho there if asked for; None stands for rho = 1."""
+    """Return the correlation at R and, if `with_slope`, rho there; None means rho = 1."""
     if family in ("se", "hamming"):
         return np.exp(-0.5 * squared_distance), None
     if family == "matern32":

@@ -1,4 +1,4 @@
-"""Exact Gaussian-process regression with fixed parameters: one Cholesky factor answers everything.
+"""Exact Gaussian-process regression with fixed parameters, from one Cholesky factor.
 
 Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, algorithm 2.1 and eqs. (2.23)-(2.24). It
 is the surrogate of Guinet et al., arXiv:2011.11456, section 2. `fit.fit_gp` chooses the parameters.
@@ -12,16 +12,16 @@ is the surrogate of Guinet et al., arXiv:2011.11456, section 2. `fit.fit_gp` cho
     alpha    weights              A^-1 (y~ - m), y~ = (y - shift) / scale                    —
     theta    theta                (log s^2, log length-scales, log s_n^2), see `kernels`     log
 
-"Latent" predictions are of the noise-free function, "noisy" ones of a new observation. All are in the units of y.
+"Latent" predictions are predictions of the noise-free function, "noisy" ones of a new observation. All are in the units of y.
 
 Departs from the textbook:
-- The constant mean is the most probable value under m ~ N(0, 1) on standardised outputs, m = 1'A^-1 y~ / (1 + 1'A^-1 1),
-  plugged in; its own uncertainty is not added to the predictions.
-- Outputs are standardised anew whenever one is appended, so `append` and a fresh `condition` agree and the result does not
-  depend on the way that led to it. The factor does not depend on y, so this costs O(n^2).
-- A is factored as it is; only if that fails is a jitter added to its diagonal, 1e-10 of the mean diagonal at first and ten
-  times more at each failure up to 1e-4. Where points coincide and the noise is 0, rounding makes A indefinite by about
-  n * 1e-16 of its size, so the first step nearly always suffices; the last bounds what a pathological kernel can cost.
+- The constant mean is the most probable value under m ~ N(0, 1) on standardised outputs, m = 1'A^-1 y~ / (1 + 1'A^-1 1).
+  Its own uncertainty is not added to the predictions.
+- Outputs are standardised again whenever one is appended. So `append` and a new `condition` agree, and the result does not
+  depend on the order of observations. The factor does not depend on y, so this costs O(n^2).
+- A is factored without jitter first. If that fails, a jitter is added to its diagonal: 1e-10 of the mean diagonal at first and
+  ten times more at each failure up to 1e-4. Where points coincide and the noise is 0, rounding makes A indefinite by about
+  n * 1e-16 of its size, so the first jitter nearly always suffices; the last one limits the cost of a pathological kernel.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from shoestring.models.gp.kernels import Kernel
 
 Mean = Literal["zero", "constant"]
 
-GP_MEMO = ("log_signal_variance", "log_lengthscales", "log_noise_variance")  # how theta travels, in its order
+GP_MEMO = ("log_signal_variance", "log_lengthscales", "log_noise_variance")  # the parts of theta in a memo, in order
 JITTERS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # relative to the mean diagonal
 VARIANCE_FLOOR = 1e-13  # relative to s^2: s^2 - |L^-1 k|^2 carries no information below its own rounding
-CHUNK = 16_000  # covariances at a time: 125 KiB, small enough for allocators to reuse instead of asking for fresh pages
-AT_LEAST = (
-    128  # points at a time: a solve reads the whole factor, so at thousands of observations it must serve many points
+CHUNK_COVARIANCES = (
+    16_000  # at a time: 125 KiB, small enough for allocators to reuse memory instead of mapping new pages
 )
+CHUNK_POINTS = 128  # at least so many at a time: a solve reads the whole factor, so it should serve many points
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GP:
-    """A posterior; made by `condition` or `fit_gp`, extended by `append`, never changed."""
+    """A posterior. `condition` and `fit_gp` make one; `append` and `extend` return a new one and leave this one unchanged."""
 
     kernel: Kernel
     theta: Floats  # (kernel.n_parameters + 1,)
@@ -66,23 +66,26 @@ class GP:
 
     @property
     def noise_variance(self) -> float:
-        """Variance of an observation about the latent function, in squared units of y."""
+        """The variance of an observation about the latent function, in squared units of y."""
         return float(np.exp(self.theta[-1])) * self.scale**2
 
     def memo(self) -> dict[str, list[float]]:
-        """The parameters as named lists of floats, from which `fit_gp` can start again."""
+        """Return the parameters as named lists of floats, from which `fit_gp` can start again."""
         parts = (self.theta[:1], self.theta[1:-1], self.theta[-1:])
         return {name: [float(v) for v in part] for name, part in zip(GP_MEMO, parts, strict=True)}
 
     def fitted(self) -> Floats:
-        """Latent posterior mean at the observed inputs, (n,); O(n), since K alpha = A alpha - (s_n^2 + jitter) alpha."""
+        """Return the latent posterior mean at the observed inputs, (n,).
+
+        This costs O(n), since K alpha = A alpha - (s_n^2 + jitter) alpha.
+        """
         nugget = float(np.exp(self.theta[-1])) + self.jitter
         return self.y - self.scale * nugget * self.weights
 
     def predict(self, x_new: Floats, *, noisy: bool = False) -> tuple[Floats, Floats]:
-        """Mean (m,) and variance (m,) at the points x_new, (m, d)."""
+        """Return the mean (m,) and variance (m,) at the points x_new, (m, d)."""
         mean, explained = np.empty(x_new.shape[0]), np.empty(x_new.shape[0])
-        step = max(AT_LEAST, CHUNK // self.y.size)
+        step = max(CHUNK_POINTS, CHUNK_COVARIANCES // self.y.size)
         for start in range(0, x_new.shape[0], step):
             part = slice(start, start + step)
             k = self.kernel.matrix(self.theta[:-1], x_new[part], self.x)  # (step, n)
@@ -93,11 +96,11 @@ class GP:
         return mean, variance + self.noise_variance if noisy else variance
 
     def predict_mean(self, x_new: Floats) -> Floats:
-        """Latent mean (m,) at the points x_new, (m, d): O(n) a point, where a variance takes O(n^2)."""
+        """Return the latent mean (m,) at the points x_new, (m, d). This costs O(n) a point; a variance costs O(n^2)."""
         return self._mean(self.kernel.matrix(self.theta[:-1], x_new, self.x))
 
     def predict_joint(self, x_new: Floats) -> tuple[Floats, Floats]:
-        """Latent mean (m,) and covariance (m, m) at the points x_new, (m, d)."""
+        """Return the latent mean (m,) and covariance (m, m) at the points x_new, (m, d)."""
         k = self.kernel.matrix(self.theta[:-1], x_new, self.x)  # (m, n)
         v = _solve_lower(self.factor, k.T)  # (n, m)
         covariance = self.scale**2 * (self.kernel.matrix(self.theta[:-1], x_new, x_new) - v.T @ v)
@@ -105,7 +108,7 @@ class GP:
         return self._mean(k), covariance
 
     def predict_with_gradient(self, x_new: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Latent mean (m,), variance (m,), and their derivatives with respect to x_new, (m, d) each."""
+        """Return the latent mean (m,), variance (m,), and their derivatives with respect to x_new, (m, d) each."""
         k, dk = self.kernel.matrix_with_gradient(self.theta[:-1], x_new, self.x)  # (m, n), (m, n, d)
         d_mean = self.scale * np.einsum("mnd,n->md", dk, self.weights)
         v = _solve_lower(self.factor, k.T)  # (n, m)
@@ -116,11 +119,11 @@ class GP:
         return self._mean(k), variance, d_mean, d_variance
 
     def append(self, x_new: Floats, y_new: float) -> GP:
-        """The posterior after one more observation at x_new, (d,), same parameters: a new row of the factor, O(n^2)."""
+        """Return the posterior after one more observation at x_new, (d,), with the same parameters, in O(n^2)."""
         return self.extend(np.atleast_2d(x_new), np.array([y_new], dtype=np.float64))
 
     def extend(self, x_new: Floats, y_new: Floats) -> GP:
-        """The posterior after m more observations at x_new, (m, d), same parameters: m new rows of the factor, O(m n^2)."""
+        """Return the posterior after m more observations at x_new, (m, d), with the same parameters, in O(m n^2)."""
         x_new, y_new = check_observations(x_new, y_new, self.kernel)
         n, total = self.y.size, self.y.size + y_new.size
         x, y = np.vstack([self.x, x_new]), np.append(self.y, y_new)
@@ -130,7 +133,7 @@ class GP:
         rest[np.diag_indices_from(rest)] = diagonal
         corner, failed = lapack.dpotrf(rest - rows.T @ rows, lower=1, clean=1)  # of what the first n leave unexplained
         if failed or np.min(corner.diagonal()) ** 2 <= 1e-14 * n * diagonal:
-            # Nothing but rounding is left of some row: let the jitter rule decide for all of them.
+            # Only rounding is left of some row, so factor everything again with the jitter rule.
             return condition(self.kernel, self.theta, x, y, mean=self.mean, standardise=self.standardise)
         factor = np.zeros((total, total), order="F")
         factor[:n, :n] = self.factor
@@ -139,7 +142,7 @@ class GP:
         return _make_posterior(self.kernel, self.theta, x, y, self.mean, self.standardise, factor, self.jitter)
 
     def _mean(self, k: Floats) -> Floats:
-        """(m,), from the covariances (m, n) with the observations."""
+        """Return the mean (m,) from the covariances (m, n) with the observations."""
         return np.asarray(self.shift + self.scale * (self.constant + k @ self.weights))
 
     def _variance(self, explained: Floats) -> Floats:
@@ -150,9 +153,9 @@ class GP:
 def condition(
     kernel: Kernel, theta: Floats, x: Floats, y: Floats, *, mean: Mean = "constant", standardise: bool = True
 ) -> GP:
-    """The posterior given x, (n, d), and y, (n,), at the parameters theta; n >= 1.
+    """Return the posterior given x, (n, d), and y, (n,), at the parameters theta; n >= 1.
 
-    `standardise=False` takes y as it is, for callers who bring outputs of mean about 0 and variance about 1.
+    `standardise=False` uses y unchanged, for outputs whose mean is about 0 and whose variance is about 1.
     """
     x, y = check_observations(x, y, kernel)
     theta = check_theta(theta, kernel)
@@ -171,7 +174,7 @@ def _make_posterior(
 
 
 def standardisation(y: Floats) -> tuple[float, float]:
-    """Mean and population standard deviation of y; for constant outputs the scale is their size, or 1 if they are 0."""
+    """Return the mean and population standard deviation of y; constant outputs have their size as scale, or 1 if they are 0."""
     size = float(np.max(np.abs(y)))
     if size == 0.0:
         return 0.0, 1.0
@@ -181,7 +184,7 @@ def standardisation(y: Floats) -> tuple[float, float]:
 
 
 def mean_and_weights(factor: Floats, y: Floats, mean: Mean) -> tuple[float, Floats]:
-    """The constant m and alpha = A^-1 (y - m) for standardised y, (n,)."""
+    """Return the constant m and alpha = A^-1 (y - m) for standardised y, (n,)."""
     if mean == "zero":
         return 0.0, _solve_both(factor, y)
     both = _solve_both(factor, np.column_stack([y, np.ones_like(y)]))  # (n, 2): A^-1 y, A^-1 1
@@ -190,11 +193,11 @@ def mean_and_weights(factor: Floats, y: Floats, mean: Mean) -> tuple[float, Floa
 
 
 def factorise(a: Floats, *, typical: float) -> tuple[Floats, float]:
-    """Lower Cholesky factor of a, (n, n), and the jitter added to its diagonal, whose usual size is `typical`."""
+    """Return the lower Cholesky factor of a, (n, n), and the jitter added to its diagonal, whose usual size is `typical`."""
     for jitter in (relative * typical for relative in JITTERS):
-        trial = np.array(a, order="F")
-        trial.T.ravel()[:: len(a) + 1] += jitter  # the diagonal, as a view: a fit comes here hundreds of times
-        factor, info = lapack.dpotrf(trial, lower=1, clean=1, overwrite_a=1)
+        attempt = np.array(a, order="F")
+        attempt.T.ravel()[:: len(a) + 1] += jitter  # the diagonal, as a view: a fit comes here hundreds of times
+        factor, info = lapack.dpotrf(attempt, lower=1, clean=1, overwrite_a=1)
         if info == 0:
             return factor, jitter
     raise ValueError(
@@ -214,7 +217,7 @@ def check_theta(theta: ArrayLike, kernel: Kernel) -> Floats:
 
 
 def check_observations(x: Floats, y: Floats, kernel: Kernel) -> tuple[Floats, Floats]:
-    """Both as contiguous float arrays, (n, d) and (n,), n >= 1, of usable numbers; or an error that says what to do."""
+    """Return both as contiguous float arrays, (n, d) and (n,); raise ValueError if they do not fit or are not usable."""
     x, y = np.ascontiguousarray(x, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64)
     if x.ndim != 2 or x.shape[1] != kernel.n_dims or y.shape != (x.shape[0],) or y.size == 0:
         raise ValueError(
@@ -229,12 +232,12 @@ def check_observations(x: Floats, y: Floats, kernel: Kernel) -> tuple[Floats, Fl
 
 
 def _solve_lower(factor: Floats, b: Floats, *, transposed: bool = False) -> Floats:
-    """L^-1 b, or L^-T b, for b (n, m); LAPACK directly, since a wrapper's checks cost more than the solve at n = 100."""
+    """Return L^-1 b, or L^-T b, for b (n, m), by LAPACK directly: a wrapper's checks cost more than the solve at n = 100."""
     solution, _ = lapack.dtrtrs(factor, b, lower=1, trans=int(transposed))
     return np.asarray(solution)
 
 
 def _solve_both(factor: Floats, b: Floats) -> Floats:
-    """A^-1 b through the factor."""
+    """Return A^-1 b, from the factor of A."""
     solution, _ = lapack.dpotrs(factor, b, lower=1)
     return np.asarray(solution)

@@ -1,4 +1,4 @@
-"""A Gaussian process whose function drifts from round to round, kept exactly on a finite set of points.
+"""A Gaussian process whose function drifts from round to round, updated exactly on a finite set of points.
 
 Wang, Ren, Bogunovic, Xiong, Urtasun, "Cost-Efficient Online Hyperparameter Optimization", arXiv:2101.06590, Sect. 2.1
 and 3.1; the drift model is that of Bogunovic, Scarlett, Cevher, "Time-Varying Gaussian Process Bandit Optimization",
@@ -11,20 +11,21 @@ arXiv:1601.06650:  f_{t+1} = sqrt(1-eps) f_t + sqrt(eps) g_{t+1},  f_1 and all g
     eps        forgetting_rate    share of the function replaced in one round                          —
     sigma^2    noise_variance     variance of an observation's noise                                   value^2
     k          kernel_rows        covariance of two points in one round                                value^2
-    d, D_ij    memory(...)        (1-eps)^(lag/2), correlation of two rounds                           —
+    d, D_ij    drift_correlation  (1-eps)^(lag/2), correlation of two rounds                           —
     V          _rows * _scale     L^-1 k~(D), with L L' = K~ + sigma^2 I; one row an observation       value
     q          _explained         column sums of V^2: prior variance minus posterior variance          value^2
 
-The recursion: an observation appends one row to V, O(n N); a new round multiplies V by sqrt(1-eps), which is kept as
-one scalar, O(N). A round nobody paid for is therefore nothing but the multiplication: the mean shrinks to the prior's
-zero, the variance grows back to k(x, x). Values must have their prior mean subtracted. `forgetting_rate=0` is the
-ordinary GP; with `reset()` every so many rounds it is the model of R-GP-UCB.
+The recursion: an observation appends one row to V, O(n N); a new round multiplies V by sqrt(1-eps), which is stored as
+one scalar, O(N). A round without validation is only this multiplication: the mean shrinks to the prior's zero, and the
+variance grows back to k(x, x). Values must have their prior mean subtracted. `forgetting_rate=0` is the ordinary GP; with
+`reset()` every so many rounds it is the model of R-GP-UCB.
 
-Departs from the paper: d has one entry an observation (i = 1..n, the paper prints 1..t). Algorithm 1 line 8 leaves the
-posterior alone in a skipped round; its text and we move it to the next round. Observations whose (1-eps)^age is below
-`forget_below` are dropped, which moves the mean at a point not visited since by about sqrt(forget_below) of the value
-seen there; they go once they are half of all, so that a rebuild costs no more than the updates before it. The
-forgetting rate, known in the paper's experiments, can be learned, within bounds (`forgetting_bounds`).
+Departs from the paper: d has one entry per observation (i = 1..n, the paper prints 1..t). Algorithm 1 line 8 does not
+change the posterior in a skipped round; the paper's text and this code move it to the next round. Observations whose
+(1-eps)^age is below `forget_below` are dropped, which changes the mean at a point that was not visited again by about
+sqrt(forget_below) of the value observed there. They are dropped once they are half of all, so that a rebuild costs no more
+than the updates before it. The forgetting rate, known in the paper's experiments, can be learned, within bounds
+(`forgetting_bounds`).
 """
 
 from __future__ import annotations
@@ -43,64 +44,67 @@ from shoestring.core.values.arrays import Floats, Indices
 
 KernelRows = Callable[[Indices], Floats]  # points (m,) -> their covariances with every point (m, N)
 
-VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding must not make a variance zero or negative
+VARIANCE_FLOOR = 1e-12  # as a share of the prior variance: rounding must not make a variance zero or negative
 FORGET_BELOW = 1e-6
 _DECIMALS = 3  # of the log of a fitted rate: the search ends within 1e-4
-_GRID_SIZE = 13  # the likelihood can have two humps; on this many rates one is seldom overlooked
+_GRID_SIZE = 13  # rates: the likelihood can have two maxima, and a grid of this size seldom misses one
 
 
-def memory(forgetting_rate: float, lag_rounds: ArrayLike) -> Floats:
-    """Correlation (1-eps)^(lag/2) of the function with itself `lag_rounds` earlier; 1 at lag 0, also for eps = 1."""
+def drift_correlation(forgetting_rate: float, lag_rounds: ArrayLike) -> Floats:
+    """Return the correlation (1-eps)^(lag/2) of the function with itself `lag_rounds` earlier; 1 at lag 0, also if eps = 1."""
     return np.asarray((1.0 - forgetting_rate) ** (np.asarray(lag_rounds, dtype=np.float64) / 2.0))
 
 
 def lifetime_rounds(forgetting_rate: float, forget_below: float) -> float:
-    """Age after which (1-eps)^age < forget_below; infinite when nothing is forgotten."""
+    """Return the age after which (1-eps)^age < forget_below; infinite if nothing is forgotten."""
     if forgetting_rate == 0.0:
         return math.inf
     return 0.0 if forgetting_rate == 1.0 else math.log(forget_below) / math.log1p(-forgetting_rate)
 
 
 class ForgettingGP:
-    """What the processes on a list of points and on the cube share: rounds that pass, and observations that grow old.
+    """The base of the processes on a list of points and on the cube: it counts rounds, and drops old observations.
 
-    Moving on fades what is known; once half of the observations are stale, these are dropped and the rest is refactored.
+    Each new round reduces the covariance with the observations. Once half of them are stale, these are dropped and the
+    rest is factorised again.
     """
 
-    _rounds: list[int]  # of the observations, in order
+    _rounds: list[int]  # of the observations, ascending
 
     def __init__(self, forgetting_rate: float, noise_variance: float, forget_below: float) -> None:
         if not 0.0 <= forgetting_rate <= 1.0:
-            raise ValueError(f"forgetting_rate={forgetting_rate} must lie in [0, 1]: 0 never forgets, 1 forgets all.")
+            raise ValueError(
+                f"forgetting_rate={forgetting_rate} must be in [0, 1]: 0 never forgets, 1 forgets everything."
+            )
         if not (noise_variance > 0.0 and math.isfinite(noise_variance)):
             raise ValueError(
                 f"noise_variance={noise_variance} must be positive and finite: a point observed twice in one round "
                 "would make the matrix singular. For exact values try 1e-6 of the kernel's variance."
             )
         if not 0.0 < forget_below < 1.0:
-            raise ValueError(f"forget_below={forget_below} must lie in (0, 1): try {FORGET_BELOW}.")
+            raise ValueError(f"forget_below={forget_below} must be in (0, 1): try {FORGET_BELOW}.")
         self.forgetting_rate, self.noise_variance = forgetting_rate, noise_variance
         self.round = 1
         self._lifetime_rounds = lifetime_rounds(forgetting_rate, forget_below)
 
     @property
     def n_observations(self) -> int:
-        """Observations the posterior rests on; dropped ones are not counted."""
+        """Return the number of observations in the posterior, without those that were dropped."""
         return len(self._rounds)
 
     def advance(self, rounds: int = 1) -> None:
-        """Move the posterior `rounds` rounds on, with no observation in between."""
+        """Move the posterior forward by `rounds` rounds without an observation."""
         if rounds < 1:
             raise ValueError(f"rounds={rounds} must be at least 1: the posterior only moves forward.")
         self.round += rounds
         n_stale = bisect_left(self._rounds, self.round - self._lifetime_rounds)
-        if n_stale >= self.n_observations - n_stale:  # also with no observation at all
+        if n_stale >= self.n_observations - n_stale:  # also if there are no observations
             self._drop(n_stale)
         else:
-            self._fade(float(memory(self.forgetting_rate, rounds)))
+            self._fade(float(drift_correlation(self.forgetting_rate, rounds)))
 
     def _drop(self, n_stale: int) -> None:
-        """Forget the first `n_stale` observations for good."""
+        """Drop the first `n_stale` observations."""
         raise NotImplementedError
 
     def _fade(self, decay: float) -> None:
@@ -109,11 +113,11 @@ class ForgettingGP:
 
 
 class TimeVaryingGP(ForgettingGP):
-    """Posterior of the coming round on points 0..N-1. One round: read `mean`, `variance`; perhaps `observe`; `advance`.
+    """The posterior for the current round on points 0..N-1. One round: read `mean`, `variance`; perhaps `observe`; `advance`.
 
-    `kernel_rows` takes points (m,) to their covariances (m, N) with every point, so that a large domain never forms its
-    matrix; `prior_variance` (N,) is k(x, x). `observe`, `advance` and `reset` change the state, nothing else does; arrays
-    handed out earlier stay as they were.
+    `kernel_rows` maps points (m,) to their covariances (m, N) with every point, so that the matrix of a large domain is never
+    computed; `prior_variance` (N,) is k(x, x). Only `observe`, `advance` and `reset` change the state; arrays that were
+    returned earlier do not change.
     """
 
     def __init__(
@@ -138,23 +142,23 @@ class TimeVaryingGP(ForgettingGP):
 
     @property
     def mean(self) -> Floats:
-        """Posterior mean of this round's function at every point, (N,), read only."""
+        """Return the posterior mean of this round's function at every point, (N,), read only."""
         return self._mean
 
     @property
     def variance(self) -> Floats:
-        """Posterior variance of this round's function (without noise) at every point, (N,)."""
+        """Return the posterior variance of this round's function (without noise) at every point, (N,)."""
         return np.maximum(self._prior_variance - self._explained, VARIANCE_FLOOR * self._prior_variance)
 
     def covariance(self, point: int) -> Floats:
-        """Posterior covariance of this round's function at `point` with every point, (N,)."""
+        """Return the posterior covariance of this round's function at `point` with every point, (N,)."""
         self._check_point(point)
         rows = self._rows[: self.n_observations]  # (n, N)
         prior = self._kernel_rows(np.array([point]))[0]
         return np.asarray(prior - self._scale**2 * (rows[:, point] @ rows))
 
     def observe(self, point: int, value: float) -> None:
-        """Take in a noisy value of this round's function at `point`: O(n N)."""
+        """Add a noisy value of this round's function at `point`: O(n N)."""
         self._check_point(point)
         if not math.isfinite(value):
             raise ValueError(f"value={value} at point {point} must be finite: clip or skip a diverged reward.")
@@ -162,7 +166,7 @@ class TimeVaryingGP(ForgettingGP):
         if n == len(self._rows):
             self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
         s = self._prior_variance[point] - self._explained[point] + self.noise_variance
-        s = max(float(s), self.noise_variance)  # a variance that rounding made negative
+        s = max(float(s), self.noise_variance)  # rounding can make the variance negative
         row = self.covariance(point) / math.sqrt(s)  # (N,)
         self._rows[n] = row / self._scale
         self._set_mean(self._mean + row * ((value - self._mean[point]) / math.sqrt(s)))
@@ -172,7 +176,7 @@ class TimeVaryingGP(ForgettingGP):
         self._values.append(value)
 
     def reset(self) -> None:
-        """Drop every observation and return to the prior; the round keeps counting."""
+        """Drop every observation and return to the prior; the number of the round stays."""
         self._points: list[int] = []
         self._rounds: list[int] = []
         self._values: list[float] = []
@@ -181,16 +185,15 @@ class TimeVaryingGP(ForgettingGP):
         self._set_mean(np.zeros(self.n_points))
 
     def _fade(self, decay: float) -> None:
-        """O(N)."""
         self._scale *= decay
         self._set_mean(decay * self._mean)
         self._explained *= decay**2
 
     def _drop(self, n_stale: int) -> None:
-        """Drop the first `n_stale` observations and factorise the others afresh.
+        """Drop the first `n_stale` observations and factorise the others again.
 
         This also sets `_scale` back to 1, long before it could underflow: between two rebuilds the observations must
-        double within every lifetime, and each lifetime costs `_scale` a factor sqrt(forget_below) only.
+        double within every lifetime, and a lifetime multiplies `_scale` by no less than sqrt(forget_below).
         """
         fresh = self._points[n_stale:], self._rounds[n_stale:], self._values[n_stale:]
         self.reset()
@@ -200,14 +203,14 @@ class TimeVaryingGP(ForgettingGP):
         points, rounds = np.array(self._points), np.array(self._rounds)  # (n,), (n,)
         prior = self._kernel_rows(points)  # (n, N)
         factor = factorise(prior[:, points], rounds, self.forgetting_rate, self.noise_variance)
-        decayed = prior * memory(self.forgetting_rate, self.round - rounds)[:, None]
+        decayed = prior * drift_correlation(self.forgetting_rate, self.round - rounds)[:, None]
         rows = solve_triangular(factor, decayed, lower=True, check_finite=False)  # (n, N)
         self._rows[: points.size] = rows
         self._explained = np.einsum("ij,ij->j", rows, rows)
         self._set_mean(solve_triangular(factor, np.array(self._values), lower=True, check_finite=False) @ rows)
 
     def _set_mean(self, mean: Floats) -> None:
-        mean.flags.writeable = False  # handed out as it is
+        mean.flags.writeable = False  # callers get this array itself
         self._mean = mean
 
     def _check_point(self, point: int) -> None:
@@ -218,7 +221,7 @@ class TimeVaryingGP(ForgettingGP):
 def log_likelihood(
     covariance: Floats, rounds: ArrayLike, values: ArrayLike, *, forgetting_rate: float, noise_variance: float
 ) -> float:
-    """Log density of observed `values` (n,) given the kernel between their points (n, n) and their rounds (n,)."""
+    """Return the log density of observed `values` (n,), given the kernel between their points (n, n) and their rounds (n,)."""
     y, h = np.asarray(values, dtype=np.float64), np.asarray(rounds)
     if y.ndim != 1 or h.shape != y.shape or covariance.shape != (y.size, y.size) or not np.isfinite(y).all():
         raise ValueError(
@@ -231,30 +234,30 @@ def log_likelihood(
 
 
 def forgetting_bounds(horizon_rounds: int) -> tuple[float, float]:
-    """Rates among which to learn the forgetting rate of a study of `horizon_rounds` rounds.
+    """Return the bounds within which to learn the forgetting rate of a study of `horizon_rounds` rounds.
 
-    The lower one guards against over-confidence: with the few observations that a cost-saving query rule leaves, the
-    likelihood prefers a function that hardly moves, and a model that believes in it stops asking. Correlation must
-    fall to exp(-1/2) within an eighth of the horizon, as under a squared-exponential time kernel of that length-scale.
+    The lower bound prevents over-confidence: a query rule that saves validations leaves few observations, and with these the
+    likelihood prefers a function that hardly changes; a model with that function stops validating. Correlation must fall to
+    exp(-1/2) within an eighth of the horizon, as under a squared-exponential time kernel with that length-scale.
     """
     if horizon_rounds < 1:
         raise ValueError(f"horizon_rounds={horizon_rounds} must be at least 1.")
-    upper = 0.5  # half of the function new in every round: beyond it there is little left to learn from
+    upper = 0.5  # half of the function is new in every round: above this there is little to learn from
     return min(-math.expm1(-8.0 / horizon_rounds), upper), upper
 
 
 def fit_forgetting_rate(
     covariance: Floats, rounds: ArrayLike, values: ArrayLike, *, noise_variance: float, bounds: tuple[float, float]
 ) -> float:
-    """Forgetting rate of greatest likelihood within `bounds`, given the kernel between the observed points (n, n).
+    """Return the forgetting rate with the largest likelihood within `bounds`, given the kernel of observed points (n, n).
 
-    The kernel's variance and length-scales stay as given: only the rate is learned.
+    Only the rate is learned; the variance and length-scales of the kernel stay as given.
     """
     low, high = bounds
     if not 0.0 < low <= high < 1.0:
-        raise ValueError(f"bounds={bounds} must satisfy 0 < low <= high < 1: take forgetting_bounds(horizon_rounds).")
+        raise ValueError(f"bounds={bounds} must satisfy 0 < low <= high < 1: use forgetting_bounds(horizon_rounds).")
     if np.unique(rounds).size < 2:
-        raise ValueError("a forgetting rate needs observations of at least two rounds: keep the given one until then.")
+        raise ValueError("a forgetting rate needs observations of at least two rounds: use a given rate until then.")
 
     def loss(log_rate: float) -> float:
         return -log_likelihood(
@@ -268,14 +271,14 @@ def fit_forgetting_rate(
     best = find_best(np.array(losses), "lowest", spread=NAT)
     bracket = (grid[max(best - 1, 0)], grid[min(best + 1, _GRID_SIZE - 1)])
     found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-4})
-    # The search never tries the ends of its bracket, where the grid may have found more.
+    # The search never evaluates the ends of its bracket, where the grid may have found a larger likelihood.
     log_rate = grid[best] if reaches(found.fun, losses[best]) else float(settle(found.x, _DECIMALS))
     return min(max(math.exp(log_rate), low), high)
 
 
 def factorise(covariance: Floats, rounds: NDArray[np.int_], forgetting_rate: float, noise_variance: float) -> Floats:
-    """Cholesky factor of K o D + sigma^2 I, lower, (n, n)."""
-    gram = covariance * memory(forgetting_rate, np.abs(rounds[:, None] - rounds[None, :]))
+    """Return the lower Cholesky factor of K o D + sigma^2 I, (n, n)."""
+    gram = covariance * drift_correlation(forgetting_rate, np.abs(rounds[:, None] - rounds[None, :]))
     gram[np.diag_indices_from(gram)] += noise_variance
     try:
         return np.asarray(cholesky(gram, lower=True, check_finite=False))

@@ -1,4 +1,4 @@
-"""The drifting Gaussian process on the continuous unit cube, and the separate humps of its upper confidence bound.
+"""The drifting Gaussian process on the continuous unit cube, and the separate modes of its upper confidence bound.
 
 Wang, Ren, Bogunovic, Xiong, Urtasun, "Cost-Efficient Online Hyperparameter Optimization", arXiv:2101.06590: posterior
 of Sect. 3.1, search for local optima of Appendix C.3 (50 random starts, L-BFGS, then mean shift with bandwidth 0.2).
@@ -16,11 +16,11 @@ Mean shift: Cheng, "Mean Shift, Mode Seeking, and Clustering", IEEE PAMI 17, 199
     beta_t     beta               exploration: u = mu + sqrt(beta) sigma                      —
     x_t        Modes.points[0]    argmax of u                                                 unit cube
 
-Lags between observations never change, so a round without one leaves L alone and only decays k~; an observation appends
-one row to L, O(n^2). Values must have their prior mean subtracted.
+Lags between observations never change, so a round without one does not change L and only decays k~; an observation
+appends one row to L, O(n^2). Values must have their prior mean subtracted.
 
-Departs from the paper: a merged mode is represented by its member of greatest u, not by the mean of its members, which
-need not be near any optimum; so the first mode is x_t, and all others are its competitors. d has one entry an
+Departs from the paper: a merged mode is represented by its member with the largest u, not by the mean of its members,
+which need not be near any optimum; so the first mode is x_t, and all others are its competitors. d has one entry per
 observation (the paper prints 1..t). Old observations are dropped as on a finite domain. Where u is flat (the prior, far
 from any data) every start is an optimum of its own.
 """
@@ -41,19 +41,21 @@ from shoestring.models.online.time_varying import (
     FORGET_BELOW,
     VARIANCE_FLOOR,
     ForgettingGP,
+    drift_correlation,
     factorise,
-    memory,
 )
 
 # x (m, d), z (n, d) -> k (m, n), dk/dx (m, n, d)
 KernelWithGradient = Callable[[Floats, Floats], tuple[Floats, Floats]]
 
-_MEAN_SHIFTS = 100  # a few suffice: a flat kernel has finitely many means; rounding must not make it run in circles
+_MEAN_SHIFTS = (
+    100  # a few suffice: a flat kernel has finitely many means; the limit prevents an endless loop by rounding
+)
 
 
 @dataclass(frozen=True)
 class Modes:
-    """Humps of the upper confidence bound, highest first: the first is where to act, the others are its competitors."""
+    """Modes of the upper confidence bound, highest first: the first is the point to choose, the others are its competitors."""
 
     points: Floats  # (m, d)
     mean: Floats  # (m,)
@@ -62,7 +64,7 @@ class Modes:
 
 
 class ContinuousTimeVaryingGP(ForgettingGP):
-    """Posterior of the coming round on [0, 1]^d. One round: `modes`, perhaps `observe`, then `advance`.
+    """The posterior for the current round on [0, 1]^d. One round: `modes`, perhaps `observe`, then `advance`.
 
     `kernel(x, z)` gives the covariances of x (m, d) with z (n, d), (m, n), and their derivatives in x, (m, n, d);
     `variance` is k(x, x), the same everywhere.
@@ -94,7 +96,7 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         self.reset()
 
     def observe(self, point: Floats, value: float) -> None:
-        """Take in a noisy value of this round's function at `point` (d,)."""
+        """Add a noisy value of this round's function at `point` (d,)."""
         x = np.array(point, dtype=np.float64)
         if x.shape != (self.n_dims,) or not np.all((x >= 0.0) & (x <= 1.0)):
             raise ValueError(f"point={point} must be {self.n_dims} coordinates in [0, 1].")
@@ -106,7 +108,7 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         factor = np.zeros((n + 1, n + 1))
         factor[:n, :n] = self._factor
         factor[n, :n] = row
-        # The posterior variance cannot be negative: rounding aside, the new pivot is at least the noise.
+        # The posterior variance cannot be negative, so the new pivot is at least the noise, except for rounding.
         factor[n, n] = math.sqrt(max(self.variance - row @ row, 0.0) + self.noise_variance)
         self._factor = factor
         self._points = np.vstack([self._points, x])
@@ -116,7 +118,7 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         self._weights = cho_solve((factor, True), np.array(self._values), check_finite=False)
 
     def reset(self) -> None:
-        """Drop every observation and return to the prior; the round keeps counting."""
+        """Drop every observation and return to the prior; the number of the round stays."""
         self._points = np.empty((0, self.n_dims))
         self._rounds = []
         self._values = []
@@ -125,7 +127,7 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         self._weights = np.empty(0)
 
     def predict(self, points: Floats) -> tuple[Floats, Floats]:
-        """Posterior mean and variance (without noise) of this round's function at `points` (m, d): (m,), (m,)."""
+        """Return posterior mean and variance (without noise) of this round's function at `points` (m, d): (m,), (m,)."""
         if not self.n_observations:
             return np.zeros(len(points)), np.full(len(points), self.variance)
         past = self._covariance_with_past(points)  # (m, n)
@@ -134,7 +136,7 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         return past @ self._weights, np.maximum(self.variance - explained, VARIANCE_FLOOR * self.variance)
 
     def covariance(self, a: Floats, b: Floats) -> Floats:
-        """Posterior covariances (m, p) of this round's function between `a` (m, d) and `b` (p, d)."""
+        """Return posterior covariances (m, p) of this round's function between `a` (m, d) and `b` (p, d)."""
         prior = self._kernel(a, b)[0]
         if not self.n_observations:
             return prior
@@ -142,7 +144,7 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         return np.asarray(prior - self._covariance_with_past(a) @ solved)
 
     def ucb_and_gradient(self, point: Floats, beta: float) -> tuple[float, Floats]:
-        """u = mu + sqrt(beta) sigma at `point` (d,), and its gradient (d,)."""
+        """Return u = mu + sqrt(beta) sigma at `point` (d,), and its gradient (d,)."""
         if not self.n_observations:
             return math.sqrt(beta * self.variance), np.zeros(self.n_dims)
         prior, slope = self._kernel(point[None], self._points)  # (1, n), (1, n, d)
@@ -151,17 +153,17 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         variance = self.variance - past @ solved
         floor = VARIANCE_FLOOR * self.variance
         sigma = math.sqrt(max(variance, floor))
-        pull = self._weights  # d mu = (d o weights)' dk;  d sigma = -(d o solved)' dk / sigma
-        if variance > floor:  # on the floor sigma is constant
-            pull = pull - math.sqrt(beta) / sigma * solved
-        return float(past @ self._weights) + math.sqrt(beta) * sigma, (self._decay * pull) @ slope[0]
+        weights = self._weights  # d mu = (d o weights)' dk;  d sigma = -(d o solved)' dk / sigma
+        if variance > floor:  # at the floor sigma is constant
+            weights = weights - math.sqrt(beta) / sigma * solved
+        return float(past @ self._weights) + math.sqrt(beta) * sigma, (self._decay * weights) @ slope[0]
 
     def modes(self, beta: float, rng: np.random.Generator, *, n_starts: int = 50, bandwidth: float = 0.2) -> Modes:
-        """Local maxima of the upper confidence bound, those nearer than `bandwidth` merged, highest first."""
+        """Return the local maxima of the upper confidence bound, highest first; those closer than `bandwidth` are merged."""
         if beta < 0.0:
             raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
         if n_starts < 1:
-            raise ValueError(f"n_starts={n_starts} must be at least 1: the paper takes 50.")
+            raise ValueError(f"n_starts={n_starts} must be at least 1: the paper uses 50.")
 
         def descent(x: Floats) -> tuple[float, Floats]:
             u, gradient = self.ucb_and_gradient(x, beta)
@@ -173,37 +175,37 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         optima = np.clip(settle(np.array(found), PLACE_DECIMALS), 0.0, 1.0)
         mean, variance = self.predict(optima)
         ucb = mean + math.sqrt(beta) * np.sqrt(variance)
-        humps = merge_modes(optima, ucb, bandwidth)
-        return Modes(optima[humps], mean[humps], variance[humps], ucb[humps])
+        kept = merge_modes(optima, ucb, bandwidth)
+        return Modes(optima[kept], mean[kept], variance[kept], ucb[kept])
 
     def _covariance_with_past(self, points: Floats) -> Floats:
-        """k~ between `points` (m, d) in this round and the observations in theirs, (m, n)."""
+        """Return k~ between `points` (m, d) in this round and the observations in theirs, (m, n)."""
         return np.asarray(self._kernel(points, self._points)[0] * self._decay)
 
     def _fade(self, decay: float) -> None:
         self._decay = self._decay * decay
 
     def _drop(self, n_stale: int) -> None:
-        """Forget the first `n_stale` observations and factorise the others afresh."""
+        """Drop the first `n_stale` observations and factorise the others again."""
         points, rounds, values = self._points[n_stale:], self._rounds[n_stale:], self._values[n_stale:]
         self.reset()
         if not rounds:
             return
         self._points, self._rounds, self._values = points, rounds, values
-        self._decay = memory(self.forgetting_rate, self.round - np.array(rounds))
+        self._decay = drift_correlation(self.forgetting_rate, self.round - np.array(rounds))
         prior = self._kernel(points, points)[0]
         self._factor = factorise(prior, np.array(rounds), self.forgetting_rate, self.noise_variance)
         self._weights = cho_solve((self._factor, True), np.array(values), check_finite=False)
 
 
 def merge_modes(points: Floats, heights: Floats, bandwidth: float) -> Indices:
-    """Indices, highest first, of the highest of each group of `points` (n, d) that mean shift brings together.
+    """Return the index of the highest point of each group of `points` (n, d) that mean shift merges, highest first.
 
-    Every point moves to the mean of all points within `bandwidth` of it until nothing moves (flat kernel); points
-    that end within `bandwidth` of where a higher mode ended are that mode.
+    Every point moves to the mean of all points within `bandwidth` of it until nothing moves (flat kernel). A point that
+    ends within `bandwidth` of where a higher mode ended belongs to that mode.
     """
     if not bandwidth > 0.0:
-        raise ValueError(f"bandwidth={bandwidth} must be positive: the paper takes 0.2 in the unit cube.")
+        raise ValueError(f"bandwidth={bandwidth} must be positive: the paper uses 0.2 in the unit cube.")
     centres = points
     for _ in range(_MEAN_SHIFTS):
         near = ((centres[:, None, :] - points[None, :, :]) ** 2).sum(axis=2) <= bandwidth**2  # (n, n)

@@ -1,42 +1,29 @@
-"""Eleven parametric learning curves, each non-decreasing within a box of its parameters.
+"""Eleven parametric learning curves, and their weighted sum sampled from its posterior given the beginning of a curve.
 
 Domhan, Springenberg and Hutter, "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by
-Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us). `family_sampler` weighs and averages
-them.
+Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us): the families, the sum, and its posterior by
+Markov chain Monte Carlo. Moves of parameters are the stretch move of Goodman and Weare, "Ensemble samplers with affine
+invariance", Comm. App. Math. Comp. Sci. 5 (2010).
 
     paper      here               meaning                                                  unit
-    x          epochs             steps trained                                            steps
-    phi_k      CurveFamily        one parametric curve                                     accuracy
-    theta_k    theta              its parameters, in a box                                 -
-
-Departs from the paper:
-- Boxes make every family non-decreasing, so that the requirement f_comb(x_m) > f_comb(1) always holds; rates spread over
-  decades have their logarithm in the box. To this end weibull, mmf and janoschek use the rise (a - b) in place of the
-  start b.
-- ilog2 divides by ln(x + 1): ln x is zero after the first step.
-
-The weighted sum of curve families, sampled from its posterior given the beginning of a curve.
-
-Domhan, Springenberg and Hutter, "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by
-Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us): the sum and its posterior by Markov chain
-Monte Carlo. Moves of parameters are the stretch move of Goodman and Weare, "Ensemble samplers with affine invariance",
-Comm. App. Math. Comp. Sci. 5 (2010).
-
-    paper      here               meaning                                                  unit
-    x, x_m     epochs             steps trained; the last is full training                 steps
+    x, x_m     steps              steps of training; the last is full training             steps
     y          y                  accuracy after a step                                    in [0, 1]
+    phi_k      CurveFamily        one parametric curve                                     accuracy
     theta_k    theta[k]           parameters of family k, in its box                       -
     w_k        weights[:, k]      its weight, in [0, 1]                                    -
-    sigma      exp(log_sigma)     deviation of an observation                              accuracy
-    f_comb     weighted_sum()         sum over k of w_k phi_k(x)                               accuracy
+    sigma      exp(log_sigma)     standard deviation of an observation                     accuracy
+    f_comb     weighted_sum()     sum over k of w_k phi_k(x)                               accuracy
     Z          stretch            factor by which a move stretches a line                  -
 
-Departs from the paper:
-- Stretching all 48 coordinates at once hardly moves: on an eight-step curve Pr(y > y*) read 0.60 after 1000 moves and
-  0.70 after 10,000, and was still rising. Here a sweep moves the parameters of one family at a time; draws the weights,
-  whose law given the rest is a truncated normal, exactly along each of its axes; and takes a Metropolis step in log
-  sigma. On that curve it reads 0.94 to 0.97 after 150 sweeps (the default of `forecasts`) and 0.97 after 4000.
-- Flat priors on the boxes of `curve_families`. The sum must not end above 1.
+Differences from the paper:
+- The boxes make every family non-decreasing, so the requirement f_comb(x_m) > f_comb(1) always holds. For rates that vary
+  over decades the box holds the logarithm. For this, weibull, mmf and janoschek use the rise (a - b) instead of the start b.
+- ilog2 divides by ln(x + 1): ln x is zero after the first step.
+- Stretching all 48 coordinates at once hardly moves the walkers: on an eight-step curve Pr(y > y*) was 0.60 after 1000 moves
+  and 0.70 after 10,000, and still rising. Here a sweep moves the parameters of one family at a time. It then draws the
+  weights exactly along each of the axes of their conditional distribution, a truncated normal, and takes a Metropolis step
+  in log sigma. On that curve the result is 0.94 to 0.97 after 150 sweeps (the default of `forecasts`) and 0.97 after 4000.
+- The priors on the boxes are flat. The sum must not end above 1.
 """
 
 from __future__ import annotations
@@ -54,16 +41,16 @@ from shoestring.core.values.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class CurveFamily:
-    """A curve of the step number that is non-decreasing within the box of its parameters."""
+    """A parametric curve that is non-decreasing in the step number within the box of its parameters."""
 
     name: str
-    curve: Callable[..., Floats]  # of the step number and each parameter
+    curve: Callable[..., Floats]  # its arguments are the step number and each parameter
     low: tuple[float, ...]
     high: tuple[float, ...]
 
-    def at(self, epochs: Floats, theta: Floats) -> Floats:
-        """Curves (m, n) of parameters (m, p) at epochs (n,)."""
-        return np.asarray(self.curve(epochs, *theta.T[:, :, None]))
+    def at(self, steps: Floats, theta: Floats) -> Floats:
+        """Return the curves (m, n) of parameters (m, p) at steps (n,)."""
+        return np.asarray(self.curve(steps, *theta.T[:, :, None]))
 
 
 FAMILIES = (
@@ -99,17 +86,17 @@ FAMILIES = (
 
 LOG_SIGMA = (float(np.log(1e-3)), float(np.log(0.3)))
 _LOG_SIGMA_STEP = 0.5
-_DECIMALS = 3  # of a fit, as a share of its box; 88 fits differed by at most 1e-5 between BLAS kernels
-_CANDIDATES = 256  # random points of a family's box, of which the best starts its least-squares fit
-_SPREAD = 0.02  # of a box side: how far the walkers start from those fits
-_ENDS_BELOW = 0.999  # where the sum of a starting walker may end
+_DECIMALS = 3  # kept of a fit, as a share of its box; 88 fits differed by at most 1e-5 between BLAS kernels
+_CANDIDATES = 256  # random points in the box of a family; the least-squares fit starts from the best of them
+_SPREAD = 0.02  # share of a box side: standard deviation of the first walkers about the fit
+_MAX_START_END = 0.999  # the sum of a starting walker must end below this
 
 
 def stretch_move(mine: Floats, others: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Proposals (m, d) on the lines through random members of `others` (h, d), and their log Jacobian weight (m,).
+    """Return proposals (m, d) on lines through random members of `others` (h, d), and their log Jacobian weights (m,).
 
     Accept with probability min(1, exp(log weight + log density of the proposal - log density now)). `others` must not
-    hold the walkers that move: two halves that move in turn keep this reversible. Moves stay in the ensemble's span.
+    contain the walkers that move: two halves that move in turn keep the move reversible. Moves stay in the ensemble's span.
     """
     stretch = np.square(rng.random(mine.shape[0]) + 1.0) / 2.0  # density ~ 1 / sqrt(z) on [1/2, 2]
     partner = others[rng.integers(others.shape[0], size=mine.shape[0])]
@@ -119,21 +106,21 @@ def stretch_move(mine: Floats, others: Floats, rng: np.random.Generator) -> tupl
 
 @dataclass(slots=True)
 class Walkers:
-    """The ensemble at work: w walkers, each a full set of parameters, changed in place by the three kinds of move."""
+    """Ensemble of w walkers, each a full set of parameters. The three kinds of move change it in place."""
 
     y: Floats  # (n,)
-    epochs: Floats  # (n + 1,)
+    steps: Floats  # (n + 1,)
     theta: list[Floats]  # one (w, parameters) per family
     weights: Floats  # (w, families)
     log_sigma: Floats  # (w,)
     curves: Floats  # (w, families, n + 1), each family's curve at theta
 
     def weighted_sum(self) -> Floats:
-        """f_comb (w, n + 1)."""
+        """Return f_comb (w, n + 1)."""
         return np.asarray((self.weights[:, None, :] @ self.curves)[:, 0, :])
 
     def log_density(self, combined: Floats, log_sigma: Floats) -> Floats:
-        """(m,) for sums (m, n + 1), within the boxes."""
+        """Return the log density (m,) of sums (m, n + 1) whose parameters are within the boxes."""
         misfit = np.square(combined[:, :-1] - self.y).sum(axis=1)
         density = -0.5 * misfit * np.exp(-2.0 * log_sigma) - self.y.size * log_sigma
         return np.where(combined[:, -1] <= 1.0, density, -np.inf)
@@ -145,8 +132,8 @@ class Walkers:
         for mine, others in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
             proposal, log_weight = stretch_move(self.theta[k][mine], self.theta[k][others], rng)
             allowed = ((proposal >= low) & (proposal <= high)).all(axis=1)
-            proposal = np.clip(proposal, low, high)  # so that refused proposals, too, can be computed
-            curve = family.at(self.epochs, proposal)
+            proposal = np.clip(proposal, low, high)  # so that rejected proposals can be computed, too
+            curve = family.at(self.steps, proposal)
             change = self.weights[mine, k, None] * (curve - self.curves[mine, k])
             sigma = self.log_sigma[mine]
             gain = self.log_density(combined[mine] + change, sigma) - self.log_density(combined[mine], sigma)
@@ -155,19 +142,19 @@ class Walkers:
             self.curves[mine, k][accept] = curve[accept]
 
     def draw_weights(self, rng: np.random.Generator) -> None:
-        """One draw along each axis of the normal law of the weights, which the box and the end below 1 cut off.
+        """Draw once along each axis of the normal distribution of the weights, truncated by the box and by the end below 1.
 
-        The axes are eigenvectors of the curves' Gram matrix. Their images in data space are orthogonal, so a draw along
-        one leaves the best point along the others where it was.
+        The axes are eigenvectors of the curves' Gram matrix. Their images in data space are orthogonal, so a draw along one
+        axis does not move the best point along the others.
         """
         data, end = self.curves[:, :, :-1], self.curves[:, :, -1]  # (w, k, n), (w, k)
         curvature, axes = np.linalg.eigh(data @ data.transpose(0, 2, 1))  # (w, k), (w, k, k)
-        curvature = np.maximum(curvature, 1e-12)  # an axis without effect on the data: nearly flat, bounded by the box
+        curvature = np.maximum(curvature, 1e-12)  # an axis without effect on the data is nearly flat; the box bounds it
         combined = self.weighted_sum()
         pull = data @ (self.y - combined[:, :-1])[:, :, None]  # (w, k, 1)
         best = (axes.transpose(0, 2, 1) @ pull)[:, :, 0] / curvature  # (w, axis): distance to the best point
         spread = np.exp(self.log_sigma)[:, None] / np.sqrt(curvature)  # (w, axis)
-        slope = (end[:, None, :] @ axes)[:, 0, :]  # (w, axis): of the end value
+        slope = (end[:, None, :] @ axes)[:, 0, :]  # (w, axis): change of the end value
         room = 1.0 - combined[:, -1]  # (w,)
         for axis in range(self.weights.shape[1]):
             direction = _away_from_zero(axes[:, :, axis])
@@ -191,14 +178,14 @@ class Walkers:
 
 
 def _away_from_zero(values: Floats) -> Floats:
-    """A divisor: what is zero up to rounding becomes a tiny positive number."""
+    """Return values to divide by: a value that is zero up to rounding becomes a tiny positive number."""
     return np.where(np.abs(values) > 1e-12, values, 1e-12)
 
 
 def _truncated_normal(mean: Floats, spread: Floats, first: Floats, last: Floats, rng: np.random.Generator) -> Floats:
-    """Draws (m,) of normals cut to [first, last]; 0, to stay put, where the piece is too far out to be drawn from."""
+    """Return draws (m,) of normals truncated to [first, last]; 0, which is no move, where the interval is too far out."""
     lower, upper = (first - mean) / spread, (last - mean) / spread
-    flip = lower > 0.0  # the lower tail keeps digits that the upper one loses
+    flip = lower > 0.0  # the lower tail keeps digits that the upper tail loses
     lower, upper = np.where(flip, -upper, lower), np.where(flip, -lower, upper)
     below = ndtr(lower)
     score = ndtri(below + rng.random(mean.size) * (ndtr(upper) - below))
@@ -207,26 +194,26 @@ def _truncated_normal(mean: Floats, spread: Floats, first: Floats, last: Floats,
 
 
 def scatter_walkers(
-    y: Floats, epochs: Floats, n_walkers: int, families: Sequence[CurveFamily], rng: np.random.Generator
+    y: Floats, steps: Floats, n_walkers: int, families: Sequence[CurveFamily], rng: np.random.Generator
 ) -> Walkers:
-    """Walkers near the least-squares fit of each family, equal weights, scaled down where the sum would end above 1."""
+    """Return walkers near the least-squares fit of each family. Weights are equal, and smaller where the sum ends above 1."""
     theta = []
     for family in families:
         low, high = np.array(family.low), np.array(family.high)
         candidates = rng.uniform(low, high, (_CANDIDATES, low.size))
-        misfit = np.square(family.at(epochs[:-1], candidates) - y).sum(axis=1)
+        misfit = np.square(family.at(steps[:-1], candidates) - y).sum(axis=1)
 
         def residual(point: Floats, family: CurveFamily = family) -> Floats:
-            return np.asarray(family.at(epochs[:-1], point[None])[0] - y)
+            return np.asarray(family.at(steps[:-1], point[None])[0] - y)
 
         found = least_squares(residual, candidates[find_best(misfit, "lowest")], bounds=(low, high), max_nfev=50).x
         fitted = low + (high - low) * settle((found - low) / (high - low), _DECIMALS)
         jitter = _SPREAD * (high - low) * rng.standard_normal((n_walkers, low.size))
         theta.append(np.clip(fitted + jitter, low, high))
-    curves = np.stack([family.at(epochs, points) for family, points in zip(families, theta, strict=True)], axis=1)
+    curves = np.stack([family.at(steps, points) for family, points in zip(families, theta, strict=True)], axis=1)
     weights = np.full((n_walkers, len(families)), 1.0 / len(families))
-    weights /= np.maximum(curves[:, :, -1].mean(axis=1) / _ENDS_BELOW, 1.0)[:, None]
-    walkers = Walkers(y, epochs, theta, weights, np.zeros(n_walkers), curves)
+    weights /= np.maximum(curves[:, :, -1].mean(axis=1) / _MAX_START_END, 1.0)[:, None]
+    walkers = Walkers(y, steps, theta, weights, np.zeros(n_walkers), curves)
     misfit = np.square(walkers.weighted_sum()[:, :-1] - y).mean(axis=1)
     walkers.log_sigma = 0.5 * np.log(np.clip(misfit, *np.exp(2.0 * np.array(LOG_SIGMA))))
     return walkers

@@ -1,30 +1,27 @@
-"""Where a learning curve may go: a Gaussian process of decaying exponentials, and random futures drawn from it.
+"""Gaussian process of decaying exponentials for a learning curve, and random future curves drawn from it.
 
 Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019 (PMLR 97, no arXiv
 version known to us), appendix B, equation (5); the kernel is from Swersky, Snoek and Adams, "Freeze-Thaw Bayesian
 Optimization", arXiv:1406.3896.
 
     paper     here             meaning                                                        unit
-    n         epochs           training done so far                                           steps
+    n         steps            training done so far                                           steps
     N0        len(errors)      steps observed before the future is simulated                  steps
     1 - y     errors           validation error after steps 1, 2, ..., N0                     error, in [0, 1]
-    alpha     alpha            shape of the Gamma law of decay rates                          -
-    beta      beta             rate of that Gamma law; large = slow decay                     steps
+    alpha     alpha            shape of the Gamma distribution of decay rates                 -
+    beta      beta             rate of that Gamma distribution; large = slow decay            steps
     lambda    -                decay rate, integrated out                                     1 / step
     sigma^2   noise_variance   variance of one observed error about its curve                 error^2
-    -         asymptote        constant the curve decays to (0 unless asked for)              error
 
 Equation (5): k(n, m) = E[exp(-lambda (n + m))] = (beta / (n + m + beta))^alpha, lambda ~ Gamma(alpha, beta).
 
-Departs from the paper:
-- alpha and beta maximise the marginal likelihood. The conjugate update the appendix describes (alpha = N0, beta = sum
+Differences from the paper:
+- alpha and beta maximise the marginal likelihood. The conjugate update that the appendix describes (alpha = N0, beta = sum
   of errors) fits the wrong quantity and predicts errors near zero one step later.
-- The noise variance is fixed (1e-3), as it cannot be told from the curve with eight points.
-- Optional constant asymptote, fitted in closed form: the zero-mean process pulls every curve to error 0, which is
-  optimistic for curves with a high floor. Off by default.
-- The posterior covariance of a future is nearly singular (a few decay rates explain it), so a plain Cholesky factor
-  would need jitter. A pivoted one stops at the numerical rank, at most 9 of 42 steps in our trials. Drawing 100,000
-  paths is then several times cheaper, which is why float64 is affordable and float32 is not used.
+- The noise variance is fixed (1e-3), as eight points of a curve do not determine it.
+- The posterior covariance of a future curve is nearly singular (a few decay rates explain it), so a plain Cholesky factor
+  would need jitter. A pivoted factor stops at the numerical rank, at most 9 of 42 steps in our trials. Drawing 100,000
+  paths is then several times cheaper. So float64 is affordable, and float32 is not used.
 """
 
 from __future__ import annotations
@@ -38,37 +35,30 @@ from scipy.optimize import minimize
 
 from shoestring.core.deciding.reproducible import NAT, find_best, polish, settle, sort_best_first
 from shoestring.core.values.arrays import Floats
+from shoestring.models.gp.kernels import decay_kernel
 
 ALPHA_BOUNDS = (0.01, 100.0)
 BETA_BOUNDS = (0.01, 1000.0)
 NOISE_VARIANCE = 1e-3
 # Below this the Gram matrix of a few hundred steps (largest eigenvalue up to N0) is no longer safely positive definite.
 SMALLEST_NOISE_VARIANCE = 1e-10
-# What a path may miss, as a variance: 1e-6 of an error unit in standard deviation, a ten-thousandth of a cell.
+# Variance that the paths may lack: a standard deviation of 1e-6 of an error unit, a ten-thousandth of a cell.
 DROPPED_VARIANCE = 1e-12
-_GRID = 20  # points a side of the first scan of (log alpha, log beta)
-_STARTS = 3  # local searches, from the best separate basins of that scan
-_NEWTON_STEPS = 4  # after them: each squares the distance from the minimum
+_GRID = 20  # points per axis of the first scan of (log alpha, log beta)
+_STARTS = 3  # local searches, from the best local minima of that scan
+_NEWTON_STEPS = 4  # after the searches: each step squares the distance from the minimum
 _DIFFERENCE = 1e-3  # of (log alpha, log beta), for second derivatives
-_DECIMALS = 4  # of log alpha and log beta; 60 fits differed by at most 4e-9 between BLAS kernels
+_DECIMALS = 4  # kept of log alpha and log beta; 60 fits differed by at most 4e-9 between BLAS kernels
 
 
 @dataclass(frozen=True, slots=True)
 class CurveFit:
-    """Parameters of the curve process, and how well they explain the errors they were fitted to."""
+    """Parameters of the curve process, and the log likelihood of the errors to which they were fitted."""
 
     alpha: float
     beta: float
-    asymptote: float
     noise_variance: float
     log_likelihood: float
-
-
-def decay_kernel(epochs_a: Floats, epochs_b: Floats, alpha: float, beta: float) -> Floats:
-    """Equation (5) for every pair; shapes (a,) and (b,) give (a, b)."""
-    total = np.add.outer(epochs_a, epochs_b)  # (a, b)
-    kernel: Floats = np.exp(-alpha * np.log1p(total / beta))
-    return kernel
 
 
 def log_marginal_likelihood(
@@ -77,34 +67,30 @@ def log_marginal_likelihood(
     beta: float,
     *,
     noise_variance: float = NOISE_VARIANCE,
-    asymptote: float = 0.0,
 ) -> float:
-    """log p(errors | alpha, beta) for errors after steps 1, 2, ..., N0."""
-    residual = _require_curve(errors, noise_variance) - asymptote  # (n0,)
-    factor = _gram_factor(residual.size, alpha, beta, noise_variance)
-    weights = _solve(factor, residual)
-    return _log_density(residual, weights, factor)
+    """Return log p(errors | alpha, beta) for errors after steps 1, 2, ..., N0."""
+    y = _require_curve(errors, noise_variance)  # (n0,)
+    factor = _gram_factor(y.size, alpha, beta, noise_variance)
+    return _log_density(y, _solve(factor, y), factor)
 
 
-def fit_curve(
-    errors: Floats | Sequence[float], *, noise_variance: float = NOISE_VARIANCE, with_asymptote: bool = False
-) -> CurveFit:
-    """Most likely (alpha, beta) within the bounds, and asymptote if asked for, from the errors after steps 1..N0."""
+def fit_curve(errors: Floats | Sequence[float], *, noise_variance: float = NOISE_VARIANCE) -> CurveFit:
+    """Return the most likely (alpha, beta) within the bounds, given the errors after steps 1..N0."""
     y = _require_curve(errors, noise_variance)  # (n0,)
     lowest = np.log([ALPHA_BOUNDS[0], BETA_BOUNDS[0]])
     highest = np.log([ALPHA_BOUNDS[1], BETA_BOUNDS[1]])
 
     def loss(point: Floats) -> tuple[float, Floats]:
-        return _negative_log_likelihood(y, point, noise_variance, with_asymptote)
+        return _negative_log_likelihood(y, point, noise_variance)
 
     bounds = list(zip(lowest, highest, strict=True))
-    # Truncated Newton, since it is plain C: L-BFGS-B hands 2 x 2 matrices to threaded BLAS, and waiting for threads
-    # on a busy machine turned 4 ms into 200. It also follows the nearly flat ridge along alpha / beta = mean decay rate
-    # to its end, where L-BFGS-B takes a small step for arrival.
+    # Truncated Newton, because it is plain C. L-BFGS-B passes 2 x 2 matrices to threaded BLAS, and waiting for threads on
+    # a busy machine took 200 ms instead of 4 ms. Truncated Newton also follows the nearly flat ridge along alpha / beta =
+    # mean decay rate to its end; L-BFGS-B stops there early, after a small step.
     options = {"maxfun": 300}
     found = [
         minimize(loss, start, jac=True, method="TNC", bounds=bounds, options=options)
-        for start in _starting_points(y, lowest, highest, noise_variance, with_asymptote)
+        for start in _starting_points(y, lowest, highest, noise_variance)
     ]
     nearly = found[find_best(np.array([one.fun for one in found]), "lowest", spread=NAT)].x
 
@@ -119,32 +105,27 @@ def fit_curve(
     # exp(log(bound)) may leave the box by one rounding error
     alpha = float(np.clip(np.exp(best[0]), *ALPHA_BOUNDS))
     beta = float(np.clip(np.exp(best[1]), *BETA_BOUNDS))
-    asymptote = 0.0
-    if with_asymptote:
-        factor = _gram_factor(y.size, alpha, beta, noise_variance)
-        solved_one = _solve(factor, np.ones_like(y))
-        asymptote = float(_best_asymptote(y, solved_one @ y, solved_one.sum()))
-    likelihood = log_marginal_likelihood(y, alpha, beta, noise_variance=noise_variance, asymptote=asymptote)
-    return CurveFit(alpha, beta, asymptote, noise_variance, likelihood)
+    likelihood = log_marginal_likelihood(y, alpha, beta, noise_variance=noise_variance)
+    return CurveFit(alpha, beta, noise_variance, likelihood)
 
 
 def curve_posterior(
-    errors: Floats | Sequence[float], epochs: Floats | Sequence[int] | range, fit: CurveFit
+    errors: Floats | Sequence[float], steps: Floats | Sequence[int] | range, fit: CurveFit
 ) -> tuple[Floats, Floats]:
-    """Mean (m,) and covariance (m, m) of the noise-free curve at `epochs`, given the errors after steps 1..N0."""
+    """Return mean (m,) and covariance (m, m) of the noise-free curve at `steps`, given the errors after steps 1..N0."""
     y = _require_curve(errors, fit.noise_variance)
     seen = np.arange(1.0, y.size + 1.0)  # (n0,)
-    asked = np.asarray(epochs, dtype=np.float64)  # (m,)
+    future = np.asarray(steps, dtype=np.float64)  # (m,)
     factor = _gram_factor(y.size, fit.alpha, fit.beta, fit.noise_variance)
-    cross = decay_kernel(seen, asked, fit.alpha, fit.beta)  # (n0, m)
-    mean = fit.asymptote + cross.T @ _solve(factor, y - fit.asymptote)
+    cross = decay_kernel(np.add.outer(seen, future), fit.alpha, fit.beta)  # (n0, m)
+    mean = cross.T @ _solve(factor, y)
     half, _ = lapack.dtrtrs(factor, cross, lower=1)  # (n0, m)
-    cov = decay_kernel(asked, asked, fit.alpha, fit.beta) - half.T @ half
+    cov = decay_kernel(np.add.outer(future, future), fit.alpha, fit.beta) - half.T @ half
     return mean, cov
 
 
 def draw_paths(mean: Floats, cov: Floats, n_paths: int, rng: np.random.Generator) -> Floats:
-    """Joint draws (n_paths, m) of the curve; each step is contiguous in memory, since readers go step by step."""
+    """Return joint draws (n_paths, m) of the curve. Each step is contiguous in memory, because callers go step by step."""
     if n_paths < 1:
         raise ValueError(f"n_paths={n_paths} must be at least 1. Try 100000.")
     packed, pivots, rank, _ = lapack.dpstrf(cov, tol=DROPPED_VARIANCE, lower=1)
@@ -156,7 +137,7 @@ def draw_paths(mean: Floats, cov: Floats, n_paths: int, rng: np.random.Generator
 
 
 def keep_paths_within_unit(paths: Floats) -> Floats:
-    """The paths (kept, m) that stay inside (0, 1) at every step; an error outside is no error."""
+    """Return the paths that stay inside (0, 1) at every step; a value outside is not an error rate."""
     by_step = paths.T
     inside = (by_step.min(axis=0) > 0.0) & (by_step.max(axis=0) < 1.0)
     return paths if inside.all() else np.compress(inside, by_step, axis=1).T  # keeps each step contiguous
@@ -165,7 +146,7 @@ def keep_paths_within_unit(paths: Floats) -> Floats:
 def _require_curve(errors: Floats | Sequence[float], noise_variance: float) -> Floats:
     y = np.asarray(errors, dtype=np.float64)
     if y.ndim != 1 or y.size == 0:
-        raise ValueError(f"errors of shape {y.shape} must be a non-empty list of numbers, one for each step from 1 on.")
+        raise ValueError(f"errors of shape {y.shape} must be a non-empty list of numbers, one per step from step 1 on.")
     if not np.isfinite(y).all():
         raise ValueError(f"errors has a value that is not finite, {y[~np.isfinite(y)][0]}: drop the diverged run.")
     if not SMALLEST_NOISE_VARIANCE <= noise_variance < np.inf:
@@ -177,11 +158,13 @@ def _require_curve(errors: Floats | Sequence[float], noise_variance: float) -> F
 
 
 def _gram_factor(n0: int, alpha: float, beta: float, noise_variance: float) -> Floats:
-    """Lower Cholesky factor of K + sigma^2 I on steps 1..n0."""
+    """Return the lower Cholesky factor of K + sigma^2 I on steps 1..n0."""
     if not (alpha > 0.0 and beta > 0.0):
-        raise ValueError(f"alpha={alpha} and beta={beta} must be positive: they shape a Gamma law. Try fit_curve.")
+        raise ValueError(
+            f"alpha={alpha} and beta={beta} must be positive: they are the parameters of a Gamma distribution. Try fit_curve."
+        )
     seen = np.arange(1.0, n0 + 1.0)
-    gram = decay_kernel(seen, seen, alpha, beta)
+    gram = decay_kernel(np.add.outer(seen, seen), alpha, beta)
     gram.flat[:: n0 + 1] += noise_variance
     return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
 
@@ -196,54 +179,34 @@ def _log_density(residual: Floats, weights: Floats, factor: Floats) -> float:
     return float(-0.5 * (residual @ weights + log_det + residual.size * np.log(2.0 * np.pi)))
 
 
-def _best_asymptote(y: Floats, pull: Floats, stiffness: Floats) -> Floats:
-    """Maximiser over [0, min error] of a likelihood quadratic in the constant: the clipped least-squares value.
-
-    pull = 1' (K + sigma^2 I)^-1 y and stiffness = 1' (K + sigma^2 I)^-1 1, of any one shape.
-    """
-    return np.clip(np.asarray(pull / stiffness), 0.0, max(float(y.min()), 0.0))
-
-
-def _negative_log_likelihood(
-    y: Floats, log_point: Floats, noise_variance: float, with_asymptote: bool
-) -> tuple[float, Floats]:
-    """Value and gradient with respect to (log alpha, log beta), the asymptote at its best for these.
-
-    The gradient needs no term for the asymptote: it is stationary there, or held by a bound that does not move.
-    """
+def _negative_log_likelihood(y: Floats, log_point: Floats, noise_variance: float) -> tuple[float, Floats]:
+    """Return the value and its gradient with respect to (log alpha, log beta)."""
     alpha, beta = np.exp(log_point)
     factor = _gram_factor(y.size, alpha, beta, noise_variance)
-    inverse = _solve(factor, np.eye(y.size))  # the gradient's trace needs it whole
-    residual = y
-    if with_asymptote:
-        solved_one = inverse.sum(axis=1)
-        residual = y - _best_asymptote(y, solved_one @ y, solved_one.sum())
-    weights = _solve(factor, residual)
+    inverse = _solve(factor, np.eye(y.size))  # the trace in the gradient needs the whole inverse
+    weights = _solve(factor, y)
     total = np.add.outer(np.arange(1.0, y.size + 1.0), np.arange(1.0, y.size + 1.0))
     slope = 0.5 * alpha * (np.outer(weights, weights) - inverse) * np.exp(-alpha * np.log1p(total / beta))
     by_log_alpha = -(slope * np.log1p(total / beta)).sum()
     by_log_beta = (slope * (total / (total + beta))).sum()
-    return -_log_density(residual, weights, factor), np.array([-by_log_alpha, -by_log_beta])
+    return -_log_density(y, weights, factor), np.array([-by_log_alpha, -by_log_beta])
 
 
-def _starting_points(y: Floats, lowest: Floats, highest: Floats, noise_variance: float, with_asymptote: bool) -> Floats:
-    """The best separate basins of a coarse scan, (starts, 2), best first: one batch of Cholesky factors."""
+def _starting_points(y: Floats, lowest: Floats, highest: Floats, noise_variance: float) -> Floats:
+    """Return the best local minima of a coarse scan, (starts, 2), best first; all Cholesky factors are one batch."""
     axes = np.linspace(lowest, highest, _GRID)  # (grid, 2)
     alpha, beta = np.exp(axes[:, None, None, None, 0]), np.exp(axes[None, :, None, None, 1])
     seen = np.arange(1.0, y.size + 1.0)
     gram = np.exp(-alpha * np.log1p(np.add.outer(seen, seen) / beta))  # (grid, grid, n0, n0)
     gram += noise_variance * np.eye(y.size)
     factor = np.linalg.cholesky(gram)
+    # The column of ones has no use but its effect on rounding: LAPACK solves a single column by other operations, which
+    # move the minima of the scan along flat ridges.
     right = np.stack([y, np.ones_like(y)], axis=-1)
-    half = np.linalg.solve(factor, right)  # (grid, grid, n0, 2): L^-1 y and L^-1 1
-    residual = half[..., 0]
-    if with_asymptote:
-        half_one = half[..., 1]
-        asymptote = _best_asymptote(y, (residual * half_one).sum(axis=-1), np.square(half_one).sum(axis=-1))
-        residual = residual - asymptote[..., None] * half_one
-    loss = 0.5 * np.square(residual).sum(axis=-1) + np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
-    fenced = np.pad(loss, 1, constant_values=np.inf)
-    neighbours = [fenced[1 + i : 1 + i + _GRID, 1 + j : 1 + j + _GRID] for i in (-1, 0, 1) for j in (-1, 0, 1)]
+    whitened = np.linalg.solve(factor, right)[..., 0]  # (grid, grid, n0): L^-1 y
+    loss = 0.5 * np.square(whitened).sum(axis=-1) + np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+    padded = np.pad(loss, 1, constant_values=np.inf)
+    neighbours = [padded[1 + i : 1 + i + _GRID, 1 + j : 1 + j + _GRID] for i in (-1, 0, 1) for j in (-1, 0, 1)]
     rows, columns = np.nonzero(loss <= np.min(neighbours, axis=0))  # never empty: the smallest of all is one
     best = sort_best_first(loss[rows, columns], "lowest", _STARTS, spread=NAT)
     return np.column_stack([axes[rows[best], 0], axes[columns[best], 1]])

@@ -1,4 +1,4 @@
-"""What to do at each step of a run and mean error so far: the stopping problem solved backwards on simulated futures.
+"""Actions for each step of a run and mean error so far: the stopping problem solved backwards on simulated curves.
 
 Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019 (PMLR 97, no arXiv
 version known to us): losses (3), (4), Bellman equation (2), Algorithm 2 (appendix B).
@@ -7,23 +7,24 @@ version known to us): losses (3), (4), Bellman equation (2), Algorithm 2 (append
     N0, N       -                 paths have a column for each step N0+1..N                        steps
     M           n_cells           equal cells of the statistic, cell i is (i / M, (i + 1) / M]     -
     y* + xi_t   incumbent_error   best error so far, with an allowance for noise                   error
-    theta_1     -                 the run ends no better: final error > incumbent_error            -
+    theta_1     -                 the run does not end better: final error > incumbent_error       -
     theta_2     better            the run ends better                                              -
-    d0 d1 d2    0, 1, 2           go on; give up ("it will not win"); trust it ("it will win")     -
-    K1          k1                loss of giving up a run that would have won                      loss
-    K2          k2                loss of trusting a run that does not win                         loss
+    d0 d1 d2    CONTINUE, STOP,   train one more step; stop ("it will not win"); train to the      -
+                FINISH            end ("it will win")
+    K1          k1                loss of stopping a run that would have won                       loss
+    K2          k2                loss of finishing a run that does not win                        loss
     c_d0        cost              loss of one more step                                            loss
     rho_n       value             least expected loss from step n on                               loss
 
 Equation (2): rho_n = min{ K1 Pr(theta_2), K2 Pr(theta_1), E[rho_{n+1}] + c }, without the last term at N.
 
-Departs from the paper:
-- A cell with at most `min_paths` paths always goes on, and its value is the loss of going on. (The authors' code
-  leaves that value at 0, which makes going on look free one step earlier.)
-- Fewer than `min_survivors` paths: go on everywhere, the curve model does not fit this run.
-- Losses equal up to the tolerance of `core.choosing` are ties; ties prefer d0, then d1, then d2.
-- A cell in which no path wins has K1 Pr = 0 even for k1 = inf.
-- Line 19 of Algorithm 2 prints rho_{n+1} of y_n; it is of y_{n+1}.
+Differences from the paper:
+- In a cell with at most `min_paths` paths the action is always CONTINUE, and the value of the cell is the loss of
+  continuing. (The authors' code leaves that value at 0, so continuing looks free one step earlier.)
+- With fewer than `min_survivors` paths the action is CONTINUE everywhere, because the curve model does not fit this run.
+- Losses that are equal up to the tolerance of `core.deciding.reproducible` are ties; ties prefer d0, then d1, then d2.
+- In a cell where no path wins K1 Pr = 0, even for k1 = inf.
+- Line 19 of Algorithm 2 prints rho_{n+1} of y_n; it must be of y_{n+1}.
 """
 
 from __future__ import annotations
@@ -37,27 +38,27 @@ import numpy as np
 from shoestring.core.deciding.reproducible import reaches
 from shoestring.core.values.arrays import Flags, Floats, Indices
 
-GO_ON, GIVE_UP, TRUST = 0, 1, 2
-_EDGE_SLACK = 1e-9  # of a cell: a mean that equals an edge in exact arithmetic may round to just above it
+CONTINUE, STOP, FINISH = 0, 1, 2
+_EDGE_SLACK = 1e-9  # share of a cell: a mean that equals an edge in exact arithmetic may round to just above it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionMap:
-    """What to do at each step and cell of the statistic; row 0 is step N0+1. NaN where no path goes."""
+    """Actions and losses for each step and cell of the statistic; row 0 is step N0+1. NaN where no path goes."""
 
-    decision: Indices  # (steps, n_cells), 0 go on, 1 give up, 2 trust
+    decision: Indices  # (steps, n_cells), CONTINUE, STOP or FINISH
     value: Floats  # (steps, n_cells), least expected loss
-    loss_go_on: Floats  # (steps, n_cells), NaN in the last row: nothing left to buy
-    loss_give_up: Floats  # (steps, n_cells)
-    loss_trust: Floats  # (steps, n_cells)
+    loss_continue: Floats  # (steps, n_cells), NaN in the last row, after which no step is left
+    loss_stop: Floats  # (steps, n_cells)
+    loss_finish: Floats  # (steps, n_cells)
     prob_better: Floats  # (steps, n_cells), Pr(theta_2)
     count: Indices  # (steps, n_cells), paths through the cell
-    n_paths: int  # paths that stayed in (0, 1)
-    enough_paths: bool  # False: the decision is 0 everywhere
+    n_paths: int  # number of paths, all of them inside (0, 1)
+    enough_paths: bool  # False: the decision is CONTINUE everywhere
 
 
 def statistic_cell(statistic: Floats, n_cells: int) -> Indices:
-    """Cell of each statistic: (i / M, (i + 1) / M] has index i; outside [0, 1] the nearest cell."""
+    """Return the cell of each statistic: (i / M, (i + 1) / M] has index i; values outside [0, 1] get the nearest cell."""
     cell = np.ceil(statistic * n_cells - _EDGE_SLACK)
     return np.clip(cell, 1.0, n_cells).astype(np.intp) - 1
 
@@ -74,14 +75,14 @@ def solve_backwards(
     min_survivors: int = 1000,
     head: Floats | Sequence[float] = (),
 ) -> DecisionMap:
-    """Algorithm 2 on simulated errors `paths` (n_paths, steps) for steps N0+1..N; the last column decides who wins.
+    """Run Algorithm 2 on simulated errors `paths` (n_paths, steps) for steps N0+1..N; the last column decides which win.
 
-    `incumbent_error` includes the noise correction. `head` (n0,) holds errors to average in with the simulated ones:
-    empty for a statistic over N0+1..n, the first N0 errors for one over 1..n.
+    `incumbent_error` includes the noise correction. `head` (n0,) holds errors that are averaged with the simulated ones:
+    empty for a statistic over N0+1..n, the first N0 errors for a statistic over 1..n.
     """
     by_step = np.ascontiguousarray(np.asarray(paths, dtype=np.float64).T)  # (steps, n_paths)
     if by_step.ndim != 2 or by_step.shape[0] == 0:
-        raise ValueError(f"paths of shape {np.shape(paths)} must be (n_paths, steps) with at least one step to decide.")
+        raise ValueError(f"paths of shape {np.shape(paths)} must be (n_paths, steps) with at least one step.")
     require_losses(k1, k2, cost)
     if n_cells < 1 or min_paths < 0:
         raise ValueError(f"n_cells={n_cells} must be at least 1 and min_paths={min_paths} at least 0. Try 100 and 30.")
@@ -94,30 +95,31 @@ def solve_backwards(
     visited = count > 0
     paths_here = np.maximum(count, 1)  # divisor; where it is not the count, the result is NaN
     prob_better = np.where(visited, won / paths_here, np.nan)
-    loss_give_up = np.where(visited, _times(k1, won) / paths_here, np.nan)
-    loss_trust = np.where(visited, _times(k2, lost) / paths_here, np.nan)
+    loss_stop = np.where(visited, _times(k1, won) / paths_here, np.nan)
+    loss_finish = np.where(visited, _times(k2, lost) / paths_here, np.nan)
 
-    stop_loss = np.minimum(loss_give_up, loss_trust)
-    stop_decision = np.where(reaches(loss_trust, loss_give_up, spread=loss_give_up), GIVE_UP, TRUST)
+    final_loss = np.minimum(loss_stop, loss_finish)
+    final_decision = np.where(reaches(loss_finish, loss_stop, spread=loss_stop), STOP, FINISH)
     sparse = count <= min_paths  # unvisited cells included
-    loss_go_on = np.full_like(stop_loss, np.nan)
-    value = stop_loss.copy()
-    decision = np.where(sparse, GO_ON, stop_decision)  # holds for the last step, after which there is nothing to buy
+    loss_continue = np.full_like(final_loss, np.nan)
+    value = final_loss.copy()
+    # right for the last step; the loop below replaces the rows of all earlier steps
+    decision = np.where(sparse, CONTINUE, final_decision)
     for row in reversed(range(steps - 1)):
         next_value = np.repeat(value[row + 1], 2)[bins[row + 1]]  # (n_paths,)
         total = np.bincount(bins[row], weights=next_value, minlength=2 * n_cells).reshape(n_cells, 2).sum(axis=1)
-        loss_go_on[row] = np.where(visited[row], total / paths_here[row] + cost, np.nan)
-        go_on = sparse[row] | reaches(stop_loss[row], loss_go_on[row], spread=loss_go_on[row])
-        value[row] = np.where(go_on, loss_go_on[row], stop_loss[row])
-        decision[row] = np.where(go_on, GO_ON, stop_decision[row])
+        loss_continue[row] = np.where(visited[row], total / paths_here[row] + cost, np.nan)
+        is_continued = sparse[row] | reaches(final_loss[row], loss_continue[row], spread=loss_continue[row])
+        value[row] = np.where(is_continued, loss_continue[row], final_loss[row])
+        decision[row] = np.where(is_continued, CONTINUE, final_decision[row])
     enough = n_paths >= min_survivors
     if not enough:
-        decision[:] = GO_ON
-    return DecisionMap(decision, value, loss_go_on, loss_give_up, loss_trust, prob_better, count, n_paths, enough)
+        decision[:] = CONTINUE
+    return DecisionMap(decision, value, loss_continue, loss_stop, loss_finish, prob_better, count, n_paths, enough)
 
 
 def _bins_of_paths(by_step: Floats, better: Flags, head: Floats, n_cells: int) -> Indices:
-    """(steps, n_paths): 2 i + 1 for a winner in cell i, 2 i for a loser, so that one count serves both."""
+    """Return bins (steps, n_paths): 2 i + 1 for a winner in cell i, 2 i for a loser, so that one count gives both."""
     bins = np.empty(by_step.shape, dtype=np.intp)
     total = np.full(by_step.shape[1], head.sum())
     for row, errors in enumerate(by_step):
@@ -127,7 +129,7 @@ def _bins_of_paths(by_step: Floats, better: Flags, head: Floats, n_cells: int) -
 
 
 def _times(loss: float, count: Indices) -> Floats:
-    """loss * count with inf * 0 = 0."""
+    """Return loss * count with inf * 0 = 0."""
     return np.multiply(loss, count, out=np.zeros(count.shape), where=count > 0)
 
 

@@ -1,17 +1,17 @@
-"""Will this run beat the best one? The error at full training, forecast from the beginning of a learning curve.
+"""Forecast of the error at full training from the beginning of a learning curve.
 
 Domhan, Springenberg and Hutter, "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by
-Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us). A run is dropped when the probability of
-ending above y* is below 0.05; here the caller compares.
+Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us). A run is stopped when the probability of
+ending above y* is below 0.05; here the caller makes that comparison.
 
     paper      here               meaning                                                  unit
     x_m        n_max              full training                                            steps
     y          1 - errors         accuracy after a step                                    in [0, 1]
     y*         incumbent_error    the best run's value, as an error                        error
 
-Departs from the paper:
+Differences from the paper:
 - Pr(y > y*) averages the normal tail of every sample instead of drawing one y from each: same mean, less noise.
-- `forecast_by_process` is a cheap substitute: the decaying-exponential process of `curve_paths`, in closed form.
+- `forecast_by_process` is a cheap substitute: the process of `curve_paths`, in closed form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shoestring.models.stopping.curve_paths import curve_posterior, fit_curve
 
 @dataclass(frozen=True, slots=True)
 class FinalForecast:
-    """What full training is expected to reach."""
+    """Forecast of the error at full training."""
 
     prob_better: float  # Pr(final error < incumbent_error)
     mean_error: float
@@ -46,15 +46,15 @@ def forecast_by_families(
     n_sweeps: int = 150,
     families: Sequence[CurveFamily] = FAMILIES,
 ) -> FinalForecast:
-    """Forecast of the error after n_max steps from the errors after steps 1, 2, ...; half a second.
+    """Forecast the error after n_max steps from the errors after steps 1, 2, ..., in about half a second.
 
     The first half of the sweeps is discarded; each later one gives n_walkers samples.
     """
     y = 1.0 - _require_curve(errors, n_max)  # (n,)
     if n_walkers < 10 or n_walkers % 2 or n_sweeps < 2:
         raise ValueError(f"n_walkers={n_walkers} must be even and at least 10, n_sweeps={n_sweeps} at least 2.")
-    epochs = np.append(np.arange(1.0, y.size + 1.0), float(n_max))  # (n + 1,): the data, then the end
-    walkers = scatter_walkers(y, epochs, n_walkers, families, rng)
+    steps = np.append(np.arange(1.0, y.size + 1.0), float(n_max))  # (n + 1,): the data, then the end
+    walkers = scatter_walkers(y, steps, n_walkers, families, rng)
     finals, log_sigmas = [], []
     for sweep in range(n_sweeps):
         for k, family in enumerate(families):
@@ -70,7 +70,7 @@ def forecast_by_families(
 
 
 def forecast_by_process(errors: Floats | Sequence[float], n_max: int, incumbent_error: float) -> FinalForecast:
-    """The same question to the Gaussian process of `curve_paths`: milliseconds, noise-free final error."""
+    """Forecast by the Gaussian process of `curve_paths`, in milliseconds; the final error is without noise."""
     seen = _require_curve(errors, n_max)
     mean, cov = curve_posterior(seen, [n_max], fit_curve(seen))
     std = float(np.sqrt(max(cov[0, 0], 1e-12)))  # a variance lost in rounding must not divide by zero

@@ -1,20 +1,20 @@
-"""Is this run worth finishing? Bayesian optimal stopping of one training run by simulated futures.
+"""Bayesian optimal stopping of one training run by simulated curves.
 
 Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019 (PMLR 97, no arXiv
 version known to us): the rule around Algorithm 2, which is in `decision_map`, and Lemma 7 (noise correction).
 
     paper       here              meaning                                                          unit
-    N0, N       n0, n_max         steps seen before the first decision; full training              steps
+    N0, N       n0, n_max         steps before the first decision; full training                   steps
     M           n_cells           equal cells of the statistic                                     -
     y*          incumbent         best loss so far                                                 loss
     xi_t        xi                allowance for noise in the incumbent                             loss
-    K1, K2      k1, k2            loss of giving up a winner, of trusting a loser                  loss
+    K1, K2      k1, k2            loss of stopping a winner, of finishing a loser                  loss
     c_d0        cost              loss of one more step                                            loss
-    kappa       kappa             how much surer of the end than of now the surrogate must be (C2) -
+    kappa       kappa             C2: limit on std_full / std_now of the surrogate                 -
 
-Only d1 ("it will not win") stops training: a run judged good is trained in full, so that its value is known.
+Only d1 ("it will not win") stops training. A run expected to win is trained to the end, so that its value is known.
 
-Departs from the paper:
+Differences from the paper:
 - The statistic is the mean error over steps N0+1..n, as in the authors' code; the text's mean over 1..n is an option.
 - Theorem 2 uses k1 = inf to end all stopping. Since 0 winners among finitely many paths is no proof, `StoppingRule` never
   stops with k1 = inf.
@@ -41,8 +41,8 @@ from shoestring.models.stopping.curve_paths import (
     keep_paths_within_unit,
 )
 from shoestring.models.stopping.decision_map import (
-    GO_ON,
-    TRUST,
+    CONTINUE,
+    FINISH,
     DecisionMap,
     require_losses,
     solve_backwards,
@@ -54,14 +54,15 @@ K1_GROWTH = {"fixed": 1.0, "small": 0.99, "normal": 0.95, "large": 0.89}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppingRule:
-    """Optimal stopping for any searcher: feed it a curve of losses and the best loss so far.
+    """Optimal stopping for any search method. Its inputs are a curve of losses and the best loss so far.
 
-    `low` and `high` bound the losses and are mapped to errors 0 and 1; losses beyond them count as the bound. (For an
-    accuracy, feed 1 - accuracy.) The rule knows nothing of other runs: C2 is for the caller, if it has a surrogate.
+    `low` and `high` bound the losses and are mapped to errors 0 and 1; losses beyond a bound count as the bound. (For an
+    accuracy, pass 1 - accuracy.) The rule has no information about other runs: condition C2 is for the caller, if it has a
+    surrogate.
 
         rule = StoppingRule(n0=8, n_max=50, k1=k1_schedule("normal", runs_done))
-        plan = rule.plan(losses, incumbent, rng)     # once, after n0 steps: some 0.1 s at 100,000 paths
-        verdict = plan.judge(losses)                 # after each further step: microseconds
+        plan = rule.plan(losses, incumbent, rng)     # once, after n0 steps: about 0.1 s at 100,000 paths
+        decision = plan.decide(losses)               # after each further step: microseconds
     """
 
     n0: int = 8
@@ -77,7 +78,6 @@ class StoppingRule:
     min_survivors: int = 1000
     statistic: Literal["after_n0", "all"] = "after_n0"
     noise_variance: float = NOISE_VARIANCE  # of one error, after mapping to [0, 1]
-    with_asymptote: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.n0 < self.n_max:
@@ -91,13 +91,13 @@ class StoppingRule:
     def plan(
         self, values: Floats | Sequence[float], incumbent: float, rng: np.random.Generator, *, xi: float = 0.0
     ) -> StoppingPlan:
-        """Solve the stopping problem from the first n0 losses; later ones are not looked at.
+        """Solve the stopping problem from the first n0 losses; later losses are not used.
 
-        `incumbent` (inf if there is none) and the noise correction `xi` are in units of the losses.
+        `incumbent` (inf if there is none) and the noise correction `xi` are in the unit of the losses.
         """
         if math.isnan(incumbent) or not 0.0 <= xi < math.inf:
             raise ValueError(f"incumbent={incumbent} must be a loss (inf if there is none) and xi={xi} not negative.")
-        fit, mean, cov = self.foresee(values)
+        fit, mean, cov = self.forecast(values)
         paths = keep_paths_within_unit(draw_paths(mean, cov, self.n_paths, rng))
         decisions = solve_backwards(
             paths,
@@ -112,72 +112,72 @@ class StoppingRule:
         )
         return StoppingPlan(self, fit, decisions)
 
-    def foresee(self, values: Floats | Sequence[float]) -> tuple[CurveFit, Floats, Floats]:
-        """What follows from the first n0 losses for the errors of the steps after them: mean (m,) and covariance (m, m)."""
+    def forecast(self, values: Floats | Sequence[float]) -> tuple[CurveFit, Floats, Floats]:
+        """Fit the first n0 losses and return the fit, and mean (m,) and covariance (m, m) of the errors after them."""
         errors = self.errors(values)
         if errors.size < self.n0:
-            raise ValueError(f"values has {errors.size} steps, the plan needs n0={self.n0}: train on, then plan.")
+            raise ValueError(f"values has {errors.size} steps, the plan needs n0={self.n0}: train further, then plan.")
         seen = errors[: self.n0]
-        fit = fit_curve(seen, noise_variance=self.noise_variance, with_asymptote=self.with_asymptote)
+        fit = fit_curve(seen, noise_variance=self.noise_variance)
         return fit, *curve_posterior(seen, range(self.n0 + 1, self.n_max + 1), fit)
 
     def losses(self, errors: Floats) -> Floats:
-        """Errors in [0, 1] as losses again."""
+        """Convert errors in [0, 1] to losses."""
         return np.asarray(self.low + (self.high - self.low) * errors)
 
     def mean_error(self, errors: Floats) -> float:
-        """The statistic of a run with these errors, of more than n0 steps."""
+        """Return the statistic of a run with these errors, which must be of more than n0 steps."""
         return float(errors[self.n0 if self.statistic == "after_n0" else 0 :].mean())
 
     def errors(self, values: Floats | Sequence[float]) -> Floats:
-        """Losses (n,) as errors in [0, 1]."""
+        """Convert losses (n,) to errors in [0, 1]."""
         losses = np.asarray(values, dtype=np.float64)
         if losses.ndim != 1 or losses.size > self.n_max:
             raise ValueError(f"values of shape {losses.shape} must be one loss per step, at most n_max={self.n_max}.")
         if np.isnan(losses).any():
             raise ValueError(
-                f"values has a NaN at step {int(first_true(np.isnan(losses))) + 1}: the run diverged, end it."
+                f"values has a NaN at step {int(first_true(np.isnan(losses))) + 1}: the run diverged, stop it."
             )
         return np.clip((losses - self.low) / (self.high - self.low), 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Continue or stop, and why. NaN and -1 stand for numbers that do not exist at this step."""
+class StoppingDecision:
+    """Whether to stop, and why. NaN and -1 stand for numbers that do not exist at this step."""
 
     stop: bool
     reason: str
     step: int
-    decision: int = GO_ON  # what the map says: 0 go on, 1 give up, 2 trust; stops only if `stop`
+    decision: int = CONTINUE  # action of the map: CONTINUE, STOP or FINISH; the run stops only if `stop` is true
     statistic: float = math.nan  # mean error so far, in [0, 1]
     cell: int = -1
     prob_better: float = math.nan
-    loss_go_on: float = math.nan
-    loss_give_up: float = math.nan
-    loss_trust: float = math.nan
+    loss_continue: float = math.nan
+    loss_stop: float = math.nan
+    loss_finish: float = math.nan
     paths_in_cell: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoppingPlan:
-    """A solved rule for one run; `judge` looks up the cell its curve is in."""
+    """The solved rule of one run; `decide` looks up the cell of its curve."""
 
     rule: StoppingRule
     fit: CurveFit
     decisions: DecisionMap
 
-    def judge(self, values: Floats | Sequence[float]) -> Verdict:
-        """Whether to stop after the losses seen so far, one per step from step 1."""
+    def decide(self, values: Floats | Sequence[float]) -> StoppingDecision:
+        """Return whether to stop after the losses so far, one per step from step 1."""
         rule, found = self.rule, self.decisions
         errors = rule.errors(values)
         step = errors.size
         if step <= rule.n0:
-            return Verdict(False, f"the first {rule.n0} steps are always trained", step)
+            return StoppingDecision(False, f"the first {rule.n0} steps are always trained", step)
         statistic = rule.mean_error(errors)
         at = (step - rule.n0 - 1, int(statistic_cell(np.array(statistic), rule.n_cells)))
         decision, here = int(found.decision[at]), int(found.count[at])
         stop, reason = self._explain(step, decision, here)
-        return Verdict(
+        return StoppingDecision(
             stop,
             reason,
             step,
@@ -185,14 +185,14 @@ class StoppingPlan:
             statistic=statistic,
             cell=at[1],
             prob_better=float(found.prob_better[at]),
-            loss_go_on=float(found.loss_go_on[at]),
-            loss_give_up=float(found.loss_give_up[at]),
-            loss_trust=float(found.loss_trust[at]),
+            loss_continue=float(found.loss_continue[at]),
+            loss_stop=float(found.loss_stop[at]),
+            loss_finish=float(found.loss_finish[at]),
             paths_in_cell=here,
         )
 
     def _explain(self, step: int, decision: int, here: int) -> tuple[bool, str]:
-        """Whether to stop and why, with `here` simulated curves in the cell."""
+        """Return whether to stop and why, with `here` simulated curves in the cell."""
         rule, found = self.rule, self.decisions
         if step == rule.n_max:
             return False, "trained in full"
@@ -202,21 +202,21 @@ class StoppingPlan:
                 f"only {found.n_paths} simulated curves stayed within bounds: the model does not fit, no stopping",
             )
         if here <= rule.min_paths:
-            return False, f"{here} simulated curves pass here, more than {rule.min_paths} are needed to judge"
-        if decision == TRUST:
-            return False, "likely to beat the incumbent: worth training in full"
-        if decision == GO_ON:
+            return False, f"{here} simulated curves pass here, more than {rule.min_paths} are needed"
+        if decision == FINISH:
+            return False, "likely to beat the incumbent: it is trained in full"
+        if decision == CONTINUE:
             return False, "undecided: another step is worth its cost"
         if math.isinf(rule.k1):
-            return False, "k1 is infinite: no run is given up"
-        return True, "giving up now costs less than going on"
+            return False, "k1 is infinite: no run is stopped"
+        return True, "stopping now has a lower expected loss than continuing"
 
 
-# the numbers that a searcher brings to it -----------------------------------------------------------------------------
+# numbers that the search method provides ------------------------------------------------------------------------------
 
 
 def noise_correction(iteration: int, noise_variance: float, failure_probability: float = 0.1) -> float:
-    """xi_t of Lemma 7: how far noise may have lifted the best of t - 1 observed values; t counts from 1."""
+    """Return xi_t of Lemma 7: how far noise may have lifted the best of t - 1 observed values; t counts from 1."""
     if iteration < 1 or noise_variance < 0.0 or not 0.0 < failure_probability < 1.0:
         raise ValueError(
             f"noise_correction(iteration={iteration}, noise_variance={noise_variance}, failure_probability="
@@ -229,10 +229,10 @@ def noise_correction(iteration: int, noise_variance: float, failure_probability:
 
 
 def k1_schedule(growth: str | float, iteration: int, k1_initial: float = 100.0) -> float:
-    """K_{1,t} = k1_initial / g^t: giving up gets dearer, so early runs explore and late ones are finished.
+    """Return K_{1,t} = k1_initial / g^t. The loss of stopping grows, so early runs explore and late runs are finished.
 
     `growth` is "fixed", "small", "normal", "large" or the number g in (0, 1]; `iteration` is 0 for the first run after
-    the initial design. Overflows to inf, which ends all stopping.
+    the initial design. The result may overflow to inf, which ends all stopping.
     """
     g = K1_GROWTH.get(growth) if isinstance(growth, str) else growth
     if g is None or not 0.0 < g <= 1.0 or iteration < 0:
@@ -245,7 +245,7 @@ def k1_schedule(growth: str | float, iteration: int, k1_initial: float = 100.0) 
 
 
 def surrogate_allows_stop(std_now: float, std_full: float, kappa: float = 2.0) -> bool:
-    """Condition C2: the surrogate (latent deviations) is not much less sure of the fully trained run than of now."""
+    """Return condition C2: the latent standard deviation at full training is at most kappa times the present one."""
     if kappa < 1.0:
         raise ValueError(f"kappa={kappa} must be at least 1, or C2 could fail at full training itself. Try 2.")
     return bool(reaches(kappa * std_now, std_full, spread=std_full))

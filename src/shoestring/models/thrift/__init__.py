@@ -1,11 +1,11 @@
-"""A belief that was learned beforehand: one small network reads a whole study and says where each arm can still get.
+"""A learned surrogate: one small network reads a whole study and predicts the lowest loss that each arm can still reach.
 
 Read
 
-    shapes      numbers that training and inference share
-    features    what the network is told about an arm
-    network     the transformer over arms in NumPy, and its weights
-    belief      its answer: chances, expected improvement, quantiles
+    shapes           numbers that training and inference share
+    features         the input of the network for each arm
+    network          the transformer over arms in NumPy, and its weights
+    lowest_losses    its output: probabilities, expected improvement, quantiles
 
-`training/` makes the weights; docs/explanation/learned-belief.md is their model card.
+`training/` makes the weights; docs/explanation/learned-surrogate.md is their model card.
 """

@@ -1,22 +1,22 @@
-"""What the network is told about an arm: its curve, its standing among the others, its hyperparameters, the money.
+"""The input of the network for each arm: its curve, its rank among the others, its hyperparameters and the budget.
 
     feature                 meaning, on the scale u of `shapes`                                      number
-    losses                  at 15 steps, and whether the arm has got there                           15 + 15
+    losses                  at 15 steps, and whether the arm has reached them                        15 + 15
     opened                  whether it was trained at all                                            1
     last, low               its newest and its lowest loss                                           2
-    trend                   newest loss less that at half its steps                                  1
-    rough, rises            mean size of a change from step to step, and of those upwards            2
+    trend                   newest loss less the loss at half its steps                              1
+    rough, rises            mean size of a change from step to step, and of upward changes           2
     since                   steps since its lowest loss, as a share of a curve                       1
     ahead                   of the arms that got as far, the share with a larger loss then           1
     beaten                  share of all trained arms whose lowest loss is larger                    1
-    as far                  log of the number of arms that `ahead` rests on                          1
-    n                       steps bought: log, and share of a curve                                  2
-    reach                   steps that the money left buys: share of a curve, log, and none?         3
+    as far                  log of the number of arms in `ahead`                                     1
+    n                       steps trained: log, and share of a curve                                 2
+    reach                   affordable further steps: share of a curve, log, and whether 0           3
     price                   log of its price per step over the mean                                  1
-    hyperparameters         rank within the study from -1 to 1, and whether it has this one          16 + 16
-    study                   logs of money left, spent, arms opened and steps; mean roughness         5
+    hyperparameters         rank within the study from -1 to 1, and whether it is active             16 + 16
+    study                   logs of budget left, spent, arms opened and steps; mean roughness        5
 
-`training/network.py` has the same in PyTorch, for many studies at once; a golden file holds the two to one another.
+`training/network.py` has the same in PyTorch, for many studies at once; a golden file ensures that the two agree.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _REACH = slice(2 * len(SLOTS) + 12, 2 * len(SLOTS) + 15)  # where `_reach_column
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arms:
-    """All arms of a study, candidates that were not opened included, in steps of at most 50 a curve."""
+    """All arms of a study, with candidates that were not opened; a curve has at most 50 steps, or blocks of steps."""
 
-    losses: Floats  # (K, 50): by step; beyond n it does not matter what is there
-    n: NDArray[np.int64]  # (K,): steps bought and told about; 0: not opened
-    reach: NDArray[np.int64]  # (K,): further steps that the money left buys of this arm
+    losses: Floats  # (K, 50): by step; entries beyond n are ignored
+    n: NDArray[np.int64]  # (K,): steps with a loss; 0: not opened
+    reach: NDArray[np.int64]  # (K,): further steps that the remaining budget pays for
     price: Floats  # (K,): of a step, relative to the mean
     x: Floats  # (K, 16): see `rank_columns`
-    left: float  # money, in steps at the mean price
+    left: float  # remaining budget, in steps at the mean price
     steps: int  # of a full curve
 
     @property
@@ -56,17 +56,17 @@ class Arms:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From losses to u and back."""
+    """The scale u of losses."""
 
-    best: float  # lowest loss seen
-    unit: float  # median first loss above it
+    best: float  # lowest loss so far
+    unit: float  # median first loss less `best`
 
-    def squash(self, losses: Floats) -> Floats:
+    def to_u(self, losses: Floats) -> Floats:
         z = (losses - self.best) / self.unit
         return np.clip(np.arcsinh(SHARPNESS * z) / math.asinh(SHARPNESS), LOW, HIGH)
 
-    def stretch(self, u: Floats) -> Floats:
-        """Losses above the best, in units: the z behind u."""
+    def from_u(self, u: Floats) -> Floats:
+        """Return z, the losses above the best in units, from u."""
         return np.asarray(np.sinh(u * math.asinh(SHARPNESS)) / SHARPNESS)
 
 
@@ -85,12 +85,12 @@ def _lower_quantile(ascending: Floats, share: float) -> float:
 
 
 def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
-    """(K, FEATURES)."""
+    """Return the features, (K, FEATURES)."""
     n, steps = arms.n, float(arms.steps)
     opened = arms.is_opened
     o = opened.astype(float)
     seen = n[:, None] >= _STEP
-    u = np.where(seen, scale.squash(np.where(seen, arms.losses, scale.best)), 0.0)
+    u = np.where(seen, scale.to_u(np.where(seen, arms.losses, scale.best)), 0.0)
     known = seen[:, _AT_SLOTS]
     rows, newest = np.arange(len(n)), np.maximum(n, 1) - 1
     last, middle = u[rows, newest], u[rows, np.maximum((n + 1) // 2, 1) - 1]
@@ -101,7 +101,7 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     changes = np.maximum(seen[:, 1:].sum(axis=1), 1)
     rough = np.abs(change).sum(axis=1) / changes
     rises = np.maximum(change, 0.0).sum(axis=1) / changes
-    ahead, count, beaten = _standing(u, n, opened, last, low)
+    ahead, count, beaten = _compare_arms(u, n, opened, last, low)
     scalars = [
         o,
         last * o,
@@ -131,7 +131,7 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
 
 
 def features_with_reach(f: NDArray[np.float32], reach: Indices, steps: int) -> NDArray[np.float32]:
-    """Features (n, FEATURES) as they would be with other numbers of steps (n,) in reach."""
+    """Return features (n, FEATURES) with other reaches (n,)."""
     others = f.copy()
     others[:, _REACH] = np.stack(_reach_columns(reach, float(steps)), axis=1)
     return others
@@ -141,8 +141,8 @@ def _reach_columns(reach: Indices, steps: float) -> list[Floats]:
     return [reach / steps, np.log1p(reach) / 4, (reach <= 0).astype(float)]
 
 
-def standing(arms: Arms) -> Floats:
-    """(K,): of the trained arms that got as far as this one, the share that was no better there; 0.5 for candidates."""
+def rank_share(arms: Arms) -> Floats:
+    """Return the share of the trained arms, of those that got as far, that were no better there, (K,); 0.5 for candidates."""
     share = np.full(len(arms.n), 0.5)
     mine = np.flatnonzero(arms.is_opened)
     n = arms.n[mine]
@@ -153,23 +153,23 @@ def standing(arms: Arms) -> Floats:
     return share
 
 
-def in_race(arms: Arms, share: Floats) -> Flags:
-    """(K,): whether halving would still have money for an arm, given how many stand better by `share` (K,).
+def is_in_race(arms: Arms, share: Floats) -> Flags:
+    """Return whether sequential halving would still have budget for an arm, (K,), given the shares (K,) of `rank_share`.
 
-    A race of m arms that stand at step s, in which half are dropped and the others go twice as far until one is left, costs
-    s / 2 * m * log2(m). An arm is in if fewer stand better than the largest m that the money left pays for.
+    A race of m arms that are at step s costs s / 2 * m * log2(m), if half of them are dropped and the others go twice as far
+    until one is left. An arm is in the race if fewer arms have a larger share than the largest m that the budget pays for.
     """
     m = np.arange(1, len(arms.n) + 1)
-    cost = m * np.log2(m) / 2 * (1.0 - ROUNDING)  # money that is exactly enough is enough
+    cost = m * np.log2(m) / 2 * (1.0 - ROUNDING)  # a budget that is exactly enough is enough
     affordable = np.searchsorted(cost, arms.left / np.maximum(arms.n, 1), side="right")
     better = len(share) - np.searchsorted(np.sort(share), share, side="right")
     return np.asarray(better < np.maximum(affordable, 2))
 
 
-def _standing(
+def _compare_arms(
     u: Floats, n: NDArray[np.int64], opened: Flags, last: Floats, low: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """(K,) each: share of arms that were worse at this arm's step, how many got as far, share whose lowest is larger."""
+    """Return, (K,) each: share of arms worse at this arm's step, number that got as far, share whose lowest loss is larger."""
     ahead, count, beaten = np.full(len(n), 0.5), np.zeros(len(n)), np.full(len(n), 0.5)
     mine = np.flatnonzero(opened)
     at_my_step = u[np.ix_(mine, n[mine] - 1)]  # [other, arm]
@@ -180,11 +180,12 @@ def _standing(
     return ahead, count, beaten
 
 
-def rank_columns(columns: Floats, badness: Floats) -> Floats:
-    """(K, 16): hyperparameters (K, d), nan where inactive, by rank among the distinct values of the study; -1: none.
+def rank_columns(columns: Floats, share_better: Floats) -> Floats:
+    """Return hyperparameters (K, d), nan where inactive, as ranks among the distinct values of the study, (K, 16); -1: none.
 
-    Of more than 16 that vary, those are seen whose order agrees or disagrees most with how badly arms do, (K,) and nan where
-    that is not known. They come first: few studies in training had many, so the network hardly looks at the last of the 16.
+    Of more than 16 that vary, the network gets those whose ranks correlate most with `share_better`, the share of arms that are
+    better, (K,) and nan where unknown. They come first, because few studies in training had many hyperparameters and the
+    network hardly uses the last of the 16.
     """
     ranked = []
     for column in columns.T:
@@ -195,9 +196,9 @@ def rank_columns(columns: Floats, badness: Floats) -> Floats:
             ranks[there] = place / (len(known) - 1)
             ranked.append(ranks)
     if len(ranked) > COLUMNS:
-        told = np.flatnonzero(~np.isnan(badness))
-        order = invert(sort_best_first(badness[told], "lowest", exact=True)).astype(float)
-        weight = np.array([abs(_agreement(ranks[told], order)) for ranks in ranked])
+        rows = np.flatnonzero(~np.isnan(share_better))
+        order = invert(sort_best_first(share_better[rows], "lowest", exact=True)).astype(float)
+        weight = np.array([abs(_correlate(ranks[rows], order)) for ranks in ranked])
         ranked = [ranked[i] for i in sort_best_first(weight, "highest", COLUMNS, spread=1.0)]
     x = np.full((len(columns), COLUMNS), -1.0)
     if ranked:
@@ -205,7 +206,7 @@ def rank_columns(columns: Floats, badness: Floats) -> Floats:
     return x
 
 
-def _agreement(ranks: Floats, standing: Floats) -> float:
-    a, b = ranks - ranks.mean() if len(ranks) else ranks, standing - standing.mean() if len(standing) else standing
+def _correlate(ranks: Floats, order: Floats) -> float:
+    a, b = ranks - ranks.mean() if len(ranks) else ranks, order - order.mean() if len(order) else order
     size = math.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / size if size > 0 else 0.0

@@ -1,13 +1,13 @@
-"""The network over arms, in NumPy: where does each arm end, if the money left is spent on it?
+"""The network over arms in NumPy. It predicts how low the loss of each arm gets if the remaining budget is spent on it.
 
-A transformer without positions: tokens are arms, whatever the number of steps they had. Every arm asks, only arms that were
-trained answer, so candidates that were not opened cost little. Its weights ship with the package in half precision, are
-read when first used, and carry a checksum. Several networks may be in the file; their answers are averaged.
+It is a transformer without positions, whose tokens are arms. All arms attend to the arms that were trained (the context), so
+candidates that were not opened cost little. The weights ship with the package in half precision and with a checksum, and are
+read when they are first used. The file may hold several networks; their probabilities are averaged.
 
-It computes in double precision. In single precision it takes half the time, but its answers differ from processor to
-processor: expected gains by up to 9e-7 of their spread (`in_single_precision`).
+The network computes in double precision. Single precision takes half the time, but its results differ from processor to
+processor: expected gains by up to 9e-7 of their spread (`to_single_precision`).
 
-    d   width         h   heads         K   arms         A   arms that answer
+    d   width         h   heads         K   arms         A   arms of the context
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SMALL = 1e-5  # of a layer norm, as in training
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """One block: attention and a small network, each added to what it was given."""
+    """One block: attention and a small network, each added to its input."""
 
     norm_1: tuple[Floats, Floats]
     q: tuple[Floats, Floats]
@@ -51,22 +51,22 @@ class Network:
     norm: tuple[Floats, Floats]
     bins: tuple[Floats, Floats]
 
-    def log_odds(self, f: NDArray[np.float32], answering: NDArray[np.intp]) -> Floats:
-        """(K, BINS) of the features (K, FEATURES); `answering` (A,): arms that were trained, at least one."""
+    def log_odds(self, f: NDArray[np.float32], context: NDArray[np.intp]) -> Floats:
+        """Return log odds (K, BINS) from features (K, FEATURES); `context` (A,): indices of trained arms, at least one."""
         x = _linear(f.astype(self.enter[0].dtype), self.enter)
         for layer in self.layers:
-            x = self._attend(x, layer, answering)
+            x = self._attend(x, layer, context)
             inner = _linear(_normalise(x, layer.norm_2), layer.up)
             inner /= 1 + np.exp(-inner)
             x += _linear(inner, layer.down)
         return _linear(_normalise(x, self.norm), self.bins)
 
-    def _attend(self, x: Floats, layer: Layer, answering: NDArray[np.intp]) -> Floats:
+    def _attend(self, x: Floats, layer: Layer, context: NDArray[np.intp]) -> Floats:
         arms, width = x.shape
         size = width // self.heads
         a = _normalise(x, layer.norm_1)
         q = _linear(a, layer.q).reshape(arms, self.heads, size).transpose(1, 0, 2)  # (h, K, d/h)
-        kv = _linear(a[answering], layer.kv).reshape(len(answering), 2, self.heads, size)
+        kv = _linear(a[context], layer.kv).reshape(len(context), 2, self.heads, size)
         k, v = kv[:, 0].transpose(1, 2, 0), kv[:, 1].transpose(1, 0, 2)  # (h, d/h, A), (h, A, d/h)
         share = np.matmul(q * size**-0.5, k)  # (h, K, A)
         share -= share.max(axis=2, keepdims=True)
@@ -88,11 +88,11 @@ def _normalise(x: Floats, weights: tuple[Floats, Floats]) -> Floats:
     return np.asarray(centred * weights[0] + weights[1])
 
 
-def probabilities(networks: tuple[Network, ...], f: NDArray[np.float32], answering: NDArray[np.intp]) -> Floats:
-    """(K, BINS): the mean of what the networks say."""
+def probabilities(networks: tuple[Network, ...], f: NDArray[np.float32], context: NDArray[np.intp]) -> Floats:
+    """Return the mean of the networks' probabilities, (K, BINS)."""
     total = np.zeros((len(f), BINS))
     for network in networks:
-        odds = network.log_odds(f, answering).astype(np.float64)
+        odds = network.log_odds(f, context).astype(np.float64)
         odds = np.exp(odds - odds.max(axis=1, keepdims=True))
         total += odds / odds.sum(axis=1, keepdims=True)
     return total / len(networks)
@@ -102,7 +102,7 @@ def probabilities(networks: tuple[Network, ...], f: NDArray[np.float32], answeri
 
 
 def unpack(flat: NDArray[Any], width: int, layers: int, heads: int) -> Network:
-    """A network from all its numbers in one row, in the order in which `Network` and `Layer` name them."""
+    """Return a network from all its numbers in one row, in the order of the fields of `Network` and `Layer`."""
     at = 0
 
     def take(*shape: int) -> Floats:
@@ -132,7 +132,7 @@ def unpack(flat: NDArray[Any], width: int, layers: int, heads: int) -> Network:
     )
     network = Network(heads, enter, blocks, norm(), linear(width, BINS))
     if at != len(flat):
-        raise StudyError(f"the weights have {len(flat)} numbers, a network of this shape {at}: install shoestring anew")
+        raise StudyError(f"the weights have {len(flat)} numbers, a network of this shape {at}: reinstall shoestring")
     return network
 
 
@@ -141,17 +141,17 @@ def checksum(flat: NDArray[Any]) -> str:
 
 
 def read(path: Any) -> tuple[Network, ...]:
-    """The networks of a file that `training` wrote."""
+    """Return the networks of a file that `training` wrote."""
     with np.load(path, allow_pickle=False) as stored:
         flat, facts = stored["weights"], json.loads(str(stored["facts"]))
     if checksum(flat) != facts["sha256"]:
-        raise StudyError(f"the weights in {str(path)!r} do not match their checksum: install shoestring anew")
+        raise StudyError(f"the weights in {str(path)!r} do not match their checksum: reinstall shoestring")
     return tuple(unpack(row, facts["width"], facts["layers"], facts["heads"]) for row in flat.astype(np.float64))
 
 
 @lru_cache(maxsize=4)
-def in_single_precision(networks: tuple[Network, ...]) -> tuple[Network, ...]:
-    """Return the same networks in single precision, for answers that need not be exact."""
+def to_single_precision(networks: tuple[Network, ...]) -> tuple[Network, ...]:
+    """Return the same networks in single precision, for results that need not be exact."""
 
     def shorten(pair: tuple[Floats, Floats]) -> tuple[Any, Any]:
         return pair[0].astype(np.float32), pair[1].astype(np.float32)
@@ -166,7 +166,7 @@ def in_single_precision(networks: tuple[Network, ...]) -> tuple[Network, ...]:
 
 
 @lru_cache(maxsize=1)
-def shipped() -> tuple[Network, ...]:
-    """The networks that come with the package, read once."""
+def load_shipped_networks() -> tuple[Network, ...]:
+    """Return the networks that come with the package; they are read once."""
     with as_file(files("shoestring.models.thrift").joinpath(_FILE)) as path:
         return read(path)

@@ -1,50 +1,49 @@
-"""BOIL: choose a config and how long to train it, by what its whole learning curve promises for the money.
+"""BOIL: choose a config and how long to train it by the predicted score of its whole learning curve, and by its cost.
 
-Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, algorithm 1. A
-curve becomes one score through a logistic weight that is learned (`models.boil.compression`); scores and lengths are modelled by
-one process (`models.boil.process`), which also sees those prefixes of a curve that it is least sure of
-(`models.boil.augmentation`); the next run maximises log EI - log cost (`models.boil.choice`).
+Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, algorithm 1. Each
+curve is compressed into one score through a logistic weight that is learned (`models.boil.compression`). One process models
+scores and lengths (`models.boil.process`). It is also fitted to the prefixes of a curve at which it is least certain
+(`models.boil.augmentation`). The next run maximises log EI - log cost (`models.boil.choice`).
 
     paper       here                meaning                                                            unit
     Tmin        min_steps           shortest run; none: a fifth of a full training                     steps
     Tmax        max_steps           a full training                                                    steps
     M           max_points          prefixes added for a run of full length, fewer for shorter ones    points
-    delta       max_log_condition   ln cond of the covariance beyond which nothing is added            nats
-    alpha/mu_c  rule                how improvement and cost are weighed: "log_ratio" or, as printed, "softplus"  —
-    —           floor               what of a prefix must reach the noise variance + 1e-3: "variance" or "std"    —
+    delta       max_log_condition   ln cond of the covariance above which nothing is added             nats
+    alpha/mu_c  rule                how improvement and cost are combined: "log_ratio" or, as printed, "softplus"  —
+    —           floor               what of a prefix must reach the noise variance + 1e-3: "variance" or "std"     —
     sy^2        noise_variance      of a standardised score                                            —
     m0, g0      midpoint, growth    of the logistic; fitted, see `why`                                 —
-    —           initial_trials      configs trained in full before any model is asked                  trials
+    —           initial_trials      configs trained in full before the model is used                   trials
 
 `why` of a chosen run: predicted_score and std (at its length), ei, predicted_cost, midpoint, growth, added (prefixes in the
-model), points (rows in all), log_condition, leader (the run that would be recommended). The paper's baselines are settings:
+model), points (all points of the model), log_condition, best_run (the run that would be recommended). The paper's baselines are
+settings:
 
     bo          lengths="full", augmentation="none", score="last_mean"     EI on the mean of the last values, no cost
     bo_l        lengths="full", augmentation="none"                        EI on compressed curves, no cost
     cm_tf_bo    augmentation="none"                                        config and length, one point per run
 
 The default is a mixture that neither source used: the paper's sum of weighted rewards with the log ratio of the authors'
-programs. Each source's own form is a setting, too:
+programs. The form of each source is a setting, too:
 
-    as printed  rule="softplus"                                            buys the shortest runs whatever they promise
+    as printed  rule="softplus"                                            chooses the shortest runs, whatever their score
     programs    score="tail_mean", min_steps=0.4 Tmax, max_points=10, max_log_condition=15, floor="std"
 
-One option is ours: `continue_runs` lets runs go on that have stopped (`search`); the paper always begins a new one.
-
 Departs from the paper:
-- What the recommended run (largest posterior mean at full length) still lacks of a full training is kept back: it goes on
-  where it stands, before an order that would eat into that. The paper trains it again from the start, beyond its budget.
-- A config is trained in one trial; the search looks at configs not tried yet. When there are none left, unfinished runs go on,
-  the most promising first.
-- Fits are due every `refit_every` runs, 3 d unless given, and once after the initial design.
-- In time and money the initial design ends with a third of the budget, once two runs are through.
-- Prefixes cost what their steps really took. The paper asks the regression, and the authors' programs multiply by t~, which is
+- The cost that the recommended run (largest posterior mean at full length) needs for the rest of its training is reserved: the
+  run is continued before an order that would use up that reserve. The paper trains it again from the start, beyond its budget.
+- A config is trained in one trial, and the search considers configs that were not tried yet. When there are none left,
+  unfinished runs are continued, the one with the best predicted score first.
+- A fit is due every `refit_every` runs, by default 3 d, and once after the initial design.
+- In budgets of time and money the initial design ends with a third of the budget, once two runs are complete.
+- Prefixes cost what their steps took. The paper uses the regression, and the authors' programs multiply by t~, which is
   zero at Tmin.
 - Options of a choice are corners of a simplex, at distance 1.
-- Of more than 500 points, parameters are fitted to runs spread over the study; of all runs together no more than 1000
-  prefixes are added; the place of the largest mean is among those that the search begins from.
-- Several workers: a run under way counts as if it had come out as predicted.
-- A run that the wall cut short is finished first when there is money again.
+- With more than 500 points, parameters are fitted to runs spread over the study; at most 1000 prefixes are added for all runs
+  together; the search also starts from the place of the largest mean.
+- With several workers, a run under way counts as if it had ended as predicted.
+- A run that the budget limit interrupted is finished first when the budget is raised.
 """
 
 from __future__ import annotations
@@ -60,33 +59,53 @@ from shoestring.core.deciding.decision import Decision, Memo, Train
 from shoestring.core.deciding.memo import Refits, pick
 from shoestring.core.deciding.policy import (
     ALL_TRIED,
-    fresh_config,
+    QUEUED_OR_INTERRUPTED_LABELS,
+    continue_trial,
+    find_untried_config,
     is_in_design,
-    nothing_to_buy,
-    train_further,
-    train_new,
+    nothing_to_train,
+    start_trial,
 )
 from shoestring.core.deciding.reproducible import reaches
+from shoestring.core.deciding.why_text import Labels, WhyText, describe_phase
+from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.values.checks import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
-from shoestring.models.boil.augmentation import Floor, tell_log_condition
+from shoestring.models.boil.augmentation import Floor, estimate_log_condition
 from shoestring.models.boil.choice import Rule
 from shoestring.models.boil.process import RunLengths, TimeKernel
 from shoestring.policies.boil.next_run import NextRun, RunSearch
-from shoestring.policies.boil.prefixes import AugmentationWay, PrefixRule
-from shoestring.policies.boil.score_model import CARRIED, BeliefRecipe, Score, ScoreBelief, believe
+from shoestring.policies.boil.prefixes import Augmentation, PrefixRule
+from shoestring.policies.boil.score_model import MODEL_MEMO, ModelSettings, Score, ScoreModel, fit_score_model
 from shoestring.policies.config_table import ConfigsView, ConfigTable
 
-_SHORTEST = 5  # a run is at least a full training divided by this: 30 of 150 epochs in the paper
+_PHASES = {
+    "initial design": "part of the initial design",
+    "recommended": "the recommended run is trained to its end",
+}
+_MIN_SHARE = 5  # a run is at least a full training divided by this: 30 of 150 epochs in the paper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BOIL:
     name: ClassVar[str] = "boil"
+    why_labels: ClassVar[Labels] = {
+        **QUEUED_OR_INTERRUPTED_LABELS,
+        "added": "points added from prefixes of curves (points)",
+        "best_run": "run with the best predicted score (trial)",
+        "ei": "expected improvement (score)",
+        "growth": "growth of the logistic weight",
+        "log_condition": "condition number of the covariance (ln)",
+        "midpoint": "midpoint of the logistic weight",
+        "points": "points in the model (points)",
+        "predicted_cost": "predicted cost ({unit})",
+        "predicted_score": "predicted score of the curve (score)",
+        "std": "standard deviation of the predicted score (score)",
+    }
     score: Score = "compressed"
-    augmentation: AugmentationWay = "selected"
+    augmentation: Augmentation = "selected"
     lengths: Literal["chosen", "full"] = "chosen"
     min_steps: int | None = None
     initial_trials: int = 3
@@ -98,20 +117,17 @@ class BOIL:
     noise_variance: float = 5e-4
     learn_noise: bool = False
     time_kernel: TimeKernel = "se"
-    continue_runs: bool = False
-    worst_value: float | None = None
     refit_every: int | None = None
     candidates: int = 2000
 
     def __post_init__(self) -> None:
         require_one_of(self, "score", get_args(Score))
-        require_one_of(self, "augmentation", get_args(AugmentationWay))
+        require_one_of(self, "augmentation", get_args(Augmentation))
         require_one_of(self, "lengths", ("chosen", "full"))
         require_one_of(self, "rule", get_args(Rule))
         require_one_of(self, "floor", get_args(Floor))
         require_one_of(self, "time_kernel", get_args(TimeKernel))
         require_one_of(self, "learn_noise", (True, False))
-        require_one_of(self, "continue_runs", (True, False))
         require_whole(
             self, "min_steps", 1, "a run has a step", "Leave it out for a fifth of a full training.", optional=True
         )
@@ -124,9 +140,6 @@ class BOIL:
         require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
         require_between(self, "max_log_condition", 0.0, math.inf, "a condition number is at least 1", "Try 20.")
         require_between(self, "noise_variance", 1e-12, 1.0, "scores have variance 1 and some noise", "Try 0.0005.")
-        require_between(
-            self, "worst_value", -math.inf, math.inf, "rewards count from there", "Leave it out.", optional=True
-        )
         if self.lengths == "full" and self.augmentation != "none":
             raise PolicyError(
                 f"BOIL(lengths='full', augmentation={self.augmentation!r}) cannot learn from shorter prefixes: with one "
@@ -136,32 +149,36 @@ class BOIL:
     # deciding --------------------------------------------------------------------------------------------------------
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        memo, full = pick(ledger.memo, CARRIED), ledger.max_steps
+        memo, full = pick(ledger.memo, MODEL_MEMO), ledger.max_steps
         if ledger.queue:
-            return train_new(ledger, ledger.queue[0], full, why={"phase": "queued"}, memo=_aim(memo, full))
-        if (cut := _find_cut_short(ledger)) is not None:
-            trial, goal = cut
-            return train_further(trial, goal, why={"phase": "cut short", "at": trial.steps}, memo=_aim(memo, goal))
+            return start_trial(ledger, ledger.queue[0], full, why={"phase": "queued"}, memo=_aim(memo, full))
+        if (interrupted := _find_interrupted(ledger)) is not None:
+            trial, goal = interrupted
+            return continue_trial(trial, goal, why={"phase": "interrupted", "at": trial.steps}, memo=_aim(memo, goal))
         table = ledger.view(ConfigsView())
         in_design = is_in_design(ledger, self.initial_trials)
-        belief = None if in_design else believe(self.recipe(ledger), ledger, table, rng)
-        if belief is not None:
-            return self._buy_by_belief(ledger, table, belief, rng)
-        config = fresh_config(ledger)
+        model = None if in_design else fit_score_model(self.model_settings(ledger), ledger, table, rng)
+        if model is not None:
+            return self._decide_by_model(ledger, table, model, rng)
+        config = find_untried_config(ledger)
         if config is None:
-            return nothing_to_buy(ledger, ALL_TRIED)
-        return train_new(ledger, config, full, why={"phase": "initial design"}, memo=_aim(memo, full))
+            return nothing_to_train(ledger, ALL_TRIED)
+        return start_trial(ledger, config, full, why={"phase": "initial design"}, memo=_aim(memo, full))
 
-    def recipe(self, ledger: Ledger) -> BeliefRecipe:
-        """The settings as they apply to this study."""
-        shortest = math.ceil(ledger.max_steps / _SHORTEST) if self.min_steps is None else self.min_steps
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        return WhyText(clauses=describe_phase(order.why, _PHASES))
+
+    def model_settings(self, ledger: Ledger) -> ModelSettings:
+        """Return the settings of the model as they apply to this study."""
+        shortest = math.ceil(ledger.max_steps / _MIN_SHARE) if self.min_steps is None else self.min_steps
         shortest = ledger.max_steps if self.lengths == "full" else min(shortest, ledger.max_steps)
-        return BeliefRecipe(
+        return ModelSettings(
             lengths=RunLengths(shortest, ledger.max_steps),
             score=self.score,
             last_steps=self.last_steps,
             prefix_rule=PrefixRule(
-                way=self.augmentation,
+                augmentation=self.augmentation,
                 max_points=self.max_points,
                 max_log_condition=self.max_log_condition,
                 floor=self.floor,
@@ -170,90 +187,80 @@ class BOIL:
             learn_noise=self.learn_noise,
             time_kernel=self.time_kernel,
             refits=Refits(every=self.refit_every or 3 * max(1, ledger.space.dims)),
-            worst_reward=None if self.worst_value is None else -ledger.books.sign * self.worst_value,
         )
 
-    def _buy_by_belief(
-        self, ledger: Ledger, table: ConfigTable, belief: ScoreBelief, rng: np.random.Generator
+    def _decide_by_model(
+        self, ledger: Ledger, table: ConfigTable, model: ScoreModel, rng: np.random.Generator
     ) -> Decision:
-        search = RunSearch(ledger, table, self.recipe(ledger).lengths, belief, rng, self.candidates, self.rule)
-        found = search.best(may_continue=self.continue_runs)
+        search = RunSearch(ledger, table, self.model_settings(ledger).lengths, model, rng, self.candidates, self.rule)
+        found = search.find()
+        good = _find_good_runs(model)
         if found is None:
-            going = [place for place in _good_runs(belief) if not ledger.trials[belief.runs[place].trial].is_stuck]
-            return _finish(ledger, belief, going) if going else nothing_to_buy(ledger, ALL_TRIED)
-        good = _good_runs(belief)
-        recommended = ledger.trials[belief.leader(good)] if good else None
-        if recommended is not None and not recommended.is_stuck:
-            lacking = ledger.step_price(recommended.number) * (recommended.limit - recommended.held)
-            affordable_later = reaches(ledger.left, lacking + found.cost, spread=lacking + found.cost)
-            if lacking <= ledger.left and not affordable_later:  # affordable now, and no longer after what was found
-                return _finish(ledger, belief, good)
-        return _begin_or_continue(ledger, found, belief)
+            unfinished = [place for place in good if not ledger.trials[model.runs[place].trial].is_ended]
+            return _finish(ledger, model, unfinished) if unfinished else nothing_to_train(ledger, ALL_TRIED)
+        recommended = ledger.trials[model.find_best_run(good)] if good else None
+        if recommended is not None and not recommended.is_ended:
+            cost_to_end = ledger.step_price(recommended.number) * (recommended.limit - recommended.resumable_step)
+            affordable_later = reaches(ledger.left, cost_to_end + found.cost, spread=cost_to_end + found.cost)
+            if cost_to_end <= ledger.left and not affordable_later:  # affordable before the found run, not after it
+                return _finish(ledger, model, good)
+        return _start(ledger, found, model)
 
 
-# the runs that a belief points to ------------------------------------------------------------------------------------
+def _find_good_runs(model: ScoreModel) -> list[int]:
+    """Return the indices of the runs that neither diverged nor failed."""
+    return [place for place, run in enumerate(model.runs) if not run.is_bad]
 
 
-def _good_runs(belief: ScoreBelief) -> list[int]:
-    """Places of the runs that neither diverged nor failed."""
-    return [place for place, run in enumerate(belief.runs) if not run.is_bad]
-
-
-def _find_cut_short(ledger: Ledger) -> tuple[Trial, int] | None:
-    """A run that did not come as far as this policy wanted it, and how far that is."""
+def _find_interrupted(ledger: Ledger) -> tuple[Trial, int] | None:
+    """Return a run that ended before the step that this policy ordered, and that step."""
     goals = {
-        order.trial: order.memo["goal"] for order in ledger.orders[ledger.books.memo_from :] if "goal" in order.memo
+        order.trial: order.memo["goal"]
+        for order in ledger.orders[ledger.state.first_own_order :]
+        if "goal" in order.memo
     }
     for number, goal in goals.items():
         trial = ledger.trials[number]
         until = min(int(goal[0]), trial.limit)
-        if trial.can_go_on and trial.steps < until:
+        if trial.can_continue and trial.steps < until:
             return trial, until
     return None
 
 
-# orders --------------------------------------------------------------------------------------------------------------
+def _finish(ledger: Ledger, model: ScoreModel, among: Sequence[int]) -> Train:
+    """Train the run with the best predicted score at full length, among these indices, to its end."""
+    trial = ledger.trials[model.find_best_run(among)]
+    why = {**_describe(model), **model.compare_best_run(among), "phase": "recommended", "at": trial.steps}
+    return continue_trial(trial, trial.limit, why=why, memo=_aim(model.memo, trial.limit))
 
 
-def _finish(ledger: Ledger, belief: ScoreBelief, among: Sequence[int]) -> Train:
-    """The run, of these places, that promises most at full length is trained to its end."""
-    trial = ledger.trials[belief.leader(among)]
-    why = {**_describe(belief), **belief.say_leader(among), "phase": "recommended", "at": trial.steps}
-    return train_further(trial, trial.limit, why=why, memo=_aim(belief.memo, trial.limit))
-
-
-def _begin_or_continue(ledger: Ledger, found: NextRun, belief: ScoreBelief) -> Train:
+def _start(ledger: Ledger, found: NextRun, model: ScoreModel) -> Train:
     why = {
-        **_describe(belief),
-        **found.compared,
+        **_describe(model),
+        **found.comparison,
         "phase": "chosen",
-        "predicted_score": found.promise.score,
-        "std": found.promise.std,
-        "ei": math.exp(found.promise.log_ei),
+        "predicted_score": found.prediction.score,
+        "std": found.prediction.std,
+        "ei": math.exp(found.prediction.log_ei),
         "predicted_cost": found.cost,
     }
-    memo = _aim(belief.memo, found.until)
-    if found.trial is None:
-        order = train_new(ledger, found.config, found.until, why=why, memo=memo)
-    else:
-        why |= {"phase": "continued", "at": found.trial.steps}
-        order = train_further(found.trial, found.until, why=why, memo=memo)
-    # The core prices epochs exactly; and where the plane of costs has dipped below zero, its own guess is better.
-    is_worth_telling = ledger.budget.unit != "epochs" and found.cost > 0.0
-    return replace(order, expected_cost=found.cost) if is_worth_telling else order
+    order = start_trial(ledger, found.config, found.until, why=why, memo=_aim(model.memo, found.until))
+    # The core knows the exact cost in epochs; and where the plane of costs is below zero, the core's own estimate is better.
+    is_better = ledger.budget.unit != "epochs" and found.cost > 0.0
+    return replace(order, expected_cost=found.cost) if is_better else order
 
 
 def _aim(memo: Memo, goal: int) -> Memo:
-    """The memo of an order up to `goal`: by it a run that the wall cuts short will be known."""
+    """Return the memo of an order up to `goal`, by which a run that the budget limit interrupted is recognised."""
     return {**memo, "goal": [float(goal)]}
 
 
-def _describe(belief: ScoreBelief) -> dict[str, str | float | bool]:
+def _describe(model: ScoreModel) -> dict[str, str | float | bool]:
     return {
-        "leader": belief.leader(_good_runs(belief) or range(len(belief.runs))),
-        "midpoint": belief.parameters.midpoint,
-        "growth": belief.parameters.growth,
-        "added": belief.added,
-        "points": len(belief.gp.x),
-        "log_condition": tell_log_condition(belief.gp),
+        "best_run": model.find_best_run(_find_good_runs(model) or range(len(model.runs))),
+        "midpoint": model.parameters.midpoint,
+        "growth": model.parameters.growth,
+        "added": model.n_prefixes,
+        "points": len(model.gp.x),
+        "log_condition": estimate_log_condition(model.gp),
     }

@@ -1,13 +1,13 @@
-"""Which points (config, length of training) BOIL's model sees: the end of every run, and some prefixes of its curve.
+"""The points (config, length of training) that BOIL's model is fitted to: the end of every run, and some prefixes of its curve.
 
-Prefixes of a run are chosen once, when the run is first looked at, with the parameters of that moment. So each order's memo
-names those that its decision added, and all orders together name all:
+The prefixes of a run are selected once, when the run is first considered, with the parameters of that moment. The memo of each
+order names the prefixes that its decision added, so all orders together name all of them:
 
     memo                          meaning
-    looked_trials, looked_steps   runs that were looked at, and how long they were
-    added_trials, added_steps     prefixes added for them
+    run_trials, run_steps         runs that were considered, and their lengths then
+    prefix_trials, prefix_steps   prefixes that were added for them
 
-A run that has gone on since is looked at again, and keeps the point where it ended before.
+A run that was continued since is considered again, and the point where it ended before stays in the model.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from shoestring.models.boil.process import ProcessParameters, RunLengths, TimeKe
 from shoestring.models.gp.posterior import GP, condition
 from shoestring.policies.boil.run_curves import CurveRun
 
-MOST_ADDED = (
-    1000  # prefixes of all runs together: by then time is well known, and each makes every later decision slower
+MAX_PREFIXES = (
+    1000  # of all runs together: by then the effect of time is well known, and each slows all later decisions
 )
-AugmentationWay = Literal["selected", "random", "full", "none"]
+Augmentation = Literal["selected", "random", "full", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixRule:
-    """Which prefixes of a run are worth a point."""
+    """The rule that selects the prefixes of a run."""
 
-    way: AugmentationWay
+    augmentation: Augmentation
     max_points: int
     max_log_condition: float
     floor: Floor = "variance"
@@ -52,16 +52,16 @@ class PrefixRule:
     def choose(
         self, gp: GP, x: Floats, run: CurveRun, known: Sequence[int], lengths: RunLengths, rng: np.random.Generator
     ) -> list[int]:
-        """Lengths to add for a run at x, (d,), beside those known; the model sees its end already."""
-        # What is known to the end of training counts whole: of a run that diverged, that it was bad at every later length.
+        """Return lengths to add to the known ones for a run at x, (d,); the end of the run is in the model already."""
+        # `run.length` is the full training for a run that diverged: it is known to be bad at every later length.
         grid = step_grid(lengths.min_steps, run.length)
         grid = grid[~np.isin(grid, known)]
         times = np.array([lengths.time_of(int(steps)) for steps in grid])
         at_most = max(0, count_allowed_points(lengths.time_of(run.length), self.max_points) - len(known))
         limit = self.max_log_condition
-        if self.way == "full":
+        if self.augmentation == "full":
             chosen = pick_full_curve(gp, x, times)
-        elif self.way == "random":
+        elif self.augmentation == "random":
             chosen = pick_random_times(gp, x, times, rng, max_points=at_most, max_log_condition=limit)
         else:
             chosen = pick_most_uncertain(gp, x, times, max_points=at_most, max_log_condition=limit, floor=self.floor)
@@ -70,46 +70,46 @@ class PrefixRule:
 
 @dataclass(slots=True)
 class Prefixes:
-    """Lengths of prefixes that are points of the model, by trial."""
+    """Lengths of the prefixes that are points of the model, by trial."""
 
-    added: dict[int, set[int]] = field(default_factory=dict)
-    looked: dict[int, int] = field(default_factory=dict)  # how long each run was when it was last looked at
+    lengths: dict[int, set[int]] = field(default_factory=dict)
+    run_steps: dict[int, int] = field(default_factory=dict)  # the length of each run when it was last considered
     memo: Lists = field(  # what this decision adds
-        default_factory=lambda: {"looked_trials": [], "looked_steps": [], "added_trials": [], "added_steps": []}
+        default_factory=lambda: {"run_trials": [], "run_steps": [], "prefix_trials": [], "prefix_steps": []}
     )
 
     @classmethod
     def recall(cls, ledger: Ledger) -> Prefixes:
-        """What the orders of this policy have added so far."""
+        """Return the prefixes that the orders of this policy have added so far."""
         prefixes = cls()
-        for order in ledger.orders[ledger.books.memo_from :]:
-            for trial, steps in _pairs(order.memo, "looked"):
+        for order in ledger.orders[ledger.state.first_own_order :]:
+            for trial, steps in _pairs(order.memo, "run"):
                 prefixes._mark(trial, steps)
-            for trial, steps in _pairs(order.memo, "added"):
-                prefixes.added[trial].add(steps)
+            for trial, steps in _pairs(order.memo, "prefix"):
+                prefixes.lengths[trial].add(steps)
         return prefixes
 
     def of(self, run: CurveRun) -> list[int]:
-        return sorted(self.added.get(run.trial, ()))
+        return sorted(self.lengths.get(run.trial, ()))
 
-    def know(self, run: CurveRun) -> bool:
-        """Whether the run was looked at, and has not gone on since."""
-        return self.looked.get(run.trial) == run.steps
+    def is_known(self, run: CurveRun) -> bool:
+        """Return whether the run was considered, and not continued since."""
+        return self.run_steps.get(run.trial) == run.steps
 
     def add(self, run: CurveRun, lengths: Iterable[int]) -> None:
-        """Note that this decision looked at the run, and which prefixes it chose."""
+        """Record that this decision considered the run, and which prefixes it selected."""
         self._mark(run.trial, run.steps)
-        self.memo["looked_trials"].append(float(run.trial))
-        self.memo["looked_steps"].append(float(run.steps))
+        self.memo["run_trials"].append(float(run.trial))
+        self.memo["run_steps"].append(float(run.steps))
         for steps in lengths:
-            self.added[run.trial].add(steps)
-            self.memo["added_trials"].append(float(run.trial))
-            self.memo["added_steps"].append(float(steps))
+            self.lengths[run.trial].add(steps)
+            self.memo["prefix_trials"].append(float(run.trial))
+            self.memo["prefix_steps"].append(float(steps))
 
     def _mark(self, trial: int, steps: int) -> None:
-        before = self.looked.get(trial)
-        self.added.setdefault(trial, set()).update(() if before is None else (before,))
-        self.looked[trial] = steps
+        before = self.run_steps.get(trial)
+        self.lengths.setdefault(trial, set()).update(() if before is None else (before,))
+        self.run_steps[trial] = steps
 
 
 def _pairs(memo: Memo, what: str) -> Iterator[tuple[int, int]]:
@@ -118,7 +118,7 @@ def _pairs(memo: Memo, what: str) -> Iterator[tuple[int, int]]:
 
 
 class ModelRow(NamedTuple):
-    """A point of the model: the place of its run in the list of runs, and how much of the run's curve it is."""
+    """A point of the model: the index of its run in the list of runs, and the number of steps."""
 
     place: int
     steps: int
@@ -127,7 +127,7 @@ class ModelRow(NamedTuple):
 def model_rows(
     runs: Sequence[CurveRun], x: Floats, prefixes: Prefixes, lengths: RunLengths
 ) -> tuple[Floats, list[ModelRow]]:
-    """Points z, (n, d + 1), and what each is: of every run, at x (number of runs, d), the whole, then its prefixes."""
+    """Return the points z, (n, d + 1), and their meanings: for every run, at x (runs, d), its end and then its prefixes."""
     rows = [
         ModelRow(place, steps)
         for place, run in enumerate(runs)
@@ -149,21 +149,21 @@ def add_prefixes(
     parameters: ProcessParameters,
     time_kernel: TimeKernel,
 ) -> None:
-    """Choose prefixes of the runs, at x (number of runs, d), that are new or have gone on: trial by trial.
+    """Select prefixes of the runs, at x (runs, d), that are new or were continued, one trial after the other.
 
-    Each is looked at by a process that knows the runs before it. That process grows: one factor, a few rows longer a run.
+    For each, the process is fitted to the runs before it. It grows with every run: its factor gets a few more rows.
     """
     kernel, theta = product_kernel(x.shape[1], time_kernel), parameters.theta(x.shape[1])
-    in_model = [place for place, run in enumerate(runs) if prefixes.know(run)]
-    room = MOST_ADDED - sum(len(prefixes.of(runs[place])) for place in in_model)
+    in_model = [place for place, run in enumerate(runs) if prefixes.is_known(run)]
+    room = MAX_PREFIXES - sum(len(prefixes.of(runs[place])) for place in in_model)
     gp: GP | None = None
     for place, run in enumerate(runs):
-        if prefixes.know(run):
+        if prefixes.is_known(run):
             continue
-        if rule.way == "none" or room <= 0:
+        if rule.augmentation == "none" or room <= 0:
             prefixes.add(run, ())
             continue
-        if gp is None:  # variances do not depend on scores: they are all 0
+        if gp is None:  # all scores are 0, since variances do not depend on them
             z, _ = model_rows([runs[j] for j in (*in_model, place)], x[[*in_model, place]], prefixes, lengths)
             gp = condition(kernel, theta, z, np.zeros(len(z)))
         else:

@@ -1,8 +1,8 @@
-"""Trials at rest as BOIL sees them: a curve of losses, and what each prefix of it cost.
+"""Trials that are not being trained, as BOIL reads them: a curve of losses, and the cost of each prefix.
 
-A run that diverged, or failed before it was `min_steps` long, is bad to the end of training; one whose training code came to
-its own end keeps its last loss until then. Other runs shorter than `min_steps` say nothing. A step that was not validated is
-as good as the one before it.
+A run that diverged, or that failed before it had `min_steps` steps, is bad up to the end of training. If the training code ended
+by itself, the last loss counts up to there. Other runs shorter than `min_steps` are left out. A step without validation has the
+loss of the step before it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from shoestring.core.values.arrays import Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CurveRun:
-    """One trial's curve, as far as something is known of it."""
+    """The curve of one trial, up to the last step with a known loss."""
 
     trial: int
-    steps: int  # really trained; those after a divergence do not count
-    losses: Floats  # (length,), length >= steps; inf from the divergence on
-    costs: Floats  # (steps,), of its first 1, 2, … steps, in the budget's unit
+    steps: int  # that were trained; steps after a divergence do not count
+    losses: Floats  # (length,): length >= steps; inf from the divergence on
+    costs: Floats  # (steps,): of the first 1, 2, … steps, in the budget's unit
 
     @property
     def length(self) -> int:
@@ -36,7 +36,7 @@ class CurveRun:
 
 
 def read_finished_runs(ledger: Ledger, min_steps: int) -> list[CurveRun]:
-    """The runs of all trials that are at rest and say something."""
+    """Return the runs of all trials without an open order, except those that are too short."""
     found = (_read_curve(ledger, trial, min_steps) for trial in ledger.trials if trial.open_order is None)
     return [run for run in found if run is not None]
 
@@ -58,13 +58,13 @@ def _read_curve(ledger: Ledger, trial: Trial, min_steps: int) -> CurveRun | None
 
 
 def _good_losses(trial: Trial) -> Floats:
-    """Losses up to the divergence, gaps filled in; none if no step was ever validated."""
+    """Return the losses up to the divergence with gaps filled; empty if no step was validated."""
     losses = np.array([math.nan if loss is None else loss for loss in trial.losses])
     known = np.flatnonzero(np.isfinite(losses))
     if not known.size:
         return known.astype(np.float64)
     steps = np.arange(trial.steps - trial.diverged)
-    before = np.searchsorted(known, steps, side="right") - 1  # -1 before the first: that one then stands for them
+    before = np.searchsorted(known, steps, side="right") - 1  # -1 before the first known loss, which is used there
     return np.asarray(losses[known[np.maximum(before, 0)]])
 
 
@@ -73,9 +73,9 @@ def _extend(losses: Floats, value: float, length: int) -> Floats:
 
 
 def _prefix_costs(ledger: Ledger, trial: Trial) -> Floats:
-    """Of the first 1, 2, … steps; what went into steps that failed or were cut off counts for each of them."""
+    """Return the costs of the first 1, 2, … steps; the cost of failed or interrupted steps is added to each of them."""
     if ledger.budget.unit == "epochs":
         return ledger.step_price() * np.arange(1.0, trial.steps + 1.0)
     steps = np.cumsum(trial.step_costs)
-    in_vain = max(0.0, trial.seconds - float(steps[-1])) if steps.size else 0.0
-    return np.asarray((in_vain + steps) * ledger.budget.per_second(ledger.workers))
+    lost = max(0.0, trial.seconds - float(steps[-1])) if steps.size else 0.0
+    return np.asarray((lost + steps) * ledger.budget.per_second(ledger.workers))

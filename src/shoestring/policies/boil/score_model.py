@@ -1,9 +1,9 @@
-"""What BOIL believes: a process over the scores of (config, length of training), and a plane of costs.
+"""The model of BOIL: a process over the scores of (config, length of training), and a plane of costs.
 
-Points of the process are runs and prefixes of their curves (`prefixes`), scores are made of rewards, which are negative
-losses: larger is better. Rewards are cut at the fence of `models.loss_scaling`, so that one explosion does not flatten the
-rest; a run that diverged goes on at the worst of them, and prefixes of that are added like those of others: else its region
-would stay unknown, and tempting, at every length but the full one.
+The process is fitted to runs and to prefixes of their curves (`prefixes`). Scores are computed from rewards, which are negative
+losses, so larger is better. Rewards are clipped as in `models.loss_scaling`, so that one explosion does not flatten the others.
+A run that diverged has the worst of them up to the end of training, and its prefixes are added like those of others: otherwise
+its region would stay uncertain, and attractive, at every length but the full one.
 
     memo                      meaning
     lengthscale_x, …, growth  see `models.boil.process.ProcessParameters`
@@ -42,15 +42,19 @@ PREFERENCES: dict[Score, Preference] = {
     "tail_mean": "tail_mean",
     "log": "log",
     "average": "average",
-    "last_mean": "average",  # of a curve of one step, which is the mean of the last values
+    "last_mean": "average",  # of a curve with one step, the mean of the last values
 }
-FIT_POINTS = 500  # at most so many are fitted to, see `pick_rows_to_fit`
-CARRIED = (*ProcessParameters.__dataclass_fields__, "fitted_at", "shift")  # from memo to memo, model asked or not
+FIT_POINTS = 500  # most points that parameters are fitted to, see `pick_rows_to_fit`
+MODEL_MEMO = (
+    *ProcessParameters.__dataclass_fields__,
+    "fitted_at",
+    "shift",
+)  # copied by decisions without the model, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeliefRecipe:
-    """How curves become a model."""
+class ModelSettings:
+    """The settings of the model, as they apply to one study."""
 
     lengths: RunLengths
     score: Score
@@ -60,81 +64,80 @@ class BeliefRecipe:
     learn_noise: bool
     time_kernel: TimeKernel
     refits: Refits
-    worst_reward: float | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScoreBelief:
-    """The fitted model, the runs it is made of, and what the next decision needs of it."""
+class ScoreModel:
+    """The fitted model, the runs it was fitted to, and the memo for the next decision."""
 
     gp: GP
     cost: CostPlane
     runs: Sequence[CurveRun]
-    x: Floats  # (number of runs, d)
-    trial_of: Indices  # (n,), of each point of the process
+    x: Floats  # (runs, d)
+    trial_of: Indices  # (n,): the trial of each point of the process
     parameters: ProcessParameters
     memo: Memo
 
     @property
-    def added(self) -> int:
-        """Points beside the runs' last ones."""
+    def n_prefixes(self) -> int:
         return len(self.trial_of) - len(self.runs)
 
-    def leader(self, among: Sequence[int]) -> int:
-        """The trial of the run, of these places in `runs`, that promises most at full length."""
-        return self.runs[among[find_best(self._promise(among), "highest")]].trial
+    def find_best_run(self, among: Sequence[int]) -> int:
+        """Return the trial of the run with the best predicted score at full length, among these indices in `runs`."""
+        return self.runs[among[find_best(self._predict_full_scores(among), "highest")]].trial
 
-    def _promise(self, among: Sequence[int]) -> Floats:
-        """Scores (n,) expected of these runs at full length."""
+    def _predict_full_scores(self, among: Sequence[int]) -> Floats:
         places = list(among)
         return self.gp.predict_mean(np.column_stack([self.x[places], np.ones(len(places))]))
 
-    def say_leader(self, among: Sequence[int]) -> Why:
-        """How the leader of these compares with the others."""
-        promise, name = self._promise(among), "score expected of a full training"
-        leader = find_best(promise, "highest")
-        return compare_scores(name, "highest", promise, leader, lambda i: self.runs[among[i]].trial)
+    def compare_best_run(self, among: Sequence[int]) -> Why:
+        """Return the comparison of the best run of these with the others."""
+        scores, name = self._predict_full_scores(among), "predicted score of a full training"
+        best = find_best(scores, "highest")
+        return compare_scores(name, "highest", scores, best, lambda i: self.runs[among[i]].trial)
 
-    def pretend(self, z: Floats) -> GP:
-        """The process as if runs at these points, (m, d + 1), had come out as it predicts them."""
+    def assume_predicted(self, z: Floats) -> GP:
+        """Return the process as if runs at these points, (m, d + 1), had ended with their predicted scores."""
         gp = self.gp
         for point in z:
             gp = gp.append(point, float(gp.predict(point[None])[0][0]))
         return gp
 
 
-def believe(recipe: BeliefRecipe, ledger: Ledger, table: ConfigTable, rng: np.random.Generator) -> ScoreBelief | None:
-    """The model of all finished runs; None: there are none."""
-    runs = read_finished_runs(ledger, recipe.lengths.min_steps)
+def fit_score_model(
+    settings: ModelSettings, ledger: Ledger, table: ConfigTable, rng: np.random.Generator
+) -> ScoreModel | None:
+    """Return the model of all finished runs, or None if there are none."""
+    runs = read_finished_runs(ledger, settings.lengths.min_steps)
     if not runs:
         return None
     memo = ledger.memo
     if "growth" in memo:
         parameters = ProcessParameters.from_memo(memo)
     else:
-        parameters = ProcessParameters(noise_variance=recipe.noise_variance)
+        parameters = ProcessParameters(noise_variance=settings.noise_variance)
     x = table.encoding.on_simplex(table.stack([run.trial for run in runs]))
     prefixes = Prefixes.recall(ledger)
     add_prefixes(
         prefixes,
-        recipe.prefix_rule,
+        settings.prefix_rule,
         ledger,
         runs,
         x,
-        lengths=recipe.lengths,
+        lengths=settings.lengths,
         parameters=parameters,
-        time_kernel=recipe.time_kernel,
+        time_kernel=settings.time_kernel,
     )
-    z, rows = model_rows(runs, x, prefixes, recipe.lengths)
-    process = _gather_curves(recipe, runs, z, rows, memo)
-    refit = recipe.refits.check_due(memo, len(runs))
+    z, rows = model_rows(runs, x, prefixes, settings.lengths)
+    process = _gather_curves(settings, runs, z, rows, memo)
+    refit = settings.refits.check_fit(memo, len(runs))
     if refit.is_due:
         some = pick_rows_to_fit([row.place for row in rows], FIT_POINTS)
         few = process
         if len(some) < len(rows):
-            few = _gather_curves(recipe, runs, z[some], [rows[i] for i in some], memo)
-        parameters = fit(few, parameters, rng, learn_noise=recipe.learn_noise)
-    return ScoreBelief(
+            few = _gather_curves(settings, runs, z[some], [rows[i] for i in some], memo)
+        parameters = fit(few, parameters, rng, learn_noise=settings.learn_noise)
+    return ScoreModel(
         gp=process.posterior(parameters),
         cost=_regress_costs(ledger, runs, z, rows),
         runs=runs,
@@ -146,21 +149,21 @@ def believe(recipe: BeliefRecipe, ledger: Ledger, table: ConfigTable, rng: np.ra
 
 
 def _gather_curves(
-    recipe: BeliefRecipe, runs: Sequence[CurveRun], z: Floats, rows: Sequence[ModelRow], memo: Memo
+    settings: ModelSettings, runs: Sequence[CurveRun], z: Floats, rows: Sequence[ModelRow], memo: Memo
 ) -> CurveProcess:
-    rewards = _rewards(runs, recipe.lengths.max_steps)
-    if recipe.score == "last_mean":
-        means = [float(rewards[row.place][max(0, row.steps - recipe.last_steps) : row.steps].mean()) for row in rows]
+    rewards = _rewards(runs, settings.lengths.max_steps)
+    if settings.score == "last_mean":
+        means = [float(rewards[row.place][max(0, row.steps - settings.last_steps) : row.steps].mean()) for row in rows]
         curves, shift = CurveMatrix.of([[mean] for mean in means], 1), 0.0
     else:
-        curves = CurveMatrix.of((rewards[row.place][: row.steps] for row in rows), recipe.lengths.max_steps)
-        shift = _lift(recipe, rewards, memo)
-    preference = PREFERENCES[recipe.score]
-    return CurveProcess(z, curves, shift=shift, preference=preference, time_kernel=recipe.time_kernel)
+        curves = CurveMatrix.of((rewards[row.place][: row.steps] for row in rows), settings.lengths.max_steps)
+        shift = _find_shift(rewards, memo)
+    preference = PREFERENCES[settings.score]
+    return CurveProcess(z, curves, shift=shift, preference=preference, time_kernel=settings.time_kernel)
 
 
 def _rewards(runs: Sequence[CurveRun], max_steps: int) -> list[Floats]:
-    """The curve of each run, fenced."""
+    """Return the clipped rewards of each run."""
     losses = np.full((len(runs), max_steps), math.nan)
     for row, run in zip(losses, runs, strict=True):
         row[: run.length] = run.losses
@@ -168,26 +171,22 @@ def _rewards(runs: Sequence[CurveRun], max_steps: int) -> list[Floats]:
     return [-scale.undo(scale.apply(run.losses)) for run in runs]
 
 
-def _lift(recipe: BeliefRecipe, rewards: Sequence[Floats], memo: Memo) -> float:
-    """The constant that makes rewards non-negative: that of before, or of the worst reward there can be, if it still does."""
-    current = None
-    if "shift" in memo:
-        current = memo["shift"][0]
-    elif recipe.worst_reward is not None:
-        current = max(0.0, -recipe.worst_reward)
+def _find_shift(rewards: Sequence[Floats], memo: Memo) -> float:
+    """Return the constant that makes rewards non-negative: the previous one if that is still large enough."""
+    current = memo["shift"][0] if "shift" in memo else None
     lowest, highest = min(float(r.min()) for r in rewards), max(float(r.max()) for r in rewards)
     return reward_shift(lowest, highest, current=current)
 
 
 def _regress_costs(ledger: Ledger, runs: Sequence[CurveRun], z: Floats, rows: Sequence[ModelRow]) -> CostPlane:
-    """Of what was really trained: a run that diverged says nothing of the cost of a full training."""
-    real, costs = [], []
+    """Return the plane of the costs of steps that were trained; the rest of a diverged run has no cost to learn from."""
+    trained, costs = [], []
     for at, (place, steps) in enumerate(rows):
         run = runs[place]
         if run.steps and (steps <= run.steps or not run.is_bad):
-            real.append(at)
+            trained.append(at)
             costs.append(float(run.costs[min(steps, run.steps) - 1]))
-    if not real:
+    if not trained:
         price = ledger.step_price()
         return CostPlane.of(z[:1], np.array([0.0 if math.isnan(price) else price * ledger.max_steps]))
-    return CostPlane.of(z[real], np.array(costs))
+    return CostPlane.of(z[trained], np.array(costs))

@@ -1,6 +1,8 @@
-"""Which config next, when some cost a thousand times more than others? Guinet, Perrone and Archambeau,
-"Pareto-efficient Acquisition Functions for Cost-Aware Bayesian Optimization", arXiv:2011.11456.
+"""Bayesian optimisation where some configurations cost a thousand times more than others.
 
-Read `cost_aware_ei`, the method, then `trial_costs`, which predicts the bill. The mathematics is in `models.cost_aware` (what
-a trial costs, and what to give up for a lower cost) and `models.gp`.
+Guinet, Perrone and Archambeau, "Pareto-efficient Acquisition Functions for Cost-Aware Bayesian Optimization",
+arXiv:2011.11456.
+
+Read `cost_aware_ei`, the method, then `trial_costs`, which predicts the cost of a trial. The mathematics is in
+`models.cost_aware` (cost models, and rules that trade improvement against cost) and `models.gp`.
 """

@@ -1,4 +1,4 @@
-"""Cost-aware expected improvement: of the configs that promise nearly the most, train the cheapest.
+"""Cost-aware expected improvement: of the configurations whose expected improvement is close to the best, train the cheapest.
 
 Guinet, Perrone and Archambeau, "Pareto-efficient Acquisition Functions for Cost-Aware Bayesian Optimization",
 arXiv:2011.11456: EI_alpha (eq. 1), contextual EI (eq. 2), cost models (section 3.2). EI-cool and the cheap initial design
@@ -7,22 +7,22 @@ are those of Lee, Perrone, Archambeau and Seeger, "Cost-aware Bayesian Optimizat
     paper      here             meaning                                                            unit
     lambda     slack            CEI: fraction of the best EI that may be given up for a lower cost —
     alpha      cost_exponent    EI_alpha: EI / c^alpha                                             —
-    c          cost_model       what a whole trial costs, learned from the receipts                budget's unit
+    c          cost_model       cost of a whole trial, learned from the receipts                   budget's unit
     tau        ledger.budget    EI-cool: the exponent falls from 1 to 0 as it is spent             budget's unit
-    N_init     initial_trials   configs bought before any model is asked                           trials
+    N_init     initial_trials   configurations trained before there is a model                     trials
 
-Every order trains a new config to its end. The numbers in `why`: docs/reference/policies/cost_aware_ei.md.
+Every order trains a new configuration to its end. The numbers in `why`: docs/reference/policies/cost_aware_ei.md.
 
 Departs from the paper:
-- Losses enter as `models.loss_scaling` leaves them: a diverged or failed trial counts as bad, and so does a loss beyond the
-  fence, so that one explosion does not flatten the rest. `log_losses` models their logarithms.
-- Several workers: a trial under way counts as if it had come out as predicted.
-- Only configs whose cost stays within what is left with 90 % probability are looked at, as long as there are any.
-- A trial that the wall cut short is finished first when there is money again.
-- The cost model is "auto" of `models.cost_aware.cost_models`, not always a line.
-- In time and money the initial design ends with a third of the budget, once two trials are through.
+- Losses are scaled by `models.loss_scaling`: a diverged or failed trial counts as bad, and so does a loss beyond the fence,
+  so that one huge loss does not hide the differences of the others.
+- Several workers: a trial that is being trained counts with its predicted loss.
+- Only configurations whose cost is within the remaining budget with 90 % probability are candidates, if there are any.
+- A trial that the budget limit interrupted is completed first when the budget is raised.
+- The cost model is "auto" of `models.cost_aware.cost_models`, not always linear.
+- In time and money the initial design ends with a third of the budget, once two trials have finished.
 - The kernel's parameters have weak priors (`models.gp.fit`). They are fitted after every result up to 30, then after every
-  fifth, from the last optimum; and from several places whenever the results have grown by half since that was last done.
+  fifth, from the last optimum; and from several points whenever the number of results has grown by half since the last such fit.
 """
 
 from __future__ import annotations
@@ -38,15 +38,24 @@ from shoestring.core.deciding.decision import Decision, Memo, Why
 from shoestring.core.deciding.memo import Lists, Refits
 from shoestring.core.deciding.policy import (
     ALL_TRIED,
-    find_results,
-    fresh_config,
+    QUEUED_OR_INTERRUPTED_LABELS,
+    find_finished_trials,
+    find_untried_config,
     is_in_design,
-    nothing_to_buy,
-    settle_first,
-    train_new,
+    nothing_to_train,
+    start_trial,
+    train_queued_or_interrupted,
 )
-from shoestring.core.deciding.prediction import BEST_BY_THEN, MOST_CURVES, Believed, BelievedCurve, Offers, put_first
+from shoestring.core.deciding.prediction import (
+    BEST_VALUE_BY_STEP,
+    MAX_CURVES,
+    CandidateScores,
+    CurvePrediction,
+    Prediction,
+    put_first,
+)
 from shoestring.core.deciding.reproducible import NAT, Best, sort_best_first
+from shoestring.core.deciding.why_text import Labels, WhyText, describe_phase
 from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
@@ -76,17 +85,17 @@ Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
 DESIGN = "initial design"
 CHEAP_SHARE = 1 / 8  # of the budget, for the cheap initial design
 _CHEAP_CANDIDATES = 500
-_LOOKED_THROUGH = 100  # of the candidates with the best scores: several of them may be one answer found again
-_REFITS = Refits(often=30, every=5, afresh=1.5)  # by number of results
+_RUNNER_UP_CANDIDATES = 100  # with the best scores: several of them may be nearly the same point
+_REFITS = Refits(dense_until=30, every=5, restart_growth=1.5)  # by number of results
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Look:
-    """All candidates of one decision with their log EI and log cost, and the one to buy."""
+class ScoredCandidates:
+    """All candidates of one decision with their log EI and log cost, and the one to train."""
 
     found: Findings
     table: ConfigTable
-    pool: Pool  # candidates begin with it
+    pool: Pool  # the first of the candidates; refined points follow
     costs: TrialCosts
     gp: GP  # of scaled losses
     scale: Scaling
@@ -95,24 +104,24 @@ class Look:
 
     @property
     def loss_unit(self) -> float:
-        """What one unit of EI is in losses."""
+        """The unit of EI, as a loss."""
         return float(self.scale.scale)
 
     def config(self, candidate: int) -> Config:
         return self.table.config(self.pool, self.found.points, candidate)
 
     def find_front(self) -> Indices:
-        """Return the efficient candidates; the one to buy is among them if it is one up to the tolerance of choices."""
+        """Return the efficient candidates, with the one to train if it is efficient up to the tolerance of choices."""
         found = self.found
         front = pareto_front(found.log_ei, found.log_cost)
         on_front = is_efficient(found.log_ei, found.log_cost, found.index)
         return np.union1d(front, [found.index]) if on_front else front
 
-    def offers(self, why: Why) -> Offers:
-        """All candidates in the units of the study."""
+    def candidate_scores(self, why: Why) -> CandidateScores:
+        """Return all candidates in the units of the study."""
         found, (scores, _, best_is, _) = self.found, _score(self)
-        ranked = sort_best_first(scores, best_is, _LOOKED_THROUGH, spread=NAT)
-        return Offers(
+        ranked = sort_best_first(scores, best_is, _RUNNER_UP_CANDIDATES, spread=NAT)
+        return CandidateScores(
             gain=self.loss_unit * np.exp(found.log_ei),
             cost=self.costs.rate * np.exp(found.log_cost),
             front=self.find_front(),
@@ -122,36 +131,48 @@ class Look:
             config=self.config,
         )
 
-    def expect(self, candidates: Sequence[int], sign: float, max_steps: int) -> list[BelievedCurve]:
-        """The value of a full training of each of these."""
+    def predict_values(self, candidates: Sequence[int], sign: float, max_steps: int) -> list[CurvePrediction]:
+        """Return the predicted value of a full training of each of these candidates."""
         points = self.found.points.take(list(candidates))
         mean, variance = self.gp.predict(self.table.encoding.features(points))
-        told = []
-        for one, m, v in zip(candidates, mean, variance, strict=True):
+        predictions = []
+        for candidate, m, v in zip(candidates, mean, variance, strict=True):
             quantile = self.scale.quantile_of(np.array([m]), np.sqrt([v + self.gp.noise_variance]))
-            told.append(BelievedCurve.of(None, self.config(one), [max_steps], quantile, sign))
-        return told
+            predictions.append(CurvePrediction.of(None, self.config(candidate), [max_steps], quantile, sign))
+        return predictions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAwareEI:
     name: ClassVar[str] = "cost_aware_ei"
-    acquisition: Acquisition = "cei"
-    slack: float = 0.5
-    cost_exponent: float = 0.2
-    cost_model: str = "auto"
-    cost_features: Sequence[str] = ()  # parameters that cost depends on, most important first; (): found out
+    why_labels: ClassVar[Labels] = {
+        **QUEUED_OR_INTERRUPTED_LABELS,
+        "alpha_misses_by": "log score by which that exponent misses the choice",
+        "cost_exponent": "exponent of the cost by which the improvement is divided",
+        "ei": "expected improvement (value)",
+        "ei_max": "largest expected improvement of all candidates (value)",
+        "front_position": "place on the Pareto front of improvement and cost, from the cheapest (number; 0: not on it)",
+        "front_size": "candidates on that front (candidates)",
+        "implied_alpha": "exponent of the cost that would lead to the same choice",
+        "predicted_cost": "predicted cost ({unit})",
+        "threshold": "least expected improvement that was accepted (value)",
+    }
+    acquisition: Acquisition = "cei"  # rule that trades expected improvement against cost
+    slack: float = 0.5  # fraction of the best EI that `cei` may give up for a lower cost
+    cost_exponent: float = 0.2  # of `ei_alpha`
+    cost_model: str = "auto"  # one of `COST_MODELS`, or "transfer"
+    cost_features: Sequence[
+        str
+    ] = ()  # parameters that cost depends on, most important first; (): selected from the data
     transferred: Mapping[str, Sequence[float]] = field(default_factory=dict)  # the model that `transfer_costs` made
-    initial_design: Literal["fixed", "cheap"] = "fixed"
-    initial_trials: int = 5
-    candidates: int = 2000
-    log_losses: bool = False
+    initial_design: Literal["fixed", "cheap"] = "fixed"  # quasi-random, or cheap configurations far from one another
+    initial_trials: int = 5  # of the fixed design
+    candidates: int = 2000  # quasi-random points of each decision, where the space is not a list
 
     def __post_init__(self) -> None:
         require_one_of(self, "acquisition", get_args(Acquisition))
         require_one_of(self, "cost_model", (*COST_MODELS, "transfer"))
         require_one_of(self, "initial_design", ("fixed", "cheap"))
-        require_one_of(self, "log_losses", (False, True))
         require_whole(self, "initial_trials", 1, "a model needs at least one result", "Try 5.")
         require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
         require_within(self, "slack", 0.0, 1.0, "it is the fraction of the best EI that may be given up", "Try 0.5.")
@@ -169,14 +190,14 @@ class CostAwareEI:
     # deciding --------------------------------------------------------------------------------------------------------
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        if (first := settle_first(ledger)) is not None:
+        if (first := train_queued_or_interrupted(ledger)) is not None:
             return first
-        seen = None if self._is_in_design(ledger) else self.score_candidates(ledger, rng)
-        if seen is None:
+        scored = None if self._is_in_design(ledger) else self.score_candidates(ledger, rng)
+        if scored is None:
             return self._design(ledger, rng)
-        at = seen.found.index
-        order = train_new(ledger, seen.config(at), ledger.max_steps, why=self._why(seen), memo=seen.memo)
-        return seen.costs.add_bill(order, seen.found.points, at)
+        at = scored.found.index
+        order = start_trial(ledger, scored.config(at), ledger.max_steps, why=self._why(scored), memo=scored.memo)
+        return scored.costs.add_expected_cost(order, scored.found.points, at)
 
     def _is_in_design(self, ledger: Ledger) -> bool:
         if self.initial_design == "fixed":
@@ -194,60 +215,61 @@ class CostAwareEI:
                 at = choose_cheap_and_far(features(pool.points), tried, log_cost)
                 config = table.config(pool, pool.points, at)
                 why: Why = {"phase": DESIGN, "predicted_cost": costs.rate * float(np.exp(log_cost[at]))}
-                order = train_new(ledger, config, ledger.max_steps, why=why, memo={**ledger.memo, **costs.memo})
-                return costs.add_bill(order, pool.points, at)
-        fresh = fresh_config(ledger)
-        if fresh is None:
-            return nothing_to_buy(ledger, ALL_TRIED)
-        return train_new(ledger, fresh, ledger.max_steps, why={"phase": DESIGN}, memo=ledger.memo)
+                order = start_trial(ledger, config, ledger.max_steps, why=why, memo={**ledger.memo, **costs.memo})
+                return costs.add_expected_cost(order, pool.points, at)
+        untried = find_untried_config(ledger)
+        if untried is None:
+            return nothing_to_train(ledger, ALL_TRIED)
+        return start_trial(ledger, untried, ledger.max_steps, why={"phase": DESIGN}, memo=ledger.memo)
 
-    def score_candidates(self, ledger: Ledger, rng: np.random.Generator) -> Look | None:
-        """What the models make of all candidates, for reports and experiments; None if there is no result or no candidate."""
-        table, results = ledger.view(ConfigsView()), find_results(ledger)
+    def score_candidates(self, ledger: Ledger, rng: np.random.Generator) -> ScoredCandidates | None:
+        """Return all candidates with their scores; None if there is no result or no candidate. Reports use it too."""
+        table, results = ledger.view(ConfigsView()), find_finished_trials(ledger)
         if not results:
             return None
         losses = np.array([trial.best_loss for trial in results])
-        scale = fit_scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool), self.log_losses)
+        scale = fit_scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool))
         y = scale.apply(losses)
         best = [results[i].number for i in sort_best_first(y, "lowest", BEST, exact=True)]
         pool = table.pool(ledger, self.candidates, rng, near=best)
         if not len(pool.points):
             return None
-        gp, f_min, memo = _believe(ledger, table, results, y)
+        gp, f_min, memo = _fit_surrogate(ledger, table, results, y)
         costs = self._costs(ledger, table)
-        can_be_paid = costs.can_be_paid(pool.points)
-        if not (fits := can_be_paid(pool.points)).all():
+        is_affordable = costs.make_affordable_test(pool.points)
+        if not (fits := is_affordable(pool.points)).all():
             pool = pool.take(fits)
         surface = Surface(table.encoding, gp, f_min, lambda points: costs.predict(points)[0])
         alpha = self._exponent(ledger)
 
         def is_allowed(points: Points) -> Flags:
-            return can_be_paid(points) & ~table.is_tried(points)
+            return is_affordable(points) & ~table.is_tried(points)
 
-        refine = table.rows is None  # the rows of a table are all there is
+        refine = table.rows is None  # a listed space has no points between its rows
         if self.acquisition == "cei":
-            found = find_cei(surface, pool.points, self.slack, allowed=is_allowed, refine=refine)
+            found = find_cei(surface, pool.points, self.slack, is_allowed=is_allowed, refine=refine)
         else:
-            found = find_ei_alpha(surface, pool.points, alpha, allowed=is_allowed, refine=refine)
-        return Look(found, table, pool, costs, gp, scale, alpha, {**memo, **costs.memo})
+            found = find_ei_alpha(surface, pool.points, alpha, is_allowed=is_allowed, refine=refine)
+        return ScoredCandidates(found, table, pool, costs, gp, scale, alpha, {**memo, **costs.memo})
 
-    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
-        """Improvement and price of all candidates, and what was expected of the one bought and of others on the front."""
+    def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
+        """Return gain and cost of all candidates, and the predicted values of the chosen one and of others on the front."""
         if "ei" not in order.why:
             return None
-        seen = self.score_candidates(ledger, ledger.decision_rng())
-        if seen is None:
+        scored = self.score_candidates(ledger, ledger.decision_rng())
+        if scored is None:
             return None
-        offers = seen.offers(order.why)
-        few = offers.front[np.unique(np.linspace(0, len(offers.front) - 1, MOST_CURVES).astype(int))]
-        listed = put_first(few, offers.chosen, offers.runner_up)
-        return Believed(seen.expect(listed, ledger.opened.sign, ledger.max_steps), BEST_BY_THEN, offers)
+        scores = scored.candidate_scores(order.why)
+        few = scores.front[np.unique(np.linspace(0, len(scores.front) - 1, MAX_CURVES).astype(int))]
+        shown = put_first(few, scores.chosen, scores.runner_up)
+        values = scored.predict_values(shown, ledger.opened.sign, ledger.max_steps)
+        return Prediction(values, BEST_VALUE_BY_STEP, scores)
 
     def _costs(self, ledger: Ledger, table: ConfigTable) -> TrialCosts:
         return TrialCosts(ledger, table, self.cost_model, self.cost_features, self.transferred)
 
     def _exponent(self, ledger: Ledger) -> float:
-        """The power of the cost that EI is divided by."""
+        """Return the power of the cost by which EI is divided."""
         if self.acquisition == "ei_cool":
             in_epochs = ledger.budget.unit == "epochs"
             rate = ledger.step_price() if in_epochs else ledger.budget.per_second(ledger.workers)
@@ -256,23 +278,27 @@ class CostAwareEI:
             return cooling_exponent(ledger.budget.total, rate * spent, ledger.spent)
         return {"ei": 0.0, "eipu": 1.0, "ei_alpha": float(self.cost_exponent), "cei": 0.0}[self.acquisition]
 
-    def _why(self, seen: Look) -> Why:
-        at, log_ei, log_cost = seen.found.index, seen.found.log_ei, seen.found.log_cost
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        return WhyText(clauses=describe_phase(order.why, {DESIGN: "part of the initial design"}))
+
+    def _why(self, scored: ScoredCandidates) -> Why:
+        at, log_ei, log_cost = scored.found.index, scored.found.log_ei, scored.found.log_cost
         why: dict[str, Scalar] = {
-            **_compare(seen),
+            **_compare(scored),
             "phase": self.acquisition,
-            "ei": seen.loss_unit * float(np.exp(log_ei[at])),
-            "ei_max": seen.loss_unit * float(np.exp(log_ei.max())),
+            "ei": scored.loss_unit * float(np.exp(log_ei[at])),
+            "ei_max": scored.loss_unit * float(np.exp(log_ei.max())),
         }
-        if seen.found.threshold is not None:
-            why["threshold"] = seen.loss_unit * float(np.exp(seen.found.threshold))
+        if scored.found.threshold is not None:
+            why["threshold"] = scored.loss_unit * float(np.exp(scored.found.threshold))
         else:
-            why["cost_exponent"] = seen.alpha
-        if seen.costs.model is None:
+            why["cost_exponent"] = scored.alpha
+        if scored.costs.model is None:
             return why
-        front = seen.find_front()
+        front = scored.find_front()
         cheaper = int(np.count_nonzero(log_cost[front] < log_cost[at]))
-        why["predicted_cost"] = seen.costs.rate * float(np.exp(log_cost[at]))
+        why["predicted_cost"] = scored.costs.rate * float(np.exp(log_cost[at]))
         why["front_size"], why["front_position"] = int(front.size), cheaper + 1 if at in front else 0
         if np.isfinite(log_ei[at]):
             implied = find_implied_alpha(log_ei, log_cost, at)
@@ -280,30 +306,32 @@ class CostAwareEI:
         return why
 
 
-def _score(seen: Look) -> tuple[Floats, str, Best, float]:
-    """By cost among the points that CEI admits, where costs differ; else by EI for its cost: in logs, with name and unit."""
-    found, unit = seen.found, seen.loss_unit
-    scores, name = found.log_ei - seen.alpha * found.log_cost, "expected improvement"
+def _score(scored: ScoredCandidates) -> tuple[Floats, str, Best, float]:
+    """Return log scores, their name, which is best, and their unit: cost among the points that CEI admits, else EI by cost."""
+    found, unit = scored.found, scored.loss_unit
+    scores, name = found.log_ei - scored.alpha * found.log_cost, "expected improvement"
     if by_cost := found.threshold is not None and np.ptp(found.log_cost) > 1e-9:
-        scores, unit = np.where(found.log_ei >= found.threshold, found.log_cost, np.inf), seen.costs.rate
-        name = "predicted cost, of those that promise enough"
-    elif seen.alpha:
-        name = f"expected improvement / cost^{seen.alpha:.3g}"
+        scores, unit = np.where(found.log_ei >= found.threshold, found.log_cost, np.inf), scored.costs.rate
+        name = "predicted cost, among candidates with enough expected improvement"
+    elif scored.alpha:
+        name = f"expected improvement / cost^{scored.alpha:.3g}"
     return scores, name, "lowest" if by_cost else "highest", unit
 
 
-def _compare(seen: Look) -> Why:
-    scores, name, best_is, unit = _score(seen)
-    at = seen.found.index
-    apart = are_apart(seen.found.points.cube, at)
-    return compare_scores(name, best_is, scores, at, seen.config, rivals=apart, in_unit=lambda s: unit * np.exp(s))
+def _compare(scored: ScoredCandidates) -> Why:
+    scores, name, best_is, unit = _score(scored)
+    at = scored.found.index
+    apart = are_apart(scored.found.points.cube, at)
+    return compare_scores(
+        name, best_is, scores, at, scored.config, competitors=apart, in_unit=lambda s: unit * np.exp(s)
+    )
 
 
-def _believe(ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats) -> tuple[GP, float, Lists]:
-    """The posterior given scaled losses y, (n,), of these trials, with those under way as predicted; f_min; the next memo."""
+def _fit_surrogate(ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats) -> tuple[GP, float, Lists]:
+    """Return the posterior given scaled losses y, (n,), with trials under way as predicted; f_min; and the next memo."""
     encoding, memo = table.encoding, ledger.memo
     x = encoding.features(table.stack([trial.number for trial in results]))
-    gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, _REFITS.check_due(memo, y.size))
+    gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, _REFITS.check_fit(memo, y.size))
     f_min = float(gp.fitted().min())
     for trial in ledger.trials:
         if trial.open_order is not None:

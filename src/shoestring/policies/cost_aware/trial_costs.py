@@ -1,10 +1,10 @@
-"""What a whole trial will cost, as a policy needs it: predictions, a bill, what can be paid.
+"""The predicted cost of a whole trial, the expected cost and reserve of an order, and which trials are affordable.
 
-The models are those of `models.cost_aware.cost_models`, fitted to the trials that were trained to their end; until there is
-one, all configs cost the same. They work in seconds and only the bill is in the budget's unit, so a rate in dollars changes
-no choice, not even by rounding. In an epoch budget every whole trial costs its steps, and cost decides nothing.
+The models of `models.cost_aware.cost_models` are fitted to the trials that were trained to their end. Until there is one, all
+configurations cost the same. The models work in seconds, and only the cost of an order is in the budget's unit, so a rate in
+dollars changes no choice, not even by rounding. In an epoch budget every whole trial costs its steps, and all costs are equal.
 
-`transfer_costs` fits a model to earlier studies, to be given to `CostAwareEI(cost_model="transfer", transferred=...)`.
+`transfer_costs` fits a model to earlier studies, for `CostAwareEI(cost_model="transfer", transferred=...)`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from shoestring.core.ledger.state import Trial
 from shoestring.core.space.encoding import Points
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.errors import PolicyError, did_you_mean
+from shoestring.models.cost_aware.cost_features import CostFeatures
 from shoestring.models.cost_aware.cost_models import (
     GPCost,
     choose_cost_model,
@@ -30,24 +31,23 @@ from shoestring.models.cost_aware.cost_models import (
     fit_cost_model,
     log_costs,
 )
-from shoestring.models.cost_aware.features import CostFeatures
 from shoestring.models.cost_aware.linear import LinearCost, choose_columns, fit_transfer, pack, unpack
 from shoestring.policies.config_table import ConfigsView, ConfigTable
 
-_REFITS = Refits(often=30, every=5, key="cost_fitted_at")  # of a process, by trials trained to their end
+_REFITS = Refits(dense_until=30, every=5, key="cost_fitted_at")  # of a Gaussian process; by trials trained to their end
 
 
 class TrialCosts:
-    """The cost model of one decision; `model` is None as long as nothing is known."""
+    """The cost model of one decision; `model` is None until a trial was trained to its end."""
 
     def __init__(
         self, ledger: Ledger, table: ConfigTable, name: str, parameters: Sequence[str], transferred: Memo
     ) -> None:
         self.ledger, self.features = ledger, CostFeatures(table.encoding)
         self.model: LinearCost | GPCost | None = None
-        self.memo: dict[str, list[float]] = {}  # what the next decision's fit may start from
-        self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # budget's unit for each unit of the model
-        self._newest: tuple[Points, tuple[Floats, Floats]] | None = None  # a whole table is asked about several times
+        self.memo: dict[str, list[float]] = {}  # the parameters from which the next fit may start
+        self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # of the budget's unit per unit of the model
+        self._newest: tuple[Points, tuple[Floats, Floats]] | None = None  # a table is predicted several times
         if name == "transfer":
             self.model = unpack(transferred)
             return
@@ -56,8 +56,8 @@ class TrialCosts:
             in_epochs, per_step = ledger.budget.unit == "epochs", ledger.step_price()
             costs = np.array([per_step * trial.steps if in_epochs else trial.seconds for trial in whole])
             features = self.features.of(table.stack([trial.number for trial in whole]))
-            same = in_epochs and name == "auto"  # all cost the same: a line says so at once
-            self._fit("lv3" if same else name, parameters, features, log_costs(costs))
+            is_constant = in_epochs and name == "auto"  # a linear model is exact then, from the first trial on
+            self._fit("lv3" if is_constant else name, parameters, features, log_costs(costs))
 
     def _fit(self, name: str, parameters: Sequence[str], features: Floats, log_cost: Floats) -> None:
         name = choose_cost_model(name, log_cost.size, bool(parameters))
@@ -66,27 +66,29 @@ class TrialCosts:
         else:
             columns = choose_columns(features, log_cost, 0 if name == "gp" else count_columns(name, log_cost.size))
         past = self.ledger.memo
-        same = past.get("cost_columns") == [float(j) for j in columns]  # a memo fits only a model of the same columns
-        start = {k.removeprefix("cost_"): v for k, v in past.items() if k.startswith("cost_log_")} if same else {}
-        fit = _REFITS.check_due(past if start else {}, log_cost.size)
+        is_usable = past.get("cost_columns") == [
+            float(j) for j in columns
+        ]  # a memo belongs to a model of the same columns
+        start = {k.removeprefix("cost_"): v for k, v in past.items() if k.startswith("cost_log_")} if is_usable else {}
+        fit = _REFITS.check_fit(past if start else {}, log_cost.size)
         self.model = fit_cost_model(name, features, log_cost, columns=columns, memo=start or None, refit=fit.is_due)
         if isinstance(self.model, GPCost):
             fitted = {f"cost_{key}": numbers for key, numbers in self.model.gp.memo().items()}
             self.memo = {"cost_columns": [float(j) for j in columns], **fitted, **fit.marks}
 
     def predict(self, points: Points) -> tuple[Floats, Floats]:
-        """Mean and std of the log of the seconds (in an epoch budget: epochs) of a whole trial, (m,) each."""
+        """Return mean and std of the log of the seconds (in an epoch budget: epochs) of a whole trial, (m,) each."""
         if self.model is None:
             return np.zeros(len(points)), np.zeros(len(points))
         if self._newest is None or self._newest[0] is not points:
             self._newest = points, self.model.predict(self.features.of(points))
         return self._newest[1]
 
-    def can_be_paid(self, pool: Points) -> Callable[[Points], Flags]:
-        """The test that a point must pass: its cost is within what is left with 90 % probability.
+    def make_affordable_test(self, pool: Points) -> Callable[[Points], Flags]:
+        """Return a test of points: their cost is within the remaining budget with 90 % probability.
 
-        If no point of the pool passes it, the expected cost must be; if none passes that either, everything may be tried
-        and the core shortens or refuses the order, as it does in epochs.
+        If no point of the pool passes, the test is whether the expected cost is within it. If none passes this either, all
+        points pass, and the core shortens or refuses the order, as in an epoch budget.
         """
         left = self.ledger.left / self.rate
         if self.model is not None and self.ledger.budget.unit != "epochs":
@@ -99,8 +101,8 @@ class TrialCosts:
                     return within
         return lambda points: np.ones(len(points), dtype=bool)
 
-    def add_bill(self, order: Train, points: Points, index: int) -> Train:
-        """The order of a point with its expected cost and reserve, unless that is left to the core."""
+    def add_expected_cost(self, order: Train, points: Points, index: int) -> Train:
+        """Return the order of a point with its expected cost and reserve; without them where the core knows them."""
         if self.model is None or self.ledger.budget.unit == "epochs":
             return order
         mean, std = self.predict(points.take([index]))
@@ -115,9 +117,28 @@ def transfer_costs(
     task_meta: Sequence[Sequence[float]] | None = None,
     meta: Sequence[float] = (),
 ) -> dict[str, list[float]]:
-    """A linear model of the log seconds of whole trials in earlier studies of the same space, for a policy's settings.
+    """Return a linear model of the log seconds of whole trials in earlier studies, for `CostAwareEI(transferred=...)`.
 
-    `parameters`: what cost depends on. `task_meta` describes each study (log rows, log columns, classes), `meta` the new one.
+    Parameters
+    ----------
+    studies : sequence of Ledger
+        Ledgers of earlier studies of one space, each with a trial that was trained to its end.
+    parameters : sequence of str
+        Names of the parameters that the cost depends on.
+    task_meta : sequence of sequences of float, optional
+        Numbers that describe each study, such as log rows, log columns and classes of its data.
+    meta : sequence of float
+        The same numbers for the new study.
+
+    Returns
+    -------
+    dict
+        The model as named lists of numbers.
+
+    Raises
+    ------
+    PolicyError
+        The spaces differ, a study has no trial that was trained to its end, or a parameter does not exist.
     """
     tasks = []
     for ledger in studies:
@@ -137,7 +158,7 @@ def transfer_costs(
 
 
 def _whole_trials(ledger: Ledger) -> list[Trial]:
-    """Those that were trained to their end."""
+    """Return the trials that were trained to their end."""
     return [trial for trial in ledger.trials if trial.steps >= trial.limit and trial.steps > 0]
 
 

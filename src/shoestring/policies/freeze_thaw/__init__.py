@@ -1,13 +1,14 @@
-"""Which paused run gets the next step, given what is left? Lu, Chiang and Sha, "Hyper-parameter Tuning under a Budget
-Constraint", arXiv:1902.00532.
+"""Policies that choose which paused run gets the next step, given the rest of the budget: Lu, Chiang and Sha,
+"Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532.
 
-The method is `bhpt`. Read
+The method is `bhpt`. Read the modules in this order:
 
-    arms            the configs to choose among, and what can be bought of each
-    curve_policy    the belief about their curves, and how a decision comes about
-    bhpt            which of them to buy: Algorithm 1
+    arm_table       the configurations to choose from, and how far each can be trained
+    curve_policy    predictions of their curves, and how a decision is made
+    bhpt            which arm to train: Algorithm 1
+    learned         the same rule with the predictions of a network
 
-The paper's rivals differ from it in one function, `choose_arm`: `rollout` (Appendix C) and `freeze_thaw_bo` (Swersky, Snoek
-and Adams, arXiv:1406.3896). A third, `fabolas_epochs` (after Klein et al., arXiv:1605.07079), shares the arms only. The
+The paper's baselines `rollout` (Appendix C) and `freeze_thaw_bo` (Swersky, Snoek and Adams, arXiv:1406.3896) differ from it in
+one method, `choose_arm`. A third baseline, `fabolas_epochs` (after Klein et al., arXiv:1605.07079), shares only the arms. The
 mathematics is in `models.freeze_thaw`.
 """

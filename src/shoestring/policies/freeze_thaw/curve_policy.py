@@ -1,9 +1,9 @@
-"""What the policies that freeze and thaw have in common: arms, a belief about their curves, and one step at a time.
+"""Base class of the freeze-thaw policies: arms, predictions of their curves, and one step per order.
 
-Each of them only says which arm gets the next step (`choose_arm`). The belief is the freeze-thaw process of
-`models.freeze_thaw.belief`. Its parameters are given, most probable, or slice sampled (`models.freeze_thaw.fit`). They are
-refreshed by the number of receipts; what they are, and with them where the Markov chain stands, travels in the memo of
-each order, so a study that was cut off goes on with the very numbers it had.
+A subclass only chooses the arm that gets the next step (`choose_arm`). The predictions come from the freeze-thaw posterior
+of `models.freeze_thaw.curve_posterior`. Its parameters are given, most probable, or slice sampled
+(`models.freeze_thaw.parameter_fit`). They are updated by the number of receipts. The memo of each order holds them, and with
+them the position of the Markov chain, so a study that was interrupted continues with exactly the same numbers.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 
 from shoestring.core.deciding.comparison import find_runner_up
 from shoestring.core.deciding.decision import NO_MEMO, Decision, Memo, Why
-from shoestring.core.deciding.prediction import Believed, BelievedCurve, put_first
+from shoestring.core.deciding.prediction import CurvePrediction, Prediction, put_first
 from shoestring.core.deciding.reproducible import sort_best_first
 from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.arrays import Floats
 from shoestring.core.values.checks import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
-from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief
-from shoestring.models.freeze_thaw.curves import CurveParameters, Curves
-from shoestring.models.freeze_thaw.fit import (
+from shoestring.models.freeze_thaw.arm_curves import CurveParameters, Curves
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior
+from shoestring.models.freeze_thaw.parameter_fit import (
     N_PARAMETERS,
     CurvePrior,
     LogPosterior,
@@ -36,83 +36,87 @@ from shoestring.models.freeze_thaw.fit import (
     unpack,
 )
 from shoestring.models.loss_scaling import Scaling, fit_scaling
-from shoestring.policies.freeze_thaw.arms import (
+from shoestring.policies.freeze_thaw.arm_table import (
     REFITS,
-    SINGLE_DRAWS,
+    SINGLE_SAMPLE_REFITS,
+    ArmLimits,
     ArmsView,
     ArmTable,
-    Reach,
-    buy_steps,
-    measure_reach,
-    settle_without_choice,
+    compute_limits,
+    decide_without_choice,
+    train_arm,
 )
 
 ParametersSetting = Literal["sampled", "most_probable"] | Sequence[float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outlook:
-    """Where the curves of all arms are heading, as seen at one moment: one belief for each set of parameters."""
+class CurveForecast:
+    """Predicted curves of all arms at one moment: one posterior for each set of parameters."""
 
     arms: ArmTable
-    scaling: Scaling  # the beliefs live on scaled losses
-    beliefs: list[FreezeThawBelief]
-    memo: Memo  # by which the next decision knows the parameters
+    scaling: Scaling  # the posteriors are those of scaled losses
+    posteriors: list[FreezeThawPosterior]
+    memo: Memo  # holds the parameters for the next decision
 
     def predict(self) -> tuple[Floats, Floats]:
-        """Mean and variance (n_samples, n_arms, max_steps) of scaled losses at steps 1, 2, …; nan where they are past."""
-        each = [belief.predict() for belief in self.beliefs]
+        """Return mean and variance (n_samples, n_arms, max_steps) of scaled losses at steps 1, 2, ...; nan for past steps."""
+        each = [posterior.predict() for posterior in self.posteriors]
         return np.stack([mean for mean, _ in each]), np.stack([variance for _, variance in each])
 
     def to_value(self, scaled: float) -> float:
-        """A scaled loss as the training code would report it."""
+        """Convert a scaled loss to a value in the unit of the training code."""
         return self.arms.sign * float(self.scaling.undo(np.array(scaled)))
 
     @property
     def best_scaled_loss(self) -> float:
-        """The smallest loss so far; infinite before the first."""
-        seen = self.beliefs[0].curves.losses
+        """Return the smallest scaled loss so far, or inf before the first loss."""
+        seen = self.posteriors[0].curves.losses
         return float(np.nanmin(seen)) if not np.isnan(seen).all() else math.inf
 
 
 def mix(mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of an even mixture of normals, by their first axis."""
+    """Return mean and standard deviation of a mixture of normals with equal weights; the first axis counts the normals."""
     return mean.mean(axis=0), np.sqrt(variance.mean(axis=0) + mean.var(axis=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePolicy:
-    """Settings.
+    """Base class. Its settings are those of all freeze-thaw policies.
 
-    arms             how many configs to choose among; None: 100, or every row of a listed space
-    parameters       "sampled", "most_probable", or six numbers: alpha, beta (epochs), curve variance, noise variance,
-                     asymptote variance, asymptote mean; a seventh is how far curves are expected to fall
-    samples          how many parameter samples to average over
-    scale            "standard": mean 0 and variance 1 over the losses so far; "log": of their logarithms; "none"
-    lengthscale      of the similarity of configs in the unit cube, one number or one per dimension; None: unrelated arms
-    epochs_per_step  what a step is to the curve's kernel
-    start            the value that every curve has before its first step, if that is known
-    falling          whether curves are expected to fall, by how much being fitted too; in the paper they are as likely to rise
+    arms         number of configurations to choose from; None: 100, or every row of a listed space
+    parameters   "sampled", "most_probable", or six numbers: alpha, beta (steps), curve variance, noise variance,
+                 asymptote variance, asymptote mean; a seventh number is how far curves are expected to fall
+    samples      number of parameter samples to average over
+    scale        "standard": scale the losses so far to mean 0 and variance 1; "none": use losses as they are
+    lengthscale  length-scale of the similarity of configurations in the unit cube, one number or one per dimension; None:
+                 configurations are independent
+    start        value of every curve before its first step, if it is known
+    falling      whether curves are expected to fall, by an amount that is fitted; in the paper they are as likely to rise
     """
 
     name: ClassVar[str]
     arms: int | None = None
     parameters: ParametersSetting = "sampled"
     samples: int = 10
-    scale: Literal["standard", "log", "none"] = "standard"
+    scale: Literal["standard", "none"] = "standard"
     lengthscale: float | Sequence[float] | None = None
-    epochs_per_step: float = 1.0
     start: float | None = None
     falling: bool = False
 
     def __post_init__(self) -> None:
-        require_whole(self, "arms", 1, "there is nothing to choose among", "Try 100.", optional=True)
+        require_whole(self, "arms", 1, "there must be arms to choose from", "Try 100.", optional=True)
         self._require_parameters()
-        require_whole(self, "samples", 1, "the belief needs parameters", "Try 10.")
-        require_one_of(self, "scale", ("standard", "log", "none"))
-        require_between(self, "epochs_per_step", 0.0, math.inf, "a step takes a curve forward", "Try 1.")
+        require_whole(self, "samples", 1, "the model needs parameters", "Try 10.")
+        require_one_of(self, "scale", ("standard", "none"))
         require_between(
-            self, "start", -math.inf, math.inf, "it is a value of the training code", "Leave it out.", optional=True
+            self,
+            "start",
+            -math.inf,
+            math.inf,
+            "it is a value that the training code reports",
+            "Leave it out.",
+            optional=True,
         )
         require_one_of(self, "falling", (True, False))
         if self.lengthscale is not None and not np.min(self.lengthscale) > 0.0:
@@ -138,67 +142,67 @@ class CurvePolicy:
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         arms = ledger.view(ArmsView(self.arms))
-        reach = measure_reach(ledger, arms)
-        if (settled := settle_without_choice(ledger, arms, reach)) is not None:
-            return settled
-        outlook = self.look_ahead(ledger, arms, ledger.memo)
-        arm, why = self.choose_arm(outlook, reach, rng)
-        return buy_steps(ledger, arms, arm, why={"arm": arm, **why}, memo=outlook.memo)
+        limits = compute_limits(ledger, arms)
+        if (decision := decide_without_choice(ledger, arms, limits)) is not None:
+            return decision
+        forecast = self.forecast_curves(ledger, arms, ledger.memo)
+        arm, why = self.choose_arm(forecast, limits, rng)
+        return train_arm(ledger, arms, arm, why={"arm": arm, **why}, memo=forecast.memo)
 
-    def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
-        """The arm that gets the next step, one with room for it, and the numbers behind that."""
+    def choose_arm(self, forecast: CurveForecast, limits: ArmLimits, rng: np.random.Generator) -> tuple[int, Why]:
+        """Return the arm that gets the next step, which must have room for it, and the numbers behind the choice."""
         raise NotImplementedError
 
-    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
-        """The curves of the arm bought and of those whose ends are expected to be best."""
+    def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
+        """Return the predicted curves of the chosen arm and of the arms with the best predicted ends."""
         if not order.why.get("compared") or "arm" not in order.why:
             return None
         arms = ledger.view(ArmsView(self.arms))
-        outlook = self.look_ahead(ledger, arms, order.memo)
-        noise = np.array([belief.parameters.noise for belief in outlook.beliefs])
-        mean, variance = outlook.predict()
+        forecast = self.forecast_curves(ledger, arms, order.memo)
+        noise = np.array([posterior.parameters.noise for posterior in forecast.posteriors])
+        mean, variance = forecast.predict()
         mean, std = mix(mean, variance + noise[:, None, None])  # (n_arms, max_steps)
         ends = [ledger.max_steps if t is None else ledger.trials[t].limit for t in arms.trial_of]
-        room = measure_reach(ledger, arms).room
+        room = compute_limits(ledger, arms).room
         ranked = [int(arm) for arm in sort_best_first(mean[:, -1], "lowest") if room[arm]]
-        told = []
-        for arm in put_first(ranked, int(str(order.why["arm"])), find_runner_up(order.why, ranked, arms.say)):
+        curves = []
+        for arm in put_first(ranked, int(str(order.why["arm"])), find_runner_up(order.why, ranked, arms.identify)):
             steps = np.arange(arms.trained[arm] + 1, ends[arm] + 1)
-            quantile = outlook.scaling.quantile_of(mean[arm, steps - 1], std[arm, steps - 1])
-            told.append(BelievedCurve.of(arms.trial_of[arm], arms.configs[arm], steps, quantile, arms.sign))
-        return Believed(told)
+            quantile = forecast.scaling.quantile_of(mean[arm, steps - 1], std[arm, steps - 1])
+            curves.append(CurvePrediction.of(arms.trial_of[arm], arms.configs[arm], steps, quantile, arms.sign))
+        return Prediction(curves)
 
-    def look_ahead(self, ledger: Ledger, arms: ArmTable, memo: Memo) -> Outlook:
-        """The belief given all losses so far; `memo`: what is known of its parameters."""
+    def forecast_curves(self, ledger: Ledger, arms: ArmTable, memo: Memo) -> CurveForecast:
+        """Return the forecast given all losses so far; `memo` holds the parameters of the last decision."""
         reported = ~np.isnan(arms.losses)
         scale = self._find_scale(arms.losses, reported)
         losses = np.where(reported, scale.apply(arms.losses), np.nan)
         start = None if self.start is None else float(scale.apply(np.array(arms.sign * self.start)))
-        curves = Curves.of(losses, unit=float(self.epochs_per_step), start=start)
+        curves = Curves.of(losses, start=start)
         kernel = None if self.lengthscale is None else arms.similarity(self.lengthscale)
         parameters, memo = self._carry_parameters(ledger, memo, curves, kernel)
-        return Outlook(arms, scale, [FreezeThawBelief.given(curves, p, kernel) for p in parameters], memo)
+        return CurveForecast(arms, scale, [FreezeThawPosterior.given(curves, p, kernel) for p in parameters], memo)
 
     def _find_scale(self, losses: Floats, reported: np.ndarray) -> Scaling:
-        found = fit_scaling(losses, reported, log=self.scale == "log")
+        found = fit_scaling(losses, reported)
         if self.scale != "none":
             return found
-        # as they are; but where runs diverged, bad ones must enter as something finite, and nothing as worse than that
+        # Losses stay as they are. But if a run diverged, its loss must become finite, and no loss may be larger than that.
         fence = math.inf if np.isfinite(losses[reported]).all() else found.fence
         return replace(found, centre=0.0, scale=1.0, fence=fence)
 
     def _carry_parameters(
         self, ledger: Ledger, memo: Memo, curves: Curves, kernel: Floats | None
     ) -> tuple[list[CurveParameters], Memo]:
-        """The parameters of this moment, fitted again if that is due, and the next memo."""
+        """Return the parameters for this decision, fitted again if that is due, and the next memo."""
         if not isinstance(self.parameters, str):
             return [CurveParameters(*self.parameters)], NO_MEMO
-        receipts, n = ledger.books.receipts, N_PARAMETERS + self.falling
+        receipts, n = ledger.state.receipts, N_PARAMETERS + self.falling
         is_single = self.parameters == "sampled" and self.samples == 1
-        fit = (SINGLE_DRAWS if is_single else REFITS).check_due(memo, receipts)
+        fit = (SINGLE_SAMPLE_REFITS if is_single else REFITS).check_fit(memo, receipts)
         theta = list(memo.get("theta", ()))
         if len(theta) != n * (self.samples if self.parameters == "sampled" else 1):
-            theta = []  # none yet, or another version's defaults: a chain of another shape has nothing to go on from
+            theta = []  # none yet, or those of other settings: a chain of another shape cannot continue
         if fit.is_due or not theta:
             posterior = LogPosterior(curves, CurvePrior.of(curves, self.falling), kernel)
             position = theta[-n:] or None
@@ -207,5 +211,6 @@ class CurvePolicy:
             else:
                 found = sample_parameters(posterior, ledger.rng("parameters", receipts), self.samples, position)
             theta = [float(x) for p in found for x in pack(p)]
-        # also right after a fit they come from the memo: packing rounds, and later decisions must see the same numbers
+        # Right after a fit, too, the parameters are read from the memo: packing rounds them, and later decisions must see the
+        # same numbers.
         return [unpack(theta[i : i + n]) for i in range(0, len(theta), n)], {"theta": theta, **fit.marks}

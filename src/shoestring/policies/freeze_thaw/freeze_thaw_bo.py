@@ -1,16 +1,16 @@
-"""Freeze-thaw Bayesian optimisation: buy one step of the run that tells most about which run will end lowest.
+"""Freeze-thaw Bayesian optimisation: train the run whose next loss has the most information about which run ends lowest.
 
-Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 4. It freezes and thaws like BHPT and
-shares its belief, but does not know the budget.
+Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 4. Like BHPT it pauses and resumes runs,
+and it uses the same posterior, but it does not know the budget.
 
-    paper    here       meaning                                                             unit
-    B_old    old        runs in the basket that have begun, by improvement of their end     —
-    B_new    new        runs in the basket that have not                                    —
-    n_fant   fantasies  imagined next losses of a run                                       —
-    P_min    —          probability of each run in the basket to end lowest                 —
+    paper    here       meaning                                                                       unit
+    B_old    old        started runs in the shortlist ("basket"), by expected improvement at the end  -
+    B_new    new        new runs in the shortlist                                                     -
+    n_fant   fantasies  simulated next losses of a run                                                -
+    P_min    -          probability of each run in the shortlist to end lowest                        -
 
-Departs from the paper: new runs come from a fixed set of arms; P_min is over the basket alone and counted over draws
-(`models.gp.information_gain`); a fantasy is one step long. With several parameter samples the gains are averaged.
+Differences from the paper: new runs come from a fixed set of arms. P_min covers only the shortlist and is estimated by counting
+draws (`models.gp.information_gain`). A fantasy is one step long. With several parameter samples the gains are averaged.
 """
 
 from __future__ import annotations
@@ -23,18 +23,25 @@ import numpy as np
 from shoestring.core.deciding.comparison import compare_scores
 from shoestring.core.deciding.decision import Why
 from shoestring.core.deciding.reproducible import NAT, find_best, sort_best_first
+from shoestring.core.deciding.why_text import Labels
 from shoestring.core.values.arrays import Floats, Indices
 from shoestring.core.values.checks import require_whole
-from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.information_gain import information_gain
-from shoestring.policies.freeze_thaw.arms import Reach
-from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy, Outlook, ParametersSetting
+from shoestring.policies.freeze_thaw.arm_table import ARM_LABELS, ArmLimits
+from shoestring.policies.freeze_thaw.curve_policy import CurveForecast, CurvePolicy, ParametersSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeThawBO(CurvePolicy):
     name: ClassVar[str] = "freeze_thaw_bo"
+    why_labels: ClassVar[Labels] = {
+        **ARM_LABELS,
+        "asymptote": "value that the run converges to (value)",
+        "information": "information about which run is best (nats)",
+        "new": "whether the order starts a run",
+    }
     parameters: ParametersSetting = "most_probable"
     old: int = 10
     new: int = 3
@@ -42,49 +49,56 @@ class FreezeThawBO(CurvePolicy):
 
     def __post_init__(self) -> None:
         CurvePolicy.__post_init__(self)
-        require_whole(self, "old", 1, "a run that has begun must be able to go on", "Try 10.")
-        require_whole(self, "new", 1, "otherwise no run ever begins", "Try 3.")
-        require_whole(self, "fantasies", 1, "a gain is an expectation over imagined losses", "Try 5.")
+        require_whole(self, "old", 1, "a started run must be able to continue", "Try 10.")
+        require_whole(self, "new", 1, "otherwise no run is ever started", "Try 3.")
+        require_whole(self, "fantasies", 1, "a gain is an expectation over simulated losses", "Try 5.")
 
-    def choose_arm(self, outlook: Outlook, reach: Reach, rng: np.random.Generator) -> tuple[int, Why]:
-        arms, beliefs = outlook.arms, outlook.beliefs
-        basket = self._fill_basket(beliefs, np.flatnonzero(reach.room), arms.trained)
-        step = arms.trained[basket]  # index of the next loss
-        _, variance = outlook.predict()
-        each = [self._gain(b, basket, step, v[basket, step], rng) for b, v in zip(beliefs, variance, strict=True)]
+    def choose_arm(self, forecast: CurveForecast, limits: ArmLimits, rng: np.random.Generator) -> tuple[int, Why]:
+        arms, posteriors = forecast.arms, forecast.posteriors
+        shortlist = self._make_shortlist(posteriors, np.flatnonzero(limits.room), arms.trained)
+        step = arms.trained[shortlist]  # index of the next loss
+        _, variance = forecast.predict()
+        each = [
+            self._gain(b, shortlist, step, v[shortlist, step], rng) for b, v in zip(posteriors, variance, strict=True)
+        ]
         gains = np.mean(each, axis=0)
         chosen = find_best(gains, "highest")
-        arm = int(basket[chosen])
+        arm = int(shortlist[chosen])
         name = "information about which run ends best (nats)"
         return arm, {
-            **compare_scores(name, "highest", gains, chosen, lambda i: arms.say(int(basket[i]))),
+            **compare_scores(name, "highest", gains, chosen, lambda i: arms.identify(int(shortlist[i]))),
             "information": float(gains[chosen]),
-            "asymptote": outlook.to_value(float(np.mean([belief.asymptote_mean[arm] for belief in beliefs]))),
+            "asymptote": forecast.to_value(float(np.mean([posterior.asymptote_mean[arm] for posterior in posteriors]))),
             "new": arms.trial_of[arm] is None,
         }
 
-    def _fill_basket(self, beliefs: list[FreezeThawBelief], free: Indices, trained: Indices) -> Indices:
-        """The arms of largest expected improvement of the asymptote on the lowest one expected, old and new apart."""
-        begun = trained > 0
+    def _make_shortlist(self, posteriors: list[FreezeThawPosterior], free: Indices, trained: Indices) -> Indices:
+        """Return the started and the new arms whose asymptotes have the largest expected improvement on the lowest mean."""
+        started = trained > 0
         scores = []
-        for belief in beliefs:
-            level = belief.asymptote_mean[begun].min() if begun.any() else belief.parameters.mean
-            std = np.sqrt(belief.asymptote_variance)
-            scores.append(log_expected_improvement(belief.asymptote_mean, std, float(level)))
+        for posterior in posteriors:
+            level = posterior.asymptote_mean[started].min() if started.any() else posterior.parameters.mean
+            std = np.sqrt(posterior.asymptote_variance)
+            scores.append(log_expected_improvement(posterior.asymptote_mean, std, float(level)))
         ranked = free[sort_best_first(np.mean(scores, axis=0)[free], "highest", spread=NAT)]
-        return np.concatenate([ranked[begun[ranked]][: self.old], ranked[~begun[ranked]][: self.new]])
+        return np.concatenate([ranked[started[ranked]][: self.old], ranked[~started[ranked]][: self.new]])
 
     def _gain(
-        self, belief: FreezeThawBelief, basket: Indices, step: Indices, variance: Floats, rng: np.random.Generator
+        self,
+        posterior: FreezeThawPosterior,
+        shortlist: Indices,
+        step: Indices,
+        variance: Floats,
+        rng: np.random.Generator,
     ) -> Floats:
-        """What the next loss of each arm in the basket tells about the asymptotes of all of them."""
-        omega = belief.omega[belief.curves.row_of_step[step], basket]
-        cov = belief.asymptote_cov_of(basket)
+        """Return the information of the next loss of each arm in the shortlist about the asymptotes of all of them."""
+        omega = posterior.omega[posterior.curves.row_of_step[step], shortlist]
+        cov = posterior.asymptote_cov_of(shortlist)
         return information_gain(
-            belief.asymptote_mean[basket],
+            posterior.asymptote_mean[shortlist],
             cov,
             cov * omega,
-            variance + belief.parameters.diagonal,
+            variance + posterior.parameters.diagonal,
             rng,
             self.fantasies,
         )

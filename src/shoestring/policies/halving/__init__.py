@@ -1,8 +1,9 @@
-"""Races: many trials for a few steps, the best of them for more. Karnin, Koren and Somekh, ICML 2013 (`sequential_halving`);
-Jamieson and Talwalkar, arXiv:1502.07943; Li et al., JMLR 18, 2018 (Hyperband); Li et al., arXiv:1810.05934 (ASHA).
+"""Races: many trials for a few steps, and the best of them for more steps.
 
-`sequential_halving` is what the default policy, `thrift`, begins with: read it with `rounds`, which says who is in, and
-`race_plan`, its arithmetic. `successive_halving` and `hyperband` share `brackets` and `bracket_view`, which says what is under
-way; `asha` promotes without waiting; the rungs of these three are in `ladder`. `top_k_after_one` is the simplest rule that
-knows its budget.
+Karnin, Koren and Somekh, ICML 2013 (`sequential_halving`); Jamieson and Talwalkar, arXiv:1502.07943; Li et al., JMLR 18, 2018
+(Hyperband); Li et al., arXiv:1810.05934 (ASHA).
+
+The default policy, `thrift`, begins with `sequential_halving`, which is read with `halving_rounds` (the arms of a round).
+`successive_halving`, `hyperband` and `asha` share the settings and rungs in `brackets`; the first two also share its brackets,
+and `asha` promotes without waiting. `top_k_after_one` is the simplest rule that knows its budget.
 """

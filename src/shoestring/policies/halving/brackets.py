@@ -1,24 +1,22 @@
 """Brackets: many arms for a few steps, the best of them for more, and so on to full training.
 
-    paper   here               meaning                                              unit
-    R       max_steps          full training                                        steps
-    eta     reduction_factor   one in eta is kept                                   —
-    s       halvings           how often a bracket halves                           —
-    n       arms               newcomers of a bracket                               —
-    i       rung               rung i keeps floor(n / eta**i) arms up to R * eta**(i - s)
+    paper   here               meaning                                                      unit
+    R       max_steps          full training                                                steps
+    eta     reduction_factor   one in eta stays                                             —
+    s       halvings           number of rungs of a bracket above the first                 —
+    n       arms               new trials of a bracket                                      —
+    i       rung               rung i trains floor(n / eta**i) arms up to R * eta**(i - s)  —
 
-Rungs that fall between two steps are rounded to the nearest. An arm is resumed, so it pays only for the increment. Each
-bracket waits for the last arm of a rung; while it waits, workers that are free begin the next bracket, and go on with an
-older one as soon as it is ready. With one worker nothing waits, and bracket follows bracket. When the space is used up, what
-is left trains the best unfinished trials to their end.
+Rungs between two steps are rounded to the nearest step. An arm is resumed, so only its additional steps cost. Each bracket waits
+for the last arm of a rung. Meanwhile, free workers begin the next bracket, and continue an older one as soon as it is ready. With
+one worker nothing waits, and one bracket follows another. When the space is used up, the remaining budget trains the best
+unfinished trials to their end.
 
-Which brackets are under way, who is in them, and which of them want to be looked at.
+A trial belongs to the bracket that was the newest when it was started. Each rung above the first begins with an order whose memo
+lists its arms (see `halving_rounds`). With many workers many brackets are under way, nearly all of them waiting for one long
+training, so a decision reads only the brackets in which an order was closed.
 
-A bracket belongs to the trials that were opened while it was the newest; each of its rungs above the first begins with an
-order whose memo lists the arms that are kept (see `rounds`). With many workers there are many brackets under way, nearly all
-of them waiting for one long training, so a decision looks only at those in which something has happened.
-
-The ladder that trials climb: settings that asha, successive halving and Hyperband share, and where its rungs are.
+`RungSettings` and the functions below it are shared by ASHA, successive halving and Hyperband.
 """
 
 from __future__ import annotations
@@ -27,53 +25,55 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from shoestring.core.deciding.decision import NO_MEMO, Decision, Memo, Train
 from shoestring.core.deciding.policy import (
-    fresh_config,
-    nothing_to_buy,
+    continue_trial,
+    find_untried_config,
+    nothing_to_train,
+    start_trial,
     train_best_unfinished,
-    train_further,
-    train_new,
 )
-from shoestring.core.ledger.entries import Amended, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.deciding.why_text import Labels, WhyText
+from shoestring.core.ledger.entries import Amended, Entry, Opened, Order
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.order_closing import OpenOrders
 from shoestring.core.space.space import Config
 from shoestring.core.values.checks import require_reduction_factor, require_whole
 from shoestring.policies.halving.halving_rounds import (
     Round,
+    describe_cut,
+    describe_place,
+    find_incomplete_arm,
     find_listed_arm,
-    find_straggler,
-    rank,
+    make_round_memo,
+    rank_arms,
     read_round,
-    round_memo,
-    say_cut,
-    say_place,
 )
 
-Plan = Callable[[int], "Sequence[Rung]"]
+Plan = Callable[[int], "Sequence[Rung]"]  # number of a bracket -> its rungs
 
 
 def decide_in_brackets(ledger: Ledger, plan: Plan, reduction_factor: int) -> Decision:
-    """The next order of the oldest bracket that is ready for one; `plan(number)` are the rungs of that bracket."""
+    """Return the next order of the oldest bracket that is ready for one."""
     now = ledger.view(BRACKETS_VIEW)
-    config = fresh_config(ledger)
-    through: list[int] = []
+    config = find_untried_config(ledger)
+    finished: list[int] = []
     decision: Decision | None = _fill(ledger, now, plan, config) if ledger.queue else None
-    for bracket in () if decision else now.look_at():
+    for bracket in () if decision else now.list_changed():
         if bracket == now.newest and (decision := _fill(ledger, now, plan, config)):
             break
-        if decision := _go_on(ledger, now, bracket, plan, reduction_factor):
+        if decision := _continue_bracket(ledger, now, bracket, plan, reduction_factor):
             break
-        if not now.waits(bracket, ledger):
-            through.append(bracket)
+        if not now.is_waiting(bracket):
+            finished.append(bracket)
     decision = decision or _fill(ledger, now, plan, config) or _begin(ledger, now, plan, config)
-    return replace(decision, memo=note_through(decision.memo, through)) if isinstance(decision, Train) else decision
+    return replace(decision, memo=add_finished(decision.memo, finished)) if isinstance(decision, Train) else decision
 
 
 def _fill(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> Train | None:
-    """A newcomer for the newest bracket, which has room at its first rung or must take what the user put in the queue."""
+    """Start a trial of the newest bracket if its first rung has room or the user's queue is not empty."""
     current = now.rounds.get(now.newest, Round((now.newest, 0)))
     rung = int(current.facts[1])
     size, until = plan(now.newest)[rung]
@@ -84,63 +84,64 @@ def _fill(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> T
 
 def _begin(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> Decision:
     if config is None:
-        order = train_best_unfinished(ledger, "no config is left: the best goes on")
-        return order or nothing_to_buy(ledger)
+        order = train_best_unfinished(ledger, "no configuration is left: the best trial is trained on")
+        return order or nothing_to_train(ledger)
     bracket = now.newest + 1
-    return _open(ledger, config, bracket, plan(bracket)[0], 0, 0, round_memo((bracket, 0), ()))
+    return _open(ledger, config, bracket, plan(bracket)[0], 0, 0, make_round_memo((bracket, 0), ()))
 
 
 def _open(
     ledger: Ledger, config: Config, bracket: int, place: Rung, rung: int, arm: int, memo: Memo = NO_MEMO
 ) -> Train:
     why = {"bracket": bracket, "rung": rung, "arm": arm, "of": place.arms}
-    return train_new(ledger, config, place.until, why=why, memo=memo)
+    return start_trial(ledger, config, place.until, why=why, memo=memo)
 
 
-def _go_on(ledger: Ledger, now: Brackets, bracket: int, plan: Plan, reduction_factor: int) -> Train | None:
-    """The next order of this bracket; None: it waits for an arm, or it is through."""
+def _continue_bracket(ledger: Ledger, now: Brackets, bracket: int, plan: Plan, reduction_factor: int) -> Train | None:
+    """Return the next order of this bracket; None if it waits for an arm or is finished."""
     current = now.rounds[bracket]
     rung, trials = int(current.facts[1]), ledger.trials
     until = plan(bracket)[rung].until
     trial = find_listed_arm(ledger, current, until)
     if trial is None:
-        if now.waits(bracket, ledger):
+        if now.is_waiting(bracket):
             return None
-        trial = find_straggler(ledger, current, until)
+        trial = find_incomplete_arm(ledger, current, until)
     if trial is not None:
-        return train_further(trial, until, why={"bracket": bracket, "rung": rung, **say_place(ledger, current, trial)})
+        why = {"bracket": bracket, "rung": rung, **describe_place(ledger, current, trial)}
+        return continue_trial(trial, until, why=why)
     arms: Sequence[int] = current.arms
     for above, (size, until) in enumerate(plan(bracket)[rung + 1 :], start=rung + 1):
-        ranked = rank(ledger, arms)
+        ranked = rank_arms(ledger, arms)
         arms = ranked[: min(size, max(1, len(ranked) // reduction_factor))]
         for number in arms:
             trial = trials[number]
-            if trial.steps < until and trial.can_go_on:
-                cut = say_cut(ledger, ranked, len(arms), number)
-                memo = round_memo((bracket, above), arms)
-                return train_further(trial, until, why={"bracket": bracket, "rung": above, **cut}, memo=memo)
+            if trial.steps < until and trial.can_continue:
+                cut = describe_cut(ledger, ranked, len(arms), number)
+                memo = make_round_memo((bracket, above), arms)
+                return continue_trial(trial, until, why={"bracket": bracket, "rung": above, **cut}, memo=memo)
     return None
 
 
 @dataclass(slots=True)
 class Brackets:
-    """All brackets that are not through."""
+    """All brackets that are not finished."""
 
     newest: int = 0
     rounds: dict[int, Round] = field(default_factory=dict)  # bracket -> its present rung
-    bracket_of: dict[int, int] = field(default_factory=dict)  # by trial
-    open_orders: dict[int, Order] = field(default_factory=dict)
+    bracket_of: dict[int, int] = field(default_factory=dict)  # trial -> bracket
+    open_orders: OpenOrders = field(default_factory=OpenOrders)
     under_way: dict[int, set[int]] = field(default_factory=dict)  # bracket -> numbers of its open orders
-    stirred: set[int] = field(default_factory=set)  # brackets in which an order was closed, or may have been
-    trials: int = 0  # opened in the whole study
+    changed: set[int] = field(default_factory=set)  # brackets in which an order was closed since their last order
+    trials: int = 0  # started in the whole study
 
-    def look_at(self) -> list[int]:
-        """Brackets in which something may be bought, the oldest first."""
-        return sorted(self.stirred)
+    def list_changed(self) -> list[int]:
+        """Return the brackets that may have a next order, the oldest first."""
+        return sorted(self.changed)
 
-    def waits(self, bracket: int, ledger: Ledger) -> bool:
-        """Whether an arm of it is being trained."""
-        return any(number in ledger.open_orders for number in self.under_way.get(bracket, ()))
+    def is_waiting(self, bracket: int) -> bool:
+        """Return whether an arm of the bracket is being trained."""
+        return bool(self.under_way.get(bracket))
 
     def enter(self, order: Order) -> None:
         for number in order.memo.get("through", ()):
@@ -158,65 +159,75 @@ class Brackets:
             return
         now = self.rounds[bracket]
         now.move_cursor(order.trial)
-        self.open_orders[order.number] = order
         self.under_way.setdefault(bracket, set()).add(order.number)
-        self.stirred.discard(bracket)
+        self.changed.discard(bracket)
         if now.cursor < now.listed:
-            self.stirred.add(bracket)
+            self.changed.add(bracket)
 
-    def close(self, number: int) -> None:
-        order = self.open_orders.pop(number, None)
-        if order is not None:
-            bracket = self.bracket_of[order.trial]
-            self.under_way[bracket].discard(number)
-            self.stirred.add(bracket)
+    def close(self, order: Order) -> None:
+        bracket = self.bracket_of.get(order.trial, -1)
+        if order.number in self.under_way.get(bracket, ()):
+            self.under_way[bracket].discard(order.number)
+            self.changed.add(bracket)
 
     def _forget(self, bracket: int) -> None:
         self.rounds.pop(bracket, None)
         self.under_way.pop(bracket, None)
-        self.stirred.discard(bracket)
+        self.changed.discard(bracket)
 
 
 @dataclass(frozen=True, slots=True)
 class BracketsView:
-    """The brackets of the policy at work; a change of policy forgets them."""
+    """The brackets of the present policy; a change of policy clears them."""
 
     def start(self, opened: Opened) -> Brackets:
         return Brackets()
 
     def absorb(self, state: Brackets, entry: Entry) -> Brackets:
-        if isinstance(entry, Receipt):
-            order = state.open_orders.get(entry.order)
-            if order is not None and (entry.status != "ok" or entry.step == order.until):
-                state.close(entry.order)
+        closed = state.open_orders.absorb(entry)
+        if closed is not None:
+            state.close(closed)
         elif isinstance(entry, Order):
             state.enter(entry)
-        elif isinstance(entry, Note) and entry.topic in ("ended", "released"):
-            state.close(entry.facts["order"])
-        elif isinstance(entry, Lost) and entry.death and entry.trial in state.bracket_of:
-            state.stirred.add(state.bracket_of[entry.trial])  # the third death of a trial closes its order
         elif isinstance(entry, Amended) and entry.policy is not None:
-            state = Brackets(trials=state.trials)
+            state = Brackets(trials=state.trials, open_orders=state.open_orders)
         return state
 
 
 BRACKETS_VIEW = BracketsView()
 
 
-def note_through(memo: Memo, brackets: Iterable[int]) -> Memo:
-    """The memo of an order before which these brackets were found to be through."""
-    through = [float(number) for number in brackets]
-    return {**memo, "through": through} if through else memo
+def add_finished(memo: Memo, brackets: Iterable[int]) -> Memo:
+    """Return the memo with the brackets that turned out to be finished."""
+    numbers = [float(number) for number in brackets]
+    return {**memo, "through": numbers} if numbers else memo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
-    reduction_factor: int = 3
-    min_steps: int = 1
+class RungSettings:
+    """Settings that ASHA, successive halving and Hyperband share."""
+
+    why_labels: ClassVar[Labels] = {
+        "arm": "place in the bracket (number, from 0)",
+        "at": "steps trained before (steps)",
+        "bracket": "bracket (number, from 0)",
+        "of": "newcomers of the bracket (trials)",
+        "rung": "rung (number, from 0)",
+        "was": "state of the trial",
+    }
+    reduction_factor: int = 3  # one in so many stays
+    min_steps: int = 1  # a new trial is trained for so many steps at least
 
     def __post_init__(self) -> None:
         require_reduction_factor(self)
         require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
+
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        why = order.why
+        if "arm" not in why or "of" not in why:
+            return WhyText()
+        return WhyText(clauses=(f"configuration {int(str(why['arm'])) + 1} of {why['of']} in its bracket",))
 
 
 class Rung(NamedTuple):
@@ -224,13 +235,13 @@ class Rung(NamedTuple):
     until: int
 
 
-def most_halvings(max_steps: int, min_steps: int, reduction_factor: int) -> int:
-    """floor(log_eta(R)); a little is added because log(243) / log(3) is 4.999… in floating point."""
+def count_halvings(max_steps: int, min_steps: int, reduction_factor: int) -> int:
+    """Return floor(log_eta(R)); a little is added because log(243) / log(3) is 4.999… in floating point."""
     units = max(1.0, max_steps / min_steps)
     return math.floor(math.log(units) / math.log(reduction_factor) + 1e-9)
 
 
-def rungs(arms: int, halvings: int, max_steps: int, reduction_factor: int) -> list[Rung]:
+def make_rungs(arms: int, halvings: int, max_steps: int, reduction_factor: int) -> list[Rung]:
     return [
         Rung(
             max(1, arms // reduction_factor**i),
@@ -242,7 +253,7 @@ def rungs(arms: int, halvings: int, max_steps: int, reduction_factor: int) -> li
 
 @lru_cache(maxsize=64)
 def rung_steps(max_steps: int, min_steps: int, reduction_factor: int) -> tuple[int, ...]:
-    """min_steps * eta**k below full training, then full training."""
+    """Return the steps min_steps * eta**k below full training, then full training."""
     steps = []
     step = min_steps
     while step < max_steps:

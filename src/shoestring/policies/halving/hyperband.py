@@ -4,15 +4,15 @@ Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimizat
 
     paper   here               meaning                                     unit
     R       max_steps          full training                               steps
-    eta     reduction_factor   one in eta is kept                          —
-    —       min_steps          one unit of R: the least a trial is bought  steps
+    eta     reduction_factor   one in eta stays                            —
+    —       min_steps          one unit of R: the fewest steps of a trial  steps
     s       halvings           bracket s begins with R * eta**-s steps     —
     n       arms               ceil((s_max + 1) / (s + 1) * eta**s)        —
 
 With R = 81 and eta = 3 the brackets hold 81/27/9/3/1, 34/11/3/1, 15/5/1, 8/2 and 5 arms.
 
-Departs from the paper: arms are resumed and pay only the increment; brackets are repeated until the budget is gone, and
-the last one stops in the middle, at the wall. A worker that would wait begins the next bracket. Configs are quasi-random.
+Departs from the paper: arms are resumed, so only their additional steps cost. Brackets are repeated until the budget is spent;
+the last one stops at the budget limit. A worker that would wait begins the next bracket. Configurations are quasi-random.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ import numpy as np
 
 from shoestring.core.deciding.decision import Decision
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.policies.halving.brackets import Ladder, Rung, decide_in_brackets, most_halvings, rungs
+from shoestring.policies.halving.brackets import Rung, RungSettings, count_halvings, decide_in_brackets, make_rungs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hyperband(Ladder):
+class Hyperband(RungSettings):
     name: ClassVar[str] = "hyperband"
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         def plan(number: int) -> tuple[Rung, ...]:
-            table = brackets(ledger.max_steps, self.min_steps, self.reduction_factor)
+            table = make_brackets(ledger.max_steps, self.min_steps, self.reduction_factor)
             return table[number % len(table)]
 
         return decide_in_brackets(ledger, plan, self.reduction_factor)
 
 
 @lru_cache(maxsize=64)
-def brackets(max_steps: int, min_steps: int, reduction_factor: int) -> tuple[tuple[Rung, ...], ...]:
-    """The rungs of each bracket, s = s_max … 0."""
-    s_max = most_halvings(max_steps, min_steps, reduction_factor)
+def make_brackets(max_steps: int, min_steps: int, reduction_factor: int) -> tuple[tuple[Rung, ...], ...]:
+    """Return the rungs of each bracket, s = s_max … 0."""
+    s_max = count_halvings(max_steps, min_steps, reduction_factor)
     arms = [-(-(s_max + 1) * reduction_factor**s // (s + 1)) for s in range(s_max + 1)]  # exact ceil of integers
-    return tuple(tuple(rungs(arms[s], s, max_steps, reduction_factor)) for s in reversed(range(s_max + 1)))
+    return tuple(tuple(make_rungs(arms[s], s, max_steps, reduction_factor)) for s in reversed(range(s_max + 1)))

@@ -1,32 +1,32 @@
-"""Sequential halving that knows the budget: all of it is planned from the start, and none is left at the end.
+"""Sequential halving that knows the budget: the whole budget is planned at the start and spent at the end.
 
 Karnin, Koren and Somekh, "Almost Optimal Exploration in Multi-Armed Bandits", ICML 2013, Algorithm 1; for training
 curves Jamieson and Talwalkar, AISTATS 2016, arXiv:1502.07943.
 
-    paper   here               meaning                                                        unit
-    T       budget             all that may be spent                                          budget's
-    n       arms               newcomers; None: round(arms_per_curve * budget in full curves)  —
-    2       reduction_factor   one in eta is kept after each round                            —
-    R       rounds             ceil(log_eta n)                                                —
+    paper   here               meaning                                                         unit
+    T       budget             the whole budget                                                budget's
+    n       arms               new trials; None: round(arms_per_curve * budget in full curves)  —
+    2       reduction_factor   one in eta stays after each round                               —
+    R       rounds             ceil(log_eta n)                                                 —
 
-Round r spends 1 / (R - r) of what is left, which brings all arms still in to a common step; then the best one in eta by
-newest loss stay, rounded down: 12 arms go on as 6, 3 and 1. The last arm takes the rest, what it cannot use goes to the
-next best, and when no trial can be trained further another race begins with what is left.
+Round r spends 1 / (R - r) of the remaining budget, which brings all arms of the round to a common step. Then the best one in eta
+by newest loss stay, rounded down: of 12 arms 6, 3 and 1. The last arm gets the rest of the budget. What it cannot use goes to
+the next best, and when no trial can be trained further, another race begins with the remaining budget.
 
-Departs from the paper: arms are resumed, so a round adds to what was trained before, and under a budget of time a state
-that was lost counts as work to do again. The number of arms follows from the budget, at most one for every two steps that
-it buys. Where a round's share does not buy one more step for all arms that would stay, only the best of them do.
+Departs from the paper: arms are resumed, so a round adds to earlier training, and under a budget of time a lost state must be
+trained again. The number of arms follows from the budget, with at most one arm for every two steps in it. If the budget of a
+round does not pay for one more step of all arms that would stay, only the best of them stay.
 
-With several workers a round would wait for its last arms. Meanwhile those that are there and sure to be kept go on to the next
-round's step. If there are more workers than arms, or money for a hundred full trainings, the best that were left behind catch up,
-with what the favourites do not need. Where halving on would leave half the workers idle, the favourites go to their end at once;
-and with money for a hundred, when half are idle already, the best of those that are there do, without waiting for the last.
+With several workers a round would wait for its last arms. Meanwhile, arms that have finished the round and are certain to stay
+continue to the next round's step. If there are more workers than arms, or budget for a hundred full trainings, the best arms
+that were dropped catch up, with budget that the leading arms do not need. If another round would leave half the workers idle,
+the leading arms are trained to their end at once. With budget for a hundred full trainings, and half the workers idle already,
+the best arms that have finished the round are trained to their end without waiting for the last.
 
-A budget of time or money is converted at the mean price of the steps so far: newcomers are opened one by one, as many as
-this price says by then, and every round is planned anew with what is really left. A raised budget opens the arms that are
-missing from what it would have opened, and the arms still in go on with them. Trials of one step are quasi-random search.
-
-The arithmetic of a race that knows its budget: how many rounds, what they cost, how far a share of the money goes.
+A budget of time or money is converted at the mean price of the steps so far. New trials are started one by one, as many as this
+price allows at that moment, and every round is planned again from the remaining budget. If the budget is raised, the trials that
+the larger budget would have started are started now, and the arms of the present round continue with them. Trials of one step are
+quasi-random search.
 """
 
 from __future__ import annotations
@@ -42,310 +42,346 @@ import numpy as np
 from shoestring.core.deciding.comparison import compare_race
 from shoestring.core.deciding.decision import NO_MEMO, NO_WHY, Decision, Memo, Train, Wait, Why
 from shoestring.core.deciding.policy import (
-    fresh_config,
-    nothing_to_buy,
+    continue_trial,
+    find_untried_config,
+    nothing_to_train,
+    start_trial,
     train_best_unfinished,
-    train_further,
-    train_new,
 )
+from shoestring.core.deciding.why_text import Labels, WhyText
+from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
-from shoestring.core.ledger.views import Waiting
+from shoestring.core.ledger.views import NotPromoted
+from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.checks import require_between, require_reduction_factor, require_whole
 from shoestring.policies.halving.halving_rounds import (
     ROUND_VIEW,
     Round,
+    describe_cut,
+    describe_place,
+    find_incomplete_arm,
     find_listed_arm,
-    find_straggler,
-    rank,
-    round_memo,
-    say_cut,
-    say_place,
+    make_round_memo,
+    rank_arms,
 )
 
-_STEPS_PER_ARM = 2  # the budget buys at least so many for each newcomer: one to look at it, one for a favourite
-_MANY = 100  # trainings to the end: with money for so many, a free worker is worth more than one of them
-_FAVOURITES = 150  # whose money is not touched then, or one for every eta² workers: still many when the rest is spent
-_LAST = -1  # the round in which the best takes the rest
+_STEPS_PER_ARM = 2  # at least so many in the budget for each new trial: the first step, and one for a leading arm
+_MANY_TRAININGS = 100  # with budget for so many full trainings, an idle worker costs more than one of them
+_MAX_LEADERS = (
+    150  # arms whose budget is reserved then, or one for every eta² workers: still many at the end of the budget
+)
+_LAST_ROUND = -1  # the best arm gets the rest of the budget
+_ROUNDING = 1e-12  # of a share of the budget that is spent exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialHalving:
-    reduction_factor: int = 2
-    arms_per_curve: float = 12.5  # newcomers for each full training that the budget buys
-    arms: int | None = None  # overrides it
+    reduction_factor: int = 2  # one in so many stays after each round
+    arms_per_curve: float = 12.5  # trials for each full training in the budget
+    arms: int | None = None  # a fixed number of trials instead
     name: ClassVar[str] = "sequential_halving"
+    why_labels: ClassVar[Labels] = {
+        "arm": "place among the newcomers (number, from 0)",
+        "arms": "trials still in the race (trials)",
+        "at": "steps trained before (steps)",
+        "of": "newcomers planned for the race (trials)",
+        "round": "round of the race (number)",
+        "rounds": "rounds of the race (rounds)",
+        "share": "budget of this round ({unit})",
+        "until": "step to which newcomers are trained (step)",
+        "was": "state of the trial",
+    }
 
     def __post_init__(self) -> None:
         require_reduction_factor(self)
-        because = "it is how many trials are opened for each full training that the budget buys"
+        because = "it is the number of trials for each full training in the budget"
         require_between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
         require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.", optional=True)
 
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        why = order.why
+        if "arm" not in why:
+            return WhyText()
+        planned = f" of about {why['of']}" if "of" in why else ""
+        return WhyText(clauses=(f"first look at configuration {int(str(why['arm'])) + 1}{planned}",))
+
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.max_steps == 1:
-            return self._open_newcomer(ledger, 1, NO_MEMO) or nothing_to_buy(ledger)
-        now = ledger.view(ROUND_VIEW)
-        if not now.facts:
+            return self._start_newcomer(ledger, 1, NO_MEMO) or nothing_to_train(ledger)
+        current = ledger.view(ROUND_VIEW)
+        if not current.facts:
             return self._begin_race(ledger, range(len(ledger.trials)), ledger.budget.total, len(ledger.trials))
-        facts = read_facts(now)
-        if ledger.budget.total > facts.total:
-            return self._begin_race(ledger, now.arms, ledger.budget.total, len(ledger.trials))
-        return self._go_on(ledger, now, facts, NO_MEMO)
+        race = RaceFacts.of(current)
+        if ledger.budget.total > race.total:
+            return self._begin_race(ledger, current.arms, ledger.budget.total, len(ledger.trials))
+        return self._next_order(ledger, current, race, NO_MEMO)
 
-    # one race ----------------------------------------------------------------------------------------------------------
+    # a race ------------------------------------------------------------------------------------------------------------
 
-    def _begin_race(self, ledger: Ledger, arms: Iterable[int], worth: float, counted: int) -> Decision:
-        """Begin a race with these arms and with newcomers; `counted` of its arms are there already."""
-        joined = [number for number in arms if not ledger.trials[number].is_stuck]
-        facts = Facts(total=ledger.budget.total, purse=ledger.left, worth=worth, counted=counted)
-        now = Round(tuple(facts), joined, len(joined), 0, {n: i for i, n in enumerate(joined)}, len(ledger.trials))
-        return self._go_on(ledger, now, facts, round_memo(facts, joined))
+    def _begin_race(self, ledger: Ledger, arms: Iterable[int], arms_budget: float, arms_at_start: int) -> Decision:
+        """Return the first order of a race with these arms and with new trials."""
+        listed = [number for number in arms if not ledger.trials[number].is_ended]
+        race = RaceFacts(
+            total=ledger.budget.total, left_at_start=ledger.left, arms_budget=arms_budget, arms_at_start=arms_at_start
+        )
+        place_of = {number: place for place, number in enumerate(listed)}
+        current = Round(tuple(race), listed, len(listed), 0, place_of, len(ledger.trials))
+        return self._next_order(ledger, current, race, make_round_memo(race, listed))
 
-    def _go_on(self, ledger: Ledger, now: Round, facts: Facts, memo: Memo) -> Decision:
-        """The next order of this round; of the next one when it is through."""
-        if facts.round == _LAST:
-            return self._train_last(ledger, now.arms, {"was": "cut short"}, memo)
-        until = facts.until if facts.round else self._first_look(ledger, now, facts)
-        wanted = facts.round == 0 and now.newcomers < self._count_newcomers(ledger, facts)
-        if (ledger.queue or wanted) and (
-            newcomer := self._open_newcomer(ledger, until, memo, facts.round, len(now.arms))
+    def _next_order(self, ledger: Ledger, current: Round, race: RaceFacts, memo: Memo) -> Decision:
+        """Return the next order of this round, or the first of the next round if this one is complete."""
+        if race.round == _LAST_ROUND:
+            return self._train_last(ledger, current.arms, {"was": "interrupted"}, memo)
+        until = race.until if race.round else self._first_stop(ledger, current, race)
+        planned = self._count_newcomers(ledger, race) if race.round == 0 else 0
+        if (ledger.queue or current.newcomers < planned) and (
+            newcomer := self._start_newcomer(
+                ledger, until, memo, race.round, len(current.arms), race.arms_at_start + planned
+            )
         ):
             return newcomer
-        is_awaited = _is_awaited(ledger, now, until)
-        trial = find_listed_arm(ledger, now, until)
-        if trial is None and not is_awaited:
-            trial = find_straggler(ledger, now, until)
+        is_waiting = _is_waiting(ledger, current, until)
+        trial = find_listed_arm(ledger, current, until)
+        if trial is None and not is_waiting:
+            trial = find_incomplete_arm(ledger, current, until)
         if trial is not None:
-            why = {"round": facts.round, "arms": len(now.arms), **say_place(ledger, now, trial)}
-            return train_further(trial, until, why=why, memo=memo)
-        if not is_awaited and (order := self._begin_next_round(ledger, now, facts)):
+            why = {"round": race.round, "arms": len(current.arms), **describe_place(ledger, current, trial)}
+            return continue_trial(trial, until, why=why, memo=memo)
+        if not is_waiting and (order := self._begin_next_round(ledger, current, race)):
             return order
-        order = self._send_on(ledger, now, facts, until, memo) or self._widen(ledger, now, until, memo)
-        return order or self._wait_no_longer(ledger, now, facts, until) or Wait()
+        order = self._promote_early(ledger, current, race, until, memo) or self._bring_back(
+            ledger, current, until, memo
+        )
+        return order or self._finish_early(ledger, current, race, until) or Wait()
 
-    def _send_on(self, ledger: Ledger, now: Round, facts: Facts, until: int, memo: Memo) -> Train | None:
-        """While the round waits for its last arms: the best of those that are there, if it is sure to be kept, goes on."""
-        waiting, there = ledger.view(Waiting(until)).waiting, ledger.losses_at(until)
-        doubt = math.sqrt(len(there))  # two standard errors: of half that number, who is in the better half of all
-        sure = math.floor(len(there) / self.reduction_factor - doubt)
-        place = bisect_left(there, waiting[0]) if waiting else len(there)
-        if place >= sure or not (trial := ledger.trials[waiting[0][1]]).can_go_on:
+    def _promote_early(self, ledger: Ledger, current: Round, race: RaceFacts, until: int, memo: Memo) -> Train | None:
+        """While the round waits for its last arms: promote the best finished arm if it is certain to stay."""
+        idle, losses = ledger.view(NotPromoted(until)).waiting, ledger.losses_at(until)
+        margin = math.sqrt(
+            len(losses)
+        )  # two standard errors of the number of these arms that are in the better half of all
+        certain = math.floor(len(losses) / self.reduction_factor - margin)
+        place = bisect_left(losses, idle[0]) if idle else len(losses)
+        if place >= certain or not (trial := ledger.trials[idle[0][1]]).can_continue:
             return None
-        kept = max(1, len(now.arms) // self.reduction_factor)
-        load = Load(until, trial.limit, kept * ledger.step_price(), until)
-        stop = now.ahead
+        survivors = max(1, len(current.arms) // self.reduction_factor)
+        cost = ArmCost(until, trial.limit, survivors * ledger.step_price(), until)
+        stop = current.next_stop
         if not stop:
-            rounds = facts.rounds or rounds_of(len(now.arms), self.reduction_factor)
-            share = ledger.left / max(1, rounds - facts.round - 1)
-            stop = trial.limit if self._is_decided(ledger, kept, [load]) else common_step(share, [load])
-        last, left = there[sure - 1][0], there[sure]
-        cut = compare_race(until, ledger.opened.sign, len(there), place, waiting[0][0], last, left)
-        why = {"round": facts.round + 1, **cut}
-        return train_further(trial, stop, why=why, memo={**memo, "ahead": [float(stop)]})
+            rounds = race.rounds or count_rounds(len(current.arms), self.reduction_factor)
+            share = ledger.left / max(1, rounds - race.round - 1)
+            stop = trial.limit if self._is_race_over(ledger, survivors, [cost]) else find_common_step(share, [cost])
+        last, first_out = losses[certain - 1][0], losses[certain]
+        cut = compare_race(until, ledger.opened.sign, len(losses), place, idle[0][0], last, first_out)
+        why = {"round": race.round + 1, **cut}
+        return continue_trial(trial, stop, why=why, memo={**memo, "ahead": [float(stop)]})
 
-    def _widen(self, ledger: Ledger, now: Round, until: int, memo: Memo) -> Train | None:
-        """While the round waits: the best that was left behind catches up with it, if the favourites' money is not needed.
+    def _bring_back(self, ledger: Ledger, current: Round, until: int, memo: Memo) -> Train | None:
+        """While the round waits: the best dropped arm catches up, if the leading arms do not need the budget.
 
-        Where many can be trained to the end, not all that two more rounds would keep need be.
+        With budget for many full trainings, the number of leading arms that it is reserved for is limited.
         """
-        idle, price, eta = ledger.books.idle, ledger.step_price(), self.reduction_factor
-        favourites = max(1, (len(now.arms) + len(now.joined)) // eta**2)
-        needed = favourites * (ledger.max_steps - until) * price
+        idle, price, eta = ledger.state.idle, ledger.step_price(), self.reduction_factor
+        leaders = max(1, (len(current.arms) + len(current.late_arms)) // eta**2)
+        reserved = leaders * (ledger.max_steps - until) * price
         if is_many := self._pays_for_many(ledger, until):
-            favourites = min(favourites, max(_FAVOURITES, ledger.workers // eta**2))
-            needed = (favourites * (ledger.max_steps - until) - ledger.books.steps_due) * price
-        for after, (_, number) in enumerate(idle if is_many or len(now.arms) < ledger.workers else ()):
+            leaders = min(leaders, max(_MAX_LEADERS, ledger.workers // eta**2))
+            reserved = (leaders * (ledger.max_steps - until) - ledger.state.steps_due) * price
+        for after, (_, number) in enumerate(idle if is_many or len(current.arms) < ledger.workers else ()):
             steps = ledger.trials[number].steps
             if steps < until:
-                if ledger.left - (until - steps) * price < needed:
+                if ledger.left - (until - steps) * price < reserved:
                     return None
                 stage = "a free worker brings the next best back into the race"
                 memo = {**memo, "joins": [float(number)]}
                 return train_best_unfinished(ledger, stage, stops=(until,), memo=memo, after=after)
         return None
 
-    def _wait_no_longer(self, ledger: Ledger, now: Round, facts: Facts, until: int) -> Train | None:
-        """Half the workers are idle, and those that would be kept have one each: the best of those that are there take the rest.
+    def _finish_early(self, ledger: Ledger, current: Round, race: RaceFacts, until: int) -> Train | None:
+        """Train the best finished arms to their end if half the workers are idle and each of these arms has a worker.
 
-        Only where that is many, as a few must not be chosen from those that happen to be quick.
+        This needs many arms: of a few, the finished ones may just be those with quick steps.
         """
-        kept = max(1, len(now.arms) // self.reduction_factor)
+        survivors = max(1, len(current.arms) // self.reduction_factor)
         is_idle = 2 * len(ledger.open_orders) <= ledger.workers
-        if kept > ledger.workers or not is_idle or not self._pays_for_many(ledger, until):
+        if survivors > ledger.workers or not is_idle or not self._pays_for_many(ledger, until):
             return None
-        ranked = rank(ledger, [*now.arms, *now.joined])
-        best = next((number for number in ranked[:kept] if ledger.trials[number].can_go_on), None)
+        ranked = rank_arms(ledger, [*current.arms, *current.late_arms])
+        best = next((number for number in ranked[:survivors] if ledger.trials[number].can_continue), None)
         if best is None:
             return None
-        why = {"stage": "the best take the rest", **say_cut(ledger, ranked, kept, best)}
-        memo = round_memo(facts._replace(round=_LAST), ranked[:kept])
-        return train_further(ledger.trials[best], ledger.trials[best].limit, why=why, memo=memo)
+        why = {"stage": "the best take the rest", **describe_cut(ledger, ranked, survivors, best)}
+        memo = make_round_memo(race._replace(round=_LAST_ROUND), ranked[:survivors])
+        return continue_trial(ledger.trials[best], ledger.trials[best].limit, why=why, memo=memo)
 
     def _pays_for_many(self, ledger: Ledger, until: int) -> bool:
-        """Whether what is left brings many arms from this step to their end."""
-        return ledger.left >= _MANY * (ledger.max_steps - until) * ledger.step_price()
+        """Return whether the remaining budget pays for many trainings from this step to their end."""
+        return ledger.left >= _MANY_TRAININGS * (ledger.max_steps - until) * ledger.step_price()
 
-    def _begin_next_round(self, ledger: Ledger, now: Round, facts: Facts) -> Decision | None:
-        """The first order of the next round; None: all its arms are under way or ahead of it."""
-        ranked = rank(ledger, [*now.arms, *now.joined])
-        rounds = facts.rounds or rounds_of(len(now.arms), self.reduction_factor)
-        round = facts.round + 1
+    def _begin_next_round(self, ledger: Ledger, current: Round, race: RaceFacts) -> Decision | None:
+        """Return the first order of the next round; None if all its arms are being trained or have passed its step."""
+        ranked = rank_arms(ledger, [*current.arms, *current.late_arms])
+        rounds = race.rounds or count_rounds(len(current.arms), self.reduction_factor)
+        round = race.round + 1
         share = ledger.left / max(1, rounds - round)
-        kept = self._keep_affordable(ledger, ranked[: max(1, len(ranked) // self.reduction_factor)], share)
-        going = [number for number in kept if not ledger.trials[number].is_stuck]
-        loads = [load_of(ledger, ledger.trials[number]) for number in going]
-        if len(kept) <= 1 or not going or self._is_decided(ledger, len(kept), loads):
-            why = say_cut(ledger, ranked, len(kept), going[0]) if going else NO_WHY
-            return self._train_last(ledger, kept, why, round_memo(facts._replace(round=_LAST), kept))
-        is_ahead = now.ahead > min(load.steps for load in loads)
-        until = now.ahead if is_ahead else common_step(share, loads)
-        facts = facts._replace(round=round, until=until, rounds=rounds)
-        idle = (number for number in going if ledger.trials[number].steps < until and ledger.trials[number].can_go_on)
-        if (first := next(idle, None)) is None:
+        survivors = self._cut_to_affordable(ledger, ranked[: max(1, len(ranked) // self.reduction_factor)], share)
+        active = [number for number in survivors if not ledger.trials[number].is_ended]
+        costs = [cost_of(ledger, ledger.trials[number]) for number in active]
+        if len(survivors) <= 1 or not active or self._is_race_over(ledger, len(survivors), costs):
+            why = describe_cut(ledger, ranked, len(survivors), active[0]) if active else NO_WHY
+            memo = make_round_memo(race._replace(round=_LAST_ROUND), survivors)
+            return self._train_last(ledger, survivors, why, memo)
+        was_promoted_early = current.next_stop > min(cost.steps for cost in costs)
+        until = current.next_stop if was_promoted_early else find_common_step(share, costs)
+        race = race._replace(round=round, until=until, rounds=rounds)
+        trials = (ledger.trials[number] for number in active)
+        if (first := next((trial for trial in trials if trial.steps < until and trial.can_continue), None)) is None:
             return None
         why = {
             "round": round,
             "rounds": rounds,
-            "arms": len(kept),
+            "arms": len(survivors),
             "share": share,
-            **say_cut(ledger, ranked, len(kept), first),
+            **describe_cut(ledger, ranked, len(survivors), first.number),
         }
-        return train_further(ledger.trials[first], until, why=why, memo=round_memo(facts, kept))
+        return continue_trial(first, until, why=why, memo=make_round_memo(race, survivors))
 
-    def _is_decided(self, ledger: Ledger, kept: int, loads: Sequence[Load]) -> bool:
-        """Whether halving on would leave half the workers idle, and what is left brings one in eta of the arms to the end."""
-        to_the_end = sum(load.cost(load.limit) for load in loads)
-        return 2 * kept <= ledger.workers and to_the_end <= self.reduction_factor * ledger.left
+    def _is_race_over(self, ledger: Ledger, survivors: int, costs: Sequence[ArmCost]) -> bool:
+        """Return whether another round would idle half the workers, and the budget brings one in eta arms to the end."""
+        to_the_end = sum(cost.until(cost.limit) for cost in costs)
+        return 2 * survivors <= ledger.workers and to_the_end <= self.reduction_factor * ledger.left
 
-    def _keep_affordable(self, ledger: Ledger, ranked: Sequence[int], share: float) -> Sequence[int]:
-        """As many of the best as `share` buys one more step each; those at their end cost nothing."""
+    def _cut_to_affordable(self, ledger: Ledger, ranked: Sequence[int], share: float) -> Sequence[int]:
+        """Return the best arms, as many as `share` pays one more step for; an arm at its end costs nothing."""
         cost = 0.0
-        for kept, number in enumerate(ranked):
+        for affordable, number in enumerate(ranked):
             trial = ledger.trials[number]
-            if trial.can_go_on:  # one that is under way has its next step already
-                cost += load_of(ledger, trial).cost(trial.steps + 1)
-            if cost > share * (1 + ROUNDING):
-                return ranked[: max(1, kept)]
+            if trial.can_continue:  # the next step of an arm that is being trained is paid for
+                cost += cost_of(ledger, trial).until(trial.steps + 1)
+            if cost > share * (1 + _ROUNDING):
+                return ranked[: max(1, affordable)]
         return ranked
 
     def _train_last(self, ledger: Ledger, arms: Sequence[int], why: Why, memo: Memo) -> Decision:
-        """The last arm takes the rest; what it cannot use goes to the next best, and then to another race."""
+        """Train the best arm to its end; then the next best; then begin another race."""
         if ledger.left <= 0 and ledger.open_orders:
             return Wait()
-        if ledger.queue and (newcomer := self._open_newcomer(ledger, ledger.max_steps, memo, _LAST, len(arms))):
+        if ledger.queue and (newcomer := self._start_newcomer(ledger, ledger.max_steps, memo, _LAST_ROUND, len(arms))):
             return newcomer
-        going = (ledger.trials[number] for number in rank(ledger, arms))
-        if best := next((trial for trial in going if trial.can_go_on), None):
-            why = {"stage": "the best takes the rest", **why}
-            return train_further(best, best.limit, why=why, memo=memo)
-        if order := train_best_unfinished(ledger, "the best takes the rest", memo=memo):
+        trials = (ledger.trials[number] for number in rank_arms(ledger, arms))
+        if best := next((trial for trial in trials if trial.can_continue), None):
+            why = {"stage": "the best trial gets the rest of the budget", **why}
+            return continue_trial(best, best.limit, why=why, memo=memo)
+        if order := train_best_unfinished(ledger, "the best trial gets the rest of the budget", memo=memo):
             return order
-        if ledger.open_orders or fresh_config(ledger) is None:
-            return nothing_to_buy(ledger)
-        return self._begin_race(ledger, (), worth=ledger.left, counted=0)
+        if ledger.open_orders or find_untried_config(ledger) is None:
+            return nothing_to_train(ledger)
+        return self._begin_race(ledger, (), arms_budget=ledger.left, arms_at_start=0)
 
-    # its newcomers -----------------------------------------------------------------------------------------------------
+    # new trials --------------------------------------------------------------------------------------------------------
 
-    def _open_newcomer(self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0) -> Train | None:
-        config = fresh_config(ledger)
+    def _start_newcomer(
+        self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0, planned: float = 0
+    ) -> Train | None:
+        config = find_untried_config(ledger)
         if config is None:
             return None
-        why = {"round": round, "arm": arm, "until": until}
-        return train_new(ledger, config, until, why=why, memo=memo)
+        why: dict[str, Scalar] = {"round": round, "arm": arm, "until": until}
+        if arm < planned < math.inf:  # unknown before the first step was paid
+            why["of"] = int(planned)
+        return start_trial(ledger, config, until, why=why, memo=memo)
 
-    def _count_newcomers(self, ledger: Ledger, facts: Facts) -> float:
-        """How many newcomers the race has, at the price so far; no end of them before anything was paid."""
+    def _count_newcomers(self, ledger: Ledger, race: RaceFacts) -> float:
+        """Return the number of new trials in the race at the price so far; infinity before a price is known."""
         price = ledger.step_price()
         if not price > 0:
             return math.inf
-        return max(0, self.arms_for(facts.worth / price, ledger.max_steps) - facts.counted)
+        return max(0, self.count_arms(race.arms_budget / price, ledger.max_steps) - race.arms_at_start)
 
-    def arms_for(self, steps: float, max_steps: int) -> int:
-        """The number of arms for a budget that buys so many steps."""
+    def count_arms(self, steps: float, max_steps: int) -> int:
+        """Return the number of arms for a budget of so many steps."""
         if self.arms is not None:
             return self.arms
         return max(2, min(round(self.arms_per_curve * steps / max_steps), int(steps / _STEPS_PER_ARM)))
 
-    def _first_look(self, ledger: Ledger, now: Round, facts: Facts) -> int:
-        """The common step of round 0: an equal share of the purse, spread over the arms that joined and the newcomers."""
+    def _first_stop(self, ledger: Ledger, current: Round, race: RaceFacts) -> int:
+        """Return the common step of round 0, to which an equal share of the budget brings listed arms and new trials."""
         price = ledger.step_price()
         if not price > 0:
             return 1
-        newcomers = max(now.newcomers, int(self._count_newcomers(ledger, facts)))
-        arms = now.listed + newcomers
+        newcomers = max(current.newcomers, int(self._count_newcomers(ledger, race)))
+        arms = current.listed + newcomers
         if arms <= 1:
             return 1
-        joined = (ledger.trials[number] for number in now.arms[: now.listed])
-        loads = [load_of(ledger, trial) for trial in joined if not trial.is_stuck]
+        listed = (ledger.trials[number] for number in current.arms[: current.listed])
+        costs = [cost_of(ledger, trial) for trial in listed if not trial.is_ended]
         if newcomers:
-            loads.append(Load(0, ledger.max_steps, newcomers * price, held=0))
-        return common_step(facts.purse / rounds_of(arms, self.reduction_factor), loads) if loads else 1
+            costs.append(ArmCost(0, ledger.max_steps, newcomers * price, resumable_step=0))
+        return find_common_step(race.left_at_start / count_rounds(arms, self.reduction_factor), costs) if costs else 1
 
 
-def _is_awaited(ledger: Ledger, now: Round, until: int) -> bool:
-    """Whether an arm of the round is on its way to the round's step; one that has got there may go on meanwhile."""
+def _is_waiting(ledger: Ledger, current: Round, until: int) -> bool:
+    """Return whether an arm of the round is being trained to the round's step; an arm beyond that step does not count."""
     under_way = (open_order.order.trial for open_order in ledger.open_orders.values())
-    return any(ledger.trials[number].steps < until and now.has(number) for number in under_way)
+    return any(ledger.trials[number].steps < until and current.has(number) for number in under_way)
 
 
-ROUNDING = 1e-12  # of a share that is spent to the last bit
-
-
-class Facts(NamedTuple):
-    """What a round's memo remembers. A race is all rounds from its newcomers to its winner."""
+class RaceFacts(NamedTuple):
+    """What the memo of a round holds. A race is all rounds from the first new trial to the winner."""
 
     round: int = 0
     until: int = 0  # the common step of this round; in round 0 it follows from the price so far
     total: float = 0.0  # the budget that the race was planned for
-    purse: float = 0.0  # what was left when the race began
-    worth: float = 0.0  # the money that its number of arms is for: the whole budget, or the purse of a later race
-    counted: int = 0  # trials there already that count among these arms
-    rounds: int = 0  # R, known when all newcomers are there
+    left_at_start: float = 0.0  # the remaining budget when the race began
+    arms_budget: float = 0.0  # the budget that determines the number of arms: the whole, or that of a later race
+    arms_at_start: int = 0  # trials that count among these arms when the race begins
+    rounds: int = 0  # R, known when all new trials were started
+
+    @classmethod
+    def of(cls, current: Round) -> RaceFacts:
+        round, until, total, left_at_start, arms_budget, arms_at_start, rounds = current.facts
+        return cls(int(round), int(until), total, left_at_start, arms_budget, int(arms_at_start), int(rounds))
 
 
-class Load(NamedTuple):
-    """Arms that stand at the same step: what one more step of all of them costs."""
+class ArmCost(NamedTuple):
+    """The cost of further training for one arm, or for several arms at the same step."""
 
     steps: int
     limit: int
-    price: float
-    held: int  # steps that need not be paid again: fewer than `steps` where a state was lost and time is money
+    price: float  # of one step of all these arms
+    resumable_step: int  # less than `steps` if a state was lost and the budget is time: these steps are paid again
 
-    def cost(self, step: int) -> float:
-        """Of going on to that step."""
+    def until(self, step: int) -> float:
+        """Return the cost of training to `step`."""
         step = min(step, self.limit)
-        return self.price * (step - self.held) if step > self.steps else 0.0
+        return self.price * (step - self.resumable_step) if step > self.steps else 0.0
 
 
-def rounds_of(arms: int, reduction_factor: int) -> int:
-    """ceil(log_eta arms), in whole numbers."""
+def count_rounds(arms: int, reduction_factor: int) -> int:
+    """Return ceil(log_eta arms), in whole numbers."""
     rounds = 0
     while reduction_factor**rounds < arms:
         rounds += 1
     return rounds
 
 
-def load_of(ledger: Ledger, trial: Trial) -> Load:
+def cost_of(ledger: Ledger, trial: Trial) -> ArmCost:
     price = ledger.step_price(trial.number)
-    if trial.open_order is not None:  # as far as that goes, it is paid for
+    if trial.open_order is not None:  # the steps of an open order are paid for
         ordered = ledger.orders[trial.open_order].until
-        return Load(ordered, trial.limit, price, ordered)
-    # An epoch is charged once, time whenever it is spent.
-    held = trial.steps if ledger.budget.unit == "epochs" else trial.held
-    return Load(trial.steps, trial.limit, price, held)
+        return ArmCost(ordered, trial.limit, price, ordered)
+    # An epoch is charged once; time is charged whenever it is spent.
+    resumable_step = trial.steps if ledger.budget.unit == "epochs" else trial.resumable_step
+    return ArmCost(trial.steps, trial.limit, price, resumable_step)
 
 
-def common_step(share: float, loads: Sequence[Load]) -> int:
-    """The furthest step to which `share` brings all arms; at least one more than the least trained has."""
-    low, high = min(load.steps for load in loads) + 1, max(load.limit for load in loads)
+def find_common_step(share: float, costs: Sequence[ArmCost]) -> int:
+    """Return the last step to which `share` brings all arms; at least one more than the least trained arm has."""
+    low, high = min(cost.steps for cost in costs) + 1, max(cost.limit for cost in costs)
     while low < high:
         middle = (low + high + 1) // 2
-        cost = sum(load.cost(middle) for load in loads)
-        low, high = (middle, high) if cost <= share * (1 + ROUNDING) else (low, middle - 1)
+        total = sum(cost.until(middle) for cost in costs)
+        low, high = (middle, high) if total <= share * (1 + _ROUNDING) else (low, middle - 1)
     return low
-
-
-def read_facts(now: Round) -> Facts:
-    round, until, total, purse, worth, counted, rounds = now.facts
-    return Facts(int(round), int(until), total, purse, worth, int(counted), int(rounds))

@@ -1,11 +1,11 @@
-"""What an online policy believes about the coming round: a drifting Gaussian process folded from the ledger.
+"""The surrogate of an online policy: a drifting Gaussian process of the rewards, computed from the ledger.
 
-Numbers share one stationary kernel, options and activities a Hamming kernel (core/space/encoding.py says what the columns are).
-One length-scale serves all of them: `lengthscale` times the root of the number of parameters, since distances in the cube
-grow with that root.
+Numbers share one stationary kernel; options and activities have a Hamming kernel (core/space/encoding.py describes the columns).
+All have the same length-scale: `lengthscale` times the root of the number of parameters, since distances in the cube grow with
+that root.
 
-A finite space is scored config by config; any other is searched from random starts. Either way the answer is a `Proposal`:
-the config to act with, and the points it must be compared with before a validation pass is declared unnecessary.
+A finite space is scored config by config; any other is searched from random starts. Both give a `Proposal`: the config to train
+with, and the competitors that it must be compared with before a round may stay without validation.
 """
 
 from __future__ import annotations
@@ -35,13 +35,11 @@ from shoestring.models.online.time_varying import TimeVaryingGP
 from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP, merge_modes
 from shoestring.policies.online.online_run import RunState, RunView
 
-_ENUMERABLE = 2_000  # configs of a finite space up to this many are scored one by one; listed rows always are
-_CANDIDATES = 1000  # random points that PI and EI are scored on where the space is not finite
-_HUMPS = 50  # of which so many of the best are merged into separate humps
-
-
-_NAMES = {
-    "ucb": "reward that the round could bring (confidence bound)",
+_MAX_SCORED_CONFIGS = 2_000  # finite spaces of up to this size are scored config by config; listed rows always are
+_CANDIDATES = 1000  # random points for PI and EI if the space is not finite
+_MERGED_CANDIDATES = 50  # the best of these, which are merged into separate modes
+_SCORE_NAMES = {
+    "ucb": "upper confidence bound of the reward",
     "pi": "probability of improvement",
     "ei": "expected improvement",
 }
@@ -50,14 +48,14 @@ _NAMES = {
 @dataclass(slots=True)
 class DriftState:
     run: RunState
-    belief: FiniteBelief | CubeBelief
-    skipped_mean: float = 0.0  # of the rounds since the last validation: what they were expected to be worth together,
-    skipped_variance: float = 0.0  # and how far off that may be
+    surrogate: FiniteSurrogate | CubeSurrogate
+    skipped_mean: float = 0.0  # predicted sum of the rewards of the rounds since the last validation
+    skipped_variance: float = 0.0  # the variance of that sum
 
 
 @dataclass(frozen=True, slots=True)
 class DriftView:
-    """View: the drifting GP after every round so far, about the coming one. `block`: rounds after which all is dropped."""
+    """View of the drifting GP after all rounds so far. `block`: the number of rounds after which all observations are dropped."""
 
     run: RunView
     kernel: Family
@@ -66,14 +64,15 @@ class DriftView:
     noise_variance: float
     forgetting_rate: float
     prior_mean: float = 0.0
-    n_starts: int = 50  # of a search where the space is not finite
-    bandwidth: float = 0.2  # humps that it finds closer than this are one
+    n_starts: int = 50  # random starts of the search if the space is not finite
+    bandwidth: float = 0.2  # modes closer than this are merged
     block: int | None = None
 
     def start(self, opened: Opened) -> DriftState:
         space = opened.space
-        belief = FiniteBelief if space.rows is not None or space.size <= _ENUMERABLE else CubeBelief
-        return DriftState(self.run.start(opened), belief(self, Encoding(space)))
+        is_finite = space.rows is not None or space.size <= _MAX_SCORED_CONFIGS
+        surrogate = FiniteSurrogate if is_finite else CubeSurrogate
+        return DriftState(self.run.start(opened), surrogate(self, Encoding(space)))
 
     def absorb(self, state: DriftState, entry: Entry) -> DriftState:
         done = len(state.run.configs)
@@ -82,43 +81,43 @@ class DriftView:
             return state
         config, reward = state.run.configs[-1], state.run.rewards[-1]
         if reward is not None:
-            state.belief.observe(config, self._credit(state, config, reward - self.prior_mean))
+            state.surrogate.observe(config, self._attribute(state, config, reward - self.prior_mean))
         if state.run.value_round == done + 1:
             state.skipped_mean = state.skipped_variance = 0.0
         elif self.run.reward == "gain":
-            mean, variance = state.belief.expect(config)
+            mean, variance = state.surrogate.predict(config)
             state.skipped_mean += mean
             state.skipped_variance += variance
-        state.belief.model.advance()
+        state.surrogate.gp.advance()
         if self.block is not None and (done + 1) % self.block == 0:
-            state.belief.model.reset()
+            state.surrogate.gp.reset()
         return state
 
-    def _credit(self, state: DriftState, config: Config, reward: float) -> float:
-        """What to observe of a validated round whose reward is the mean gain of several rounds.
+    def _attribute(self, state: DriftState, config: Config, reward: float) -> float:
+        """Return the observation of a validated round whose reward is the mean gain of several rounds.
 
-        The gain of all is this round's share plus the others', which the model expects with some variance S. Taking the
-        expectation off leaves this round's share with a noise of sigma^2 + S; drawing it towards its own expectation by
-        (var + sigma^2) / (var + sigma^2 + S) moves the mean exactly as an observation with that noise would. (The
-        variance shrinks as for an exact one: the model has one noise for all.)
+        The total gain is this round's gain plus those of the others, which the model predicts with some variance S. The
+        total less that prediction is this round's gain with a noise of sigma^2 + S. Shrinking it towards its own prediction
+        by (var + sigma^2) / (var + sigma^2 + S) changes the mean exactly as an observation with that noise would. (The
+        variance shrinks as for noise sigma^2: the model has one noise for all.)
         """
         if state.run.span == 1:
             return reward
-        expected, variance = state.belief.expect(config)
+        expected, variance = state.surrogate.predict(config)
         own = state.run.span * reward - state.skipped_mean
         known = variance + self.noise_variance
-        credit = expected + known / (known + state.skipped_variance) * (own - expected)
+        attributed = expected + known / (known + state.skipped_variance) * (own - expected)
         clip = self.run.clip
-        return credit if clip is None else min(max(credit, -clip), clip)
+        return attributed if clip is None else min(max(attributed, -clip), clip)
 
     def kernel_on(self, encoding: Encoding) -> tuple[Kernel, Floats]:
-        """The kernel over the columns of `encoding.features`, and its parameters."""
+        """Return the kernel over the columns of `encoding.features`, and its parameters."""
         kernel = kernel_for(encoding, self.kernel, tied=True)
         log_scale = math.log(self.lengthscale * math.sqrt(max(encoding.space.dims, 1)))
         return kernel, np.array([math.log(self.variance)] + [log_scale] * len(kernel.blocks))
 
     def prior_covariance(self, space: Space, configs: Sequence[Config]) -> Floats:
-        """Covariance (n, n) of one round's function between these configs, before anything is observed."""
+        """Return the prior covariance (n, n) of one round's function between these configs."""
         encoding = Encoding(space)
         kernel, theta = self.kernel_on(encoding)
         features = encoding.features(encoding.points(configs))
@@ -127,15 +126,15 @@ class DriftView:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Posterior at the points that matter; `chosen` and `rivals` index into them."""
+    """The posterior at the points that are compared; `chosen` and `competitors` are indices of them."""
 
     config: Config
     mean: Floats
     variance: Floats
     chosen: int
-    rivals: Indices
-    covariance: Floats | None  # of the chosen point with each, if asked for
-    compared: Why
+    competitors: Indices
+    covariance: Floats | None  # of the chosen point with each point, if requested
+    comparison: Why
 
 
 def _score(acquisition: str, mean: Floats, variance: Floats, beta: float) -> Floats:
@@ -144,18 +143,18 @@ def _score(acquisition: str, mean: Floats, variance: Floats, beta: float) -> Flo
     return probability_of_improvement(mean, variance) if acquisition == "pi" else expected_improvement(mean, variance)
 
 
-class FiniteBelief:
-    """About every config of a finite space."""
+class FiniteSurrogate:
+    """The surrogate of a finite space, which knows the posterior of every config."""
 
     def __init__(self, view: DriftView, encoding: Encoding) -> None:
         self.space = encoding.space
-        self.configs = self.space.rows or tuple(self.space.grid(_ENUMERABLE))
+        self.configs = self.space.rows or tuple(self.space.grid(_MAX_SCORED_CONFIGS))
         self._keys = [self.space.key(config) for config in self.configs]
         self._index = {key: i for i, key in enumerate(self._keys)}
         points = encoding.points(self.configs)
         features = encoding.features(points)  # (N, n_columns)
         kernel, theta = view.kernel_on(encoding)
-        self.model = TimeVaryingGP(
+        self.gp = TimeVaryingGP(
             lambda rows: kernel.matrix(theta, features[rows], features),
             kernel.diag(theta, len(features)),
             forgetting_rate=view.forgetting_rate,
@@ -164,31 +163,31 @@ class FiniteBelief:
         self._competitors = Competitors(np.hstack([points.cube, points.active]), encoding.numbers)
 
     def observe(self, config: Config, reward: float) -> None:
-        self.model.observe(self._index[self.space.key(config)], reward)
+        self.gp.observe(self._index[self.space.key(config)], reward)
 
-    def expect(self, config: Config) -> tuple[float, float]:
-        """Posterior mean and variance of what the config is worth this round."""
+    def predict(self, config: Config) -> tuple[float, float]:
+        """Return the posterior mean and variance of the config's reward in this round."""
         point = self._index[self.space.key(config)]
-        return float(self.model.mean[point]), float(self.model.variance[point])
+        return float(self.gp.mean[point]), float(self.gp.variance[point])
 
     def propose(
         self, acquisition: str, beta: float, rng: np.random.Generator, *, with_covariance: bool = False
     ) -> Proposal:
-        mean, variance = self.model.mean, self.model.variance
+        mean, variance = self.gp.mean, self.gp.variance
         height = _score(acquisition, mean, variance, beta)
         chosen = choose(height)
-        covariance = self.model.covariance(chosen) if with_covariance else None
-        rivals = self._competitors.of(chosen, height)
-        compared = compare_scores(_NAMES[acquisition], "highest", height, chosen, self._keys.__getitem__)
-        return Proposal(self.configs[chosen], mean, variance, chosen, rivals, covariance, compared)
+        covariance = self.gp.covariance(chosen) if with_covariance else None
+        competitors = self._competitors.of(chosen, height)
+        comparison = compare_scores(_SCORE_NAMES[acquisition], "highest", height, chosen, self._keys.__getitem__)
+        return Proposal(self.configs[chosen], mean, variance, chosen, competitors, covariance, comparison)
 
 
-class CubeBelief:
-    """About every point of the unit cube."""
+class CubeSurrogate:
+    """The surrogate of any other space, which knows the posterior at every point of the unit cube."""
 
     def __init__(self, view: DriftView, encoding: Encoding) -> None:
         self.space, self._view = encoding.space, view
-        self.model = ContinuousTimeVaryingGP(
+        self.gp = ContinuousTimeVaryingGP(
             CubeKernel(encoding, *view.kernel_on(encoding)),
             n_dims=self.space.dims,
             variance=view.variance,
@@ -197,37 +196,37 @@ class CubeBelief:
         )
 
     def observe(self, config: Config, reward: float) -> None:
-        self.model.observe(self.space.to_cube(config), reward)
+        self.gp.observe(self.space.to_cube(config), reward)
 
-    def expect(self, config: Config) -> tuple[float, float]:
-        mean, variance = self.model.predict(self.space.to_cube(config)[None])
+    def predict(self, config: Config) -> tuple[float, float]:
+        mean, variance = self.gp.predict(self.space.to_cube(config)[None])
         return float(mean[0]), float(variance[0])
 
     def propose(
         self, acquisition: str, beta: float, rng: np.random.Generator, *, with_covariance: bool = False
     ) -> Proposal:
         if acquisition == "ucb":
-            modes = self.model.modes(beta, rng, n_starts=self._view.n_starts, bandwidth=self._view.bandwidth)
+            modes = self.gp.modes(beta, rng, n_starts=self._view.n_starts, bandwidth=self._view.bandwidth)
             points, mean, variance = modes.points, modes.mean, modes.variance
         else:
             candidates = rng.random((_CANDIDATES, self.space.dims))
-            height = _score(acquisition, *self.model.predict(candidates), beta)
-            best = sort_best_first(height, "highest", _HUMPS)
+            height = _score(acquisition, *self.gp.predict(candidates), beta)
+            best = sort_best_first(height, "highest", _MERGED_CANDIDATES)
             points = candidates[best[merge_modes(candidates[best], height[best], self._view.bandwidth)]]
-            mean, variance = self.model.predict(points)
-        covariance = self.model.covariance(points[:1], points)[0] if with_covariance else None
+            mean, variance = self.gp.predict(points)
+        covariance = self.gp.covariance(points[:1], points)[0] if with_covariance else None
         configs = [self.space.from_cube(point) for point in points]
-        others = np.array([config != configs[0] for config in configs])  # two humps may lie in the cell of one integer
-        heights, name = _score(acquisition, mean, variance, beta), _NAMES[acquisition]
-        compared = compare_scores(name, "highest", heights, 0, configs.__getitem__, rivals=others)
-        return Proposal(configs[0], mean, variance, 0, np.arange(1, len(points)), covariance, compared)
+        others = np.array([config != configs[0] for config in configs])  # two modes may lie in the cell of one integer
+        heights, name = _score(acquisition, mean, variance, beta), _SCORE_NAMES[acquisition]
+        comparison = compare_scores(name, "highest", heights, 0, configs.__getitem__, competitors=others)
+        return Proposal(configs[0], mean, variance, 0, np.arange(1, len(points)), covariance, comparison)
 
 
 class CubeKernel:
-    """The kernel as a function of points of the cube, with its gradient: what the continuous model asks for.
+    """The kernel as a function of points of the cube, with its gradient, as the continuous model needs it.
 
-    Activities and options are those of the config that a point stands for. An integer keeps its place in the cube instead
-    of moving to the centre of its cell: a search needs a slope.
+    Activities and options are those of the config of a point. An integer keeps its place in the cube instead of moving to
+    the centre of its cell, because a search needs a slope.
     """
 
     def __init__(self, encoding: Encoding, kernel: Kernel, theta: Floats) -> None:
@@ -235,23 +234,23 @@ class CubeKernel:
         names = encoding.space.cube_names
         self._is_number = np.isin(np.arange(len(names)), encoding.numbers)
         self._switched = [names.index(name) for name in encoding.optional]  # cube dimensions that may be inactive
-        self._seen: tuple[Floats, Floats] = (np.empty(0), np.empty(0))  # the observations' points and features
+        self._observed: tuple[Floats, Floats] = (np.empty(0), np.empty(0))  # points and features of the observations
 
     def __call__(self, x: Floats, z: Floats) -> tuple[Floats, Floats]:
-        features, moves = self._look(x)
-        if self._seen[0] is not z:  # a search calls thousands of times with the same observations
-            self._seen = (z, self._look(z)[0])
-        k, by_column = self._kernel.matrix_with_gradient(self._theta, features, self._seen[1])
+        features, moves = self._encode(x)
+        if self._observed[0] is not z:  # a search calls this thousands of times with the same observations
+            self._observed = (z, self._encode(z)[0])
+        k, by_column = self._kernel.matrix_with_gradient(self._theta, features, self._observed[1])
         gradient = np.zeros((*k.shape, x.shape[1]))
         numbers = self._encoding.numbers
         gradient[:, :, numbers] = by_column[:, :, : numbers.size] * moves[:, None, numbers]
         return k, gradient
 
-    def _look(self, cube: Floats) -> tuple[Floats, Flags]:
-        """What the kernel sees at these places (m, dims), and which coordinates move it, (m, dims)."""
+    def _encode(self, cube: Floats) -> tuple[Floats, Flags]:
+        """Return the kernel's features of these points (m, dims), and which coordinates change them, (m, dims)."""
         moves = np.tile(self._is_number, (len(cube), 1))
         points = Points(cube, np.empty((len(cube), 0), dtype=np.bool_))
-        if self._switched:  # by way of configs: a search asks for one point at a time, where arrays do not pay
+        if self._switched:  # through configs: a search evaluates one point at a time, for which arrays are not faster
             configs = self._encoding.points([self._encoding.space.from_cube(u) for u in cube])
             moves[:, self._switched] &= configs.active
             points = Points(np.where(moves, cube, configs.cube), configs.active)

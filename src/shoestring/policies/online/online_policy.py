@@ -1,10 +1,10 @@
-"""What all online policies share: the settings of rewards and queries, and how much validation may be paid for.
+"""The settings that all online policies share: rewards, when to validate, and how much validation may cost.
 
-`query` says when a round is validated: "always", "bernoulli" (with `query_probability`), or by a rule that a method adds.
-Whatever it says, two walls stand behind it. `validate_at_most` is the user's: a share of the training cost ("20%"), a
-number of passes ("30 passes") or a duration ("10m"). The budget is the other: a pass must not use up what the rounds still
-to come need. A pass is priced at the mean of those bought so far, so the first one is always within the user's wall. Where
-passes have no price and take no time that anybody measured, as in a generator, a share is one of the rounds.
+`query` is the rule that decides whether a round is validated: "always", "bernoulli" (with `query_probability`), or a rule of
+the method. Two limits apply to every rule. `validate_at_most` is the user's: a share of the training cost ("20%"), a number of
+passes ("30 passes") or a duration ("10m"). The budget is the other: a pass must leave enough for the remaining rounds. The
+price of a pass is the mean of those so far, so the first pass is always within the user's limit. If passes have no price and
+take no measurable time, as in a generator, a share is a share of the rounds.
 """
 
 from __future__ import annotations
@@ -14,18 +14,44 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from shoestring.core.deciding.why_text import Labels, WhyText
 from shoestring.core.ledger.budget import parse_duration_s
+from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.checks import require_between, require_one_of, require_within
 from shoestring.errors import BudgetError, PolicyError
 from shoestring.policies.online.online_run import RUN, RunView
 
+ROUND_LABELS = {
+    "query": "rule that decided whether to validate",
+    "query_probability": "probability of a validation (probability)",
+    "round": "round (number)",
+}
+_QUERY_REASONS = {  # by the rule in `why`
+    "first": "because nothing was observed yet",
+    "always": "because every round is",
+    "bernoulli": "by chance",
+    "queued": "because you asked for this configuration",
+    "cap": "because the limit on validation is reached",
+    "budget": "because the remaining rounds need the rest of the budget",
+}
+
+
+def describe_query(order: Order, reason: str = "") -> WhyText:
+    """Return the clause that says whether a round is validated; `reason`: why, if the rule is a method's own."""
+    if "query" not in order.why:
+        return WhyText()
+    rule = str(order.why["query"])
+    reason = reason or _QUERY_REASONS.get(rule, f"by the rule {rule}")
+    return WhyText(clauses=(f"{'not ' if order.validate == 'none' else ''}validated, {reason}",))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnlinePolicy:
-    """Settings of every online policy; a method adds its own, and `decide`."""
+    """The base of every online policy: a method adds its own settings and `decide`."""
 
     name: ClassVar[str]
+    why_labels: ClassVar[Labels] = ROUND_LABELS
     queries: ClassVar[tuple[str, ...]] = ("always", "bernoulli")
 
     query: str = "always"
@@ -37,13 +63,13 @@ class OnlinePolicy:
 
     def __post_init__(self) -> None:
         require_one_of(self, "query", self.queries)
-        require_within(self, "query_probability", 0.0, 1.0, "it is a chance", "For 30 of 100 rounds, 0.3.")
+        require_within(self, "query_probability", 0.0, 1.0, "it is a probability", "For 30 of 100 rounds, 0.3.")
         require_one_of(self, "reward", ("gain", "value"))
         require_between(
-            self, "unit", 0.0, math.inf, "rewards are counted in it", "Try 0.01 for accuracies, or None.", optional=True
+            self, "unit", 0.0, math.inf, "rewards are divided by it", "Try 0.01 for accuracies, or None.", optional=True
         )
         require_between(
-            self, "clip", 0.0, math.inf, "rewards end there", "Try 2, or None for no clipping.", optional=True
+            self, "clip", 0.0, math.inf, "rewards are clipped to it", "Try 2, or None for no clipping.", optional=True
         )
         try:
             ValidationCap.read(self.validate_at_most)
@@ -53,12 +79,16 @@ class OnlinePolicy:
                 "cost, a number of passes or a duration: write '20%', '30 passes' or '10m'."
             ) from None
 
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        return describe_query(order)
+
     @property
     def run_view(self) -> RunView:
         return RunView(self.reward, self.unit, self.clip)
 
-    def why_not_validate(self, ledger: Ledger) -> str:
-        """The wall that keeps the coming round from being validated, "cap" or "budget"; "" when none does."""
+    def find_validation_limit(self, ledger: Ledger) -> str:
+        """Return which limit forbids to validate the next round, "cap" or "budget", or "" if none does."""
         prices = RoundPrices.of(ledger)
         if not ValidationCap.read(self.validate_at_most).allows(ledger, prices):
             return "cap"
@@ -66,7 +96,7 @@ class OnlinePolicy:
 
 
 class RoundPrices(NamedTuple):
-    """Training and validation so far, and one more of each: in epochs where a pass has a price in them, else in seconds."""
+    """Cost of training and validation so far, and of one more round and pass, in epochs if they price passes, else seconds."""
 
     training: float
     validation: float
@@ -75,21 +105,24 @@ class RoundPrices(NamedTuple):
 
     @classmethod
     def of(cls, ledger: Ledger) -> RoundPrices:
-        books, listed = ledger.books, ledger.opened.prices.validate_epochs
+        state, listed = ledger.state, ledger.opened.prices.validate_epochs
         if ledger.budget.unit == "epochs" and listed > 0.0:
-            return cls(float(books.steps), books.validations * listed, 1.0, listed)
-        training, validation, rounds = books.by_kind["train"], books.by_kind["validate"], _rounds_done(ledger)
+            return cls(float(state.steps), state.validations * listed, 1.0, listed)
+        training, validation, rounds = state.by_kind["train"], state.by_kind["validate"], _rounds_done(ledger)
         one_round = training / rounds if rounds else 0.0
-        one_pass = validation / books.validations if books.validations else 0.0
+        one_pass = validation / state.validations if state.validations else 0.0
         return cls(training, validation, one_round, one_pass)
 
 
 def _leaves_enough(ledger: Ledger, prices: RoundPrices) -> bool:
-    """Whether after one more pass the rounds to come can be paid; the next one alone if the budget was never enough for all."""
-    rate = ledger.budget.per_second(ledger.books.workers)
+    """Return whether one more pass leaves enough for all remaining rounds.
+
+    If the budget was never enough for all rounds, it must leave enough for the next one.
+    """
+    rate = ledger.budget.per_second(ledger.state.workers)
     if ledger.budget.unit == "epochs":
         if ledger.opened.prices.validate_epochs == 0.0:
-            return True  # passes are free
+            return True  # passes cost nothing
         rate = 1.0
     one_round, one_pass = rate * prices.one_round, rate * prices.one_pass
     can_finish = ledger.budget.total >= ledger.max_steps * one_round
@@ -103,7 +136,7 @@ def _rounds_done(ledger: Ledger) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ValidationCap:
-    """The most that validation may take; at most one of these is given."""
+    """The user's limit on validation; at most one of these is given."""
 
     share: float | None = None  # of the training cost
     passes: int | None = None
@@ -111,7 +144,7 @@ class ValidationCap:
 
     @classmethod
     def read(cls, text: str | None) -> ValidationCap:
-        """From what the user wrote; None caps nothing."""
+        """Return the limit that the user wrote; None is no limit."""
         if text is None:
             return cls()
         words = str(text).strip().lower()
@@ -122,14 +155,14 @@ class ValidationCap:
         return cls(seconds=parse_duration_s(words))
 
     def allows(self, ledger: Ledger, prices: RoundPrices) -> bool:
-        """Whether one more pass stays within it."""
-        bought = ledger.books.validations
-        if not bought:
+        """Return whether one more pass is within the limit."""
+        passes = ledger.state.validations
+        if not passes:
             return True
         if self.share is not None and prices.validation == 0.0:
-            return bought + 1 <= self.share * (_rounds_done(ledger) + 1)
+            return passes + 1 <= self.share * (_rounds_done(ledger) + 1)
         if self.share is not None:
             return prices.validation + prices.one_pass <= self.share * (prices.training + prices.one_round)
         if self.passes is not None:
-            return bought + 1 <= self.passes
-        return self.seconds is None or ledger.books.by_kind["validate"] * (1.0 + 1.0 / bought) <= self.seconds
+            return passes + 1 <= self.passes
+        return self.seconds is None or ledger.state.by_kind["validate"] * (1.0 + 1.0 / passes) <= self.seconds

@@ -1,16 +1,16 @@
-"""One run, round by round: what was trained, what it was worth, what comes next.
+"""One run, round by round: the config and reward of each round, and the order of the next one.
 
-A round is one step of trial 0, trained with a config of its own. The policy buys each round with or without a validation
-pass; the reward of a round is what a model or bandit learns from:
+A round is one step of trial 0, trained with a config of its own. The policy orders each round with or without a validation
+pass. The reward of a round is what a model or bandit learns from:
 
-    reward="gain"    how much better the value got since the last validation, per round in between, in units of `unit`
-                     (None: the median size of the last ten such gains, since gains shrink as a run goes on and rewards
-                     should not), clipped to ±`clip`. The first validation is a baseline and gives no reward.
-    reward="value"   the value itself, better upwards, divided by `unit` (None: 1), clipped too if asked for.
+    reward="gain"    how much better the value became since the last validation, per round in between, in units of `unit`
+                     (None: the median size of the last ten such gains, because gains shrink during a run and rewards
+                     should not), clipped to ±`clip`. The first validation is a baseline and has no reward.
+    reward="value"   the value itself, larger is better, divided by `unit` (None: 1), clipped if `clip` is set.
 
-A gain that spans rounds without validation was made by several configs. Bandits credit its mean to the config that was
-validated. Models credit that config with what is left when the other rounds' expected gains are taken off, believed the
-less, the less sure those are (belief.py). Values of rounds whose validation was not bought are never looked at.
+A gain over rounds without validation is due to several configs. Bandits give its mean to the config of the validated round.
+Models give that config the gain less the expected gains of the other rounds; the less certain these expectations are, the
+less it counts (drift_model.py). Values of rounds that were ordered without validation are not used.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from shoestring.core.ledger.running_totals import upper_quantile
 from shoestring.core.space.space import Config
 
 RUN = 0  # the number of the one trial
-_RECENT = 10  # gains that the unit is taken from
-_HUGE_GAIN = 1e300  # stands for the difference of two huge values of opposite sign, which overflows
-_LARGEST_REWARD = 1e12  # without a clip: squares of rewards must stay finite
+_RECENT_GAINS = 10  # gains whose median size is the unit
+_HUGE_GAIN = 1e300  # used if the difference of two huge values overflows
+_MAX_REWARD = 1e12  # without a clip: squares of rewards must stay finite
 
 
 @dataclass(slots=True)
@@ -38,20 +38,20 @@ class RunState:
     opened: Opened
     sign: float  # +1 when larger values are better
     configs: list[Config] = field(default_factory=list)  # by round
-    rewards: list[float | None] = field(default_factory=list)  # by round; None: nothing to learn from it
-    acted: set[str] = field(default_factory=set)  # keys of all configs that a round was trained with
-    order: Order | None = None  # the newest of the run
+    rewards: list[float | None] = field(default_factory=list)  # by round; None: without a reward
+    tried: set[str] = field(default_factory=set)  # keys of all configs that a round was trained with
+    order: Order | None = None  # the newest order
     value: float | None = None  # at the last validation
     value_round: int = 0
-    span: int = 1  # rounds that the newest reward is the mean gain of
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # sizes of gains other than 0
+    span: int = 1  # number of rounds of which the newest reward is the mean gain
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_GAINS))  # absolute gains other than 0
     train_s: list[float] = field(default_factory=list)  # of all rounds, sorted
     validate_s: list[float] = field(default_factory=list)  # of all validation passes, sorted
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """View: the rounds of the run so far, each with its config and reward."""
+    """View of the rounds of the run so far, with the config and reward of each."""
 
     reward: str = "gain"
     unit: float | None = None
@@ -65,14 +65,16 @@ class RunView:
             return state
         if isinstance(entry, Order):
             state.order = entry
-        elif entry.status == "ok" and entry.step == len(state.configs) + 1:  # a step that was run again is no new round
+        elif (
+            entry.status == "ok" and entry.step == len(state.configs) + 1
+        ):  # a step that was trained again is not a new round
             assert state.order is not None  # a receipt follows its order
             self._add_round(state, state.order, entry)
         return state
 
     def _add_round(self, state: RunState, order: Order, receipt: Receipt) -> None:
         state.configs.append(order.config)
-        state.acted.add(state.opened.space.key(order.config))
+        state.tried.add(state.opened.space.key(order.config))
         insort(state.train_s, receipt.cost.train)
         value = None
         if order.validates(receipt.step):
@@ -94,7 +96,7 @@ class RunView:
         return self._clip(gain / self.unit if self.unit is not None else _scale_by_recent(state, gain))
 
     def _clip(self, reward: float) -> float:
-        clip = _LARGEST_REWARD if self.clip is None else self.clip
+        clip = _MAX_REWARD if self.clip is None else self.clip
         return min(max(reward, -clip), clip)
 
 
@@ -109,30 +111,30 @@ def _scale_by_recent(state: RunState, gain: float) -> float:
 
 
 def wait_or_finish(ledger: Ledger) -> Decision | None:
-    """Wait while a round is being trained, Finish when no further one can be; None: decide on the next round."""
+    """Return Wait while a round is being trained, Finish if there can be no next one, and None if one can be ordered."""
     if not ledger.trials:
         return None
     run = ledger.trials[RUN]
     if run.open_order is not None:
         return Wait()
-    if run.can_go_on:
+    if run.can_continue:
         return None
     if run.steps >= run.limit:
-        return Finish(f"the run is at its end, round {run.steps}")
+        return Finish(f"the run is complete after round {run.steps}")
     ending = f"diverged in round {run.steps}" if run.diverged else f"failed in round {run.steps + 1}"
     return Finish(f"the run {ending}, and an online policy has only one")
 
 
-def next_queued(ledger: Ledger, run: RunState) -> Config | None:
-    """The user's first queued config that no round was trained with yet."""
+def find_next_queued(ledger: Ledger, run: RunState) -> Config | None:
+    """Return the user's first queued config that no round was trained with yet."""
     queue = ledger.queue
-    return next((config for config in queue if ledger.space.key(config) not in run.acted), None) if queue else None
+    return next((config for config in queue if ledger.space.key(config) not in run.tried), None) if queue else None
 
 
 def order_round(ledger: Ledger, run: RunState, config: Config, query: bool, why: Why, memo: Memo = NO_MEMO) -> Train:
-    """The order of the coming round. In time and money a round without validation is priced without it."""
+    """Return the order of the next round. In time and money, a round without validation is priced without a pass."""
     trial = ledger.trials[RUN] if ledger.trials else None
-    until, repeated = (trial.steps + 1, trial.steps - trial.held) if trial else (1, 0)
+    until, repeated = (trial.steps + 1, trial.steps - trial.resumable_step) if trial else (1, 0)
     expected = reserve = None
     rate = ledger.budget.per_second(ledger.workers)
     if rate > 0.0 and run.train_s:

@@ -1,1 +1,1 @@
-"""Policies that never look at a value: `random_search`, `grid`, and `replay_fixed`, which follows a given list."""
+"""Policies that do not use values: `random_search`, `grid`, and `replay_fixed`, which follows a given list."""

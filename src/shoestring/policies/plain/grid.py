@@ -1,8 +1,8 @@
 """Grid search: all combinations, in a fixed order, each trained to its end.
 
-Numbers take `levels` values spread over their range (evenly on their own scale, both ends included; fewer if an integer
-has fewer), choices all their options; a listed space is gone through row by row. The last parameter varies fastest. The
-user's queued configs come first. What the wall cut short is finished first when the budget is raised.
+Numbers have `levels` values spread over their range (evenly on their own scale, with both ends; fewer if an integer has
+fewer), choices all their options, and a listed space its rows. The last parameter varies fastest. Configurations that the user
+enqueued come first. A trial interrupted by the budget limit is completed first when the budget is raised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.core.deciding.decision import Decision, Why
-from shoestring.core.deciding.policy import find_cut_short, nothing_to_buy, train_further, train_new
+from shoestring.core.deciding.policy import continue_trial, find_interrupted, nothing_to_train, start_trial
+from shoestring.core.deciding.why_text import Labels, WhyText
 from shoestring.core.ledger.entries import Entry, Opened, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
@@ -26,32 +27,42 @@ from shoestring.core.values.strict_json import dumps
 class Grid:
     levels: int = 5  # values of every number
     name: ClassVar[str] = "grid"
+    why_labels: ClassVar[Labels] = {
+        "at": "steps trained before (steps)",
+        "from": "source of the configuration",
+        "point": "point of the grid (number, from 0)",
+        "was": "state of the trial",
+    }
 
     def __post_init__(self) -> None:
         require_whole(self, "levels", 1, "every number needs a value", "Try 5.")
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        if not ledger.queue and (trial := find_cut_short(ledger, (ledger.max_steps,))):
-            return train_further(trial, trial.limit, why={"was": "cut short", "at": trial.steps})
+        if not ledger.queue and (trial := find_interrupted(ledger, (ledger.max_steps,))):
+            return continue_trial(trial, trial.limit, why={"was": "interrupted", "at": trial.steps})
         point = ledger.view(Combinations(self.levels))
         config = ledger.queue[0] if ledger.queue else point.next
         if config is None:
-            return nothing_to_buy(ledger)
+            return nothing_to_train(ledger)
         why: Why = {"from": "queue"} if ledger.queue else {"from": "grid", "point": point.number}
-        return train_new(ledger, config, ledger.max_steps, why=why)
+        return start_trial(ledger, config, ledger.max_steps, why=why)
+
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        return WhyText(origin=f"point {order.why['point']} of the grid" if "point" in order.why else "")
 
 
 @dataclass(slots=True)
 class Point:
     """The next combination that was not tried, and its number."""
 
-    coming: Iterator[Config]
+    remaining: Iterator[Config]
     next: Config | None = None
     number: int = -1
     tried: set[str] = field(default_factory=set)
 
-    def move_on(self) -> None:
-        for config in self.coming:
+    def advance(self) -> None:
+        for config in self.remaining:
             self.number += 1
             if dumps(config) not in self.tried:
                 self.next = config
@@ -61,18 +72,18 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Combinations:
-    """Walks the grid as its points are ordered; a grid of millions is never written down."""
+    """Advances over the grid with the orders; a large grid is never stored as a whole."""
 
     levels: int
 
     def start(self, opened: Opened) -> Point:
         point = Point(opened.space.grid(self.levels))
-        point.move_on()
+        point.advance()
         return point
 
     def absorb(self, state: Point, entry: Entry) -> Point:
         if isinstance(entry, Order) and (key := dumps(entry.config)) not in state.tried:
             state.tried.add(key)
             if state.next is not None and dumps(state.next) == key:
-                state.move_on()
+                state.advance()
         return state

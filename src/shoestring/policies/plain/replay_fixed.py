@@ -1,10 +1,10 @@
-"""A given list of orders, one after the other: to compare policies on the same purchases, to reproduce, to test runners.
+"""A given list of orders, one after the other: to compare policies on the same orders, to reproduce a study, to test runners.
 
     orders = [[0, {"lr": 0.1}, 3], [1, {"lr": 0.01}, 3], [1, null, 9]]
 
-Each line is trial, config, until: trial numbers count the trials of the list, a trial's first line opens it, and a config
-of null is a new one for a new trial and the same as before for an old one. Lines of a trial that has failed, diverged,
-ended or is trained that far already are left out. Configs that the user queued come before the next line.
+Each line is trial, config, until. Trial numbers count the trials of the list, and a trial's first line starts it. A config of
+null means a new configuration for a new trial, and the same configuration as before for an old one. Lines of a trial that has
+failed, diverged, ended or already has so many steps are skipped. Configurations that the user enqueued come before the next line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shoestring.core.deciding.decision import Decision, Train, Wait
-from shoestring.core.deciding.policy import fresh_config, nothing_to_buy, train_new
+from shoestring.core.deciding.policy import find_untried_config, nothing_to_train, start_trial
+from shoestring.core.deciding.why_text import Labels, WhyText
 from shoestring.core.ledger.entries import Amended, Entry, Opened, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.checks import is_whole
@@ -27,6 +28,10 @@ from shoestring.errors import PolicyError
 class ReplayFixed:
     orders: Sequence[Sequence[Any]] = ()
     name: ClassVar[str] = "replay_fixed"
+    why_labels: ClassVar[Labels] = {
+        "from": "source of the configuration",
+        "line": "line of the list (number, from 0)",
+    }
 
     def __post_init__(self) -> None:
         n_trials = 0
@@ -39,47 +44,51 @@ class ReplayFixed:
             n_trials = max(n_trials, line[0] + 1)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        done = ledger.view(ReplayView())
+        position = ledger.view(ReplayView())
         if ledger.queue:
-            return train_new(ledger, ledger.queue[0], ledger.max_steps, why={"from": "queue"})
-        for number in range(done.lines, len(self.orders)):
+            return start_trial(ledger, ledger.queue[0], ledger.max_steps, why={"from": "queue"})
+        for number in range(position.lines, len(self.orders)):
             listed, config, until = self.orders[number]
             until = min(until, ledger.max_steps)
             memo = {"line": [float(number), float(listed)]}
-            if listed not in done.trials:
-                config = fresh_config(ledger) if config is None else config
+            if listed not in position.trials:
+                config = find_untried_config(ledger) if config is None else config
                 if config is None:
-                    return nothing_to_buy(ledger)
-                return train_new(ledger, config, until, why={"line": number}, memo=memo)
-            trial = ledger.trials[done.trials[listed]]
+                    return nothing_to_train(ledger)
+                return start_trial(ledger, config, until, why={"line": number}, memo=memo)
+            trial = ledger.trials[position.trials[listed]]
             if trial.open_order is not None:
                 return Wait()
-            if trial.is_stuck or trial.steps >= until:
+            if trial.is_ended or trial.steps >= until:
                 continue
             config = trial.config if config is None else config
             until = min(until, trial.limit)
             return Train(trial=trial.number, config=config, until=until, why={"compared": 0, "line": number}, memo=memo)
-        return nothing_to_buy(ledger, "all orders of the list were given")
+        return nothing_to_train(ledger, "all orders of the list were given")
+
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        return WhyText(origin=f"line {order.why['line']} of the list" if "line" in order.why else "")
 
 
 @dataclass(slots=True)
-class LinesDone:
-    lines: int = 0  # of the list, up to the last one that was ordered
+class ListPosition:
+    lines: int = 0  # number of lines up to the last one that was ordered
     trials: dict[int, int] = field(default_factory=dict)  # number in the list -> number in the ledger
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayView:
-    def start(self, opened: Opened) -> LinesDone:
-        return LinesDone()
+    def start(self, opened: Opened) -> ListPosition:
+        return ListPosition()
 
-    def absorb(self, state: LinesDone, entry: Entry) -> LinesDone:
+    def absorb(self, state: ListPosition, entry: Entry) -> ListPosition:
         if isinstance(entry, Order) and "line" in entry.memo:
             number, listed = entry.memo["line"]
             state.lines = int(number) + 1
             state.trials.setdefault(int(listed), entry.trial)
         elif isinstance(entry, Amended) and entry.policy is not None:
-            state = LinesDone()
+            state = ListPosition()
         return state
 
 

@@ -1,14 +1,15 @@
-"""Is this run worth finishing? Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019.
+"""Policies that decide whether to finish a run: Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal
+Stopping", ICML 2019.
 
-The method is `bo_bos`: GP-UCB that asks after each step of a run whether to give it up. Read
+The method is `bo_bos`: GP-UCB with a stopping check after each step of a run. Read the modules in this order:
 
-    surrogate       what the trials say about every config
-    search          which config next, by a confidence bound
-    runs            which runs are under way, and how that travels in the memo
-    ucb_policy      one run after another: the frame that all four policies fill in
-    bo_bos          the method: how a run is judged
-    error_range     losses as errors in [0, 1], for those who model curves
+    surrogate       the Gaussian process on configurations
+    ucb_search      the next configuration, by a confidence bound
+    active_runs     the active runs, and how the memo stores them
+    ucb_policy      base class: one run after another; and `gp_ucb`
+    bo_bos          the method: the stopping check
+    error_range     losses as errors in [0, 1], for the models of curves
 
-Its rivals are `gp_ucb` (finishes every run), `boca` (chooses the length of a run before it begins) and `lc_prediction` (gives
-runs up by extrapolation). The mathematics of stopping is in `models.stopping`.
+The baselines are `gp_ucb` (finishes every run), `boca` (chooses the length of a run before it starts) and `lc_prediction` (stops
+runs by extrapolation). The mathematics of stopping is in `models.stopping`.
 """

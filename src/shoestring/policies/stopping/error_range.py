@@ -1,8 +1,8 @@
-"""Losses as errors in [0, 1], which is what models of learning curves want.
+"""Conversion of losses to errors in [0, 1], which the models of learning curves need.
 
-Losses in [0, 1], and accuracies in [0, 1] that are maximised, are taken as they are. All others pass through a line that maps the
-losses of the initial design, with a margin of 10 %, to [0, 1]; it is fixed once the design is complete. Losses beyond the
-fence of `models.loss_scaling` do not stretch it. A policy's settings `low` and `high` overrule all this.
+Losses in [0, 1], and accuracies in [0, 1] that are maximised, are used as they are. All others are mapped by a line that takes
+the losses of the initial design, with a margin of 10 %, to [0, 1]. The line is fixed once the initial design is complete. Losses
+beyond the limit of `models.loss_scaling` do not widen it. The settings `low` and `high` of a policy have priority.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shoestring.errors import PolicyError
 from shoestring.models.loss_scaling import fit_scaling
 
 _MARGIN = 0.1
-RANGE_LEFT = "the best loss lies below the range of errors: no stopping"
+BELOW_RANGE = "the best loss is below the range of errors: no stopping"
 
 
 class ErrorRange(NamedTuple):
-    """The losses that stand for the errors 0 and 1."""
+    """The losses that correspond to the errors 0 and 1."""
 
     low: float
     high: float
@@ -30,13 +30,13 @@ class ErrorRange(NamedTuple):
     def width(self) -> float:
         return self.high - self.low
 
-    def is_left_by(self, loss: float) -> bool:
-        """Whether this loss would be an error below 0: nothing in the range could beat it."""
+    def is_above(self, loss: float) -> bool:
+        """Return whether this loss is an error of at most 0, so that no run in the range could be better."""
         return math.isfinite(loss) and loss <= self.low
 
 
 def measure_range(ledger: Ledger) -> ErrorRange:
-    """The range that all losses so far suggest."""
+    """Return the range for all losses so far."""
     width = max((len(trial.losses) for trial in ledger.trials), default=0)
     losses = np.full((len(ledger.trials), max(width, 1)), np.nan)
     for trial in ledger.trials:
@@ -49,25 +49,25 @@ def measure_range(ledger: Ledger) -> ErrorRange:
             return usual
     low = float(finite.min())
     high = float(min(finite.max(), fit_scaling(losses, ~np.isnan(losses)).fence))
-    margin = _MARGIN * (high - low) or max(abs(low), 1.0)  # nothing but one value: any width will do
+    margin = _MARGIN * (high - low) or max(abs(low), 1.0)  # a single value: any width is good
     return ErrorRange(low - margin, high + margin)
 
 
 def pick_range(ledger: Ledger, low: float | None, high: float | None, fixed: ErrorRange | None) -> ErrorRange:
-    """The user's range, or else the one `fixed` after the initial design, or else what the losses so far suggest."""
+    """Return the user's range, else the one `fixed` after the initial design, else the range for the losses so far."""
     if low is not None and high is not None:
         return ErrorRange(low, high)
     return fixed or measure_range(ledger)
 
 
 def require_range(owner: object, low: float | None, high: float | None) -> None:
-    """The rule of the settings `low` and `high`."""
+    """Check the settings `low` and `high`; raises PolicyError."""
     if (low is None) != (high is None):
         raise PolicyError(
-            f"{type(owner).__name__}(low={low!r}, high={high!r}) go together: give both bounds or neither."
+            f"{type(owner).__name__}(low={low!r}, high={high!r}) must be given together: set both bounds or neither."
         )
     if low is not None and high is not None and not -math.inf < low < high < math.inf:
         raise PolicyError(
-            f"{type(owner).__name__}(low={low!r}, high={high!r}) must be two finite losses, the lower first: they stand for "
-            "the errors 0 and 1. For accuracies that are maximised give their negatives, low=-1 and high=0."
+            f"{type(owner).__name__}(low={low!r}, high={high!r}) must be two finite losses, the lower first: they correspond "
+            "to the errors 0 and 1. For accuracies that are maximised set their negatives, low=-1 and high=0."
         )

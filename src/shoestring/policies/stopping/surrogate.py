@@ -1,23 +1,25 @@
-"""What the trials say about every config: a Gaussian process of the loss of a config, perhaps after so much training.
+"""Surrogate of the loss of a configuration: a Gaussian process, whose input may include the length of training.
 
 Srinivas, Krause, Kakade and Seeger, "Gaussian Process Optimization in the Bandit Setting", arXiv:0912.3995, with the length
 of training as a further input as in Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping",
 ICML 2019 (PMLR 97), section 2 and appendix C.
 
     paper    here         meaning                                                                  unit
-    z        —            [x, n / N]: columns of the config, and the length of training            —
-    n / N    share        length of training, a share of a full one                                —
+    z        -            [x, n / N]: columns of the configuration, and the length of training     -
+    n / N    share        length of training, a share of a full training                           -
     y        loss         best loss up to that length                                              loss
 
-Departs from the papers:
-- Losses enter as `models.loss_scaling` leaves them, and as the best so far at each length: that is what a study keeps of a
-  run, and it makes curves monotone, as the theory wants them.
-- The length enters as ln(1 + n) / ln(1 + N): curves change with the logarithm of training, not evenly. With n / N the first
-  steps dominate the fit, length-scales of the config shrink, and the search wanders. `PRINTED` is the paper's own way.
-- A run that diverged, or failed before it said anything, counts as bad at full training.
-- The kernel is a product over numbers, choices and length, one length-scale per column; its parameters have weak priors.
-- Of more than 300 observations, parameters are fitted to those of trials spread over the study; the posterior knows all.
-- A trial that is under way counts as if it had come out as predicted (several workers).
+Differences from the papers:
+- Losses are scaled by `models.loss_scaling`, and each is the best so far at its length. A study keeps this value of a run, and
+  it makes curves monotone, as the theory requires.
+- The length enters as ln(1 + n) / ln(1 + N), because curves change with the logarithm of training. With n / N the first steps
+  dominate the fit, the length-scales of the configuration shrink, and the search becomes random. `PRINTED_FORM` is the
+  paper's form.
+- A run that diverged, or failed before its first loss, counts as bad at full training.
+- The kernel is a product over numbers, choices and length, with one length-scale per column; its parameters have weak priors.
+- If there are more than 300 observations, the parameters are fitted to those of trials spread over the study. The posterior
+  uses all observations.
+- A trial that is being trained counts as if its result were the predicted one (several workers).
 """
 
 from __future__ import annotations
@@ -41,18 +43,18 @@ from shoestring.policies.config_table import ConfigTable
 
 _FITTED_AT = "fitted_at"
 LengthAxis = Literal["log", "linear"]
-FIT_POINTS = 300  # at most so many are fitted to, see `pick_rows_to_fit`
-SURROGATE_MEMO = (*GP_MEMO, _FITTED_AT)  # what a surrogate carries from decision to decision
+FIT_POINTS = 300  # limit on the observations of a fit, see `pick_rows_to_fit`
+SURROGATE_MEMO = (*GP_MEMO, _FITTED_AT)  # names of the lists that a surrogate stores in the memo
 
 
 @dataclass(frozen=True, slots=True)
 class SurrogateForm:
-    """How configs and lengths become a kernel, and how its parameters are found."""
+    """The kernel on configurations and lengths, and how its parameters are fitted."""
 
     family: Family = "matern52"
     length_axis: LengthAxis = "log"
-    tied: bool = False  # one length-scale for all numbers, the length of training among them
-    n_starts: int = 1  # places that a fit begins from beside the last optimum
+    tied: bool = False  # one length-scale for all numbers, including the length of training
+    n_starts: int = 1  # starting points of a fit in addition to the last optimum
     with_priors: bool = True
 
     def kernel(self, encoding: Encoding, *, lengths: bool) -> Kernel:
@@ -67,26 +69,29 @@ class SurrogateForm:
         return Kernel((Block(self.family, (*numbers, *last), tied=True), *others))
 
 
-OURS = SurrogateForm()
-PRINTED = SurrogateForm(length_axis="linear", tied=True, n_starts=10, with_priors=False)
+DEFAULT_FORM = SurrogateForm()
+PRINTED_FORM = SurrogateForm(length_axis="linear", tied=True, n_starts=10, with_priors=False)
 
 
-# what is known -------------------------------------------------------------------------------------------------------
+# observations --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
+    """Loss of a trial after some training."""
+
     trial: int
-    share: float  # of a full training
+    share: float  # length as a share of a full training
     loss: float  # inf: bad
 
 
 def observe(
     ledger: Ledger, *, intermediate: bool, idle_only: bool, predicted: Mapping[int, float] | None = None
 ) -> list[Observation]:
-    """What each trial says: the best loss at its last step and, if asked for, at the first step and every fifth of N.
+    """Return the observations of all trials.
 
-    `idle_only`: a trial being trained says nothing yet. `predicted`: losses at full training that stand in for real ones.
+    Each trial gives the best loss at its last step and, if `intermediate`, at the first step and at every fifth of N. With
+    `idle_only` a trial that is being trained gives nothing. `predicted` are losses at full training that replace observed ones.
     """
     marks = {1, *(math.ceil(i * ledger.max_steps / 5) for i in range(1, 5))} if intermediate else set()
     found: list[Observation] = []
@@ -97,8 +102,8 @@ def observe(
         at_end = (predicted or {}).get(trial.number)
         if trial.diverged or (trial.failure and not best_so_far):
             at_end = math.inf
-        for place, (step, loss) in enumerate(best_so_far, 1):
-            is_last = place == len(best_so_far)
+        for number, (step, loss) in enumerate(best_so_far, 1):
+            is_last = number == len(best_so_far)
             if step in marks or (is_last and (at_end is None or intermediate)):
                 share = 1.0 if step >= trial.limit else step / ledger.max_steps
                 found.append(Observation(trial.number, share, loss))
@@ -108,7 +113,7 @@ def observe(
 
 
 def _best_so_far(losses: Sequence[float | None]) -> list[tuple[int, float]]:
-    """(step, best loss up to it) of each step with a finite loss."""
+    """Return (step, best loss up to it) for each step with a finite loss."""
     best, found = math.inf, []
     for step, loss in enumerate(losses, 1):
         if loss is not None and math.isfinite(loss):
@@ -117,30 +122,30 @@ def _best_so_far(losses: Sequence[float | None]) -> list[tuple[int, float]]:
     return found
 
 
-# what is believed ----------------------------------------------------------------------------------------------------
+# the fitted surrogate ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surrogate:
-    """A belief about the scaled loss of every config and, perhaps, every share of a full training."""
+    """Gaussian process of the scaled loss of a configuration, perhaps also of the length of training."""
 
     table: ConfigTable
     gp: GP
     scale: Scaling
     max_steps: int  # 0: the length of training is not an input
-    memo: Lists  # the kernel's parameters, and how many trials they were fitted to
+    memo: Lists  # the parameters of the kernel, and the number of trials to which they were fitted
     length_axis: LengthAxis = "log"
 
     def inputs(self, points: Points, share: float | Floats = 1.0) -> Floats:
         return _inputs(self.table.encoding, points, share, self.max_steps, self.length_axis)
 
     def predict(self, points: Points, share: float | Floats = 1.0) -> tuple[Floats, Floats]:
-        """Scaled mean and deviation of the latent loss, (m,) each."""
+        """Return scaled mean and standard deviation of the latent loss, (m,) each."""
         mean, variance = self.gp.predict(self.inputs(points, share))
         return mean, np.sqrt(variance)
 
-    def expect(self, points: Iterable[Points]) -> Surrogate:
-        """The belief as if these had come out, fully trained, as it predicts them."""
+    def with_predicted(self, points: Iterable[Points]) -> Surrogate:
+        """Return the surrogate as if the full trainings of these points had given the predicted losses."""
         gp = self.gp
         for point in points:
             x = self.inputs(point)
@@ -155,12 +160,13 @@ def fit_surrogate(
     *,
     lengths: bool,
     refit_every: int,
-    form: SurrogateForm = OURS,
+    form: SurrogateForm = DEFAULT_FORM,
     prefix: str = "",
 ) -> Surrogate:
-    """Fitted to these observations, one or more; parameters come from the memo until `refit_every` more trials are known.
+    """Fit a surrogate to one or more observations; parameters come from the memo until `refit_every` more trials are known.
 
-    `lengths`: the length of training is an input. `prefix` begins the names in the memo, for a policy with two surrogates.
+    With `lengths` the length of training is an input. `prefix` is put before the names in the memo, for a policy with two
+    surrogates.
     """
     encoding = table.encoding
     max_steps = ledger.max_steps if lengths else 0
@@ -170,7 +176,7 @@ def fit_surrogate(
     scale = _fit_scale(seen)
     y = scale.apply(np.array([o.loss for o in seen]))
     known = len({o.trial for o in seen})
-    fit = Refits(every=refit_every, key=prefix + _FITTED_AT).check_due(ledger.memo, known)
+    fit = Refits(every=refit_every, key=prefix + _FITTED_AT).check_fit(ledger.memo, known)
     some = pick_rows_to_fit([o.trial for o in seen], FIT_POINTS)
     gp, memo = carry_gp(
         kernel,
@@ -187,8 +193,8 @@ def fit_surrogate(
     return Surrogate(table, gp, scale, max_steps, memo, form.length_axis)
 
 
-def place_of_length(share: float | Floats, max_steps: int, axis: LengthAxis = "log") -> Floats:
-    """Where on [0, 1] the kernel sees a share of a full training."""
+def scale_length(share: float | Floats, max_steps: int, axis: LengthAxis = "log") -> Floats:
+    """Convert a share of a full training to the input of the kernel, in [0, 1]."""
     if axis == "linear":
         return np.asarray(share)
     return np.asarray(np.log1p(max_steps * np.asarray(share)) / np.log1p(max_steps))
@@ -198,11 +204,11 @@ def _inputs(encoding: Encoding, points: Points, share: float | Floats, max_steps
     features = encoding.features(points)
     if not max_steps:
         return features
-    return np.column_stack([features, np.broadcast_to(place_of_length(share, max_steps, axis), len(points))])
+    return np.column_stack([features, np.broadcast_to(scale_length(share, max_steps, axis), len(points))])
 
 
 def _fit_scale(seen: Sequence[Observation]) -> Scaling:
-    """One row per trial, its observations in their order: the fence looks at first losses."""
+    """Fit the scaling, with one row per trial and its observations in their order, as the limit uses first losses."""
     rows: dict[int, list[float]] = {}
     for o in seen:
         rows.setdefault(o.trial, []).append(o.loss)

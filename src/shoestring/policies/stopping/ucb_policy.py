@@ -1,17 +1,15 @@
-"""One run after another, chosen by a confidence bound: what GP-UCB, BO-BOS, BOCA and LC prediction have in common.
+"""Base class of the policies that choose runs by a confidence bound, and GP-UCB, which trains every run in full.
 
-The first `initial_trials` configs are trained in full; in time and money fewer, once two of them have used up a third of the
-budget. Then the surrogate names a config, and the policy says how far to train it and when to give it up. How runs travel in
-the memo: `runs`; the surrogate: `surrogate`; the bound: `search`.
+The first `initial_trials` configurations are trained in full. (In time and money there are fewer, once two of them have used a
+third of the budget.) Then the bound of `ucb_search`, on the surrogate of `surrogate`, chooses a configuration. The subclass
+decides how far to train it and when to stop it: BO-BOS, BOCA and LC prediction. The memo of the runs is that of `active_runs`.
 
-GP-UCB: train the config whose loss could be lowest, every run in full.
+GP-UCB is the base class without changes: Srinivas, Krause, Kakade and Seeger, "Gaussian Process Optimization in the Bandit
+Setting: No Regret and Experimental Design", arXiv:0912.3995, Algorithm 1; the baseline of BO-BOS. Symbols and differences are
+those of `surrogate` and `ucb_search`.
 
-Srinivas, Krause, Kakade and Seeger, "Gaussian Process Optimization in the Bandit Setting: No Regret and Experimental
-Design", arXiv:0912.3995, Algorithm 1; the baseline of BO-BOS. The surrogate, the bound, their symbols and departures are those
-of `surrogate` and `search`; the settings those of `ucb_policy`.
-
-Departs from the paper: the multiplier of the deviation is by default that of the authors of BO-BOS, `0.2 (d + 1) ln(2 t)`, so
-that the two can be compared; "theory" is the paper's for a finite set of configs.
+Difference from the paper: by default the factor of the standard deviation is that of the authors of BO-BOS,
+`0.2 (d + 1) ln(2 t)`, so that the two methods can be compared; "theory" is the paper's factor for a finite set.
 """
 
 from __future__ import annotations
@@ -26,13 +24,15 @@ from scipy.special import ndtri
 from shoestring.core.deciding.decision import Decision, Memo, Why
 from shoestring.core.deciding.policy import (
     ALL_TRIED,
-    fresh_config,
+    QUEUED_OR_INTERRUPTED_LABELS,
+    continue_trial,
+    find_untried_config,
     is_in_design,
-    nothing_to_buy,
-    train_further,
-    train_new,
+    nothing_to_train,
+    start_trial,
 )
-from shoestring.core.deciding.prediction import Believed, BelievedCurve, Regions
+from shoestring.core.deciding.prediction import CurvePrediction, Prediction, Regions
+from shoestring.core.deciding.why_text import Labels, WhyText, describe_phase
 from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
@@ -40,23 +40,48 @@ from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.arrays import Floats
 from shoestring.core.values.checks import require_one_of, require_whole
 from shoestring.policies.config_table import ConfigsView, ConfigTable
-from shoestring.policies.stopping.active_runs import ActiveRun, GiveUp, GoOn, RunsUnderWay
+from shoestring.policies.stopping.active_runs import ActiveRun, ActiveRuns, ContinueRun, StopRun
 from shoestring.policies.stopping.error_range import measure_range
 from shoestring.policies.stopping.surrogate import SURROGATE_MEMO, Surrogate, fit_surrogate, observe
-from shoestring.policies.stopping.ucb_search import Chosen, choose, look_at, multiplier
+from shoestring.policies.stopping.ucb_search import UcbChoice, choose_config, multiplier, score_config
+
+_PHASES = {
+    "initial design": "part of the initial design",
+    "warm-up": "the run is too short for a stopping check",
+    "between forecasts": "the next forecast decides whether the run is stopped",
+}
+CHOICE_LABELS = {
+    **QUEUED_OR_INTERRUPTED_LABELS,
+    "bound": "best value that the configuration could reach (confidence bound, value)",
+    "stopped": "run that was stopped before this order (trial)",
+    "stopped_at": "steps it was trained (steps)",
+    "incumbent": "best value of the other runs (value)",
+    "mean": "expected value of a full training (value)",
+    "multiplier": "standard deviations between expectation and bound",
+    "std": "standard deviation of the expected value (value)",
+}
+
+
+def label_stopping_check(labels: Labels) -> Labels:
+    """Return labels for the numbers of a stopping check, and for those of the run that was stopped before an order."""
+    stopped = {f"stopped_{name}": f"stopped run: {label}" for name, label in {**CHOICE_LABELS, **labels}.items()}
+    return {**stopped, **CHOICE_LABELS, **labels}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UcbPolicy:
-    """The frame; by itself it finishes every run.
+    """Base class. It trains every run in full.
 
-    initial_trials   configs trained in full before any model is asked; see `core.initial_design`
-    exploration      multiplier of the deviation: "practical", 0.2 d' ln(2 t), or "theory"
+    initial_trials   configurations trained in full before a model is fitted; see `core.deciding.policy.is_in_design`
+    exploration      factor of the standard deviation: "practical", 0.2 d' ln(2 t), or "theory"
     candidates       points of a continuous space that are scored
-    refit_every      trials after which the kernel's parameters are fitted again
+    refit_every      trials after which the parameters of the kernel are fitted again
     """
 
-    memo_lists: ClassVar[tuple[str, ...]] = SURROGATE_MEMO  # names of the lists that the memo carries beside the runs
+    why_labels: ClassVar[Labels] = CHOICE_LABELS
+    memo_lists: ClassVar[tuple[str, ...]] = (
+        SURROGATE_MEMO  # names of the lists in the memo in addition to those of the runs
+    )
     initial_trials: int = 6
     exploration: Literal["practical", "theory"] = "practical"
     candidates: int = 2000
@@ -68,146 +93,147 @@ class UcbPolicy:
         require_whole(self, "refit_every", 1, "a fit can follow each trial at most", "Try 3.")
         require_one_of(self, "exploration", ("practical", "theory"))
 
-    # what a policy adds ----------------------------------------------------------------------------------------------
+    # what a subclass may change --------------------------------------------------------------------------------------
 
     def first_goal(self, ledger: Ledger) -> int:
-        """How far a new run is trained before it is judged."""
+        """Return the step to which a new run is trained before the first stopping check."""
         return ledger.max_steps
 
-    def judge(self, ledger: Ledger, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp:
-        """What to do with an idle run after the initial design."""
-        return GoOn(run.goal)
+    def decide_run(self, ledger: Ledger, run: ActiveRun, runs: ActiveRuns) -> ContinueRun | StopRun:
+        """Return whether to continue or to stop an idle run after the initial design."""
+        return ContinueRun(run.goal)
 
-    def form_belief(self, ledger: Ledger, table: ConfigTable, runs: RunsUnderWay) -> Surrogate | None:
-        """The surrogate; None: nothing is known yet."""
+    def make_surrogate(self, ledger: Ledger, table: ConfigTable, runs: ActiveRuns) -> Surrogate | None:
+        """Return the surrogate, or None if there are no observations yet."""
         seen = observe(ledger, intermediate=False, idle_only=True, predicted=runs.predicted)
         return fit_surrogate(ledger, table, seen, lengths=False, refit_every=self.refit_every) if seen else None
 
     def bound_multiplier(self, ledger: Ledger, table: ConfigTable, iteration: int) -> float:
-        """Of the deviation, in the bound."""
+        """Return the factor of the standard deviation in the bound."""
         n_points = len(table.rows) if table.rows is not None else self.candidates
         return multiplier(self.exploration, ledger.space.dims, iteration, n_points)
 
-    def opening_memo(self, ledger: Ledger, belief: Surrogate, chosen: Chosen, runs: RunsUnderWay) -> Memo:
-        """What the order that opens a run must remember for later."""
+    def opening_memo(self, ledger: Ledger, surrogate: Surrogate, chosen: UcbChoice, runs: ActiveRuns) -> Memo:
+        """Return what the memo of the order that starts a run must hold for later decisions."""
         return {}
 
-    def find_run_to_thaw(self, ledger: Ledger, belief: Surrogate, runs: RunsUnderWay) -> tuple[Trial, Why] | None:
-        """A frozen run to finish instead of a new one to begin, and why that one."""
-        return None
-
-    # deciding --------------------------------------------------------------------------------------------------------
+    # decisions -------------------------------------------------------------------------------------------------------
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        runs = RunsUnderWay.read(ledger.memo, self.memo_lists)
+        runs = ActiveRuns.read(ledger.memo, self.memo_lists)
         why: dict[str, Scalar] = {}
         for run in list(runs.active):
             trial = ledger.trials[run.trial]
             if trial.open_order is not None:
                 continue
-            answer = self._ask(ledger, trial, run, runs)
-            if isinstance(answer, GoOn):
-                return train_further(trial, answer.until, why=answer.why, memo=runs.memo())
+            answer = self._check_run(ledger, trial, run, runs)
+            if isinstance(answer, ContinueRun):
+                return continue_trial(trial, answer.until, why=answer.why, memo=runs.memo())
             runs.active.remove(run)
             if answer is not None:
-                why |= {"gave_up": run.trial, "gave_up_at": trial.steps}
-                why |= {f"gave_up_{name}": value for name, value in answer.why.items()}
+                why |= {"stopped": run.trial, "stopped_at": trial.steps}
+                why |= {f"stopped_{name}": value for name, value in answer.why.items()}
                 if answer.predicted is not None:
                     runs.predicted[run.trial] = answer.predicted
-        return self._begin(ledger, rng, runs, why)
+        return self._start_next_run(ledger, rng, runs, why)
 
-    def believe(self, ledger: Ledger, order: Order) -> Believed | None:
-        """The run judged, or the run given up and what was expected of the config that was chosen after it."""
+    def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
+        """Return the forecast of the checked run, or that of the stopped run and of the configuration chosen after it."""
         why, sign = order.why, ledger.opened.sign
-        told, regions = [], None
-        if "mean" in why:  # of a full training, in the unit of the values
-            quantile = normal_end(sign * float(str(why["mean"])), float(str(why["std"])))
-            told.append(BelievedCurve.of(order.trial, order.config, [ledger.max_steps], quantile, sign))
-        for trial, prefix in ((order.trial, ""), (why.get("gave_up"), "gave_up_")):
-            judged = {name.removeprefix(prefix): value for name, value in why.items() if name.startswith(prefix)}
-            if judged.get("phase") == "judged" and isinstance(trial, int):
-                told += self.foresee(ledger, ledger.trials[trial], judged)
-                regions = regions or self.map_verdicts(ledger, ledger.trials[trial], judged)
-        return Believed(told, regions=regions) if told else None
+        curves, regions = [], None
+        if "mean" in why:  # the value at full training
+            quantile = normal_quantile(sign * float(str(why["mean"])), float(str(why["std"])))
+            curves.append(CurvePrediction.of(order.trial, order.config, [ledger.max_steps], quantile, sign))
+        for trial, prefix in ((order.trial, ""), (why.get("stopped"), "stopped_")):
+            check = {name.removeprefix(prefix): value for name, value in why.items() if name.startswith(prefix)}
+            if check.get("phase") == "stopping check" and isinstance(trial, int):
+                curves += self.forecast_run(ledger, ledger.trials[trial], check)
+                regions = regions or self.map_actions(ledger, ledger.trials[trial], check)
+        return Prediction(curves, regions=regions) if curves else None
 
-    def foresee(self, ledger: Ledger, trial: Trial, judged: Why) -> list[BelievedCurve]:
-        """What was expected of a run when it was judged, with these reasons; nothing where no curve was forecast."""
+    def forecast_run(self, ledger: Ledger, trial: Trial, check: Why) -> list[CurvePrediction]:
+        """Return the forecast of a run at its stopping check, whose numbers are `check`; empty if there was none."""
         return []
 
-    def map_verdicts(self, ledger: Ledger, trial: Trial, judged: Why) -> Regions | None:
-        """What was to be done with it, here and later; None where there is no such plan."""
+    def map_actions(self, ledger: Ledger, trial: Trial, check: Why) -> Regions | None:
+        """Return the actions of the plan for this and later steps of a run, or None if the policy has no plan."""
         return None
 
-    def _ask(self, ledger: Ledger, trial: Trial, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp | None:
-        """None: the run has come to its end."""
-        if trial.is_stuck or trial.steps >= run.goal:
-            return None
-        if not run.is_judged:
-            return GoOn(run.goal, {"phase": "cut short", "at": trial.steps})
-        return self.judge(ledger, run, runs)
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        why = order.why
+        clauses = describe_phase(why, _PHASES)
+        if "stopped" in why:
+            reason = f" ({why['stopped_reason']})" if "stopped_reason" in why else ""
+            clauses = (f"trial {why['stopped']} was stopped at step {why['stopped_at']}{reason}", *clauses)
+        return WhyText(clauses=clauses)
 
-    def _begin(self, ledger: Ledger, rng: np.random.Generator, runs: RunsUnderWay, why: Why) -> Decision:
-        """The next run: of the initial design, one that was frozen, or one that the surrogate chooses."""
+    def _check_run(
+        self, ledger: Ledger, trial: Trial, run: ActiveRun, runs: ActiveRuns
+    ) -> ContinueRun | StopRun | None:
+        """Return what to do with an idle run, or None if it is at its end."""
+        if trial.is_ended or trial.steps >= run.goal:
+            return None
+        if not run.may_be_stopped:
+            return ContinueRun(run.goal, {"phase": "interrupted", "at": trial.steps})
+        return self.decide_run(ledger, run, runs)
+
+    def _start_next_run(self, ledger: Ledger, rng: np.random.Generator, runs: ActiveRuns, why: Why) -> Decision:
+        """Return the order that starts the next run: one of the initial design, or one that the surrogate chooses."""
         table = ledger.view(ConfigsView())
         in_design = is_in_design(ledger, self.initial_trials)
-        belief = None if in_design else self.form_belief(ledger, table, runs)
-        if belief is None:
-            return self._begin_design_run(ledger, runs, why)
-        runs.lists |= belief.memo
-        if runs.error_range is None and all(run.is_judged for run in runs.active):
+        surrogate = None if in_design else self.make_surrogate(ledger, table, runs)
+        if surrogate is None:
+            return self._start_design_run(ledger, runs, why)
+        runs.lists |= surrogate.memo
+        if runs.error_range is None and all(run.may_be_stopped for run in runs.active):
             runs.error_range = measure_range(ledger)
         busy = [table.trials[trial.number] for trial in ledger.trials if trial.open_order is not None]
-        belief = belief.expect(busy)
-        if not ledger.queue and (thawed := self.find_run_to_thaw(ledger, belief, runs)) is not None:
-            trial, compared = thawed
-            runs.begin_unjudged(ledger, trial.number, trial.limit)
-            why = {**why, **compared, "phase": "thawed", "frozen_at": trial.steps}
-            return train_further(trial, trial.limit, why=why, memo=runs.memo())
-        return self.begin_run(ledger, rng, belief, runs, why)
+        return self.start_run(ledger, rng, surrogate.with_predicted(busy), runs, why)
 
-    def _begin_design_run(self, ledger: Ledger, runs: RunsUnderWay, why: Why) -> Decision:
-        config = fresh_config(ledger)
+    def _start_design_run(self, ledger: Ledger, runs: ActiveRuns, why: Why) -> Decision:
+        config = find_untried_config(ledger)
         if config is None:
-            return nothing_to_buy(ledger, ALL_TRIED)
+            return nothing_to_train(ledger, ALL_TRIED)
         goal = ledger.max_steps
-        runs.begin_unjudged(ledger, len(ledger.trials), goal)
-        return train_new(ledger, config, goal, why={**why, "phase": "initial design"}, memo=runs.memo())
+        runs.start_full_run(ledger, len(ledger.trials), goal)
+        return start_trial(ledger, config, goal, why={**why, "phase": "initial design"}, memo=runs.memo())
 
-    def begin_run(
-        self, ledger: Ledger, rng: np.random.Generator, belief: Surrogate, runs: RunsUnderWay, why: Why
+    def start_run(
+        self, ledger: Ledger, rng: np.random.Generator, surrogate: Surrogate, runs: ActiveRuns, why: Why
     ) -> Decision:
-        """A new run with the config of the lowest bound, or the user's own."""
-        chosen = self.choose_next(ledger, rng, belief, runs)
+        """Return the order for a new run with the configuration of the lowest bound, or one from the user's queue."""
+        chosen = self.choose_next(ledger, rng, surrogate, runs)
         if chosen is None:
-            return nothing_to_buy(ledger, ALL_TRIED)
-        opening = self.opening_memo(ledger, belief, chosen, runs)
-        runs.begin(ledger, len(ledger.trials), ledger.max_steps)
-        why = {**why, **explain_choice(ledger, belief, chosen)}
-        return train_new(ledger, chosen.config, self.first_goal(ledger), why=why, memo={**opening, **runs.memo()})
+            return nothing_to_train(ledger, ALL_TRIED)
+        opening = self.opening_memo(ledger, surrogate, chosen, runs)
+        runs.start_run(ledger, len(ledger.trials), ledger.max_steps)
+        why = {**why, **explain_choice(ledger, surrogate, chosen)}
+        return start_trial(ledger, chosen.config, self.first_goal(ledger), why=why, memo={**opening, **runs.memo()})
 
     def choose_next(
         self,
         ledger: Ledger,
         rng: np.random.Generator,
-        belief: Surrogate,
-        runs: RunsUnderWay,
-        frozen: Sequence[int] = (),
-    ) -> Chosen | None:
-        """What to train next, among new configs and `frozen` trials; a config of the user's queue comes first."""
-        weight = self.bound_multiplier(ledger, belief.table, runs.begun + 1)
+        surrogate: Surrogate,
+        runs: ActiveRuns,
+        paused: Sequence[int] = (),
+    ) -> UcbChoice | None:
+        """Return the choice among new configurations and `paused` trials; the user's queue comes first."""
+        weight = self.bound_multiplier(ledger, surrogate.table, runs.started + 1)
         if ledger.queue:
-            return look_at(ledger.queue[0], belief, weight)
-        return choose(ledger, belief, weight, self.candidates, rng, frozen)
+            return score_config(ledger.queue[0], surrogate, weight)
+        return choose_config(ledger, surrogate, weight, self.candidates, rng, paused)
 
 
-def normal_end(mean: float, std: float) -> Callable[[float], Floats]:
-    """From a level to the one loss (1,) below which a normal end falls with that chance."""
+def normal_quantile(mean: float, std: float) -> Callable[[float], Floats]:
+    """Return a function from a level to the loss (1,) at that quantile of a normal distribution."""
     return lambda level: np.array([mean + ndtri(level) * std])
 
 
-def explain_choice(ledger: Ledger, belief: Surrogate, chosen: Chosen) -> Why:
-    """The numbers behind a choice, in the unit of the values."""
-    sign, scale = ledger.books.sign, belief.scale
+def explain_choice(ledger: Ledger, surrogate: Surrogate, chosen: UcbChoice) -> Why:
+    """Return the numbers behind a choice, in the unit of the values."""
+    sign, scale = ledger.state.sign, surrogate.scale
     return {
         **chosen.compared,
         "phase": "queued" if ledger.queue else "chosen",
@@ -220,4 +246,10 @@ def explain_choice(ledger: Ledger, belief: Surrogate, chosen: Chosen) -> Why:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUCB(UcbPolicy):
+    """GP-UCB: the configuration with the best confidence bound, trained in full.
+
+    Srinivas, Krause, Kakade, Seeger, "Gaussian Process Optimization in the Bandit Setting: No Regret and Experimental Design",
+    arXiv:0912.3995, Algorithm 1; the base class `UcbPolicy` without changes.
+    """
+
     name: ClassVar[str] = "gp_ucb"

@@ -1,6 +1,7 @@
-"""The curves of a study in at most 50 steps each, and what a step of each trial cost: one view, carried with the ledger.
+"""The curves of a study in at most 50 blocks of steps each, and the seconds of each trial: a view that the ledger updates.
 
-A longer curve is seen in 50 blocks of steps, each by its newest loss. A step that was not validated has the loss before it.
+A curve of more than 50 steps is divided into 50 blocks, each with its newest loss. A step without validation has the loss of
+the step before it.
 """
 
 from __future__ import annotations
@@ -17,31 +18,30 @@ from shoestring.models.thrift.shapes import STEPS
 
 
 @dataclass(slots=True)
-class SeenCurves:
+class BlockCurves:
     """Row i belongs to trial i; rows beyond the newest trial are empty."""
 
     max_steps: int
     sign: float
     losses: Floats = field(default_factory=lambda: np.full((64, STEPS), np.nan))  # (rows, 50); inf: diverged
     seconds: Floats = field(default_factory=lambda: np.zeros(64))
-    finished: Floats = field(default_factory=lambda: np.zeros(64))  # steps that `seconds` paid for
+    finished: Floats = field(default_factory=lambda: np.zeros(64))  # steps that took `seconds`
 
     @property
-    def steps(self) -> int:
-        """Of a full curve as it is seen."""
+    def blocks(self) -> int:
+        """Blocks of a full training."""
         return min(self.max_steps, STEPS)
 
     @property
-    def block(self) -> float:
-        """Real steps in one that is seen."""
-        return self.max_steps / self.steps
+    def steps_per_block(self) -> float:
+        return self.max_steps / self.blocks
 
-    def seen(self, step: int) -> int:
-        """The step as it is seen, counted from 1; 0 for none."""
+    def block_of(self, step: int) -> int:
+        """Return the block of a step, counted from 1; 0 for step 0."""
         return step if self.max_steps <= STEPS else math.ceil(step * STEPS / self.max_steps - 1e-9)
 
-    def seen_all(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same for many."""
+    def blocks_of(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the blocks of many steps."""
         if self.max_steps <= STEPS:
             return steps
         return np.ceil(steps * STEPS / self.max_steps - 1e-9).astype(np.int64)
@@ -53,8 +53,8 @@ class SeenCurves:
             self.finished = np.concatenate([self.finished, np.zeros_like(self.finished)])
 
     def write(self, trial: int, step: int, loss: float) -> None:
-        """A block that was jumped over is seen by the loss before it."""
-        row, place = self.losses[trial], self.seen(step) - 1
+        """Store a loss; empty blocks before it get the loss before them."""
+        row, place = self.losses[trial], self.block_of(step) - 1
         if 0 <= place < STEPS:
             before = np.flatnonzero(~np.isnan(row[:place]))
             fill = row[before[-1]] if len(before) else loss
@@ -63,18 +63,18 @@ class SeenCurves:
 
 
 @dataclass(frozen=True, slots=True)
-class CurvesView:
-    def start(self, opened: Opened) -> SeenCurves:
-        return SeenCurves(opened.max_steps, opened.sign)
+class BlockCurvesView:
+    def start(self, opened: Opened) -> BlockCurves:
+        return BlockCurves(opened.max_steps, opened.sign)
 
-    def absorb(self, state: SeenCurves, entry: Entry) -> SeenCurves:
+    def absorb(self, state: BlockCurves, entry: Entry) -> BlockCurves:
         if not isinstance(entry, Receipt) or entry.status == "interrupted":
             return state
         state.make_room(entry.trial)
-        if entry.status == "failed":  # as bad as one that diverged, until it is run again and works
+        if entry.status == "failed":  # as bad as a diverged trial, until it is run again and works
             state.write(entry.trial, entry.step, math.inf)
             return state
-        if entry.step <= state.finished[entry.trial]:  # run again because its state was lost: the first value stands
+        if entry.step <= state.finished[entry.trial]:  # run again because its state was lost: the first value stays
             return state
         state.seconds[entry.trial] += entry.cost.total
         state.finished[entry.trial] = entry.step
@@ -84,4 +84,4 @@ class CurvesView:
         return state
 
 
-CURVES = CurvesView()
+BLOCK_CURVES = BlockCurvesView()

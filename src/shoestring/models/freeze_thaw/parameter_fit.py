@@ -1,4 +1,4 @@
-"""Choosing the parameters of the freeze-thaw belief from the curves themselves: the most probable ones, or samples of them.
+"""Choose the parameters of the curve process from the curves: the most probable parameters, or samples from their posterior.
 
 Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, Appendix E: on real tasks the
 parameters are slice sampled with step 0.5, burn-in 10 and at most 10 attempts. The sampler is that of Neal, "Slice
@@ -6,27 +6,30 @@ Sampling", Annals of Statistics 31(3), 2003, arXiv:physics/0009028: stepping out
 coordinate at a time.
 
     theta          here                 prior, independent normal                              unit
-    log alpha      theta[0]             N(0, 1)                                                —
-    log beta       theta[1]             N(0, 1)                                                log epochs
+    log alpha      theta[0]             N(0, 1)                                                -
+    log beta       theta[1]             N(0, 1)                                                log steps
     log s2         theta[2]             N(log var y, 1)                                        log loss^2
     log noise      theta[3]             N(log (1e-3 var y), 1)                                 log loss^2
     log sx2        theta[4]             N(log var y, 1)                                        log loss^2
     m              theta[5]             N(mean of the arms' last losses, var y)                loss
-    log drop       theta[6], if asked   N(log (2 sd y), 1)                                     log loss
+    log drop       theta[6], optional   N(log (2 sd y), 1)                                     log loss
 
     Neal           here                 meaning                                                unit
-    w              widths               first width of the interval, by coordinate             that coordinate's
-    m              max_step_outs        most times the interval grows, both ends together      —
+    w              widths               first width of the interval, for each coordinate       that coordinate's
+    m              max_step_outs        limit on how often the interval grows, at both ends    -
     y              level                log density of the slice: log f(x) minus an exponential
 
-With a drop, theta[5] is the level of the mean curve where the arms were seen last (m is what it still falls to): that is
-what losses tell of, and m and the drop apart hardly at all, so a sampler that moved them one by one would not get far.
-"Packed" parameters are the same numbers with m itself in the sixth place; they are what a memo carries.
+With a drop, theta[5] is the level of the mean curve at the last observed steps of the arms; m is the level to which it
+still falls. The losses determine this level, but they hardly determine m and the drop separately, so a sampler that moved
+m and the drop one by one would mix slowly. "Packed" parameters are the same numbers with m itself in the sixth place; the
+memo holds packed parameters.
 
-Departs from the papers: Lu et al. have no drop; they name no priors and no number of samples; those above and 10 samples
-are ours. "Attempts" is read as the number of times the slice grows. One sample is one sweep over all coordinates, a step
-being 0.5 of the prior's standard deviation (0.5 in log space). A chain goes on from its last position instead of burning in
-anew. The sampler works with log densities and shrinks an interval at most 100 times, then the point stays.
+Differences from the papers:
+- Lu et al. have no drop. They name no priors and no number of samples; the priors above and 10 samples are our choice.
+- We read "attempts" as the number of times that the slice grows.
+- One sample is one sweep over all coordinates. The step is 0.5 of the prior's standard deviation (0.5 in log space).
+- A chain continues from its last position, without a new burn-in.
+- The sampler works with log densities and shrinks an interval at most 100 times; then the point stays where it is.
 """
 
 from __future__ import annotations
@@ -41,42 +44,42 @@ from scipy.optimize import minimize
 
 from shoestring.core.deciding.reproducible import polish, settle
 from shoestring.core.values.arrays import Floats
+from shoestring.models.freeze_thaw.arm_curves import CurveParameters, Curves, whiten
 from shoestring.models.freeze_thaw.curve_posterior import ArmSums, log_likelihood, sum_arms
-from shoestring.models.freeze_thaw.curves import CurveParameters, Curves, whiten
 
 N_PARAMETERS = 6
-_FARTHEST = 5.0  # prior standard deviations from the centre: beyond, the prior is below 4e-6 of its peak
-_DIFFERENCE = 1e-4  # prior standard deviations, for derivatives: with smaller ones rounding decides
-_WIDE_DIFFERENCE = 1e-3  # the same, for second derivatives
-_NEWTON_STEPS = 3  # after a search
-_DECIMALS = 3  # of a fit, in prior standard deviations; 240 fits differed by at most 2e-9 between BLAS kernels
+_SEARCH_BOUND = 5.0  # prior standard deviations from the centre: beyond, the prior is below 4e-6 of its peak
+_DIFFERENCE = 1e-4  # prior standard deviations, for first derivatives: with smaller ones rounding errors dominate
+_WIDE_DIFFERENCE = 1e-3  # prior standard deviations, for second derivatives
+_NEWTON_STEPS = 3  # after L-BFGS-B
+_DECIMALS = 3  # kept of a fit, in prior standard deviations; 240 fits differed by at most 2e-9 between BLAS kernels
 _STEP = 0.5  # Appendix E, in prior standard deviations
-_MOST_STEP_OUTS = 10  # Appendix E
-_MOST_SHRINKS = 100  # each halves the interval on average: past this it is one floating-point number wide
+_MAX_STEP_OUTS = 10  # Appendix E
+_MAX_SHRINKS = 100  # each halves the interval on average: past this it is one floating-point number wide
 
 
-# what is known of the parameters -------------------------------------------------------------------------------------
+# prior and posterior of the parameters -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CurvePrior:
-    """Independent normal prior of theta; both arrays are (6,), or (7,) with a drop."""
+    """Independent normal prior of theta; the arrays are (6,), or (7,) with a drop."""
 
     centre: Floats
     spread: Floats
     log_volume: float  # sum of the logs of the spreads
-    last_epochs: Floats  # (n_begun,) when each arm was seen last
+    last_steps: Floats  # (n_started,) the last observed step of each arm that has losses
 
     @classmethod
     def of(cls, curves: Curves, falling: bool = False) -> CurvePrior:
-        """The table above, with a drop if `falling`. Losses that do not vary say nothing of a scale: it counts as 1."""
+        """Build the prior in the table above, with a drop if `falling`. Losses that do not vary get the variance 1."""
         seen = curves.losses[~np.isnan(curves.losses)]
         variance = float(np.var(seen)) if len(seen) else 0.0
         if variance <= 0.0:
             variance = 1.0
         last = curves.last_step
-        begun = np.flatnonzero(last)
-        level = float(curves.losses[begun, last[begun] - 1].mean()) if len(begun) else 0.0
+        started = np.flatnonzero(last)
+        level = float(curves.losses[started, last[started] - 1].mean()) if len(started) else 0.0
         scale = math.log(variance)
         centre = [0.0, 0.0, scale, scale + math.log(1e-3), scale, level]
         spread = np.array([1.0, 1.0, 1.0, 1.0, 1.0, math.sqrt(variance), *[1.0] * falling])
@@ -84,16 +87,16 @@ class CurvePrior:
             centre=np.array([*centre, *[math.log(2.0) + 0.5 * scale] * falling]),
             spread=spread,
             log_volume=float(np.log(spread).sum()),
-            last_epochs=curves.unit * last[begun].astype(np.float64),
+            last_steps=last[started].astype(np.float64),
         )
 
     def parameters(self, theta: Floats) -> CurveParameters:
-        """theta to parameters."""
+        """Convert theta to parameters."""
         p = unpack(theta)
-        return replace(p, mean=p.mean - self._still_to_fall(p)) if p.drop else p
+        return replace(p, mean=p.mean - self._remaining_fall(p)) if p.drop else p
 
     def theta(self, packed: Sequence[float] | None) -> Floats:
-        """Packed parameters to theta; None: the prior's centre."""
+        """Convert packed parameters to theta; None gives the centre of the prior."""
         if packed is None:
             return self.centre.copy()
         if np.shape(packed) != self.centre.shape:
@@ -102,22 +105,22 @@ class CurvePrior:
             )
         theta = np.array(packed, dtype=np.float64)
         if len(theta) > N_PARAMETERS:
-            theta[5] += self._still_to_fall(unpack(theta))
+            theta[5] += self._remaining_fall(unpack(theta))
         return theta
 
     def log_density(self, theta: Floats) -> float:
         z = (theta - self.centre) / self.spread
         return float(-0.5 * (z @ z) - self.log_volume - 0.5 * len(z) * math.log(2.0 * math.pi))
 
-    def _still_to_fall(self, p: CurveParameters) -> float:
-        """How far the mean curve falls after the arms' last losses, on average over the arms begun."""
-        epochs = self.last_epochs if len(self.last_epochs) else np.zeros(1)
-        return float(p.fall(epochs).mean())
+    def _remaining_fall(self, p: CurveParameters) -> float:
+        """Return how far the mean curve falls after the last losses, on average over the arms with losses."""
+        steps = self.last_steps if len(self.last_steps) else np.zeros(1)
+        return float(p.fall(steps).mean())
 
 
 @dataclass(slots=True, eq=False)
 class LogPosterior:
-    """log p(theta | losses) up to log p(losses), as a function of theta."""
+    """log p(theta | losses), up to the constant log p(losses), as a function of theta."""
 
     curves: Curves
     prior: CurvePrior
@@ -128,15 +131,16 @@ class LogPosterior:
         try:
             parameters = self.prior.parameters(theta)
             likelihood = log_likelihood(self._sums(parameters), parameters, self.arm_kernel)
-        except (ValueError, OverflowError, np.linalg.LinAlgError):  # beyond floating point: no density there
+        except (ValueError, OverflowError, np.linalg.LinAlgError):  # outside the range of floating point: density 0
             return -math.inf
         value = likelihood + self.prior.log_density(theta)
         return value if math.isfinite(value) else -math.inf
 
     def _sums(self, parameters: CurveParameters) -> ArmSums:
-        """Two of the six coordinates, sx2 and mean, do not enter the sums, so the last ones are kept for their moves.
+        """Return the sums for these parameters, from a cache of one entry.
 
-        The sums are always made about the prior's centre: what is kept is the same whatever was asked before.
+        Two of the six coordinates, sx2 and mean, do not enter the sums, so their moves reuse the last sums. The sums are
+        always about the centre of the prior, so a cached result does not depend on earlier calls.
         """
         key = (parameters.alpha, parameters.beta, parameters.s2, parameters.noise, parameters.drop)
         if self._last_sums is None or self._last_sums[0] != key:
@@ -147,7 +151,7 @@ class LogPosterior:
 
 
 def unpack(packed: Sequence[float] | Floats) -> CurveParameters:
-    """Six or seven packed numbers to parameters."""
+    """Convert six or seven packed numbers to parameters."""
     numbers = packed.tolist() if isinstance(packed, np.ndarray) else packed
     alpha, beta, s2, noise, sx2 = map(math.exp, numbers[:5])
     drop = math.exp(numbers[6]) if len(numbers) > N_PARAMETERS else 0.0
@@ -155,7 +159,7 @@ def unpack(packed: Sequence[float] | Floats) -> CurveParameters:
 
 
 def pack(parameters: CurveParameters) -> Floats:
-    """Parameters as six numbers, or seven if they have a drop; a noise of 0 has no place in log space."""
+    """Convert parameters to six numbers, or seven if they have a drop. A noise of 0 has no logarithm."""
     p = parameters
     if p.noise <= 0.0:
         raise ValueError(f"CurveParameters(noise={p.noise}) has no logarithm. Give a small positive variance.")
@@ -163,33 +167,33 @@ def pack(parameters: CurveParameters) -> Floats:
     return np.array([*(math.log(x) for x in (p.alpha, p.beta, p.s2, p.noise, p.sx2)), p.mean, *drop])
 
 
-# choosing them -------------------------------------------------------------------------------------------------------
+# most probable parameters, and samples ---------------------------------------------------------------------------------
 
 
 def find_most_probable(posterior: LogPosterior, position: Sequence[float] | None = None) -> CurveParameters:
-    """Parameters of largest posterior density, climbing from `position` (packed) or from the prior's centre."""
+    """Return the parameters of largest posterior density. The search starts from `position` (packed) or the prior's centre."""
     prior = posterior.prior
     centre, spread = prior.centre, prior.spread
-    first = np.clip((prior.theta(position) - centre) / spread, -_FARTHEST, _FARTHEST)
+    first = np.clip((prior.theta(position) - centre) / spread, -_SEARCH_BOUND, _SEARCH_BOUND)
 
     def loss(z: Floats) -> float:
         return -posterior(centre + spread * z)
 
-    far = np.full(len(centre), _FARTHEST)
+    far = np.full(len(centre), _SEARCH_BOUND)
     nearly = minimize(loss, first, method="L-BFGS-B", jac="3-point", bounds=np.column_stack([-far, far])).x
-    curvature = _second_differences(loss, nearly)  # one for all steps: it hardly changes on so short a way
+    curvature = _second_differences(loss, nearly)  # computed once: it hardly changes over so short a distance
     found = polish(nearly, lambda z: _first_differences(loss, z), lambda _: curvature, -far, far, _NEWTON_STEPS)
     return prior.parameters(centre + spread * settle(found, _DECIMALS))
 
 
 def _first_differences(loss: Callable[[Floats], float], z: Floats) -> Floats:
-    """The gradient (n,) at z, (n,)."""
+    """Return the gradient (n,) at z, (n,)."""
     shifts = _DIFFERENCE * np.eye(len(z))
     return np.array([loss(z + shift) - loss(z - shift) for shift in shifts]) / (2.0 * _DIFFERENCE)
 
 
 def _second_differences(loss: Callable[[Floats], float], z: Floats) -> Floats:
-    """The second derivatives (n, n) at z, (n,)."""
+    """Return the second derivatives (n, n) at z, (n,)."""
     shifts = _WIDE_DIFFERENCE * np.eye(len(z))
     here, ahead = loss(z), np.array([loss(z + shift) for shift in shifts])
     behind = np.array([loss(z - shift) for shift in shifts])
@@ -206,20 +210,23 @@ def sample_parameters(
     position: Sequence[float] | None = None,
     burn_in: int = 10,
 ) -> list[CurveParameters]:
-    """Samples of a chain that starts from `position`, the last sample of an earlier call, packed, without burning in anew."""
+    """Return samples of a Markov chain.
+
+    `position` is the last sample of an earlier call, packed: the chain continues there without a new burn-in.
+    """
     if n_samples < 1:
-        raise ValueError(f"n_samples={n_samples} must be >= 1: the belief needs parameters. Try 10.")
+        raise ValueError(f"n_samples={n_samples} must be >= 1: the model needs parameters. Try 10.")
     prior = posterior.prior
     theta = prior.theta(position)
     value = posterior(theta)
     is_new = position is None or not math.isfinite(value)
-    if is_new:  # also a chain that new losses have left without density
+    if is_new:  # also where the density of an old position is 0 given the new losses
         theta = prior.centre.copy()
         value = posterior(theta)
     n_dropped = burn_in if is_new else 0
     samples = []
     for _ in range(n_dropped + n_samples):
-        theta, value = sweep_slices(posterior, theta, value, _STEP * prior.spread, rng, _MOST_STEP_OUTS)
+        theta, value = sweep_slices(posterior, theta, value, _STEP * prior.spread, rng, _MAX_STEP_OUTS)
         samples.append(prior.parameters(theta))
     return samples[n_dropped:]
 
@@ -232,10 +239,10 @@ def sweep_slices(
     rng: np.random.Generator,
     max_step_outs: int,
 ) -> tuple[Floats, float]:
-    """Move every coordinate once, in order. Takes and returns a position (d,) with its finite log density."""
+    """Move every coordinate once, in order, and return the new position (d,) with its log density, which is finite."""
     if not np.isfinite(log_value):
         raise ValueError(
-            f"log density {log_value} at the start: a chain must start where it is finite. Start elsewhere."
+            f"log density {log_value} at the start: a chain must start where it is finite. Choose another start."
         )
     for axis in range(len(position)):
         position, log_value = _move_along(log_density, position, log_value, axis, widths[axis], rng, max_step_outs)
@@ -260,7 +267,8 @@ def _move_along(
     level = log_value - rng.exponential()
     left = here - width * rng.random()
     right = left + width
-    # the allowance is split between the ends before looking at either: else the move would not be reversible
+    # The allowed step-outs are divided between the two ends before the density is read. Otherwise the move would not be
+    # reversible.
     to_left = int(rng.integers(max_step_outs + 1))
     for _ in range(to_left):
         if log_density(put(left)) <= level:
@@ -270,7 +278,7 @@ def _move_along(
         if log_density(put(right)) <= level:
             break
         right += width
-    for _ in range(_MOST_SHRINKS):
+    for _ in range(_MAX_SHRINKS):
         point = put(left + (right - left) * rng.random())
         value = log_density(point)
         if value > level:

@@ -1,13 +1,13 @@
-"""What a cost model sees of a config: logarithms, since cost is about a power law in a few hyperparameters.
+"""The inputs of cost models: logarithms, since cost is roughly a power law in a few hyperparameters.
 
-Guinet et al., arXiv:2011.11456, section 3.2: rounds, depth, width multiply the cost, so numbers enter as their logarithms,
-whatever the scale on which the space searches them.
+Guinet et al., arXiv:2011.11456, section 3.2: rounds, depth and width multiply the cost, so numbers enter as their logarithms,
+on whatever scale the space searches them.
 
     parameter                               columns
     float, int, choice of numbers, all > 0  log of the value
-    float, int otherwise                    its place on the unit interval
+    float, int otherwise                    place on the unit interval
     choice otherwise                        for each option but the first: 1 if chosen, else 0
-    conditional                             a further column: 1 active, 0 inactive (its value then is that of the middle)
+    conditional                             another column: 1 active, 0 inactive (the value then is the middle one)
 
 Departs from the paper: its models see seven positive numbers only, so the rows for choices and conditions are ours.
 """
@@ -35,23 +35,23 @@ class CostFeatures:
         self._columns = [column for _, column in columns]
 
     def of(self, points: Points) -> Floats:
-        """(m, number of columns)."""
+        """Return the features of the points, (m, number of columns)."""
         features = np.empty((len(points), len(self._columns)))
         for i, column in enumerate(self._columns):
             features[:, i] = column(points)
         return features
 
     def columns_of(self, parameters: Sequence[str]) -> tuple[int, ...]:
-        """The columns of these parameters, in that order."""
+        """Return the columns of these parameters, in their order."""
         return tuple(i for parameter in parameters for i, name in enumerate(self.names) if name == parameter)
 
 
 def _columns(encoding: Encoding, dim: int) -> list[Column]:
-    """Those of one dimension of the cube."""
+    """Return the columns of one dimension of the cube."""
     parameter = encoding.space.parameters[encoding.space.cube_names[dim]]
     assert not isinstance(parameter, Constant)
 
-    def values(points: Points) -> Floats:  # of a choice the option's number
+    def values(points: Points) -> Floats:  # for a choice: the option's number
         return encoding.values(dim, points.cube[:, dim])
 
     if isinstance(parameter, Choice):
