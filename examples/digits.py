@@ -2,7 +2,7 @@
 
     shoestring run examples/digits.py:Digits --space examples/digits.toml --budget 30s --max-steps 40
 
-The class can save and load itself, so a frozen trial can be thawed in another process, and a killed study goes on.
+The class can save and load its state, so a paused trial can resume in another process, and a killed study can continue.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Digits:
         )
 
     def step(self) -> None:
-        """One pass over the training images."""
+        """Make one pass over the training images."""
         self.model.partial_fit(TRAIN_X, TRAIN_Y, classes=np.arange(10))
 
     def validate(self) -> float:
-        """Share of wrong answers on images it has not seen; inf when the weights have blown up."""
+        """Return the share of wrong answers on the validation images; inf if the weights have diverged."""
         if not np.isfinite(self.model.loss_):
             return float("inf")
         return 1.0 - self.model.score(VALID_X, VALID_Y)

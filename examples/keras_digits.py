@@ -42,7 +42,7 @@ def train(config: dict[str, Any], context: Any) -> Any:
             LABELS[:1000],
             batch_size=50,
             validation_data=(X[1000:], LABELS[1000:]),
-            epochs=steps.max_steps,  # of a full training
+            epochs=steps.max_steps,  # epochs of a full training
             initial_epoch=steps.done,
             callbacks=[KerasSteps(steps, monitor="val_loss")],
             verbose=0,

@@ -1,4 +1,4 @@
-"""Tune LightGBM on scikit-learn's table of tumours, ten rounds a step."""
+"""Tune LightGBM on scikit-learn's breast cancer data, with ten rounds in each step."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def train(config: dict[str, Any], context: Any) -> Any:
     def fit(steps: Any) -> None:
         L.seed_everything(0, verbose=False)
         callback = LightningSteps(steps, monitor="val_loss")
-        trainer = L.Trainer(max_epochs=steps.max_steps, callbacks=[callback], **QUIET)  # of a full training
+        trainer = L.Trainer(max_epochs=steps.max_steps, callbacks=[callback], **QUIET)  # epochs of a full training
         loaders = DataLoader(TRAIN, batch_size=50, shuffle=True), DataLoader(VALID, batch_size=800)
         trainer.fit(Net(**config), *loaders, ckpt_path=checkpoint_of(steps))
 

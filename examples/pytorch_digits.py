@@ -1,4 +1,4 @@
-"""Tune a plain PyTorch loop on scikit-learn's images of digits; a frozen trial goes on exactly where it stopped."""
+"""Tune a plain PyTorch loop on scikit-learn's images of digits; a paused trial continues exactly where it stopped."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def train(config: dict[str, Any], context: Any) -> Any:
             torch.nn.Linear(config["units"], 10),
         )
         optimizer = torch.optim.Adam(model.parameters(), lr=config["lr"])
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps.max_steps)  # of a full training
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps.max_steps)  # for a full training
         loader = DataLoader(TRAIN, batch_size=50, shuffle=True)
         parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
         if steps.checkpoint is not None:
             saved = torch.load(steps.checkpoint / "parts.pt")
             for name, part in parts.items():
                 part.load_state_dict(saved[name])
-        steps.restore_random()  # when everything is built, before the first batch is drawn
+        steps.restore_random()  # after everything is built, before the first batch is drawn
 
         def save(folder: Any) -> None:
             torch.save({name: part.state_dict() for name, part in parts.items()}, folder / "parts.pt")

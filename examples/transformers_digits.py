@@ -1,4 +1,4 @@
-"""Tune a small Transformer with Hugging Face's Trainer: rows of an image are the words of a sentence. No downloads."""
+"""Tune a small Transformer with Hugging Face's Trainer. The rows of an image are its words, so nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def train(config: dict[str, Any], context: Any) -> Any:
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(
                 output_dir=folder,
-                num_train_epochs=steps.max_steps,  # the full length: the schedule goes by it
+                num_train_epochs=steps.max_steps,  # epochs of a full training; the schedule depends on it
                 learning_rate=config["lr"],
                 lr_scheduler_type="cosine",
                 per_device_train_batch_size=32,
                 eval_strategy="epoch",
-                save_strategy="epoch",  # a save is a step
+                save_strategy="epoch",  # each save is a step
                 save_total_limit=1,
                 seed=0,
                 report_to=[],

@@ -1,4 +1,4 @@
-"""Tune gradient boosting where one step is ten rounds, resumed from a saved booster.
+"""Tune gradient boosting: a step is ten rounds, and a trial resumes from a saved booster.
 
 pip install xgboost-cpu scikit-learn
 shoestring run examples/xgboost_rounds.py:train --space examples/xgboost_rounds.toml --budget "60 epochs" --max-steps 10

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gradient descent with momentum in a narrow valley, from the step it was frozen at to the step that is paid for.
+# Gradient descent with momentum in a narrow valley, from the saved step to the last step that is ordered.
 set -eu
 lr=0.1 momentum=0
 for word in "$@"; do

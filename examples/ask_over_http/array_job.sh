@@ -1,10 +1,10 @@
 #!/bin/sh
-# An array job whose tasks ask a server and train what it says: Slurm without Ray. On the login node first:
+# A Slurm array job whose tasks ask a server what to train; Ray is not needed. First, on the login node:
 #
 #   shoestring serve --space space.toml --budget '2h' --max-steps 50 --workers 8 --port 8765 --token-file token &
 #   sbatch array_job.sh
 #
-# The token stays in a file that only you can read. A task that Slurm requeues keeps its name, so it goes on with its order.
+# The token stays in a file that only you can read. A task that Slurm requeues keeps its name, so it continues its order.
 #SBATCH --array=0-7
 #SBATCH --requeue
 #SBATCH --time=01:00:00
@@ -14,14 +14,14 @@ server=${SHOESTRING_SERVER:-$SLURM_SUBMIT_HOST}
 port=${SHOESTRING_PORT:-8765}
 cd "$SLURM_SUBMIT_DIR"
 
-# The server listens on its own machine alone: a tunnel leads there. Ports of this node may be taken by another task.
-near=$((20000 + (SLURM_JOB_ID % 20000)))
+# The server listens on its own machine only, so a tunnel leads there. Each job uses its own port on this node.
+local_port=$((20000 + (SLURM_JOB_ID % 20000)))
 if [ "$server" = localhost ]; then
-  near=$port
+  local_port=$port
 else
-  ssh -N -o ExitOnForwardFailure=yes -L "127.0.0.1:$near:127.0.0.1:$port" "$server" &
+  ssh -N -o ExitOnForwardFailure=yes -L "127.0.0.1:$local_port:127.0.0.1:$port" "$server" &
   trap 'kill $!' EXIT
 fi
 
-SHOESTRING_ADDRESS="http://127.0.0.1:$near" SHOESTRING_TOKEN="$(cat token)" \
+SHOESTRING_ADDRESS="http://127.0.0.1:$local_port" SHOESTRING_TOKEN="$(cat token)" \
   python "${SHOESTRING_WORKER:-worker.py}" "$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID" --checkpoints checkpoints

@@ -1,4 +1,8 @@
-"""Shoestring: the best model you can afford. Hyperparameter tuning under a hard budget."""
+"""Shoestring: the best model you can afford. Hyperparameter tuning under a hard budget.
+
+Public are the names that this module exports, those of `shoestring.policy`, `shoestring.testing`, `shoestring.integrations`
+and `shoestring.errors`. Every other module is private and may change in any release.
+"""
 
 from __future__ import annotations
 
@@ -6,51 +10,121 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "Amended",
     "Best",
     "Budget",
     "Choice",
     "Constant",
     "Context",
+    "Cost",
+    "Ending",
     "Float",
+    "Heartbeat",
     "Int",
+    "Lease",
+    "Ledger",
+    "LedgerStore",
+    "Lost",
+    "Note",
     "OnlineTuner",
+    "OpenOrder",
+    "Opened",
+    "Order",
+    "Policy",
     "Prices",
+    "RayCluster",
+    "Receipt",
     "Report",
+    "Retrained",
+    "Runner",
     "Schedule",
     "ShoestringError",
     "Space",
     "Study",
+    "StudyState",
     "TrainingFailed",
+    "Trial",
     "tune",
 ]
 
 if TYPE_CHECKING:
+    from shoestring.core.deciding.policy import Policy
     from shoestring.core.ledger.budget import Budget, Prices
+    from shoestring.core.ledger.entries import Amended, Cost, Lost, Note, Opened, Order, Receipt
+    from shoestring.core.ledger.ledger import Ledger
+    from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
     from shoestring.core.space.parameters import Choice, Constant, Float, Int
     from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
+    from shoestring.runners.ray.cluster import RayCluster
+    from shoestring.runners.runner import Runner
     from shoestring.runners.training.code import Context, Report
+    from shoestring.stores.ledger_store import Heartbeat, Lease, LedgerStore
     from shoestring.study.best import Best
+    from shoestring.study.loop import Ending
     from shoestring.study.online import OnlineTuner, Schedule
+    from shoestring.study.retrain import Retrained
     from shoestring.study.study import Study
     from shoestring.study.tune import tune
 
-_WHERE = {
-    "core.ledger.budget": ("Budget", "Prices"),
-    "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
+_MODULES = {  # where each name is defined
+    "core.deciding.policy": ("Policy",),
+    "core.ledger.budget": (
+        "Budget",
+        "Prices",
+    ),
+    "core.ledger.entries": (
+        "Amended",
+        "Cost",
+        "Lost",
+        "Note",
+        "Opened",
+        "Order",
+        "Receipt",
+    ),
+    "core.ledger.ledger": ("Ledger",),
+    "core.ledger.state": (
+        "OpenOrder",
+        "StudyState",
+        "Trial",
+    ),
+    "core.space.parameters": (
+        "Choice",
+        "Constant",
+        "Float",
+        "Int",
+    ),
     "core.space.space": ("Space",),
-    "errors": ("ShoestringError", "TrainingFailed"),
-    "study.online": ("OnlineTuner", "Schedule"),
-    "runners.training.code": ("Context", "Report"),
+    "errors": (
+        "ShoestringError",
+        "TrainingFailed",
+    ),
+    "runners.ray.cluster": ("RayCluster",),
+    "runners.runner": ("Runner",),
+    "runners.training.code": (
+        "Context",
+        "Report",
+    ),
+    "stores.ledger_store": (
+        "Heartbeat",
+        "Lease",
+        "LedgerStore",
+    ),
     "study.best": ("Best",),
+    "study.loop": ("Ending",),
+    "study.online": (
+        "OnlineTuner",
+        "Schedule",
+    ),
+    "study.retrain": ("Retrained",),
     "study.study": ("Study",),
     "study.tune": ("tune",),
 }
-_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Names are loaded when first used, so that importing the package costs little more than importing nothing."""
+    """Load a name when it is first used, so that `import shoestring` stays light."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'shoestring' has no attribute {name!r}")
     from importlib import import_module

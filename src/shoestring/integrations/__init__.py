@@ -1,9 +1,9 @@
-"""Shoestring inside other tools. Nothing here is imported by the rest of the package, and none of these tools is required.
+"""shoestring inside other tools. The rest of the package imports nothing from here, and none of these tools is required.
 
-stepping        a blocking fit() with callbacks becomes a generator of steps; random generators are kept per trial
-lightning, transformers, keras                a callback for each, on top of `stepping`
-lightgbm, xgboost, catboost, sklearn          training in steps by continuing a model
-sklearn_search  BudgetSearchCV, a search with scikit-learn's conventions
-optuna          studies to and from Optuna, and a sampler
-loggers         a study in TensorBoard, MLflow or Weights & Biases
+stepping                        turns a blocking `fit()` with callbacks into a generator of steps
+lightning, transformers, keras  a callback for each framework, on top of `stepping`
+boosting                        XGBoost, LightGBM and CatBoost in steps, by continuing a model
+sklearn                         `BudgetSearchCV`, and estimators that are trained in steps
+optuna                          studies to and from Optuna, and a sampler
+loggers                         a study in TensorBoard, MLflow or Weights & Biases
 """

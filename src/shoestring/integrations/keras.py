@@ -1,4 +1,4 @@
-"""Keras 3: `fit` whose epochs are steps.
+"""Keras 3: each epoch of `fit` is a step.
 
     from shoestring.integrations.keras import KerasSteps, load_model
     from shoestring.integrations.stepping import stepwise
@@ -11,8 +11,8 @@
 
         yield from stepwise(fit, context)
 
-The whole model is saved, optimiser, schedule and the seeds of its dropout layers included; weights alone are not enough.
-`epochs` is the length of a whole training, and so is what a schedule like `CosineDecay` is given.
+The whole model is saved, with the optimiser, the schedule and the seeds of its dropout layers; the weights alone would not be
+enough. `epochs` is the length of a full training, and so is the length of a schedule such as `CosineDecay`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,42 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.errors import RunnerError
-from shoestring.integrations.optional import metric, need, others
-from shoestring.integrations.stepping import Steps
+from shoestring.integrations.optional import import_optional
+from shoestring.integrations.stepping import Steps, read_metric, read_other_metrics
 
-_keras = need("KerasSteps", "keras", "keras")
+__all__ = ["KerasSteps", "load_model"]
+_keras = import_optional("KerasSteps", "keras", "keras")
 _CHECKPOINT = "model.keras"
 
 
 def load_model(steps: Steps, **options: Any) -> Any:
-    """The model to go on with, None at the start; options are those of `keras.saving.load_model`."""
+    """Load the model from the checkpoint of a trial.
+
+    Parameters
+    ----------
+    steps : Steps
+        The argument of `fit`.
+    **options
+        Options of `keras.saving.load_model`.
+
+    Returns
+    -------
+    keras.Model or None
+        The model to continue with; None at the start of a trial.
+    """
     return None if steps.checkpoint is None else _keras.saving.load_model(steps.checkpoint / _CHECKPOINT, **options)
 
 
 class KerasSteps(_keras.callbacks.Callback):  # type: ignore[misc, name-defined]
-    """A callback that makes each epoch a step; `monitor` is what is reported, as `fit` logs it. Put it last."""
+    """A callback that makes each epoch a step. It must be the last callback.
+
+    Parameters
+    ----------
+    steps : Steps
+        The argument of `fit`.
+    monitor : str, default "val_loss"
+        The logged metric that is reported as the value.
+    """
 
     def __init__(self, steps: Steps, monitor: str = "val_loss") -> None:
         super().__init__()
@@ -47,7 +69,7 @@ class KerasSteps(_keras.callbacks.Callback):  # type: ignore[misc, name-defined]
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self._is_first and epoch != self.steps.done:
             raise RunnerError(
-                f"this trial goes on after epoch {self.steps.done}, not {epoch}: fit(initial_epoch=steps.done)"
+                f"this trial continues after epoch {self.steps.done}, not {epoch}: call fit(initial_epoch=steps.done)"
             )
         self._is_first = False
 
@@ -55,5 +77,6 @@ class KerasSteps(_keras.callbacks.Callback):  # type: ignore[misc, name-defined]
         def save(folder: Path) -> None:
             self.model.save(folder / _CHECKPOINT)
 
-        told = logs or {}
-        self.steps.report(metric(self.monitor, told, "fit logs"), save, metrics=others(self.monitor, told))
+        logged = logs or {}
+        value = read_metric(self.monitor, logged, "fit logs")
+        self.steps.report(value, save, metrics=read_other_metrics(self.monitor, logged))

@@ -1,10 +1,10 @@
-"""A study in TensorBoard, MLflow or Weights & Biases, fed from its ledger: while it runs, or afterwards.
+"""A study in TensorBoard, MLflow or Weights & Biases, written from its ledger while it runs or afterwards.
 
     tune(train, space, "2h", observe=Follow(TensorBoard("runs/digits")))     # while it runs
     log_study(Study.open("digits", "mine.db").ledger, Mlflow("digits"))       # afterwards
 
-Every trial is a run with its config, its curve, its seconds and its metrics; one more run is the study: the best value so far
-against what was spent. The ledger is the truth: whatever these tools lose can be written again.
+Every trial is a run with its configuration, its learning curve, its seconds and its metrics. One more run shows the study: the
+best value so far against the spent budget. The ledger stays the complete record: what a tool loses can be written again.
 """
 
 from __future__ import annotations
@@ -22,52 +22,87 @@ from shoestring.core.ledger.entries import Entry, Note, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
 from shoestring.core.values.strict_json import dumps
-from shoestring.integrations.optional import need
-from shoestring.reports.text import warning_of
+from shoestring.integrations.optional import import_optional
+from shoestring.reports.messages import find_warning
 
-STUDY = "study"  # the name of the run that shows the study as a whole
-_MOST_WRITERS = 16  # of TensorBoard, open at the same time
+__all__ = ["Follow", "Logger", "Mlflow", "TensorBoard", "Wandb", "log_study"]
+STUDY_RUN = "study"  # the name of the run that shows the study as a whole
+_MAX_OPEN_WRITERS = 16  # of TensorBoard
 
 
 class Logger(Protocol):
-    """What is asked of a tool."""
+    """The methods that a tool must have. Write a class with them to log to a tool of your own."""
 
     def start(self, run: str, config: Config) -> None:
-        """A run of that name begins."""
+        """Begin a run.
+
+        Parameters
+        ----------
+        run : str
+            The name of the run.
+        config : mapping
+            The configuration of its trial; for the run of the study, its policy, budget and seed.
+        """
         ...
 
     def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
-        """These finite numbers belong to a step of a run."""
+        """Log the numbers of a step.
+
+        Parameters
+        ----------
+        run : str
+            The name of a run that was begun.
+        step : int
+            The step.
+        values : mapping
+            Finite numbers by name.
+        """
         ...
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Finish: nothing more will be logged."""
         ...
 
 
 class Follow:
-    """For `observe`: hands every receipt to a logger as it comes, those from before it was there first.
+    """An observer for `tune(observe=…)` that passes every finished step to a logger, beginning with the steps before it.
 
-    `close` it when the study is over, or use it as a context manager.
+    Call `close` when the study is over, or use it as a context manager.
+
+    Parameters
+    ----------
+    logger : Logger
+        `TensorBoard`, `Mlflow`, `Wandb`, or an object of your own with the methods of `Logger`.
     """
 
     def __init__(self, logger: Logger) -> None:
         self.logger = logger
-        self._seen: Ledger | None = None  # grown entry by entry, so that the past is told as it was
+        # Grows entry by entry, so that earlier steps are logged with the state of the study at their time.
+        self._seen: Ledger | None = None
         self._best = math.inf
-        self._started: set[str] = set()
+        self._started_runs: set[str] = set()
 
     def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
+        """Log the steps that are new in this ledger.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger of the study.
+        entry : Entry or None
+            Its newest entry, if there is one.
+        """
         seen = self._seen or ledger.fork(1)
         for one in ledger.entries(len(seen)):
             seen = seen.append(one)
             if isinstance(one, Receipt) and one.is_finished:
                 self._log(seen, one)
         self._seen = seen
-        if isinstance(entry, Note) and (text := warning_of(entry)):
-            warnings.warn(text, stacklevel=2)  # what `tune` itself would say
+        if isinstance(entry, Note) and (text := find_warning(entry)):
+            warnings.warn(text, stacklevel=2)  # as `tune` does without an observer
 
     def close(self) -> None:
+        """Close the logger."""
         self.logger.close()
 
     def __enter__(self) -> Follow:
@@ -79,52 +114,71 @@ class Follow:
     def _log(self, ledger: Ledger, receipt: Receipt) -> None:
         run = f"trial-{receipt.trial:04d}"
         self._start(run, ledger.orders[receipt.order].config)
-        values = {**receipt.metrics, "value": receipt.value, "seconds": receipt.cost.total}  # ours are what they say
+        values = {**receipt.metrics, "value": receipt.value, "seconds": receipt.cost.total}  # these two names are ours
         self._write(run, receipt.step, values)
-        if receipt.value is not None and ledger.books.sign * receipt.value < self._best:
-            self._best = ledger.books.sign * receipt.value
+        if receipt.value is not None and ledger.state.sign * receipt.value < self._best:
+            self._best = ledger.state.sign * receipt.value
             self._start(
-                STUDY, {"policy": ledger.books.policy, "budget": str(ledger.budget), "seed": ledger.opened.seed}
+                STUDY_RUN, {"policy": ledger.state.policy, "budget": str(ledger.budget), "seed": ledger.opened.seed}
             )
-            self._write(STUDY, len(ledger), {"best": receipt.value, "spent": ledger.spent, "trial": receipt.trial})
+            self._write(STUDY_RUN, len(ledger), {"best": receipt.value, "spent": ledger.spent, "trial": receipt.trial})
 
     def _start(self, run: str, config: Config) -> None:
-        if run not in self._started:
-            self._started.add(run)
+        if run not in self._started_runs:
+            self._started_runs.add(run)
             self.logger.start(run, config)
 
     def _write(self, run: str, step: int, values: Mapping[str, float | None]) -> None:
-        """These tools choke on what is no number."""
+        # These tools accept finite numbers only.
         self.logger.log(run, step, {name: x for name, x in values.items() if x is not None and math.isfinite(x)})
 
 
 def log_study(ledger: Ledger, logger: Logger) -> None:
-    """A whole study at once."""
+    """Log a whole study at once.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger of the study.
+    logger : Logger
+        Where to log it; it is closed afterwards.
+    """
     with Follow(logger) as follow:
         follow(ledger, None)
 
 
-class TensorBoard:
-    """Event files, one folder for each run; hyperparameters in the HParams tab. `tensorboard --logdir FOLDER` shows them."""
+class TensorBoard(Logger):
+    """Log to TensorBoard's event files, one folder for each run; configurations are in its HParams tab.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where to write; `tensorboard --logdir FOLDER` shows it.
+
+    Raises
+    ------
+    MissingExtra
+        If TensorBoard is not installed.
+    """
 
     def __init__(self, folder: str | Path) -> None:
-        self._events = need("TensorBoard", "tensorboard.summary.writer.event_file_writer", "tensorboard")
-        self._hparams = need("TensorBoard", "tensorboard.plugins.hparams.summary_v2", "tensorboard")
-        self._protos = need("TensorBoard", "tensorboard.compat.proto.event_pb2", "tensorboard")
-        self._summaries = need("TensorBoard", "tensorboard.compat.proto.summary_pb2", "tensorboard")
+        self._events = import_optional("TensorBoard", "tensorboard.summary.writer.event_file_writer", "tensorboard")
+        self._hparams = import_optional("TensorBoard", "tensorboard.plugins.hparams.summary_v2", "tensorboard")
+        self._protos = import_optional("TensorBoard", "tensorboard.compat.proto.event_pb2", "tensorboard")
+        self._summaries = import_optional("TensorBoard", "tensorboard.compat.proto.summary_pb2", "tensorboard")
         self._folder = Path(folder)
-        self._writers: dict[str, Any] = {}  # the least recently used first
+        self._writers: dict[str, Any] = {}  # by run, the least recently used first
 
     def start(self, run: str, config: Config) -> None:
-        known = {
+        params = {
             name: value if isinstance(value, str | int | float) else dumps(value) for name, value in config.items()
         }
-        summary = self._hparams.hparams_pb(known, trial_id=run)
+        summary = self._hparams.hparams_pb(params, trial_id=run)
         self._writer(run).add_event(self._protos.Event(wall_time=time.time(), summary=summary))
 
     def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
-        of = self._summaries.Summary
-        summary = of(value=[of.Value(tag=name, simple_value=value) for name, value in values.items()])
+        Summary = self._summaries.Summary
+        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
         self._writer(run).add_event(self._protos.Event(wall_time=time.time(), step=step, summary=summary))
 
     def close(self) -> None:
@@ -132,33 +186,46 @@ class TensorBoard:
             writer.close()
 
     def _writer(self, run: str) -> Any:
-        """Each has a thread and a file of its own; a run that goes on after its writer was closed gets one more file."""
+        """Return the writer of a run. Each has its own thread and file; a run whose writer was closed gets one more file."""
         writer = self._writers.pop(run, None) or self._events.EventFileWriter(str(self._folder / run))
         self._writers[run] = writer
-        if len(self._writers) > _MOST_WRITERS:
+        if len(self._writers) > _MAX_OPEN_WRITERS:
             self._writers.pop(next(iter(self._writers))).close()
         return writer
 
 
-class Mlflow:
-    """Runs of one experiment. The default store is a SQLite file: MLflow no longer takes plain folders."""
+class Mlflow(Logger):
+    """Log to the runs of an MLflow experiment.
+
+    Parameters
+    ----------
+    experiment : str
+        The name of the experiment; it is created if it does not exist.
+    tracking_uri : str, default "sqlite:///mlflow.db"
+        Where MLflow stores it. The default is a file, since MLflow no longer accepts plain folders.
+
+    Raises
+    ------
+    MissingExtra
+        If MLflow is not installed.
+    """
 
     def __init__(self, experiment: str, tracking_uri: str = "sqlite:///mlflow.db") -> None:
-        mlflow = need("Mlflow", "mlflow", "mlflow")
-        self._entities = need("Mlflow", "mlflow.entities", "mlflow")
+        mlflow = import_optional("Mlflow", "mlflow", "mlflow")
+        self._entities = import_optional("Mlflow", "mlflow.entities", "mlflow")
         self._client = mlflow.MlflowClient(tracking_uri)
         found = self._client.get_experiment_by_name(experiment)
         self._experiment = found.experiment_id if found else self._client.create_experiment(experiment)
         self._runs: dict[str, str] = {}
 
     def start(self, run: str, config: Config) -> None:
-        made = self._client.create_run(self._experiment, run_name=run)
-        self._runs[run] = made.info.run_id
-        words = [
+        created = self._client.create_run(self._experiment, run_name=run)
+        self._runs[run] = created.info.run_id
+        params = [
             self._entities.Param(_mlflow_name(name), value if isinstance(value, str) else dumps(value))
             for name, value in config.items()
         ]
-        self._client.log_batch(made.info.run_id, params=words)
+        self._client.log_batch(created.info.run_id, params=params)
 
     def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
         now_ms = int(time.time() * 1000)
@@ -166,24 +233,41 @@ class Mlflow:
         self._client.log_batch(self._runs[run], metrics=metrics)
 
     def close(self) -> None:
-        for identity in self._runs.values():
-            self._client.set_terminated(identity)
+        for run_id in self._runs.values():
+            self._client.set_terminated(run_id)
 
 
 def _mlflow_name(name: str) -> str:
-    """MLflow takes letters, digits and -_. /, and no name that is no plain path."""
+    """Return a name that MLflow accepts: letters, digits and -_. / in the form of a plain path."""
     allowed = re.sub(r"[^\w\-. /]", "_", name)
     is_path = posixpath.normpath(allowed) == allowed and not allowed.startswith(("/", "."))
     return allowed if is_path else re.sub(r"\W", "_", name)
 
 
-class Wandb:
-    """Runs of one project, grouped by study; offline unless told otherwise (`wandb sync` sends them later)."""
+class Wandb(Logger):
+    """Log to the runs of a Weights & Biases project.
+
+    Parameters
+    ----------
+    project : str
+        The name of the project.
+    group : str, default "study"
+        The group of the runs.
+    mode : str, default "offline"
+        "offline" writes files, which `wandb sync` uploads later; "online" uploads at once.
+    folder : str or Path, optional
+        Where to write; the working folder by default.
+
+    Raises
+    ------
+    MissingExtra
+        If Weights & Biases is not installed.
+    """
 
     def __init__(
-        self, project: str, group: str = STUDY, mode: str = "offline", folder: str | Path | None = None
+        self, project: str, group: str = STUDY_RUN, mode: str = "offline", folder: str | Path | None = None
     ) -> None:
-        self._wandb = need("Wandb", "wandb", "wandb")
+        self._wandb = import_optional("Wandb", "wandb", "wandb")
         self._options = {
             "project": project,
             "group": group,
@@ -193,9 +277,9 @@ class Wandb:
         self._runs: dict[str, Any] = {}
 
     def start(self, run: str, config: Config) -> None:
-        quiet = self._wandb.Settings(silent=True, console="off")
-        made = self._wandb.init(**self._options, name=run, config=dict(config), reinit="create_new", settings=quiet)
-        self._runs[run] = made
+        settings = self._wandb.Settings(silent=True, console="off")
+        options = {"config": dict(config), "reinit": "create_new", "settings": settings}
+        self._runs[run] = self._wandb.init(**self._options, name=run, **options)
 
     def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
         self._runs[run].log(dict(values), step=step)

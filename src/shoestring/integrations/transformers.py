@@ -1,4 +1,4 @@
-"""Hugging Face Transformers: a `Trainer` whose saves are steps.
+"""Hugging Face Transformers: each save of a `Trainer` is a step.
 
     from shoestring.integrations.stepping import stepwise
     from shoestring.integrations.transformers import TransformersSteps, checkpoint_of
@@ -14,9 +14,10 @@
 
         yield from stepwise(fit, context)
 
-Whenever the trainer saves, a step is done: with "epoch" at the end of each, with "steps" and `save_steps` also within an epoch
-(the trainer then skips the data that it has seen). `num_train_epochs` is the length of a whole training, which the learning
-rate's schedule goes by. The trainer's own checkpoint holds the weights, the optimiser, the schedule and its random generators.
+A step is done whenever the trainer saves: with "epoch" at the end of each epoch, with "steps" and `save_steps` also within an
+epoch (the trainer then skips the data that it has seen). `num_train_epochs` is the length of a full training, which the schedule
+of the learning rate depends on. The trainer's own checkpoint holds the weights, the optimiser, the schedule and its random
+generators.
 """
 
 from __future__ import annotations
@@ -26,43 +27,64 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.errors import RunnerError
-from shoestring.integrations.optional import metric, need, others
-from shoestring.integrations.stepping import Steps
+from shoestring.integrations.optional import import_optional
+from shoestring.integrations.stepping import Steps, read_metric, read_other_metrics
 
-_transformers = need("TransformersSteps", "transformers", "transformers")
+__all__ = ["TransformersSteps", "checkpoint_of"]
+_transformers = import_optional("TransformersSteps", "transformers", "transformers")
 _CHECKPOINT = "trainer"
 
 
 def checkpoint_of(steps: Steps) -> str | None:
-    """For `trainer.train(resume_from_checkpoint=…)`: the checkpoint to go on from, None at the start."""
+    """Return the checkpoint for `trainer.train(resume_from_checkpoint=…)`.
+
+    Parameters
+    ----------
+    steps : Steps
+        The argument of `fit`.
+
+    Returns
+    -------
+    str or None
+        The checkpoint to continue from; None at the start of a trial.
+    """
     return None if steps.checkpoint is None else str(steps.checkpoint / _CHECKPOINT)
 
 
 class TransformersSteps(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """A callback that makes each save of the trainer a step; `monitor` is what is reported, as evaluation names it."""
+    """A callback that makes each save of the trainer a step.
+
+    Parameters
+    ----------
+    steps : Steps
+        The argument of `fit`.
+    monitor : str, default "eval_loss"
+        The metric of the evaluation that is reported as the value.
+    """
 
     def __init__(self, steps: Steps, monitor: str = "eval_loss") -> None:
         self.steps, self.monitor = steps, monitor
         self._value: float | None = None
         self._metrics: dict[str, float] = {}
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if self.steps.checkpoint is not None and state.global_step == 0:
             raise RunnerError(
-                "this trial was thawed, but training starts anew: trainer.train(resume_from_checkpoint=checkpoint_of(steps))"
+                "this trial was resumed, but training starts from nothing: call "
+                "trainer.train(resume_from_checkpoint=checkpoint_of(steps))"
             )
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any], **rest: Any) -> None:
-        self._value = metric(self.monitor, metrics, "the evaluation gave")
-        self._metrics = others(self.monitor, metrics)
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any], **more: Any) -> None:
+        self._value = read_metric(self.monitor, metrics, "the evaluation returned")
+        self._metrics = read_other_metrics(self.monitor, metrics)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         control.should_evaluate &= self.steps.should_validate
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         control.should_evaluate &= self.steps.should_validate
 
-    def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         written = Path(args.output_dir) / f"checkpoint-{state.global_step}"
 
         def save(folder: Path) -> None:

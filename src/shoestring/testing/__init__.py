@@ -1,9 +1,83 @@
-"""For authors of plugins: contracts as checks to run in your own tests, and made-up training curves.
+"""Contracts for authors of plugins, as checks to run in your own tests, and made-up training curves.
 
-policies   CHECKS, LEARNING_CHECKS; `simulate` runs a policy in memory
-beliefs    BELIEF_CHECKS, for policies that have a `believe`
-stores     STORE_CHECKS
-runners    `check_runner_contract`: the same studies as the simulated runner must give the same receipts
-curves     decaying, noisy, diverging, failing, ending early: for the simulated runner
-small      settings of our own policies for tiny budgets
+    a policy             `POLICY_CHECKS`, `LEARNING_CHECKS`, `PREDICTION_CHECKS`; `simulate`, `watch`, `make_opening`
+    a ledger store       `LEDGER_STORE_CHECKS`
+    a checkpoint store   `check_checkpoint_store_contract`
+    a runner             `check_runner_contract`
+    training code        `check_resuming`: training that is saved, loaded and continued gives the same values
+    training curves      `DecayingCurves` and the other classes of curves, for `simulate` and the simulated runner
+
+A check raises an AssertionError that says what is wrong.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoestring.lazy_exports import import_on_first_use
+
+__all__ = [
+    "LEARNING_CHECKS",
+    "LEDGER_STORE_CHECKS",
+    "POLICY_CHECKS",
+    "PREDICTION_CHECKS",
+    "DecayingCurves",
+    "DivergingCurves",
+    "EarlyEndingCurves",
+    "FailingCurves",
+    "ListedCurves",
+    "NegatedCurves",
+    "NoisyCurves",
+    "ParallelCurves",
+    "check_checkpoint_store_contract",
+    "check_resuming",
+    "check_runner_contract",
+    "make_opening",
+    "simulate",
+    "watch",
+]
+
+if TYPE_CHECKING:
+    from shoestring.testing.checkpoint_stores import check_checkpoint_store_contract
+    from shoestring.testing.curves import (
+        DecayingCurves,
+        DivergingCurves,
+        EarlyEndingCurves,
+        FailingCurves,
+        ListedCurves,
+        NegatedCurves,
+        NoisyCurves,
+        ParallelCurves,
+    )
+    from shoestring.testing.ledger_stores import LEDGER_STORE_CHECKS
+    from shoestring.testing.policies import LEARNING_CHECKS, POLICY_CHECKS, make_opening, simulate, watch
+    from shoestring.testing.predictions import PREDICTION_CHECKS
+    from shoestring.testing.resuming import check_resuming
+    from shoestring.testing.runners import check_runner_contract
+
+# The checks of runners import much that the others do not need.
+__getattr__ = import_on_first_use(
+    __name__,
+    {
+        "checkpoint_stores": ("check_checkpoint_store_contract",),
+        "curves": (
+            "DecayingCurves",
+            "DivergingCurves",
+            "EarlyEndingCurves",
+            "FailingCurves",
+            "ListedCurves",
+            "NegatedCurves",
+            "NoisyCurves",
+            "ParallelCurves",
+        ),
+        "ledger_stores": ("LEDGER_STORE_CHECKS",),
+        "policies": ("LEARNING_CHECKS", "POLICY_CHECKS", "make_opening", "simulate", "watch"),
+        "predictions": ("PREDICTION_CHECKS",),
+        "resuming": ("check_resuming",),
+        "runners": ("check_runner_contract",),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

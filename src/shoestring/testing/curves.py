@@ -1,9 +1,10 @@
-"""Made-up training curves for the simulated runner: everything that real training does, and always the same.
+"""Made-up training curves for the simulated runner. They cover everything that real training does, and are reproducible.
 
-A curve depends on the config and a seed only, never on when or how often it is asked for. Sources wrap one another:
+A curve depends on the config and a seed only, not on when or how often it is read. Sources of curves wrap one another:
 
-    Noisy(Decaying(), 0.01)                     a decay with noise
-    Failing(EndingEarly(Decaying(), 20), 0.1)   one trial in ten raises an error at some step, some end before step 20
+    NoisyCurves(DecayingCurves(), 0.01)                                 decays with noise
+    FailingCurves(EarlyEndingCurves(DecayingCurves(), before=20), 0.1)  one trial in ten raises an error at some step, and
+                                                                        some trials end by themselves before step 20
 """
 
 from __future__ import annotations
@@ -24,21 +25,49 @@ from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
 
 
 def draw(config: Config, seed: int, name: str, *numbers: int) -> np.random.Generator:
-    """Random numbers that belong to this config."""
+    """Return a random number generator that belongs to this config."""
     return stream(seed, name, zlib.crc32(dumps(config).encode()), *numbers)
 
 
 @dataclass(frozen=True)
-class Decaying:
-    """`end + (start - end) * step**-rate`, each config with numbers of its own; a step takes `cost_s` times 1/4 to 4."""
+class DecayingCurves:
+    """Curves `end + (start - end) * step**-rate` whose numbers and price are drawn for each config.
+
+    Parameters
+    ----------
+    seed
+        Seed of the draws.
+    cost_s
+        Typical seconds of a step; those of a config are `cost_s * spread**u` with u drawn from -1 to 1.
+    validate_s
+        Seconds of a validation pass.
+    setup_s
+        Seconds of setup, charged with the first step.
+    spread
+        How far the prices of configs differ, as a factor.
+    """
 
     seed: int = 0
     cost_s: float = 1.0
     validate_s: float = 0.0
-    setup_s: float = 0.0  # paid with the first step
+    setup_s: float = 0.0
     spread: float = 4.0
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
+        """Return the step of a curve that decays.
+
+        Parameters
+        ----------
+        config : mapping
+            The configuration.
+        step : int
+            The step, from 1.
+
+        Returns
+        -------
+        StepOutcome or None
+            The value and the cost of the step; None after the end of the curve.
+        """
         rng = draw(config, self.seed, "decaying")
         end, start, rate = rng.uniform(0.0, 1.0), rng.uniform(1.0, 3.0), rng.uniform(0.3, 1.5)
         seconds = self.cost_s * self.spread ** rng.uniform(-1.0, 1.0)
@@ -47,12 +76,38 @@ class Decaying:
 
 
 @dataclass(frozen=True)
-class Noisy:
+class NoisyCurves:
+    """Curves of another source with normal noise added to each value.
+
+    Parameters
+    ----------
+    source
+        The curves without noise.
+    deviation
+        Standard deviation of the noise.
+    seed
+        Seed of the noise.
+    """
+
     source: Source
     deviation: float = 0.1
     seed: int = 0
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
+        """Return the source's step with noise added to its value.
+
+        Parameters
+        ----------
+        config : mapping
+            The configuration.
+        step : int
+            The step, from 1.
+
+        Returns
+        -------
+        StepOutcome or None
+            The value and the cost of the step; None after the end of the curve.
+        """
         outcome = self.source.step(config, step)
         if outcome is None or outcome.value is None:
             return outcome
@@ -61,8 +116,8 @@ class Noisy:
 
 
 @dataclass(frozen=True)
-class _Misfortune:
-    """Something that happens to a share of the configs, at some step up to `before`."""
+class _RandomEvent:
+    """An event that happens to a share of the configs, at some step up to `before`."""
 
     source: Source
     share: float = 0.2
@@ -71,29 +126,81 @@ class _Misfortune:
     name: ClassVar[str]
 
     def happens_at(self, config: Config) -> float:
-        """The step; infinite for configs that are spared."""
+        """Return the step of the event; infinite for configs without one."""
         rng = draw(config, self.seed, self.name)
         return float(rng.integers(1, self.before + 1)) if rng.uniform() < self.share else math.inf
 
 
 @dataclass(frozen=True)
-class Diverging(_Misfortune):
-    """That share of the configs reports nan from some step on, `before` at the latest."""
+class DivergingCurves(_RandomEvent):
+    """Curves of another source, of which a share reports nan from some step on.
+
+    Parameters
+    ----------
+    source
+        The curves without divergence.
+    share
+        Share of the configs that diverge.
+    before
+        Last step at which they begin to diverge.
+    seed
+        Seed of the draws.
+    """
 
     name: ClassVar[str] = "diverging"
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
+        """Return the source's step; its value is nan from the step of the divergence on.
+
+        Parameters
+        ----------
+        config : mapping
+            The configuration.
+        step : int
+            The step, from 1.
+
+        Returns
+        -------
+        StepOutcome or None
+            The value and the cost of the step; None after the end of the curve.
+        """
         outcome = self.source.step(config, step)
         return replace(outcome, value=math.nan) if outcome is not None and step >= self.happens_at(config) else outcome
 
 
 @dataclass(frozen=True)
-class Failing(_Misfortune):
-    """That share of the configs raises an error at some step up to `before`."""
+class FailingCurves(_RandomEvent):
+    """Curves of another source, of which a share raises an error at some step.
+
+    Parameters
+    ----------
+    source
+        The curves without errors.
+    share
+        Share of the configs that fail.
+    before
+        Last step at which they fail.
+    seed
+        Seed of the draws.
+    """
 
     name: ClassVar[str] = "failing"
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
+        """Return the source's step; from the step of the failure on it has an error and no value.
+
+        Parameters
+        ----------
+        config : mapping
+            The configuration.
+        step : int
+            The step, from 1.
+
+        Returns
+        -------
+        StepOutcome or None
+            The value and the cost of the step; None after the end of the curve.
+        """
         outcome = self.source.step(config, step)
         if outcome is None or step < self.happens_at(config):
             return outcome
@@ -101,23 +208,69 @@ class Failing(_Misfortune):
 
 
 @dataclass(frozen=True)
-class EndingEarly(_Misfortune):
-    """That share of the configs comes to its own end at some step up to `before`, never before the first."""
+class EarlyEndingCurves(_RandomEvent):
+    """Curves of another source, of which a share ends by itself after some step, never before the first.
+
+    Parameters
+    ----------
+    source
+        The curves that do not end.
+    share
+        Share of the configs that end early.
+    before
+        Last step after which they end.
+    seed
+        Seed of the draws.
+    """
 
     share: float = 0.3
     name: ClassVar[str] = "ending"
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
+        """Return the source's step; None after the step at which the curve ends.
+
+        Parameters
+        ----------
+        config : mapping
+            The configuration.
+        step : int
+            The step, from 1.
+
+        Returns
+        -------
+        StepOutcome or None
+            The value and the cost of the step; None after the end of the curve.
+        """
         return None if step > self.happens_at(config) else self.source.step(config, step)
 
 
 @dataclass(frozen=True)
-class Negated:
-    """The same curves for a study that maximises."""
+class NegatedCurves:
+    """Curves of another source with the sign of every value changed, for studies that maximise.
+
+    Parameters
+    ----------
+    source
+        The curves to negate.
+    """
 
     source: Source
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
+        """Return the source's step with the sign of its value changed.
+
+        Parameters
+        ----------
+        config : mapping
+            The configuration.
+        step : int
+            The step, from 1.
+
+        Returns
+        -------
+        StepOutcome or None
+            The value and the cost of the step; None after the end of the curve.
+        """
         outcome = self.source.step(config, step)
         if outcome is None or outcome.value is None:
             return outcome
@@ -125,12 +278,32 @@ class Negated:
 
 
 @dataclass(frozen=True)
-class Parallel:
-    """Every curve falls by the same little from its first value, so that none crosses another."""
+class ParallelCurves:
+    """Curves that fall by the same small amount per step from the first value of another source, so that none cross.
+
+    Parameters
+    ----------
+    source
+        The source of the first values.
+    """
 
     source: Source
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
+        """Return the source's first step, with a value that is lower by 0.001 for each step.
+
+        Parameters
+        ----------
+        config : mapping
+            The configuration.
+        step : int
+            The step, from 1.
+
+        Returns
+        -------
+        StepOutcome or None
+            The value and the cost of the step; None after the end of the curve.
+        """
         outcome = self.source.step(config, 1)
         if outcome is None or outcome.value is None:
             return outcome
@@ -138,14 +311,38 @@ class Parallel:
 
 
 @dataclass(frozen=True)
-class WrittenCurves:
-    """Curves written down: `curves[config[by]]` is the list of values by step; a step takes `costs_s[config[by]]`."""
+class ListedCurves:
+    """Curves that are given as lists of values.
+
+    Parameters
+    ----------
+    curves
+        Values by step, for each name of a config.
+    by
+        The parameter that holds a config's name.
+    costs_s
+        Seconds of a step, for each name; default: 1.
+    """
 
     curves: Mapping[str, list[float]]
     by: str = "name"
     costs_s: Mapping[str, float] | None = None
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
+        """Return the step of the list that belongs to the config.
+
+        Parameters
+        ----------
+        config : mapping
+            The configuration.
+        step : int
+            The step, from 1.
+
+        Returns
+        -------
+        StepOutcome or None
+            The value and the cost of the step; None after the end of the curve.
+        """
         curve = self.curves[config[self.by]]
         if step > len(curve):
             return None

@@ -1,10 +1,10 @@
-"""What every store must do. An author of a store runs each check with a function that opens the same store again:
+"""The contract of a ledger store. The author of a store runs each check with a function that opens the same store again:
 
-    @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+    @pytest.mark.parametrize("check", LEDGER_STORE_CHECKS, ids=lambda check: check.__name__)
     def test_my_store(check, tmp_path):
         check(lambda: MyStore(tmp_path))
 
-Every call of that function stands for one more process that opens the store; a check needs a store that is empty at first.
+Every call of that function stands for another process that opens the store. Each check begins with an empty store.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float
 from shoestring.core.space.space import Space
 from shoestring.core.values.strict_json import dumps
-from shoestring.errors import Conflict, DecisionError, Leased, ShoestringError, StoreError
-from shoestring.stores.in_memory import Memory
-from shoestring.stores.store import Heartbeat, Store
+from shoestring.errors import Conflict, DecisionError, ShoestringError, StoreError, StudyInUse
+from shoestring.stores.in_memory import MemoryStore
+from shoestring.stores.ledger_store import Heartbeat, LedgerStore
 
-OpenStore = Callable[[], Store]
+OpenStore = Callable[[], LedgerStore]
 
 
-class WatchedMemory(Memory):
-    """A store in memory that has every ledger looked at as it grows entry by entry.
+class WatchedMemory(MemoryStore):
+    """A store in memory that calls `look` with the ledger after each entry.
 
-    `lengths` are those that a killed process can leave behind: what is appended together is there or not.
+    `lengths` are the numbers of entries that a killed process can leave: entries are appended together or not at all.
     """
 
     def __init__(self, look: Callable[[Ledger], None]) -> None:
@@ -48,32 +48,33 @@ class WatchedMemory(Memory):
 
 
 def an_opening(budget: str = "100 epochs") -> Opened:
-    """The first entry of a small study."""
+    """Return the first entry of a small study."""
     space = Space({"lr": Float(1e-4, 1.0, log=True), "kind": Choice(["~odd", "naïve", "\u2028 \\ \" '"])})
     return Opened(space=space, budget=Budget(budget), policy="random_search", settings={}, seed=7, max_steps=4)
 
 
 def an_order(number: int, until: int = 2) -> Order:
-    """Order `number` of that study, which begins the trial of the same number."""
+    """Return order `number` of that study; it starts the trial of the same number."""
     config = {"lr": 0.1 + number / 1000, "kind": "~odd"}
     why: Why = {"score": math.inf, "text": "~nan", "sure": True}
     return Order(number=number, trial=number, config=config, until=until, why=why, memo={"chain": [0.1, -math.inf]})
 
 
 def a_step(order: int, step: int, value: float | None = 0.5) -> Receipt:
+    """Return the receipt of a step of this order."""
     status: Status = "ok" if value is not None and math.isfinite(value) else "diverged"
     cost = Cost(setup=1e-300, train=0.1 + 0.2, validate=2.0**-40)
     return Receipt(order=order, trial=order, step=step, value=value, cost=cost, status=status, at=float(step))
 
 
-def a_life() -> list[Entry]:
-    """Entries of every kind, with everything in them that is awkward to write down."""
+def entries_of_all_kinds() -> list[Entry]:
+    """Return entries of every kind, with values that are difficult to store."""
     return [
         an_opening("1h"),
         Note(topic="enqueue", facts={"config": {"lr": 0.25, "kind": "naïve"}}),
         an_order(0),
         a_step(0, 1),
-        Lost(trial=0, held=0, seconds=1.5, why="a process ended: \x00 😀 \udcff 日本"),
+        Lost(trial=0, resumable_step=0, seconds=1.5, why="a process ended: \x00 😀 \udcff 日本"),
         a_step(0, 1),
         a_step(0, 2, math.nan),
         an_order(1),
@@ -84,12 +85,12 @@ def a_life() -> list[Entry]:
 
 
 def entries_as_text(ledger: Ledger | None) -> list[str]:
-    """All entries as text, to be compared: nan equals nan here."""
+    """Return all entries as text, for comparisons in which NaN equals NaN."""
     return [] if ledger is None else [f"{entry.kind} {dumps(entry.body())}" for entry in ledger.entries()]
 
 
 def expect_refusal(kind: type[ShoestringError], call: Callable[[], object]) -> str:
-    """The text of the one-line error that `call` must raise."""
+    """Return the text of the one-line error that `call` must raise."""
     text = None
     try:
         call()
@@ -103,8 +104,8 @@ def expect_refusal(kind: type[ShoestringError], call: Callable[[], object]) -> s
 # the checks ----------------------------------------------------------------------------------------------------------
 
 
-def what_is_written_is_read(open_store: OpenStore) -> None:
-    first, *rest = a_life()
+def check_entries_are_read_back(open_store: OpenStore) -> None:
+    first, *rest = entries_of_all_kinds()
     store = open_store()
     ledger = store.append("s", None, first)
     for entry in rest:
@@ -114,13 +115,13 @@ def what_is_written_is_read(open_store: OpenStore) -> None:
     assert (
         entries_as_text(read)
         == entries_as_text(ledger)
-        == [f"{entry.kind} {dumps(entry.body())}" for entry in a_life()]
+        == [f"{entry.kind} {dumps(entry.body())}" for entry in entries_of_all_kinds()]
     )
     assert read.spent == ledger.spent
-    assert [trial.held for trial in read.trials] == [trial.held for trial in ledger.trials]
+    assert [trial.resumable_step for trial in read.trials] == [trial.resumable_step for trial in ledger.trials]
 
 
-def an_unknown_study_is_none(open_store: OpenStore) -> None:
+def check_unknown_study_is_none(open_store: OpenStore) -> None:
     store = open_store()
     assert store.load("s") is None
     assert store.studies() == []
@@ -129,7 +130,7 @@ def an_unknown_study_is_none(open_store: OpenStore) -> None:
     assert store.load("") is None
 
 
-def studies_are_kept_apart(open_store: OpenStore) -> None:
+def check_studies_are_separate(open_store: OpenStore) -> None:
     store = open_store()
     names = ["zebra", "ant; DROP TABLE entries --", "日本 %s ? :study"]
     ledgers = {name: store.append(name, None, an_opening(f"{i + 50} epochs")) for i, name in enumerate(names)}
@@ -141,7 +142,7 @@ def studies_are_kept_apart(open_store: OpenStore) -> None:
     assert [len(ledger.orders) for ledger in found if ledger] == [0, 1, 0]
 
 
-def a_study_begins_once(open_store: OpenStore) -> None:
+def check_study_begins_once(open_store: OpenStore) -> None:
     expect_refusal(StoreError, lambda: open_store().append("s", None))
     assert open_store().load("s") is None
     late = open_store()
@@ -150,7 +151,7 @@ def a_study_begins_once(open_store: OpenStore) -> None:
     assert entries_as_text(open_store().load("s")) == entries_as_text(began)
 
 
-def several_entries_are_stored_as_a_whole(open_store: OpenStore) -> None:
+def check_entries_are_stored_together(open_store: OpenStore) -> None:
     store = open_store()
     ledger = store.append("s", None, an_opening(), an_order(0))
     # The last entry breaks a rule: its step is not the next one.
@@ -164,7 +165,7 @@ def several_entries_are_stored_as_a_whole(open_store: OpenStore) -> None:
     assert store.append("s", grown) is grown, "nothing to append changes nothing"
 
 
-def of_two_writers_one_gets_a_conflict(open_store: OpenStore) -> None:
+def check_second_writer_gets_a_conflict(open_store: OpenStore) -> None:
     ours, theirs = open_store(), open_store()
     ledger = ours.append("s", None, an_opening())
     stale = theirs.load("s")
@@ -173,15 +174,16 @@ def of_two_writers_one_gets_a_conflict(open_store: OpenStore) -> None:
     expect_refusal(Conflict, lambda: theirs.append("s", stale, an_order(0, until=3)))
     expect_refusal(Conflict, lambda: ours.append("s", ledger, an_order(0, until=3)))
     assert entries_as_text(open_store().load("s")) == entries_as_text(won)
+    assert len(stale.trials) == 0, "a conflict does not consume the ledger"
     fresh = theirs.refresh("s", stale)
     assert entries_as_text(fresh) == entries_as_text(won)
     after = theirs.append("s", fresh, an_order(1))
     assert entries_as_text(ours.refresh("s", won)) == entries_as_text(after)
 
 
-def refreshing_equals_loading(open_store: OpenStore) -> None:
+def check_refreshing_equals_loading(open_store: OpenStore) -> None:
     ours, theirs = open_store(), open_store()
-    first, *rest = a_life()
+    first, *rest = entries_of_all_kinds()
     written = ours.append("s", None, first)
     seen = theirs.load("s")
     assert seen is not None
@@ -193,25 +195,25 @@ def refreshing_equals_loading(open_store: OpenStore) -> None:
     assert entries_as_text(theirs.refresh("s", seen)) == entries_as_text(seen)
 
 
-def a_ledger_may_come_from_another_handle(open_store: OpenStore) -> None:
+def check_ledger_of_another_handle(open_store: OpenStore) -> None:
     ledger = open_store().append("s", None, an_opening(), an_order(0))
     grown = open_store().append("s", ledger, a_step(0, 1))
     assert entries_as_text(open_store().refresh("s", ledger)) == entries_as_text(grown)
     assert entries_as_text(open_store().load("s")) == entries_as_text(grown)
 
 
-def one_at_a_time_runs_a_study(open_store: OpenStore) -> None:
+def check_one_process_runs_a_study(open_store: OpenStore) -> None:
     ours, theirs = open_store(), open_store()
     for study in ("s", "t"):
         ours.append(study, None, an_opening())
     with ours.lease("s") as lease:
-        assert dict(lease.cut_off) == {}
-        assert "'s'" in expect_refusal(Leased, lambda: theirs.lease("s"))
-        expect_refusal(Leased, lambda: ours.lease("s"))
+        assert dict(lease.uncharged_s) == {}
+        assert "'s'" in expect_refusal(StudyInUse, lambda: theirs.lease("s"))
+        expect_refusal(StudyInUse, lambda: ours.lease("s"))
         with theirs.lease("t"):
             lease.beat(1, {})
     with theirs.lease("s"):
-        expect_refusal(Leased, lambda: ours.lease("s"))
+        expect_refusal(StudyInUse, lambda: ours.lease("s"))
     try:
         with ours.lease("s"):
             raise KeyboardInterrupt
@@ -221,18 +223,18 @@ def one_at_a_time_runs_a_study(open_store: OpenStore) -> None:
         pass
 
 
-def a_heartbeat_goes_with_an_append(open_store: OpenStore) -> None:
-    """Whoever comes after a holder that stopped in peace learns what its last append said was under way, and no more."""
+def check_heartbeat_with_an_append(open_store: OpenStore) -> None:
+    """After a process has released the lease, the next one reads the heartbeat of the last append, and nothing newer."""
     ours = open_store()
     ledger = ours.append("s", None, an_opening("1h"), an_order(0))
     with ours.lease("s") as lease:
-        ledger = ours.append("s", ledger, an_order(1), beat=Heartbeat(lease, {0: 2.5, 1: 0.0}))
+        ledger = ours.append("s", ledger, an_order(1), heartbeat=Heartbeat(lease, {0: 2.5, 1: 0.0}))
     assert entries_as_text(open_store().load("s")) == entries_as_text(ledger)
     with open_store().lease("s") as lease:
-        assert dict(lease.cut_off) in ({}, {0: 2.5}), "nothing outlives a process in memory"
+        assert dict(lease.uncharged_s) in ({}, {0: 2.5}), "nothing outlives a process in memory"
 
 
-def what_need_not_last_is_read_all_the_same(open_store: OpenStore) -> None:
+def check_entries_that_are_not_durable(open_store: OpenStore) -> None:
     store = open_store()
     ledger = store.append("s", None, an_opening(), an_order(0), durable=False)
     ledger = store.append("s", ledger, a_step(0, 1), durable=False)
@@ -240,11 +242,11 @@ def what_need_not_last_is_read_all_the_same(open_store: OpenStore) -> None:
     assert entries_as_text(open_store().load("s")) == entries_as_text(ledger)
 
 
-def settling_changes_nothing(open_store: OpenStore) -> None:
+def check_finishing_a_run_changes_no_entry(open_store: OpenStore) -> None:
     store = open_store()
-    ledger = store.append("s", None, *a_life())
+    ledger = store.append("s", None, *entries_of_all_kinds())
     for _ in range(2):
-        store.settle("s", ledger)
+        store.finish_run("s", ledger)
         assert entries_as_text(open_store().load("s")) == entries_as_text(ledger)
     ledger = store.append("s", ledger, a_step(2, 1))
     read = open_store().load("s")
@@ -253,17 +255,17 @@ def settling_changes_nothing(open_store: OpenStore) -> None:
     assert (read.spent, read.reserved, len(read.orders)) == (ledger.spent, ledger.reserved, len(ledger.orders))
 
 
-STORE_CHECKS: tuple[Callable[[OpenStore], None], ...] = (
-    what_is_written_is_read,
-    an_unknown_study_is_none,
-    studies_are_kept_apart,
-    a_study_begins_once,
-    several_entries_are_stored_as_a_whole,
-    of_two_writers_one_gets_a_conflict,
-    refreshing_equals_loading,
-    a_ledger_may_come_from_another_handle,
-    one_at_a_time_runs_a_study,
-    a_heartbeat_goes_with_an_append,
-    what_need_not_last_is_read_all_the_same,
-    settling_changes_nothing,
+LEDGER_STORE_CHECKS: tuple[Callable[[OpenStore], None], ...] = (
+    check_entries_are_read_back,
+    check_unknown_study_is_none,
+    check_studies_are_separate,
+    check_study_begins_once,
+    check_entries_are_stored_together,
+    check_second_writer_gets_a_conflict,
+    check_refreshing_equals_loading,
+    check_ledger_of_another_handle,
+    check_one_process_runs_a_study,
+    check_heartbeat_with_an_append,
+    check_entries_that_are_not_durable,
+    check_finishing_a_run_changes_no_entry,
 )

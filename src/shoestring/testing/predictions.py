@@ -1,10 +1,12 @@
-"""The contract of `believe`, for policies that have it: see `core/deciding/prediction.py`.
+"""The contract of `predict`, for policies that have it; `core/deciding/prediction.py` says what it returns.
 
-from shoestring.testing.predictions import BELIEF_CHECKS
+    from shoestring.testing import PREDICTION_CHECKS
 
-@pytest.mark.parametrize("check", BELIEF_CHECKS)
-def test_beliefs(check):
-    check(MyPolicy())
+    @pytest.mark.parametrize("check", PREDICTION_CHECKS)
+    def test_predictions(check):
+        check(MyPolicy())
+
+`check(policy, light=True)` runs smaller studies, for slow policies.
 """
 
 from __future__ import annotations
@@ -15,68 +17,81 @@ from typing import cast
 import numpy as np
 
 from shoestring.core.deciding.policy import Policy
-from shoestring.core.deciding.prediction import LEVELS, MOST_CURVES, Believed, Believing
-from shoestring.core.ledger.entries import Order
+from shoestring.core.deciding.prediction import LEVELS, MAX_CURVES, PredictingPolicy, Prediction
+from shoestring.core.ledger.entries import Direction, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
-from shoestring.testing.curves import Decaying, Negated
-from shoestring.testing.policies import ROUGH, Check, fingerprint, make_anew, opened, simulate
+from shoestring.runners.simulated.simulated_runner import Source
+from shoestring.testing.curves import DecayingCurves, NegatedCurves
+from shoestring.testing.policies import ROUGH_CURVES, Check, fingerprint, make_opening, restore_policy, simulate
 
 
-def decisions_of(ledger: Ledger, every: int = 1) -> Iterator[tuple[Ledger, Order]]:
-    """Each order, with the ledger as it was before it."""
+def iterate_decisions(ledger: Ledger, every: int = 1) -> Iterator[tuple[Ledger, Order]]:
+    """Yield each order with the ledger as it was before it; `every`: only the orders with multiples of this number."""
     for place, entry in enumerate(ledger.entries()):
         if isinstance(entry, Order) and entry.number % every == 0:
             yield ledger.fork(place), entry
 
 
-def beliefs_make_sense(policy: Policy, light: bool = False) -> None:
-    """Finite quantiles in their order, of steps that there are, beginning with what was bought; some order has a belief."""
-    believing, found = cast(Believing, policy), 0
-    for source, direction in ((Decaying(), "min"), (ROUGH, "min"), (Negated(ROUGH), "max")):
-        start = opened(policy, budget="30 epochs" if light else "90 epochs", direction=direction)  # type: ignore[arg-type]
-        for ledger, order in decisions_of(simulate(policy, source, start).ledger):
-            believed = believing.believe(ledger, order)
-            if believed is None:
-                continue
-            found += 1
-            says = f"{policy.name} at order {order.number}"
-            assert 1 <= len(believed.curves) <= MOST_CURVES, f"{says} tells of {len(believed.curves)} curves"
-            assert dict(believed.curves[0].config) == dict(order.config), f"{says} tells first of what was not bought"
-            for curve in believed.curves:
-                assert curve.trial is None or curve.trial <= len(ledger.trials), f"{says} tells of trial {curve.trial}"
-                assert curve.quantiles.shape == (len(LEVELS), len(curve.steps)), f"{says}: a quantile for each step"
-                assert np.isfinite(curve.quantiles).all(), f"{says} expects what is not finite"
-                assert (np.diff(curve.quantiles, axis=0) >= 0.0).all(), f"{says}: quantiles are not in their order"
-                assert (np.diff(curve.steps) > 0).all(), f"{says}: steps are not in their order"
-                assert 1 <= curve.steps[0] <= curve.steps[-1] <= ledger.max_steps, f"{says} tells of no such step"
-    assert found, f"{policy.name} has a `believe` that never tells anything"
+def check_predictions(policy: Policy, light: bool = False) -> None:
+    """Some order has a prediction; each has finite quantiles in their order, and begins with the trial of the order."""
+    predicting, found = cast(PredictingPolicy, policy), 0
+    sources: tuple[tuple[Source, Direction], ...] = (
+        (DecayingCurves(), "min"),
+        (ROUGH_CURVES, "min"),
+        (NegatedCurves(ROUGH_CURVES), "max"),
+    )
+    for source, direction in sources:
+        start = make_opening(policy, budget="30 epochs" if light else "90 epochs", direction=direction)
+        for ledger, order in iterate_decisions(simulate(policy, source, start).ledger):
+            prediction = predicting.predict(ledger, order)
+            if prediction is not None:
+                found += 1
+                _check_curves(ledger, order, prediction, f"{policy.name} at order {order.number}")
+    assert found, f"{policy.name} has a `predict` that never returns a prediction"
 
 
-def looking_back_changes_nothing(policy: Policy, light: bool = False) -> None:
-    """The same ledger, the same belief, also of a policy made anew; and the same decision as if nobody had asked."""
-    ledger = simulate(policy, ROUGH, opened(policy, budget="30 epochs" if light else "60 epochs")).ledger
-    for then, order in decisions_of(ledger, every=5 if light else 3):
+def _check_curves(ledger: Ledger, order: Order, prediction: Prediction, subject: str) -> None:
+    """Check predicted curves; `subject` begins each message."""
+    curves = prediction.curves
+    assert 1 <= len(curves) <= MAX_CURVES, f"{subject} predicts {len(curves)} curves, not 1 to {MAX_CURVES}"
+    assert dict(curves[0].config) == dict(order.config), f"{subject}: the first curve is not that of the order"
+    for curve in curves:
+        assert curve.trial is None or curve.trial <= len(ledger.trials), f"{subject}: there is no trial {curve.trial}"
+        assert curve.quantiles.shape == (len(LEVELS), len(curve.steps)), (
+            f"{subject}: each step needs {len(LEVELS)} quantiles"
+        )
+        assert np.isfinite(curve.quantiles).all(), f"{subject}: quantiles are not finite"
+        assert (np.diff(curve.quantiles, axis=0) >= 0.0).all(), f"{subject}: quantiles are not in ascending order"
+        assert (np.diff(curve.steps) > 0).all(), f"{subject}: steps are not in ascending order"
+        assert 1 <= curve.steps[0] <= curve.steps[-1] <= ledger.max_steps, f"{subject}: steps outside 1 to max_steps"
+
+
+def check_predicting_has_no_effect(policy: Policy, light: bool = False) -> None:
+    """The same ledger gives the same prediction, also from a restored policy; and predicting changes no decision."""
+    start = make_opening(policy, budget="30 epochs" if light else "60 epochs")
+    ledger = simulate(policy, ROUGH_CURVES, start).ledger
+    for then, order in iterate_decisions(ledger, every=5 if light else 3):
         before = fingerprint(then)
-        first = cast(Believing, policy).believe(then, order)
-        assert fingerprint(then) == before, f"{policy.name} changed the ledger when it was asked what it believed"
-        again = cast(Believing, make_anew(policy)).believe(then.fork(len(then)), order)
-        assert _as_text(first) == _as_text(again), f"{policy.name} asked twice believes differently"
+        first = cast(PredictingPolicy, policy).predict(then, order)
+        assert fingerprint(then) == before, f"{policy.name} changed the ledger in `predict`"
+        again = cast(PredictingPolicy, restore_policy(policy)).predict(then.fork(len(then)), order)
+        assert _as_text(first) == _as_text(again), f"{policy.name} predicts differently a second time"
         untouched = then.fork(len(then))
         decision = policy.decide(untouched, untouched.decision_rng())
         assert policy.decide(then, then.decision_rng()) == decision, (
-            f"{policy.name} decides differently after it was asked"
+            f"{policy.name} decides differently after `predict`"
         )
 
 
-def _as_text(believed: Believed | None) -> str:
-    if believed is None:
+def _as_text(prediction: Prediction | None) -> str:
+    if prediction is None:
         return ""
-    curves = [(c.trial, dumps(c.config), c.steps.tolist(), c.quantiles.tolist()) for c in believed.curves]
-    offers, regions = believed.offers, believed.regions
-    offered = offers and (offers.gain.tolist(), offers.cost.tolist(), offers.runner_up)
-    mapped = regions and (regions.trial, regions.edges.tolist(), regions.verdict.tolist(), regions.means.tolist())
-    return repr((believed.about, curves, offered, mapped))
+    curves = [(c.trial, dumps(c.config), c.steps.tolist(), c.quantiles.tolist()) for c in prediction.curves]
+    candidates, regions = prediction.candidate_scores, prediction.regions
+    scores = candidates and (candidates.gain.tolist(), candidates.cost.tolist(), candidates.runner_up)
+    actions = regions and (regions.trial, regions.edges.tolist(), regions.action.tolist(), regions.means.tolist())
+    return repr((prediction.quantity, curves, scores, actions))
 
 
-BELIEF_CHECKS: tuple[Check, ...] = (beliefs_make_sense, looking_back_changes_nothing)
+PREDICTION_CHECKS: tuple[Check, ...] = (check_predictions, check_predicting_has_no_effect)

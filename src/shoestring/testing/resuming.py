@@ -1,9 +1,9 @@
-"""Does training code go on after a freeze as if nothing had happened? Three ways to find out, for your own tests.
+"""Does training code continue after a save and a load as if it had not stopped? Three ways to find out, for your own tests.
 
 whole = train_in_one_piece(target, config, steps=8)
-cut = train_in_pieces(target, config, steps=8, every=2, folder=tmp_path)    # each piece in a fresh process
-assert whole == cut
-assert check_resuming(target, config, tmp_path).facts["same"]               # what a study does with an early trial
+pieces = train_in_pieces(target, config, steps=8, every=2, folder=tmp_path)    # each piece in a new process
+assert whole == pieces
+assert check_resuming(target, config, tmp_path).facts["same"]                  # what a study does with an early trial
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from shoestring.core.ledger.entries import Note, Order, Receipt
 from shoestring.core.space.space import Config
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.local.local_runner import Local
-from shoestring.runners.process.process_group import Watch
-from shoestring.runners.process.worker import Worker, stop
+from shoestring.runners.local.local_runner import LocalRunner
+from shoestring.runners.process.process_group import GroupGuard
+from shoestring.runners.process.worker import WorkerProcess, stop
 from shoestring.runners.training.code import Live
 from shoestring.runners.training.targets import Target, pack_code
 
@@ -25,7 +25,22 @@ _GRACE_S = 5.0
 
 
 def train_in_one_piece(target: str, config: Config, steps: int) -> Values:
-    """The values of `file.py:train` without a freeze, in this process."""
+    """Train in this process without a pause; return the value of each step.
+
+    Parameters
+    ----------
+    target : str
+        The training code, as `file.py:train` or `package.module:train`.
+    config : mapping
+        The configuration to train.
+    steps : int
+        How many steps to train.
+
+    Returns
+    -------
+    list of float or None
+        The value of each step.
+    """
     live = Live(Target.find(target).load(), config, max_steps=steps)
     try:
         return [live.advance(config, steps, True).value for _ in range(steps)]
@@ -34,13 +49,32 @@ def train_in_one_piece(target: str, config: Config, steps: int) -> Values:
 
 
 def train_in_pieces(target: str, config: Config, steps: int, every: int, folder: Path) -> Values:
-    """The same with a freeze after `every` steps; each piece is thawed in a process that knows nothing of the others."""
+    """Train in pieces, each in a new process that loads the checkpoint of the piece before; return the value of each step.
+
+    Parameters
+    ----------
+    target : str
+        The training code, as `file.py:train` or `package.module:train`.
+    config : mapping
+        The configuration to train.
+    steps : int
+        How many steps to train.
+    every : int
+        How many steps a piece has.
+    folder : Path
+        An empty folder for checkpoints and logs.
+
+    Returns
+    -------
+    list of float or None
+        The value of each step.
+    """
     values: Values = []
     checkpoint: Path | None = None
     logs = [str(folder / "stdout.txt"), str(folder / "stderr.txt")]
-    watch = Watch()
+    guard = GroupGuard()
     for step in range(0, steps, every):
-        worker = Worker(pack_code(Target.find(target)), watch)
+        worker = WorkerProcess(pack_code(Target.find(target)), guard)
         try:
             _ask(worker)
             from_here = str(checkpoint) if checkpoint else None
@@ -53,25 +87,47 @@ def train_in_pieces(target: str, config: Config, steps: int, every: int, folder:
             _ask(worker)
         finally:
             stop([worker], _GRACE_S)
-    watch.close()
+    guard.close()
     return values
 
 
 def check_resuming(target: str, config: Config, folder: Path, max_steps: int = 2) -> Note:
-    """The resume check that a study makes: the second step from a checkpoint, against going on."""
-    runner = Local(Target.find(target).load(), Checkpoints(folder / "checkpoints"))
+    """Make the resume check of a study: train the second step twice, from a checkpoint and without a pause.
+
+    Parameters
+    ----------
+    target : str
+        The training code, as `file.py:train` or `package.module:train`.
+    config : mapping
+        The configuration to train.
+    folder : Path
+        An empty folder for the checkpoint.
+    max_steps : int
+        The steps of a full training, for the context of the training code.
+
+    Returns
+    -------
+    Note
+        Its `facts` hold `same`, and the two values as `continued` and `resumed`.
+
+    Raises
+    ------
+    AssertionError
+        If a step fails; with the text of its exception.
+    """
+    runner = LocalRunner(Target.find(target).load(), Checkpoints(folder / "checkpoints"))
     runner.max_steps = max_steps
-    runner.submit(Order(number=0, trial=0, config=config, until=2, check=True), held=0)
-    news = [*runner.wait(float("inf")), *runner.wait(float("inf"))]
-    runner.close(freeze=False)
-    for receipt in news:
+    runner.submit(Order(number=0, trial=0, config=config, until=2, check=True), resumable_step=0)
+    events = [*runner.wait(float("inf")), *runner.wait(float("inf"))]
+    runner.close(pause=False)
+    for receipt in events:
         if isinstance(receipt, Receipt) and receipt.status == "failed":
             raise AssertionError(receipt.text)
-    (note,) = [one for one in news if isinstance(one, Note)]
+    (note,) = [one for one in events if isinstance(one, Note)]
     return note
 
 
-def _ask(worker: Worker) -> dict[str, Any]:
+def _ask(worker: WorkerProcess) -> dict[str, Any]:
     answer = worker.receive()
     assert answer is not None, worker.how_it_ended()
     assert answer["is"] not in ("failed", "unusable"), answer["text"]

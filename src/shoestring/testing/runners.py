@@ -1,8 +1,8 @@
-"""What every runner must do alike, whatever it runs training code in.
+"""What every runner must do, wherever it runs training code.
 
-The curves here are one piece of training code in every form a runner takes: `Curve` for Python processes, `CurveSource` for the
-simulated runner, `COMMAND` for commands. A runner's author calls `check_runner_contract(make)` with a function that makes the
-runner for a folder; it is asked for the same studies as the simulated runner and must give the same orders and receipts.
+The curves here are the same training code in every form that runners take: `Curve` for Python processes, `CurveSource` for the
+simulated runner, `COMMAND` for commands. The author of a runner calls `check_runner_contract(make, folder)` with a function that
+makes the runner for a folder. The runner must give the same orders and receipts as the simulated runner for the same studies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shoestring.core.ledger.entries import Cost, Lost, Opened, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
 from shoestring.runners.runner import Runner
-from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
 from shoestring.runners.training.code import Context
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop
@@ -42,13 +42,13 @@ BROKEN = "broken on purpose"
 
 
 def next_state(config: Config, state: float) -> float:
-    """One step of "training": the loss shrinks by the rate; a very high rate ends in no number."""
+    """Return the loss after one more step: it shrinks by the rate; a very high rate ends in nan."""
     state *= 1.0 - config["rate"]
     return math.nan if config["rate"] > 0.8 and state < 1e-3 else state
 
 
 class Curve:
-    """The curve as training code that can be frozen and thawed, and that is told how long a full training is."""
+    """The curve as training code that can be saved and loaded."""
 
     def __init__(self, config: Config, context: Context) -> None:
         assert context.max_steps == MAX_STEPS
@@ -79,7 +79,7 @@ class CurveSource:
         return StepOutcome(state, Cost(train=1.0), failure)
 
 
-# The same once more as a command, which imports nothing of ours and so starts at once.
+# The same as a command. It does not import this package, so it starts at once.
 COMMAND = [
     sys.executable,
     "-S",
@@ -107,7 +107,7 @@ while done < int(environment["SHOESTRING_UNTIL"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greedy:
-    """Each config for one step, then always one or two more of the best: it freezes and thaws all the time."""
+    """Trains each config for one step, then one or two more steps of the best one: trials are paused and resumed all the time."""
 
     name: ClassVar[str] = "greedy"
 
@@ -115,7 +115,7 @@ class Greedy:
         trials = ledger.trials
         if len(trials) < len(CONFIGS):
             return Train(trial=len(trials), config=CONFIGS[len(trials)], until=1)
-        open_to_more = [t for t in trials if not t.is_stuck and t.open_order is None]
+        open_to_more = [t for t in trials if not t.is_ended and t.open_order is None]
         if not open_to_more:
             return Finish("all trials are at their end")
         best = min(open_to_more, key=lambda t: (t.steps + t.last_loss * (1 + t.number), t.number))
@@ -135,7 +135,7 @@ def make_opened(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> O
 
 
 def run_study(runner: Runner, ledger: Ledger, stop_after: float = math.inf) -> Ledger:
-    """Run a study until its budget is spent or it has so many entries; the runner is closed."""
+    """Run a study until its budget is spent or it has so many entries; close the runner and return the ledger."""
     journal = Journal.in_memory(ledger)
     with journal.store.lease(journal.name) as lease:
         Loop(journal, lease, Greedy(), runner, should_stop=lambda: len(journal.ledger) >= stop_after).run()
@@ -143,12 +143,12 @@ def run_study(runner: Runner, ledger: Ledger, stop_after: float = math.inf) -> L
 
 
 def decisions(ledger: Ledger) -> list[tuple[int, int, str]]:
-    """(trial, until, validate) of every order."""
+    """Return (trial, until, validate) of every order."""
     return [(order.trial, order.until, order.validate) for order in ledger.orders]
 
 
 def outcomes(ledger: Ledger) -> list[tuple[object, ...]]:
-    """(order, trial, step, value, status) of every step, each the first time it was seen."""
+    """Return (order, trial, step, value, status) of every step, from its first receipt."""
     seen: set[tuple[int, int]] = set()
     steps: list[tuple[object, ...]] = []
     for entry in ledger.entries():
@@ -159,16 +159,31 @@ def outcomes(ledger: Ledger) -> list[tuple[object, ...]]:
 
 
 def check_runner_contract(make: MakeRunner, folder: Path, *, cuts: Sequence[int] = (4, 15)) -> None:
-    """All of the contract, for a runner with one worker."""
-    expected = run_study(Simulated(CurveSource()), Ledger([make_opened()]))
+    """Check the whole contract of runners, for a runner with one worker.
+
+    Parameters
+    ----------
+    make : callable
+        Makes a runner for a folder.
+    folder : Path
+        An empty folder.
+    cuts : sequence of int
+        After how many entries the study is stopped and resumed.
+
+    Raises
+    ------
+    AssertionError
+        If the runner breaks the contract.
+    """
+    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_opened()]))
     check_parity(make, folder / "uncut", expected)
-    check_resuming(make, folder / "cut", expected, cuts)
+    check_continuing_study(make, folder / "cut", expected, cuts)
     check_submitting_twice(make, folder / "twice")
     check_former_configs(make, folder / "former")
 
 
 def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
-    """The same orders and outcomes as the simulated runner; texts of failures are passed on, costs are never negative."""
+    """Orders and outcomes are those of the simulated runner; texts of failures are passed on; costs are never negative."""
     ledger = run_study(make(folder), Ledger([make_opened()]))
     assert decisions(ledger) == decisions(expected)
     assert outcomes(ledger) == outcomes(expected)
@@ -180,8 +195,8 @@ def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
     assert clock == sorted(clock)
 
 
-def check_resuming(make: MakeRunner, folder: Path, expected: Ledger, cuts: Sequence[int]) -> None:
-    """A study that was stopped and taken up by a new runner on the same folder goes on as if uncut."""
+def check_continuing_study(make: MakeRunner, folder: Path, expected: Ledger, cuts: Sequence[int]) -> None:
+    """A study that was stopped and is continued by a new runner on the same folder gives the same result as without the stop."""
     ledger = Ledger([make_opened()])
     for cut in (*cuts, math.inf):
         ledger = run_study(make(folder), Ledger(ledger.entries()), stop_after=cut)
@@ -191,7 +206,7 @@ def check_resuming(make: MakeRunner, folder: Path, expected: Ledger, cuts: Seque
 
 
 def check_submitting_twice(make: MakeRunner, folder: Path) -> None:
-    """An order is known by its number: submitting it again changes nothing."""
+    """Submitting an order again, known by its number, changes nothing."""
     runner = make(folder)
     order = Order(number=0, trial=0, config=CONFIGS[0], until=2)
     ledger = Ledger([make_opened()])
@@ -212,7 +227,7 @@ def check_submitting_twice(make: MakeRunner, folder: Path) -> None:
 
 
 def check_former_configs(make: MakeRunner, folder: Path) -> None:
-    """A trial whose config changed on the way and whose state is gone is run again with the config of each step."""
+    """A trial whose config changed between steps, and whose state is lost, is trained again with the config of each step."""
     rates = (0.3, 0.1, 0.1, 0.5)
     orders = [
         Order(number=n, trial=0, config={"rate": rates[until - 1], "kind": "good"}, until=until)
@@ -229,10 +244,10 @@ def check_former_configs(make: MakeRunner, folder: Path) -> None:
         if runner.simulated:  # it loses nothing
             return
         try:
-            held = runner.start(ledger).get(0, 0)
-            if ledger.trials[0].held != held:
-                ledger = ledger.append(Lost(trial=0, held=held))
-            runner.submit(order, held, ledger.former_configs(0))
+            resumable_step = runner.start(ledger).get(0, 0)
+            if ledger.trials[0].resumable_step != resumable_step:
+                ledger = ledger.append(Lost(trial=0, resumable_step=resumable_step))
+            runner.submit(order, resumable_step, ledger.former_configs(0))
             while ledger.open_orders:
                 for entry in runner.wait(math.inf):
                     ledger = ledger.append(entry)

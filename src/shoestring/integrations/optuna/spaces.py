@@ -1,7 +1,7 @@
-"""Spaces there and here: Optuna's distributions and shoestring's parameters.
+"""Conversion between Optuna's distributions and shoestring's parameters.
 
-A distribution with a step is, here, a choice of its values (a whole number in disguise when there are many): shoestring's ranges
-have no steps. Options that are lists travel as JSON text, since Optuna's categories are scalars.
+Ranges of shoestring have no step size, so a distribution with one becomes a choice of its values; the sampler uses an integer
+range instead: the index in the list of values. Options that are lists become JSON text, since Optuna's categories are scalars.
 """
 
 from __future__ import annotations
@@ -13,69 +13,71 @@ from typing import Any
 from shoestring.core.space.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.strict_json import dumps
-from shoestring.integrations.optional import need
+from shoestring.integrations.optional import import_optional
 
-_optuna = need("the exchange with Optuna", "optuna", "optuna")
-Distribution = Any  # of optuna.distributions
+_optuna = import_optional("shoestring.integrations.optuna", "optuna", "optuna")
+Distribution = Any  # a class of optuna.distributions
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter of both worlds."""
+    """A distribution of Optuna, and the parameter that the sampler's policy sees for it."""
 
     distribution: Distribution
 
     @property
     def parameter(self) -> Parameter:
-        told = self.distribution
-        if told.single():
+        distribution = self.distribution
+        if distribution.single():
             return Constant(0)
-        if isinstance(told, _optuna.distributions.CategoricalDistribution):
-            return Choice(range(len(told.choices)))
+        if isinstance(distribution, _optuna.distributions.CategoricalDistribution):
+            return Choice(range(len(distribution.choices)))
         if self.is_stepped:
-            return Int(0, self.last_place)
-        kind = Int if isinstance(told, _optuna.distributions.IntDistribution) else Float
-        return kind(told.low, told.high, log=told.log)
+            return Int(0, self.last_index)
+        kind = Int if isinstance(distribution, _optuna.distributions.IntDistribution) else Float
+        return kind(distribution.low, distribution.high, log=distribution.log)
 
-    def inwards(self, value: Any) -> Any:
-        """Optuna's value as ours."""
-        told = self.distribution
-        if told.single():
+    def from_optuna_value(self, value: Any) -> Any:
+        """Convert Optuna's value to shoestring's."""
+        distribution = self.distribution
+        if distribution.single():
             return 0
-        if isinstance(told, _optuna.distributions.CategoricalDistribution):
-            return int(told.to_internal_repr(value))
-        return round((value - told.low) / told.step) if self.is_stepped else value
+        if isinstance(distribution, _optuna.distributions.CategoricalDistribution):
+            return int(distribution.to_internal_repr(value))
+        return round((value - distribution.low) / distribution.step) if self.is_stepped else value
 
-    def outwards(self, value: Any) -> Any:
-        """Our value as Optuna's."""
-        told = self.distribution
-        if isinstance(told, _optuna.distributions.CategoricalDistribution):
-            return told.choices[0 if told.single() else value]
-        if told.single():
-            return told.low
+    def to_optuna_value(self, value: Any) -> Any:
+        """Convert shoestring's value to Optuna's."""
+        distribution = self.distribution
+        if isinstance(distribution, _optuna.distributions.CategoricalDistribution):
+            return distribution.choices[0 if distribution.single() else value]
+        if distribution.single():
+            return distribution.low
         if not self.is_stepped:
             return value
-        stepped = told.low + value * told.step
-        return int(stepped) if isinstance(told, _optuna.distributions.IntDistribution) else min(stepped, told.high)
+        stepped = distribution.low + value * distribution.step
+        is_int = isinstance(distribution, _optuna.distributions.IntDistribution)
+        return int(stepped) if is_int else min(stepped, distribution.high)
 
     @property
     def is_stepped(self) -> bool:
-        whole = isinstance(self.distribution, _optuna.distributions.IntDistribution)
-        return bool(self.distribution.step) and not (whole and self.distribution.step == 1)
+        is_int = isinstance(self.distribution, _optuna.distributions.IntDistribution)
+        return bool(self.distribution.step) and not (is_int and self.distribution.step == 1)
 
     @property
-    def last_place(self) -> int:
-        told = self.distribution
-        return int((told.high - told.low) / told.step + 1e-9)  # 0.1 three times is a little over 0.3
+    def last_index(self) -> int:
+        distribution = self.distribution
+        # 1e-9 against rounding: three times 0.1 is a little more than 0.3.
+        return int((distribution.high - distribution.low) / distribution.step + 1e-9)
 
 
 def to_distributions(space: Space) -> dict[str, Distribution]:
-    """Optuna's distributions of a space; conditions have no place there, a trial just lacks the parameter."""
+    """Return Optuna's distributions for a space. They have no conditions: a trial may simply lack a parameter."""
     return {name: _distribution(parameter) for name, parameter in space.parameters.items()}
 
 
 def to_params(config: Config, distributions: Mapping[str, Distribution]) -> dict[str, Any]:
-    """A config as the params of a trial."""
+    """Return a configuration as the params of an Optuna trial."""
     categories = _optuna.distributions.CategoricalDistribution
     return {
         name: _scalar(value) if isinstance(distributions[name], categories) else value for name, value in config.items()
@@ -83,14 +85,14 @@ def to_params(config: Config, distributions: Mapping[str, Distribution]) -> dict
 
 
 def to_parameter(distribution: Distribution) -> Parameter:
-    """The parameter that somebody would have written here for a distribution of theirs."""
+    """Return the parameter of shoestring that means the same as a distribution."""
     axis = Axis(distribution)
     if isinstance(parameter := axis.parameter, Constant):
-        return Constant(axis.outwards(0))
+        return Constant(axis.to_optuna_value(0))
     if isinstance(parameter, Choice):
         return Choice(list(distribution.choices))
     if axis.is_stepped:
-        return Choice([axis.outwards(place) for place in range(axis.last_place + 1)])
+        return Choice([axis.to_optuna_value(index) for index in range(axis.last_index + 1)])
     return parameter
 
 

@@ -1,10 +1,10 @@
-"""Studies to and from Optuna.
+"""Studies to Optuna and from Optuna.
 
     to_optuna(study.ledger, "study.journal", name="digits")      then: optuna-dashboard study.journal
     study = from_optuna(optuna.load_study(…), budget="2h", store="mine.db")
 
-Optuna has no word for a trial that rests and may go on: it is shown as pruned, and its attributes say `frozen` and at which step.
-A journal is the default: writing 556 trials took 5 s, against 43 s into SQLite.
+Optuna has no state for a trial that is paused and may continue: it is shown as pruned, and its attributes are `state` ("paused")
+and `step`. A journal file is the default: writing 556 trials took 5 s, and 43 s into SQLite.
 """
 
 from __future__ import annotations
@@ -22,127 +22,192 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Space
 from shoestring.errors import SpaceError, StudyError
-from shoestring.integrations.optional import need
+from shoestring.integrations.optional import import_optional
 from shoestring.integrations.optuna.spaces import to_distributions, to_parameter, to_params
-from shoestring.reports.reasons import say_reason
-from shoestring.stores.store import Store
+from shoestring.reports.reasons import describe_reason
+from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.study import Study
 
-_optuna = need("the exchange with Optuna", "optuna", "optuna")
+_optuna = import_optional("shoestring.integrations.optuna", "optuna", "optuna")
 _State = _optuna.trial.TrialState
-_MOST_WHYS = 5  # reasons of a trial's last orders that go along
+_MAX_REASONS = 5  # the reasons of a trial's last orders are written
 
 
 def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
-    """Write a study into Optuna's storage, a journal file or a `sqlite:///…`; returns Optuna's study."""
+    """Write a study into a storage of Optuna.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger of the study, `study.ledger`.
+    where : str
+        A journal file, or a database such as `sqlite:///file.db`.
+    name : str
+        The name of the study in Optuna.
+
+    Returns
+    -------
+    optuna.Study
+        The study in Optuna.
+
+    Raises
+    ------
+    StudyError
+        If the storage already holds a study of this name.
+    MissingExtra
+        If Optuna is not installed.
+
+    Examples
+    --------
+    Then `optuna-dashboard study.journal` shows it:
+
+        to_optuna(study.ledger, "study.journal", name="digits")
+    """
     direction = "minimize" if ledger.opened.direction == "min" else "maximize"
-    with _quiet():
+    with _QuietOptuna():
         try:
             study = _optuna.create_study(storage=_storage(where), study_name=name, direction=direction)
         except _optuna.exceptions.DuplicatedStudyError:
             raise StudyError(
-                f"{where!r} holds a study {name!r} already: give another file with -o, or remove it"
+                f"{where!r} already holds a study {name!r}: give another file with -o, or remove it"
             ) from None
-    books = ledger.books
-    study.set_user_attr("policy", books.policy)
+    state = ledger.state
+    study.set_user_attr("policy", state.policy)
     study.set_user_attr("budget", str(ledger.budget))
     study.set_user_attr("spent", ledger.budget.show(ledger.spent))
-    study.add_trials(list(_frozen_trials(ledger)))
+    study.add_trials(list(_optuna_trials(ledger)))
     return study
 
 
-def _frozen_trials(ledger: Ledger) -> Iterator[Any]:
+def _optuna_trials(ledger: Ledger) -> Iterator[Any]:
     distributions = to_distributions(ledger.space)
-    zero = datetime.datetime.now() - datetime.timedelta(seconds=ledger.books.clock)  # the ledger counts from its start
-    pasts = _pasts(ledger)
+    # Times in the ledger are seconds from its start.
+    start = datetime.datetime.now() - datetime.timedelta(seconds=ledger.state.clock)
+    histories = _read_histories(ledger)
     for trial in ledger.trials:
-        state, word = _state(trial)
-        shown = _optuna.trial.create_trial(
+        state, state_name = _state(trial)
+        exported = _optuna.trial.create_trial(
             state=state,
             value=trial.best_value if state in (_State.COMPLETE, _State.PRUNED) else None,
             params=to_params(trial.config, distributions),
             distributions={param: distributions[param] for param in trial.config},
             intermediate_values={step: value for step, value in enumerate(trial.values, 1) if value is not None},
-            user_attrs=_attributes(ledger, trial, word, pasts[trial.number]),
+            user_attrs=_attributes(ledger, trial, state_name, histories[trial.number]),
         )
-        shown.datetime_start = zero + datetime.timedelta(seconds=pasts[trial.number].orders[0].at)
+        exported.datetime_start = start + datetime.timedelta(seconds=histories[trial.number].orders[0].at)
         if state.is_finished():
-            shown.datetime_complete = zero + datetime.timedelta(seconds=pasts[trial.number].ended_at)
-        yield shown
+            exported.datetime_complete = start + datetime.timedelta(seconds=histories[trial.number].ended_at)
+        yield exported
 
 
 def _state(trial: Trial) -> tuple[Any, str]:
-    """As near as Optuna's states come, and our own word for it."""
+    """Return the nearest state of Optuna, and the exact one as text."""
     if trial.open_order is not None:
         return _State.RUNNING, "running"
     if trial.failure:
         return _State.FAIL, "failed"
     if trial.best_step == 0:
         return _State.FAIL, "diverged" if trial.diverged else "not validated"
-    return (_State.COMPLETE, "complete") if trial.steps >= trial.limit else (_State.PRUNED, "frozen")
+    return (_State.COMPLETE, "complete") if trial.steps >= trial.limit else (_State.PRUNED, "paused")
 
 
-def _attributes(ledger: Ledger, trial: Trial, word: str, past: _Past) -> dict[str, Any]:
-    whys = [f"to step {order.until}: {say_reason(order, ledger)}" for order in past.orders[-_MOST_WHYS:]]
+def _attributes(ledger: Ledger, trial: Trial, state_name: str, history: _History) -> dict[str, Any]:
+    reasons = [f"to step {order.until}: {describe_reason(order, ledger)}" for order in history.orders[-_MAX_REASONS:]]
     failure = {"failure": trial.failure[-2000:]} if trial.failure else {}
-    numbers = past.metrics.get(trial.best_step)
+    numbers = history.metrics.get(trial.best_step)
     metrics = {"metrics": {name: value for name, value in numbers.items() if math.isfinite(value)}} if numbers else {}
-    facts = {"state": word, "step": trial.steps, "best_step": trial.best_step, "seconds": trial.seconds}
-    return {**facts, **metrics, "why": whys, **failure}
+    facts = {"state": state_name, "step": trial.steps, "best_step": trial.best_step, "seconds": trial.seconds}
+    return {**facts, **metrics, "why": reasons, **failure}
 
 
 @dataclass
-class _Past:
-    """What the entries tell about a trial."""
+class _History:
+    """The orders and metrics of a trial."""
 
     orders: list[Order]
-    ended_at: float  # when the newest receipt came
-    metrics: dict[int, Mapping[str, float]] = field(default_factory=dict)  # by step, the first that was recorded
+    ended_at: float  # the time of the newest receipt
+    metrics: dict[int, Mapping[str, float]] = field(default_factory=dict)  # by step, as first recorded
 
 
-def _pasts(ledger: Ledger) -> dict[int, _Past]:
-    """By trial, in one pass over the entries."""
-    pasts: dict[int, _Past] = {}
+def _read_histories(ledger: Ledger) -> dict[int, _History]:
+    """Return the history of each trial, in one pass over the entries."""
+    histories: dict[int, _History] = {}
     for entry in ledger.entries():
         if isinstance(entry, Order):
-            pasts.setdefault(entry.trial, _Past([], entry.at)).orders.append(entry)
+            histories.setdefault(entry.trial, _History([], entry.at)).orders.append(entry)
         elif isinstance(entry, Receipt):
-            pasts[entry.trial].ended_at = entry.at
-            pasts[entry.trial].metrics.setdefault(entry.step, entry.metrics)
-    return pasts
+            histories[entry.trial].ended_at = entry.at
+            histories[entry.trial].metrics.setdefault(entry.step, entry.metrics)
+    return histories
 
 
-# the other way -------------------------------------------------------------------------------------------------------
+# from Optuna --------------------------------------------------------------------------------------------------------
 
 
 def from_optuna(
-    theirs: Any,
+    study: Any,
     budget: str,
     *,
     name: str | None = None,
-    store: str | Store | None = None,
+    store: str | LedgerStore | None = None,
     max_steps: int | None = None,
     policy: str | Policy = policies.DEFAULT,
     seed: int | None = None,
 ) -> Study:
-    """A study that begins with what an Optuna study found: its trials are receipts, its waiting trials are tried first.
+    """Begin a study with the trials of an Optuna study.
 
-    `budget` is the total, with what Optuna has spent. Their models are not here: a policy that goes on with one of these
-    trials trains it again from the start. Trials that lack a parameter of the newest one, or are still running, are left out.
+    Finished trials become receipts, and waiting trials are trained first. Trials that lack a parameter of the newest trial, or
+    are still running, are left out. The models are not imported: a policy that continues one of these trials trains it again
+    from the start.
+
+    Parameters
+    ----------
+    study : optuna.Study
+        The study in Optuna.
+    budget : str
+        The total budget, which includes what Optuna has spent.
+    name : str, optional
+        The name of the new study; the name in Optuna by default.
+    store : str or LedgerStore, optional
+        Where the study is stored; in memory by default.
+    max_steps : int, optional
+        The steps of a full training; by default the longest curve in Optuna.
+    policy : str or Policy, optional
+        The policy that decides what to train.
+    seed : int, optional
+        The seed of the study.
+
+    Returns
+    -------
+    Study
+        The new study.
+
+    Raises
+    ------
+    StudyError
+        If the study has several objectives or no trials with parameters, or if the store already holds trials of this name.
+    MissingExtra
+        If Optuna is not installed.
+
+    Examples
+    --------
+    Continue an Optuna study under a budget:
+
+        study = from_optuna(optuna.load_study(study_name="mine", storage=storage), budget="2h", store="mine.db")
     """
-    if len(theirs.directions) != 1:
+    if len(study.directions) != 1:
         raise StudyError(
-            f"the Optuna study {theirs.study_name!r} has {len(theirs.directions)} objectives: one is needed"
+            f"the Optuna study {study.study_name!r} has {len(study.directions)} objectives: it must have one"
         )
-    trials = [trial for trial in theirs.trials if trial.state != _State.RUNNING]
-    space = _space_of(theirs.study_name, trials)
-    known = [trial for trial in trials if trial.state != _State.WAITING and _fits(trial.params, space)]
-    curves = {trial.number: _curve(trial) for trial in known}
-    direction: Direction = "min" if theirs.direction.name == "MINIMIZE" else "max"
-    study = Study.begin(
+    trials = [trial for trial in study.trials if trial.state != _State.RUNNING]
+    space = _space_of(study.study_name, trials)
+    finished = [trial for trial in trials if trial.state != _State.WAITING and _fits(trial.params, space)]
+    curves = {trial.number: _curve(trial) for trial in finished}
+    direction: Direction = "min" if study.direction.name == "MINIMIZE" else "max"
+    imported = Study.begin(
         space,
         budget,
-        name=name or theirs.study_name,
+        name=name or study.study_name,
         store=store,
         max_steps=max_steps or max((len(curve) for curve in curves.values()), default=1),
         direction=direction,
@@ -150,11 +215,11 @@ def from_optuna(
         seed=seed,
         initial=[p for t in trials if _fits(p := t.system_attrs.get("fixed_params", {}), space) and t.params == {}],
     )
-    if study.trials:
-        raise StudyError(f"the store holds a study {study.name!r} with trials already: give another name")
-    entries = list(_entries_of(known, curves))
-    study.journal.append_newest(lambda ledger: entries)
-    return study
+    if imported.trials:
+        raise StudyError(f"the store already holds a study {imported.name!r} with trials: give another name")
+    entries = list(_entries_of(finished, curves))
+    imported.journal.append_newest(lambda ledger: entries)
+    return imported
 
 
 def _entries_of(trials: Sequence[Any], curves: Mapping[int, Sequence[float]]) -> Iterator[Entry]:
@@ -163,7 +228,7 @@ def _entries_of(trials: Sequence[Any], curves: Mapping[int, Sequence[float]]) ->
         curve = curves[trial.number]
         steps = max(1, len(curve))
         took_s = trial.duration.total_seconds() if trial.duration is not None else 0.0
-        why = {"phase": "from Optuna", "their_trial": trial.number}
+        why = {"phase": "from Optuna", "optuna_trial": trial.number}
         yield Order(number=number, trial=number, config=dict(trial.params), until=steps, why=why, at=clock)
         for step, value in enumerate(curve, 1):
             clock += took_s / steps
@@ -184,7 +249,7 @@ def _receipt(number: int, step: int, value: float, cost: Cost, at: float) -> Rec
 
 
 def _curve(trial: Any) -> list[float]:
-    """By step from 1: what was reported on the way, the final value last."""
+    """Return the reported values by step from 1; the last is the final value."""
     values = [float(trial.intermediate_values[step]) for step in sorted(trial.intermediate_values)]
     if trial.state == _State.COMPLETE:
         return [*values[:-1], float(trial.value)]
@@ -192,11 +257,11 @@ def _curve(trial: Any) -> list[float]:
 
 
 def _space_of(name: str, trials: Sequence[Any]) -> Space:
-    """By the newest trial that names its parameters: ranges may have changed on the way."""
+    """Return the space of the newest trial with parameters: ranges may have changed between trials."""
     newest = next((trial for trial in reversed(trials) if trial.distributions), None)
     if newest is None:
-        raise StudyError(f"the Optuna study {name!r} has no trial with parameters: there is nothing to begin with")
-    return Space({param: to_parameter(told) for param, told in newest.distributions.items()})
+        raise StudyError(f"the Optuna study {name!r} has no trial with parameters, so its search space is unknown")
+    return Space({param: to_parameter(distribution) for param, distribution in newest.distributions.items()})
 
 
 def _fits(params: Mapping[str, Any], space: Space) -> bool:
@@ -214,8 +279,8 @@ def _storage(where: str) -> Any:
     return _optuna.storages.JournalStorage(journal.JournalFileBackend(where))
 
 
-class _quiet:
-    """Optuna's narration is not ours."""
+class _QuietOptuna:
+    """Hides Optuna's informational messages."""
 
     def __enter__(self) -> None:
         self._before = _optuna.logging.get_verbosity()

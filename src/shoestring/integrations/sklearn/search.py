@@ -1,97 +1,145 @@
 """`BudgetSearchCV`: a hyperparameter search with scikit-learn's conventions that ends when its budget is spent.
 
-    search = BudgetSearchCV(SGDClassifier(), {"alpha": Float(1e-6, 1e-1, log=True)}, budget="60s")
-    search.fit(X, y)
-    search.best_params_, search.best_score_, search.predict(X_new)
-
-The budget pays for the search; the refit on all rows comes after it. Estimators with `partial_fit` and forests or boosting with
-`warm_start` are trained in steps, and bad configs are left behind early; all others are cut by folds.
-
-A search that is kept in a store: what its ledger and its checkpoints must hold so that another process can go on with it.
-
-The scores of every fold lie in the metrics of a receipt, so the table of results can be written from the ledger alone. The
-models of a frozen trial lie in its checkpoint. Whether rows, folds and estimator are still those of the search, a fingerprint
-says.
-
-`cv_results_` of a search: a column for each parameter, split and metric, one row for each config that has a score.
+A search that is kept in a store can be continued by another process. The scores of every fold are in the metrics of the receipts,
+and the models of a paused trial are in its checkpoint. A fingerprint in the ledger shows whether the rows, the folds and the
+estimator are still the same.
 """
 
 from __future__ import annotations
 
 import math
 import pickle
-import re
-import tempfile
 import time
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import joblib
-import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, indexable
 
 from shoestring import policies
-from shoestring.core.ledger.entries import Entry, Note, Receipt
+from shoestring.core.ledger.entries import Entry, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice
 from shoestring.core.space.space import Space
-from shoestring.errors import BudgetError, MissingExtra, StudyError
-from shoestring.integrations.sklearn.folds import FoldResult, FoldResults, Folds, to_metrics
-from shoestring.reports.text import warning_of
-from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.local.local_runner import Local
+from shoestring.errors import BudgetError, StudyError
+from shoestring.integrations.sklearn.folds import Folds, StepKind, step_kind_of
+from shoestring.integrations.sklearn.results import (
+    ConfigScores,
+    FoldResult,
+    best_row,
+    read_results,
+    table_of,
+    to_metrics,
+)
+from shoestring.integrations.sklearn.routing import make_router, route_fit, route_score
 from shoestring.runners.make import has_code_changed
-from shoestring.runners.training.code import MOST_METRICS
+from shoestring.runners.training.code import MAX_METRICS
 from shoestring.stores.addresses import open_store
+from shoestring.study.run_study import RunOptions, StudyRun, warn_of_notes
 from shoestring.study.study import Study
 
-try:
-    from joblib import effective_n_jobs
-    from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
-    from sklearn.exceptions import NotFittedError
-    from sklearn.metrics import check_scoring
-    from sklearn.model_selection import check_cv
-    from sklearn.utils import check_random_state, get_tags
-    from sklearn.utils.metaestimators import available_if
-    from sklearn.utils.validation import check_is_fitted, indexable
-
-    from shoestring.integrations.sklearn.folds import Folds, Kind, kind_of, make_router, route_fit, route_score
-except ModuleNotFoundError:
-    raise MissingExtra("BudgetSearchCV", "sklearn", "sklearn") from None
-
-_MOST_LIVE = 1000  # trials whose models are kept in memory
-_STEPS = {"passes": 27, "trees": 9}  # of a full training, unless told otherwise
+_MAX_LIVE_TRIALS = 1000  # trials whose models are kept in memory
+_DEFAULT_MAX_STEPS = {"passes": 27, "trees": 9}
 
 
 def _delegate(name: str) -> Any:
-    """A method of the best estimator; there only where the estimator has it, with its own error where not."""
+    """Return a method that calls the method of the best estimator; it exists only if the estimator has it."""
 
-    def has(self: Any) -> bool:
+    def has_method(self: Any) -> bool:
         getattr(self.best_estimator_ if hasattr(self, "best_estimator_") else self.estimator, name)
         return True
 
     def call(self: Any, X: Any) -> Any:
-        return getattr(self._best(), name)(X)
+        return getattr(self._fitted_best_estimator(), name)(X)
 
-    call.__name__, call.__doc__ = name, f"`{name}` of the best estimator."
-    return available_if(has)(call)
+    call.__name__ = name
+    call.__doc__ = f"""Call `{name}` of `best_estimator_`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        array
+            What the estimator returns.
+        """
+    return available_if(has_method)(call)
 
 
 class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Search `space` with `estimator` until `budget` is spent ("60s", "5m", or "200 epochs": so many steps).
+    """Search hyperparameters by cross-validation until a budget is spent.
 
-    `space`: a Space, or a dict of parameters; a list is a choice. `steps`: how a training is cut, "passes", "trees" or "folds";
-    "auto" takes the first that the estimator can. `max_steps`: how many passes, or shares of the trees, a full training has.
-    `store`, `name`: where the search is kept ("search.db") and under which name; the same `fit` again goes on with it.
-    `n_jobs`: folds fitted at the same time. `error_score`: "raise", or a score for folds that fail; nan: the config fails. The
-    others are those of `GridSearchCV`.
+    Estimators with `partial_fit`, and forests or boosting with `warm_start`, are trained in steps, so that poor configurations
+    are paused early. All other estimators are fitted once per fold, and poor configurations do not see all folds. The budget
+    pays for the search; the final fit on all rows comes after it.
 
-    After `fit`: best_params_, best_score_, best_index_, best_steps_, best_estimator_ (with `refit`), refit_time_, cv_results_
-    (with `n_steps` for each config), scorer_, n_splits_, multimetric_, and study_, with all that was bought.
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator whose parameters are searched.
+    space : Space or dict
+        The search space, or a dict of parameters; a list stands for a choice between its items.
+    budget : str, default "60s"
+        Seconds or minutes ("60s", "5m"), or a number of steps ("200 epochs").
+    scoring, n_jobs, refit, cv, return_train_score
+        As for `GridSearchCV`. `n_jobs` is the number of folds that are fitted at the same time.
+    error_score : "raise" or float, default nan
+        The score of a fold that fails. With nan the configuration fails; with "raise" the search stops with the error.
+    steps : {"auto", "passes", "trees", "folds"}, default "auto"
+        What a step is: a pass of `partial_fit` over the rows, a share of the trees, or a fold. "auto" chooses trees or
+        passes where the estimator supports them, else folds.
+    max_steps : int, optional
+        The passes, or the shares of the trees, of a full training; 27 passes or 9 shares by default. Not used with folds.
+    policy : str or Policy, optional
+        The policy that decides what to train.
+    random_state : int, RandomState or None, default None
+        The seed of the search.
+    store : str, optional
+        A file such as "search.db" or another store in which the search is kept. The same `fit` continues it later.
+    name : str, default "search"
+        The name of the search in the store.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The best configuration.
+    best_score_ : float
+        Its mean score over the folds.
+    best_index_ : int
+        Its row in `cv_results_`.
+    best_steps_ : int
+        The number of steps after which it was best.
+    best_estimator_ : estimator
+        The best configuration, fitted on all rows; only with `refit`.
+    refit_time_ : float
+        The seconds of this final fit.
+    cv_results_ : dict
+        As in `GridSearchCV`, one row for each configuration with a score, and `n_steps` for its steps.
+    scorer_, n_splits_, multimetric_
+        As in `GridSearchCV`.
+    study_ : Study
+        The study with every step that was trained.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> from shoestring import Float
+    >>> from shoestring.integrations.sklearn import BudgetSearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> space = {"alpha": Float(1e-6, 1e-1, log=True)}
+    >>> search = BudgetSearchCV(SGDClassifier(random_state=0), space, budget="60 epochs", random_state=0).fit(X, y)
+    >>> sorted(search.best_params_)
+    ['alpha']
     """
 
     def __init__(
@@ -122,12 +170,33 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     # searching -------------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> BudgetSearchCV:
-        """Search, then fit the best on all rows. `params`, as `groups` and `sample_weight`, go with their rows to those who
-        take them: splitter, estimator, scorer (scikit-learn's metadata routing, where it is enabled).
+        """Search until the budget is spent, then fit the best configuration on all rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        y : array-like, optional
+            The targets.
+        **params
+            `groups`, `sample_weight` and other metadata, which go to the splitter, the estimator and the scorer as in
+            `GridSearchCV`; with metadata routing, to those that request them.
+
+        Returns
+        -------
+        BudgetSearchCV
+            The fitted search itself.
+
+        Raises
+        ------
+        BudgetError
+            If the budget was spent before any configuration had a score.
+        StudyError
+            If the store holds a different search under this name.
         """
         X, y = indexable(X, y)
         space = to_space(self.space)
-        folds = self._folds(X, y, params, space)
+        folds = self._make_folds(X, y, params, space)
         rows = self._search(folds, space)
         self.scorer_ = folds.scorer
         self.n_splits_ = len(folds.splits)
@@ -135,29 +204,29 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.cv_results_ = table_of(rows, folds.metric, with_train_score=self.return_train_score)
         if self.refit is False and self.multimetric_:
             return self
-        self._choose(rows, folds)
+        self._choose_best(rows, folds)
         if self.refit is not False:
             self._refit(folds)
         return self
 
-    def _scorer(self) -> Any:
+    def _make_scorer(self) -> Any:
         return self.scoring if callable(self.scoring) else check_scoring(self.estimator, scoring=self.scoring)
 
-    def _folds(self, X: Any, y: Any, params: Mapping[str, Any], space: Space) -> Folds:
-        scorer = self._scorer()
-        several = isinstance(self.scoring, list | tuple | set | dict)
+    def _make_folds(self, X: Any, y: Any, params: Mapping[str, Any], space: Space) -> Folds:
+        scorer = self._make_scorer()
+        has_several_metrics = isinstance(self.scoring, list | tuple | set | dict)
         if (
-            several
+            has_several_metrics
             and not (isinstance(self.refit, str) and self.refit in list(self.scoring))
             and self.refit is not False
         ):
             raise ValueError(f"refit={self.refit!r} must name one of the metrics {list(self.scoring)}, or be False")
         routed = route_fit(self, scorer, params)
         splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, **routed.split))
-        kind: Any = kind_of(self.estimator, space.parameters) if self.steps == "auto" else self.steps
+        kind: Any = step_kind_of(self.estimator, space.parameters) if self.steps == "auto" else self.steps
         if kind not in ("passes", "trees", "folds"):
             raise ValueError(f"steps={self.steps!r} must be 'auto', 'passes', 'trees' or 'folds'")
-        jobs = effective_n_jobs(self.n_jobs)
+        jobs = joblib.effective_n_jobs(self.n_jobs)
         return Folds(
             self.estimator,
             X,
@@ -165,9 +234,9 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             splits,
             scorer,
             kind,
-            _step_count(kind, self.max_steps, len(splits), jobs),
-            metric=(self.refit or next(iter(self.scoring))) if several else "score",
-            metrics=list(self.scoring) if several else ["score"],
+            _count_steps(kind, self.max_steps, len(splits), jobs),
+            metric=(self.refit or next(iter(self.scoring))) if has_several_metrics else "score",
+            metrics=list(self.scoring) if has_several_metrics else ["score"],
             fit_params=routed.fit,
             score_params=routed.score,
             jobs=min(jobs, len(splits)),
@@ -177,8 +246,8 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _begin(self, folds: Folds, space: Space) -> Study:
-        """The study of this search; one that is in the store already goes on."""
-        is_drawn = self.store is None or self.random_state is not None  # else a study that is there keeps its own seed
+        """Begin the study of this search, or continue the one in the store."""
+        needs_seed = self.store is None or self.random_state is not None  # otherwise a stored study keeps its own seed
         return Study.begin(
             space,
             self.budget,
@@ -187,36 +256,41 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             max_steps=folds.steps,
             direction="max",
             policy=self.policy,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)) if is_drawn else None,
-            target=None if self.store is None else recognise(folds, self.store, self.name),
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)) if needs_seed else None,
+            target=None if self.store is None else _describe_target(folds, self.store, self.name),
         )
 
     def _search(self, folds: Folds, space: Space) -> list[ConfigScores]:
-        """Spend the budget; one row for each config with a score, as it was bought."""
+        """Spend the budget, and return one row for each configuration with a score, in the order of the trials."""
         self.study_ = self._begin(folds, space)
-        seen = read_results(self.study_.ledger, len(folds.splits))
+        results = read_results(self.study_.ledger, len(folds.splits))
 
         def observe(ledger: Ledger, entry: Entry | None) -> None:
             if isinstance(entry, Receipt) and entry.is_finished:
-                seen.setdefault(entry.trial, {}).setdefault(entry.step, folds.newest)
-            elif isinstance(entry, Note) and (text := warning_of(entry)):
-                warnings.warn(text, stacklevel=2)
+                results.setdefault(entry.trial, {}).setdefault(entry.step, folds.newest)
 
-        with tempfile.TemporaryDirectory() as folder:  # without a store, what is frozen stays in memory
-            kept = Path(folder) if self.store is None else self.study_.checkpoints
-            runner = Local(folds.train, Checkpoints(kept), live=_MOST_LIVE)
-            raises = self.error_score == "raise"
-            ending = self.study_.run(runner, should_stop=lambda: raises and folds.error is not None, observe=observe)
+        raises = self.error_score == "raise"
+        options = RunOptions(
+            live=_MAX_LIVE_TRIALS,
+            progress=False,
+            observe=observe,
+            should_stop=lambda: raises and folds.error is not None,
+        )
+        run = StudyRun(self.study_, folds.train, options)
+        with run.view:
+            ending = run.spend(also=warn_of_notes)
         if folds.error is not None and (raises or self.study_.best is None):
             raise folds.error
         trials = [trial for trial in self.study_.trials if trial.best_step]
         if not trials:
-            raise BudgetError(f"no config has a score: {ending.text or ending.reason}; raise budget={self.budget!r}")
+            raise BudgetError(
+                f"no configuration has a score: {ending.text or ending.reason}; raise budget={self.budget!r}"
+            )
         by_folds = folds.kind == "folds"
-        chosen = [(trial, trial.steps if by_folds else trial.best_step) for trial in trials]
-        return [ConfigScores(dict(trial.config), step, seen[trial.number][step]) for trial, step in chosen]
+        steps = [(trial, trial.steps if by_folds else trial.best_step) for trial in trials]
+        return [ConfigScores(dict(trial.config), step, results[trial.number][step]) for trial, step in steps]
 
-    def _choose(self, rows: list[ConfigScores], folds: Folds) -> None:
+    def _choose_best(self, rows: list[ConfigScores], folds: Folds) -> None:
         if callable(self.refit):
             self.best_index_ = int(self.refit(self.cv_results_))
         else:
@@ -225,30 +299,47 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.best_params_, self.best_steps_ = rows[self.best_index_].config, rows[self.best_index_].steps
 
     def _refit(self, folds: Folds) -> None:
-        """On all rows, for as many passes or trees as were best."""
+        """Fit the best configuration on all rows, for the number of passes or trees that was best."""
         began = time.perf_counter()
-        self.best_estimator_ = folds.fit_whole(self.best_params_, self.best_steps_)
+        self.best_estimator_ = folds.fit_on_all_rows(self.best_params_, self.best_steps_)
         self.refit_time_ = time.perf_counter() - began
         if hasattr(self.best_estimator_, "feature_names_in_"):
             self.feature_names_in_ = self.best_estimator_.feature_names_in_
 
-    # the best estimator answers --------------------------------------------------------------------------------------
+    # the best estimator ----------------------------------------------------------------------------------------------
 
     @property
     def classes_(self) -> Any:
-        return self._best().classes_
+        """The classes of the best estimator."""
+        return self._fitted_best_estimator().classes_
 
     @property
     def n_features_in_(self) -> int:
+        """The number of features that the search was fitted with."""
         try:
-            return int(self._best().n_features_in_)
+            return int(self._fitted_best_estimator().n_features_in_)
         except NotFittedError as error:
             raise AttributeError(f"{type(self).__name__} has no n_features_in_ before it is fitted") from error
 
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
-        """By the metric that was searched for; `params` are the scorer's, where metadata routing is enabled."""
-        given = (X,) if y is None else (X, y)
-        score = self.scorer_(self._best(), *given, **route_score(self, params))
+        """Return the score of the best estimator, by the metric that was searched for.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        y : array-like, optional
+            The targets.
+        **params
+            Metadata for the scorer; only with metadata routing.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        data = (X,) if y is None else (X, y)
+        score = self.scorer_(self._fitted_best_estimator(), *data, **route_score(self, params))
         return float(score[self.refit] if isinstance(score, Mapping) else score)
 
     predict = _delegate("predict")
@@ -259,7 +350,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     transform = _delegate("transform")
     inverse_transform = _delegate("inverse_transform")
 
-    def _best(self) -> Any:
+    def _fitted_best_estimator(self) -> Any:
         check_is_fitted(self)
         if not hasattr(self, "best_estimator_"):
             raise AttributeError(
@@ -268,8 +359,14 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self.best_estimator_
 
     def get_metadata_routing(self) -> Any:
-        """For scikit-learn's metadata routing: who is behind this search."""
-        return make_router(self, self.estimator, self._scorer(), self.cv)
+        """Return the estimator, the scorer and the splitter for scikit-learn's metadata routing.
+
+        Returns
+        -------
+        MetadataRouter
+            The routing of this search.
+        """
+        return make_router(self, self.estimator, self._make_scorer(), self.cv)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "cv_results_")
@@ -282,130 +379,50 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the study: a fitted search may be pickled, the place where its ledger lies may not."""
+        """Leave the study out of a pickle: its ledger may be in a database."""
         return {name: value for name, value in super().__getstate__().items() if name != "study_"}
 
 
 def to_space(space: Any) -> Space:
-    """A Space from what searches take: one, its description, or a dict with lists of options."""
+    """Return the Space of a search, whose dict may hold lists of options."""
     if isinstance(space, Space) or not isinstance(space, Mapping):
         return space if isinstance(space, Space) else Space(space)
-    plain = {name: Choice(list(told)) if isinstance(told, list | tuple) else told for name, told in space.items()}
-    return Space.from_dict(plain)
+    return Space.from_dict(
+        {name: Choice(list(part)) if isinstance(part, list | tuple) else part for name, part in space.items()}
+    )
 
 
-def _step_count(kind: Kind, wanted: int | None, splits: int, jobs: int) -> int:
+def _count_steps(kind: StepKind, max_steps: int | None, splits: int, jobs: int) -> int:
     if kind == "folds":
         return math.ceil(splits / min(jobs, splits))
-    return wanted or _STEPS[kind]
+    return max_steps or _DEFAULT_MAX_STEPS[kind]
 
 
-_SPLIT = re.compile(r"split(\d+)_(test|train|fit_s|score_s)(?:_(.+))?")  # as to_metrics writes them
-
-
-def recognise(folds: Folds, store: str, name: str) -> dict[str, Any]:
-    """What the ledger says about what is trained; an error where the store has another search under this name."""
+def _describe_target(folds: Folds, store: str, name: str) -> dict[str, Any]:
+    """Return what is trained, for the ledger; an error if the store holds a different search under this name."""
     scores = dict.fromkeys(folds.metrics, 0.0)
-    numbers = len(
+    count = len(
         to_metrics([FoldResult(scores, scores if folds.with_train_score else {}, 0.0, 0.0)] * len(folds.splits))
     )
-    if numbers > MOST_METRICS:
+    if count > MAX_METRICS:
         raise StudyError(
-            f"the {len(folds.splits)} folds have {numbers} scores and times, and a store keeps {MOST_METRICS} with a step: "
-            "take fewer folds or metrics, or leave store=… out"
+            f"the {len(folds.splits)} folds have {count} scores and times, and a store keeps {MAX_METRICS} with a step: "
+            "use fewer folds or metrics, or leave store=… out"
         )
     target = {"name": f"BudgetSearchCV({type(folds.estimator).__name__})", "fingerprint": _fingerprint(folds)}
-    before = open_store(store).load(name)
-    if before is not None and has_code_changed(before.opened.target, target):
+    stored = open_store(store).load(name)
+    if stored is not None and has_code_changed(stored.opened.target, target):
         raise StudyError(
-            f"the search {name!r} in {store!r} had other rows or folds, or another estimator: give another name=… (folds that "
-            "are shuffled need a cv with a random_state)"
+            f"the search {name!r} in {store!r} had other rows or folds, or another estimator: give another name=… (a cv that "
+            "shuffles needs a random_state)"
         )
     return target
 
 
 def _fingerprint(folds: Folds) -> str:
-    """Scores of other rows or folds are no scores of this search."""
+    """Return a hash of all that the scores depend on."""
     try:
         estimator = joblib.hash(folds.estimator)
-    except (pickle.PicklingError, AttributeError, TypeError):  # it holds what cannot be written down, as a lambda
+    except (pickle.PicklingError, AttributeError, TypeError):  # a part cannot be pickled, such as a lambda
         estimator = repr(type(folds.estimator))
     return str(joblib.hash([estimator, folds.X, folds.y, list(folds.splits), folds.metric, folds.kind]))
-
-
-def read_results(ledger: Ledger, folds: int) -> dict[int, dict[int, FoldResults]]:
-    """By trial and step, what earlier runs of the search have found."""
-    found: dict[int, dict[int, FoldResults]] = {}
-    for entry in ledger.entries():
-        if isinstance(entry, Receipt) and entry.is_finished and entry.metrics:
-            found.setdefault(entry.trial, {}).setdefault(entry.step, from_metrics(entry.metrics, folds))
-    return found
-
-
-def from_metrics(metrics: Mapping[str, float], folds: int) -> FoldResults:
-    """The opposite of `to_metrics`."""
-    by_fold: dict[int, dict[str, dict[str, float]]] = {}
-    for word, value in metrics.items():
-        if found := _SPLIT.fullmatch(word):
-            by_fold.setdefault(int(found[1]), {}).setdefault(found[2], {})[found[3] or ""] = value
-    results: FoldResults = [None] * folds
-    for fold, told in by_fold.items():
-        results[fold] = FoldResult(told["test"], told.get("train", {}), told["fit_s"][""], told["score_s"][""])
-    return results
-
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class ConfigScores:
-    """A config, how far it was trained, and what its folds gave; None for folds that were not paid for."""
-
-    config: dict[str, Any]
-    steps: int
-    folds: Sequence[FoldResult | None]
-
-    @property
-    def metrics(self) -> list[str]:
-        return next(list(fold.scores) for fold in self.folds if fold is not None)
-
-
-def table_of(rows: Sequence[ConfigScores], metric: str, *, with_train_score: bool) -> dict[str, Any]:
-    """The table; ranks go by the mean of the folds seen, and configs that have seen all folds before those that have not."""
-    table: dict[str, Any] = {}
-    for name, attribute in (("fit_time", "fit_s"), ("score_time", "score_s")):
-        times = np.array([[np.nan if fold is None else getattr(fold, attribute) for fold in row.folds] for row in rows])
-        table |= {f"mean_{name}": np.nanmean(times, axis=1), f"std_{name}": np.nanstd(times, axis=1)}
-    for name in sorted({name for row in rows for name in row.config}):
-        column: Any = np.ma.MaskedArray(np.empty(len(rows), dtype=object), mask=True)
-        for number, row in enumerate(rows):
-            if name in row.config:
-                column[number] = row.config[name]
-        table[f"param_{name}"] = column
-    table["params"] = [row.config for row in rows]
-    table["n_steps"] = np.array([row.steps for row in rows])
-    for name in rows[0].metrics:
-        table |= _columns(_scores(rows, name, "scores"), f"test_{name}", with_rank=True)
-        if with_train_score:
-            table |= _columns(_scores(rows, name, "train_scores"), f"train_{name}", with_rank=False)
-    return table
-
-
-def best_row(table: dict[str, Any], metric: str) -> int:
-    return int(np.argmin(table[f"rank_test_{metric}"]))
-
-
-def _scores(rows: Sequence[ConfigScores], name: str, kind: str) -> Floats:
-    """(rows, folds); nan where a fold was not seen."""
-    return np.array([[np.nan if fold is None else getattr(fold, kind)[name] for fold in row.folds] for row in rows])
-
-
-def _columns(scores: Floats, name: str, *, with_rank: bool) -> dict[str, Any]:
-    columns: dict[str, Any] = {f"split{fold}_{name}": scores[:, fold] for fold in range(scores.shape[1])}
-    means = np.nanmean(scores, axis=1)
-    columns |= {f"mean_{name}": means, f"std_{name}": np.nanstd(scores, axis=1)}
-    if with_rank:
-        seen = np.sum(~np.isnan(scores), axis=1)
-        keys = list(zip(-seen, -means, strict=True))  # equal keys share a rank, as in scikit-learn
-        columns[f"rank_{name}"] = np.array([1 + sum(other < key for other in keys) for key in keys], dtype=np.int32)
-    return columns
