@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from thoroughness import Thoroughness, repetitions
 
-# Matrices here are small: more threads than one only make workers wait for each other. Before numpy is imported.
+# Matrices are small here, so more than one thread only makes workers wait. This must be set before numpy is imported.
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
-# Tests start processes by the hundred: the first to import a file compiles it for all, and for the next time.
+# Tests start hundreds of processes: the first one that imports a file writes its bytecode for all others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=Path(__file__).parent / "golden" / "data",
         help="folder with golden JSON files (default: the copies kept in the repository)",
     )
-    parser.addoption("--update-golden", action="store_true", help="record the golden decision traces anew")
+    parser.addoption("--update-golden", action="store_true", help="record the golden decision traces again")
     parser.addoption(
         "--all-must-run", action="store_true", help="a test that is skipped fails, so that none is forgotten"
     )
@@ -38,8 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     Thoroughness.is_thorough = bool(config.getoption("--thorough"))
-    # Tests don't time things: a machine that stalls while an example is drawn is no finding.
-    # What runs after every change draws the same examples each time; whoever runs the tests by hand draws others.
+    # No time limits: a machine that stalls while an example is drawn is not an error.
+    # CI draws the same examples in each run; runs on other machines draw new ones.
     settings.register_profile(
         "any machine",
         deadline=None,

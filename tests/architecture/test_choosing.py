@@ -1,7 +1,7 @@
-"""No policy and no model chooses among scores by itself: `core/deciding/reproducible.py` does, so that every machine chooses the same.
+"""Policies and models choose among scores only with `core/deciding/reproducible.py`, so that every machine chooses the same.
 
-The test reads the syntax trees. What it finds is not always a choice among scores, but there is a function for everything
-else that looks like one: `first_true` and `invert` in `core/values/arrays.py`, and `exact=True` for losses, which are data.
+The test reads the syntax trees. Some calls that it finds would not choose among scores; there are other functions for
+them: `first_true` and `invert` in `core/values/arrays.py`, and `exact=True` for losses, which are data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST = {"nlargest", "nsmallest"}
 
 
 def find_choices(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and name of each call that chooses by itself."""
+    """Yield line and name of each call that chooses without these functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = node.func
@@ -32,7 +32,7 @@ def find_choices(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def test_no_policy_and_no_model_chooses_by_itself() -> None:
+def test_policies_and_models_use_the_shared_functions() -> None:
     files = [path for folder in FOLDERS for path in sorted((SOURCE / folder).rglob("*.py"))]
     assert len(files) > 100
     found = [
@@ -56,10 +56,10 @@ def test_no_policy_and_no_model_chooses_by_itself() -> None:
         "heapq.nsmallest(3, losses)",
     ],
 )
-def test_a_choice_is_seen(code: str) -> None:
+def test_a_choice_is_found(code: str) -> None:
     assert list(find_choices(ast.parse(code)))
 
 
-def test_what_is_no_choice_is_left_alone() -> None:
+def test_other_calls_are_not_found() -> None:
     code = "max(a, b); sorted(names); np.sort(x); scores.max(); find_best(scores, 'highest')"
     assert not list(find_choices(ast.parse(code)))

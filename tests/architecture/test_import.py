@@ -1,4 +1,4 @@
-"""`import shoestring` is light, and what it promises is there."""
+"""`import shoestring` loads nothing heavy, and every exported name exists."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_nothing_heavy_is_loaded(code: str) -> None:
     assert not loaded & set(HEAVY)
 
 
-def test_importing_alone_does_not_even_load_the_core() -> None:
+def test_the_import_alone_does_not_load_the_core() -> None:
     program = "import sys, shoestring; print(*[name for name in sys.modules if name.startswith('shoestring.')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == []
 
 
-def test_no_import_happens_by_star_that_is_not_promised() -> None:
+def test_a_star_import_gives_exactly_the_exported_names() -> None:
     program = "from shoestring import *; print(*sorted(n for n in dir() if not n.startswith('__')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     import shoestring

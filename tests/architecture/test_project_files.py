@@ -1,4 +1,4 @@
-"""What surrounds the code says the truth about it: versions, names of files, what runs where."""
+"""Project files agree with the code: versions, names of files, and what runs where."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import check_release
 import pytest
 
 import shoestring
@@ -15,13 +16,38 @@ PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 PLACE = re.compile(r"[\w./-]*/[\w./-]*|\b\w+\.(?:py|yml|toml|txt)\b")
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_the_build_takes_the_version_from_the_package() -> None:
     facts = tomllib.loads(PYPROJECT)
     assert "version" not in facts["project"]
     assert facts["project"]["dynamic"] == ["version"]
     assert facts["tool"]["hatch"]["version"]["path"] == "src/shoestring/__init__.py"
-    for name in ("CITATION.cff", "mkdocs.yml", "README.md"):
+    for name in ("mkdocs.yml", "README.md"):
         assert shoestring.__version__ not in (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_version_change_log_citation_and_classifiers_agree() -> None:
+    assert check_release.find_disagreements() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "expected"),
+    [
+        ("CHANGELOG.md", "## 0.1.0", "## 0.2.0", "CHANGELOG.md begins with 0.2.0"),
+        ("CHANGELOG.md", "(not released yet)", "(soon)", "write a day"),
+        ("CHANGELOG.md", "The first release.", "\n" * 60, "more than 60"),
+        ("CITATION.cff", "version: 0.1.0", "version: 0.0.9", "CITATION.cff names version 0.0.9"),
+        ("pyproject.toml", "3 - Alpha", "4 - Beta", "should be"),
+        ("pyproject.toml", '">=3.11"', '">=3.12"', "requires-python begins with 3.12"),
+    ],
+)
+def test_a_disagreement_is_found(tmp_path: Path, name: str, old: str, new: str, expected: str) -> None:
+    for file in ("CHANGELOG.md", "CITATION.cff", "pyproject.toml", "src/shoestring/__init__.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert file != name or old in text
+        (tmp_path / file).write_text(text.replace(old, new, 1) if file == name else text, encoding="utf-8")
+    (found,) = check_release.find_disagreements(tmp_path)
+    assert expected in found
 
 
 def commented_places() -> list[str]:

@@ -1,4 +1,4 @@
-"""The code says a thing once. What counts as saying it twice is written in tools/repeats.py."""
+"""The source hardly repeats itself; tools/repeats.py defines what counts as a repetition."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_other_names_and_numbers_make_the_same_shape(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("between", ["", "    # a word\n", "\n\n", '    """A word."""\n', "    import math\n"])
-def test_what_is_not_code_does_not_count(tmp_path: Path, between: str) -> None:
+def test_comments_and_imports_do_not_count(tmp_path: Path, between: str) -> None:
     first, _, rest = BODY.partition("\n")
     assert len(found_in(tmp_path, f"def f(rows):\n{BODY}", f"def g(a, b):\n{first}\n{between}{rest}")) == 1
 
@@ -58,7 +58,7 @@ def test_five_lines_are_not_a_pair(tmp_path: Path) -> None:
     assert found_in(tmp_path, f"def f(rows):\n{five}", f"class A:\n  def f(x, y):\n    x\n{five}") == []
 
 
-def test_fields_that_look_alike_are_no_repetition_unless_they_are_the_same(tmp_path: Path) -> None:
+def test_fields_count_only_if_they_are_identical(tmp_path: Path) -> None:
     one, two = f"class A:\n{FIELDS}", "class B(C, D):\n" + FIELDS.translate(str.maketrans("abcdef", "uvwxyz"))
     assert found_in(tmp_path, one, two) == []
     assert len(found_in(tmp_path, one, f"class B(C, D):\n{FIELDS}")) == 1
@@ -73,6 +73,6 @@ def test_the_command_prints_pairs_and_their_number(tmp_path: Path) -> None:
     found_in(tmp_path, f"def f(rows):\n{BODY}", f"def g(a, b):\n{BODY}")
     command = [sys.executable, repeats.__file__, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines()[-1] == "1 pairs, 1 of them the same to the letter"
+    assert done.stdout.splitlines()[-1] == "1 pairs, 1 of them with equal lines"
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(done.stdout)[0]["lines"] == 7

@@ -1,4 +1,4 @@
-"""The page that follows an order lists the very files of cli/ and study/ that a run passes before its first decision."""
+"""The page "How it works" lists the files of cli/ and study/ that a run passes before its first decision."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shoestring.policies.halving.sequential_halving import SequentialHalving
 
 ROOT = Path(shoestring.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "how-it-works.md"
-MOST_FILES = 8
+MAX_FILES = 48  # of the whole package; look for a detour when a change needs more
 
 
 class FirstDecision(Exception):
-    """Ends the run that is traced."""
+    """Raised by the policy, to end the traced run."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def _training_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def run_until_the_first_decision(name: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Files of cli/ and study/ in the order in which a function of theirs is first called."""
+    """Return the files of the package in the order in which one of their functions is first called."""
 
     def decide(*_: object) -> None:
         raise FirstDecision
@@ -45,7 +45,7 @@ def run_until_the_first_decision(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         path = Path(frame.f_code.co_filename)
         if event == "call" and frame.f_code.co_name != "<module>" and path.is_relative_to(ROOT):
             file = str(path.relative_to(ROOT))
-            if file.startswith(("cli/", "study/")) and file not in passed:
+            if file not in passed:
                 passed.append(file)
 
     monkeypatch.setattr(SequentialHalving, "decide", decide)
@@ -64,5 +64,5 @@ def test_the_page_lists_the_files_that_a_run_passes(monkeypatch: pytest.MonkeyPa
     run_until_the_first_decision("once, so that everything is imported", monkeypatch)
     passed = run_until_the_first_decision("traced", monkeypatch)
     listed = re.findall(r"^\d+\. \[`((?:cli|study)/\w+\.py)`\]", PAGE.read_text(encoding="utf-8"), flags=re.M)
-    assert passed == listed
-    assert len(passed) <= MOST_FILES
+    assert [file for file in passed if file.startswith(("cli/", "study/"))] == listed
+    assert len(passed) <= MAX_FILES

@@ -1,4 +1,4 @@
-"""Modules of a benchmark, for the test modules beside this one; each names its folder: FOLDER."""
+"""The modules of a benchmark, for the test modules in this folder; each test module sets FOLDER."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.policies.freeze_thaw.arms import ArmsView
-from shoestring.testing.policies import opened
+from shoestring.policies.freeze_thaw.arm_table import ArmsView
+from shoestring.testing.policies import make_opening
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "bhpt"
 
@@ -48,7 +48,7 @@ def test_the_belief_of_a_synthetic_race_knows_how_arms_are_alike(scripts: Any, s
     """Points of the square that span two decades are no reason to take logarithms of them."""
     table = scripts.problems.synthetic(seed)
     policy = scripts.racing.method("bhpt_printed", table)
-    arms = Ledger([opened(policy, space=table.space, budget="9 epochs", max_steps=48)]).view(ArmsView(None))
+    arms = Ledger([make_opening(policy, space=table.space, budget="9 epochs", max_steps=48)]).view(ArmsView(None))
     x = np.array([[row["x0"], row["x1"]] for row in table.space.rows])
     apart = ((x[:, None] - x) ** 2).sum(axis=-1)
     generating = np.exp(-0.5 * apart / scripts.problems.LENGTHSCALE**2)
@@ -177,7 +177,7 @@ def test_a_guess_is_known_where_errors_are_reported(scripts: Any) -> None:
 def test_a_falling_belief_expects_real_curves_to_end_lower(scripts: Any) -> None:
     table = scripts.problems.recorded(scripts.real.OWN / "resnet_alexnet.npz", None, 20, 0)
     bias = {
-        kind: next(r for r in scripts.belief_quality.measure(table, 0, 1, kind) if r["ahead"] == "horizon")["bias"]
+        kind: next(r for r in scripts.prediction_quality.measure(table, 0, 1, kind) if r["ahead"] == "horizon")["bias"]
         for kind in ("plain", "falling")
     }
     assert bias["plain"] < -1.0 < bias["falling"]

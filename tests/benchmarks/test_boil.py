@@ -47,7 +47,7 @@ def test_replay_draws_in_proportion_to_errors_and_weights_undo_it(scripts: Any) 
         replay.add(np.array([i], dtype=np.float32), i % 2, float(i), np.zeros(1, dtype=np.float32), False)
     assert replay.rewards.tolist() == [10, 11, 12, 3, 4, 5, 6, 7, 8, 9]
     errors = np.arange(1.0, 11.0, dtype=np.float32)
-    replay.tell(np.arange(10), errors)
+    replay.update(np.arange(10), errors)
     assert replay.sums[1] == pytest.approx(55.0, abs=0.02)
     drawn = np.concatenate([replay.draw(50, 1.0)[0] for _ in range(200)])
     np.testing.assert_allclose(np.bincount(drawn) / len(drawn), errors / 55.0, atol=0.01)
@@ -60,7 +60,7 @@ def test_actors_in_numpy_see_what_torch_learned(scripts: Any) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("gymnasium")
     network = scripts.dueling_dqn.DuelingQ(4, 2)
-    twin, copy = scripts.dueling_dqn.Twin(network), scripts.dueling_dqn.Twin(network, copied=True)
+    twin, copy = scripts.dueling_dqn.NumpyNetwork(network), scripts.dueling_dqn.NumpyNetwork(network, copied=True)
     observed = torch.randn(5, 4)
     before = copy.q(observed.numpy())
     with torch.no_grad():
@@ -216,7 +216,7 @@ def test_curves_of_unequal_times_are_seen_at_even_ones(scripts: Any, tmp_path: P
     np.testing.assert_allclose(problem.costs_s.sum(axis=2), [[100.0, 30.0]])
 
 
-@pytest.mark.parametrize("method", ["boil", "bo", "bo_l", "hyperband", "random", "boil thawing", "boil freeze-thaw"])
+@pytest.mark.parametrize("method", ["boil", "bo", "bo_l", "hyperband", "random", "boil freeze-thaw"])
 def test_a_study_tells_who_led_when(scripts: Any, tables: Path, method: str) -> None:
     problem = scripts.problems.load("made_up", tables / "made_up.npz")
     row = scripts.studies.study(problem, method, seed=0)

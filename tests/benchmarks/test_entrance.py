@@ -1,4 +1,4 @@
-"""python -m benchmarks NAME: every benchmark has a name, and a wrong one is told."""
+"""python -m benchmarks NAME: every benchmark has a name, and an unknown name is an error."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_without_a_name_all_are_listed() -> None:
+def test_without_a_name_all_benchmarks_are_listed() -> None:
     done = run()
     assert done.returncode == 0
     assert [name for name in [*NAMES, *entry_points()] if name not in done.stderr] == []
     assert run("nonsense").returncode == 2
 
 
-def test_one_is_run_by_its_name_and_reads_its_own_words() -> None:
+def test_a_benchmark_runs_by_its_name_and_reads_its_own_options() -> None:
     done = run("decide", "--help")
     assert done.returncode == 0, done.stderr
     assert "usage: python -m benchmarks decide" in done.stdout
 
 
-def test_what_is_made_of_results_has_a_name_too() -> None:
+def test_a_module_that_formats_results_has_a_name() -> None:
     done = run("scale.arithmetic")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("| a step takes |")
 
 
-def test_entry_points_are_told_from_libraries() -> None:
+def test_entry_points_are_modules_with_a_main_function() -> None:
     assert {"bhpt.real", "boil.compare", "cost_aware.run", "online.table_a1", "bo_bos.curves"} <= set(entry_points())
     assert "bhpt.problems" not in entry_points()
 
 
-DRAWS = "bo_bos.figures"  # what was measured before: there is nothing to shorten
+FIGURES = "bo_bos.figures"  # draws stored results, so it needs no quick form
 
 
-@pytest.mark.parametrize("name", [*NAMES, *(name for name in entry_points() if name != DRAWS)])
+@pytest.mark.parametrize("name", [*NAMES, *(name for name in entry_points() if name != FIGURES)])
 def test_every_benchmark_has_a_quick_form(name: str) -> None:
-    """In its own source, or in that of the parser it shares with its neighbours."""
+    """The option is in the module or in the parser that modules of a folder share."""
     module = HERE / MODULES.get(name, name).replace(".", "/")
     files = [module.with_suffix(".py")] if module.with_suffix(".py").exists() else sorted(module.glob("*.py"))
     if any("online.runs import arguments" in file.read_text(encoding="utf-8") for file in files):
@@ -57,7 +57,7 @@ def test_every_benchmark_has_a_quick_form(name: str) -> None:
     assert any('add_argument("--quick"' in file.read_text(encoding="utf-8") for file in files)
 
 
-def test_the_page_names_every_benchmark_in_one_sentence() -> None:
+def test_the_readme_describes_every_benchmark_in_one_sentence() -> None:
     rows = [line.split("|") for line in (HERE / "README.md").read_text().splitlines() if line.startswith("| `")]
     sentences = {row[1].strip(" `"): row[2].strip() for row in rows if len(row) == 4}
     assert set(sentences) == set(NAMES)
@@ -67,23 +67,23 @@ def test_the_page_names_every_benchmark_in_one_sentence() -> None:
 @pytest.mark.benchmark_run
 @pytest.mark.parametrize("policy", POLICIES)
 def test_cases_of_a_policy_can_be_timed(policy: str) -> None:
-    """The smallest of each; how quick this machine is today is not a test."""
+    """Time the smallest case of each policy; the speed of the test machine is not tested."""
     case = cases_of(policy)[0]
-    told = measure(case, 1, with_peers=False)
-    assert {"name", "measured", "target", "peers", "ok"} <= set(told)
-    assert told["measured"]["mean_ms"] > 0
+    result = measure(case, 1, with_peers=False)
+    assert {"name", "measured", "target", "peers", "ok"} <= set(result)
+    assert result["measured"]["mean_ms"] > 0
 
 
-def test_no_script_depends_on_where_it_is_started() -> None:
+def test_no_benchmark_depends_on_the_working_directory() -> None:
     for path in HERE.glob("*/*.py"):
-        own = {neighbour.stem for neighbour in path.parent.glob("*.py")} - {"__init__"}
+        own = {module.stem for module in path.parent.glob("*.py")} - {"__init__"}
         text = path.read_text(encoding="utf-8")
-        assert "sys.path" not in text or path.parent.name == "kill", path  # whose studies are processes of their own
-        begun = [line.split()[1] for line in text.splitlines() if line.startswith(("import ", "from "))]
-        assert not own & set(begun), f"{path} imports a neighbour without its package"
+        assert "sys.path" not in text or path.parent.name == "kill", path  # its studies run in separate processes
+        imported = [line.split()[1] for line in text.splitlines() if line.startswith(("import ", "from "))]
+        assert not own & set(imported), f"{path} imports a module of its folder without the package"
 
 
-def test_pictures_have_one_look() -> None:
+def test_figures_have_one_style() -> None:
     """matplotlib is set up in one place, with the colours of a report."""
     drawing = [
         file.relative_to(HERE)

@@ -144,7 +144,7 @@ def test_a_reading_without_a_change_is_the_policy(scripts: Any, monkeypatch: pyt
     assert alone[1] == 60  # one mode: nobody to be compared with, so every round asks
     place = np.linspace(0.0, 1.0, 11)[:, None]
     heights = np.array([0.0, 0.9, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.2, 0.1])
-    far, near = (a2.Reading(0.03, bandwidth=b)._rivals(place, heights, 3).tolist() for b in (0.25, 0.05))
+    far, near = (a2.Reading(0.03, bandwidth=b)._competitors(place, heights, 3).tolist() for b in (0.25, 0.05))
     assert (far, near) == ([8], [1, 8])  # the neighbour at 0.1 belongs to the hump of x_t, the one at 0.8 does not
     late = a2.Reading(0.03, chance=0.5, by_observations=True).run(kernel, truth, noise, 0)
     assert late != a2.Reading(0.03, chance=0.5).run(kernel, truth, noise, 0)

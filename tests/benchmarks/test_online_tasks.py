@@ -131,10 +131,10 @@ def test_a_start_of_ones_own_choice(scripts: Any) -> None:
 def test_a_level_corrected_for_a_lead(scripts: Any) -> None:
     plain, corrected = (scripts.contrastive.CorrectedLevel(share) for share in (0.0, 0.25))
     levels = [(1, 0.5), (2, 0.6), (4, 0.6), (12, 0.5)]
-    assert [plain.tell(*one) for one in levels] == pytest.approx([0.5, 0.6, 0.6, 0.5])
+    assert [plain.correct(*one) for one in levels] == pytest.approx([0.5, 0.6, 0.6, 0.5])
     # a lead of 0.07 over the trend at round 2, then of 0.049; over eight rounds all of it is forgiven
     expected = np.cumsum([0.5, 0.1, 0.0 + 0.5 * 0.07, -0.1 + 0.049])
-    assert [corrected.tell(*one) for one in levels] == pytest.approx(expected.tolist())
+    assert [corrected.correct(*one) for one in levels] == pytest.approx(expected.tolist())
 
 
 def test_effects_of_a_factorial_by_hand(scripts: Any) -> None:
@@ -228,7 +228,7 @@ def test_a_recorded_run_is_decided_again(scripts: Any, images: Path) -> None:
     plan = replace(contrastive.QUICK, rounds=6, steps=1, batch=8, width=2, n_train=60, n_readout=40, n_held_out=40)
     plan = replace(plan, without=("inversion",), lengthscale=1.2, correction=0.25)
     run = {"method": "CE@0.8", "seed": 0, "plan": asdict(plan)} | contrastive.run_one("CE@0.8", 0, plan, images, "cpu")
-    sure = contrastive.how_sure(json.loads(json.dumps(run)))
+    sure = contrastive.recompute_sureness(json.loads(json.dumps(run)))
     assert len(sure) == 6
     assert sure[0] is None  # the first round is given
     asked = {round for round, _ in run["validated"]}
@@ -236,7 +236,7 @@ def test_a_recorded_run_is_decided_again(scripts: Any, images: Path) -> None:
     assert all(one is None or (one < 0.8) == (round in asked) for round, one in enumerate(sure, start=1))
     run["configs"][3] = [0.123] * 8
     with pytest.raises(SystemExit, match="round 4"):
-        contrastive.how_sure(run)
+        contrastive.recompute_sureness(run)
     table = scripts.factorial.show_sureness([{**run, "method": "baseline"}])
     assert table.count("\n") == 1  # heads alone: only CE weighs whether to ask
 
@@ -280,5 +280,5 @@ def test_kept_runs_are_of_todays_plan(scripts: Any) -> None:
     few, contrastive, factorial = scripts.few_images, scripts.contrastive, scripts.factorial
     raced = few.Plan(ways=few.BUILDS["tuned, shift, norm before"])
     assert all(plan == asdict(raced) for plan in plan_of("few_images_race"))
-    anew = replace(contrastive.Plan(), **factorial.ANEW)
+    anew = replace(contrastive.Plan(), **factorial.RACE_PLAN)
     assert all(plan == json.loads(json.dumps(asdict(anew))) for plan in plan_of("factorial_race"))

@@ -1,4 +1,4 @@
-"""The race in miniature: fair to everybody, repeatable, resumable, and its statistics against slow obvious code."""
+"""Small races: they are fair, repeatable and resumable, and their statistics agree with simple slow code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from benchmarks.race import command, cost, methods, networks, page, pictures, problems, running, statistics, trained
 from benchmarks.race.peers import environments
-from benchmarks.race.peers.policy import Driver, Lanes, PeerError
+from benchmarks.race.peers.policy import Driver, PeerError, ToolSpace
 from benchmarks.race.scales import LOG_SCALES, log_scales
 
 from shoestring import policies
@@ -38,9 +38,9 @@ def _end_drivers() -> Iterator[None]:
     methods.close_drivers()
 
 
-def entrant(name: str = "fcnet", **changes: Any) -> problems.Entrant:
+def spec(name: str = "fcnet", **changes: Any) -> problems.ProblemSpec:
     path = next(problems.SHIPPED.glob(f"*/{name}.npz"))
-    return problems.Entrant("tables", path.parent.name, name, path, **changes)
+    return problems.ProblemSpec("tables", path.parent.name, name, path, **changes)
 
 
 def measured(line: dict[str, Any]) -> dict[str, Any]:
@@ -50,8 +50,8 @@ def measured(line: dict[str, Any]) -> dict[str, Any]:
 def write_table(folder: Path, source: str, name: str, values: Any, *, costs: Any = None, **meta: Any) -> None:
     (folder / source).mkdir(parents=True, exist_ok=True)
     hp = np.column_stack([np.arange(1.0, len(values) + 1), np.geomspace(1e-4, 1.0, len(values))])
-    told = {"objective": "loss", "direction": "min", "fidelity": "epoch", **meta}
-    arrays = {"hp": hp, "hp_names": ["units", "lr"], "meta": json.dumps(told), "loss": values}
+    meta = {"objective": "loss", "direction": "min", "fidelity": "epoch", **meta}
+    arrays = {"hp": hp, "hp_names": ["units", "lr"], "meta": json.dumps(meta), "loss": values}
     np.savez(folder / source / f"{name}.npz", **arrays, **({} if costs is None else {"cost": costs}))
 
 
@@ -75,68 +75,68 @@ def test_regret_is_0_for_the_best_within_the_budget_and_1_for_the_median_first_l
     assert problem.budget(2, "seconds") == "12.0s"
 
 
-def test_a_draw_is_losses_without_anything_wild() -> None:
+def test_a_drawn_table_has_clipped_losses() -> None:
     values = np.array([[0.1, 0.5], [0.2, math.nan], [0.3, 0.9], [math.nan, 0.4], [-50.0, 0.6]])
     part = problems.draw_table(Table([{"x": i} for i in range(5)], values, np.ones((5, 2)), "max"), seed=1, pool=5)
     by_row = {config["x"]: row for config, row in zip(part.configs, part.values, strict=True)}
-    wild = float(np.quantile([-0.1, -0.2, -0.3, 50.0], 0.95))
+    highest = float(np.quantile([-0.1, -0.2, -0.3, 50.0], 0.95))
     assert part.direction == "min"
     assert by_row[0].tolist() == [-0.1, -0.5]
     assert by_row[1][0] == -0.2
-    assert math.isnan(by_row[1][1])  # its curve has ended
-    assert by_row[3].tolist() == [wild, -0.4]  # a step that diverged
-    assert by_row[4][0] == wild
+    assert math.isnan(by_row[1][1])  # the end of its curve
+    assert by_row[3].tolist() == [highest, -0.4]  # a step that diverged
+    assert by_row[4][0] == highest
 
 
-def test_a_seed_draws_the_same_configs_for_everybody_and_other_seeds_others() -> None:
-    one, again, other = (entrant("cartpole", pool=20).draw(seed) for seed in (0, 0, 1))
+def test_a_seed_always_draws_the_same_configurations_and_another_seed_others() -> None:
+    one, again, other = (spec("cartpole", pool=20).draw(seed) for seed in (0, 0, 1))
     assert one.space.rows == again.space.rows
     assert one.space.rows != other.space.rows
 
 
-def test_a_folder_with_many_tables_does_not_outvote_others(tmp_path: Path) -> None:
+def test_every_source_has_a_limited_number_of_tables(tmp_path: Path) -> None:
     curves, single = np.tile(np.linspace(1.0, 0.0, 12), (40, 1)), np.linspace(0.0, 1.0, 40)
     for name in ("a", "b", "c"):
         write_table(tmp_path, "many", name, curves, log=["lr"])
     write_table(tmp_path, "few", "a", curves, costs=np.cumsum(np.ones((40, 12)), axis=1), log=[])
     write_table(tmp_path, "few", "small", curves[:10])
     write_table(tmp_path, "few", "plain", single)
-    found = problems.entrants("tables", [tmp_path], per_source=2)
+    found = problems.find_problems("tables", [tmp_path], per_source=2)
     assert [one.name for one in found] == ["few/a", "many/a", "many/b"]
     assert [one.units(["curves", "seconds"]) for one in found] == [["curves", "seconds"], ["curves"], ["curves"]]
     assert found[1].draw(0).space.log_names == ["lr"]
-    plain = problems.entrants("plain", [tmp_path], per_source=2)
+    plain = problems.find_problems("plain", [tmp_path], per_source=2)
     assert [one.name for one in plain] == ["few/plain", "functions/branin", "functions/hartmann6", "functions/mixed"]
     assert plain[0].draw(0).max_steps == 1
 
 
-def test_scales_are_said_or_linear_aloud_never_guessed(tmp_path: Path, capsys: Any) -> None:
+def test_scales_of_unknown_sources_are_linear_with_a_warning(tmp_path: Path, capsys: Any) -> None:
     write_table(tmp_path, "klein_cnn_cifar10", "t", np.ones((40, 12)))
     write_table(tmp_path, "nobody_knows", "t", np.ones((40, 12)))
-    known, unknown = problems.entrants("tables", [tmp_path], per_source=1)
-    assert known.draw(0).space.log_names == []  # this source's learning rate is called otherwise
+    known, unknown = problems.find_problems("tables", [tmp_path], per_source=1)
+    assert known.draw(0).space.log_names == []  # in this source the learning rate has another name
     assert unknown.draw(0).space.log_names == []
-    assert "nobody_knows/t: nobody says" in capsys.readouterr().err
+    assert "nobody_knows/t: the log scales are unknown" in capsys.readouterr().err
     assert log_scales("lcbench_surrogate", ["momentum", "learning_rate"]) == ["learning_rate"]
     assert all(reason for columns in LOG_SCALES.values() for reason in columns.values())
 
 
-def test_short_curves_become_plain_values_at_the_price_of_the_whole() -> None:
+def test_short_curves_become_single_values_at_the_cost_of_the_whole_curve() -> None:
     table = Table([{"x": 0}, {"x": 1}], np.array([[3.0, 2.0], [1.0, math.nan]]), np.array([[1.0, 2.0], [4.0, 0.0]]))
-    plain = problems.ends_of(table)
+    plain = problems.last_values(table)
     assert plain.values.tolist() == [[2.0], [1.0]]
     assert plain.costs_s.tolist() == [[3.0], [4.0]]
 
 
 @pytest.mark.parametrize("name", ["branin", "hartmann6", "mixed"])
-def test_functions_have_prices_and_known_optima(name: str) -> None:
-    problem = problems.Entrant("plain", "functions", name).draw(0)
+def test_functions_have_costs_and_known_optima(name: str) -> None:
+    problem = problems.ProblemSpec("plain", "functions", name).draw(0)
     rng = np.random.default_rng(0)
     outcomes = [problem.step(problem.space.from_cube(rng.random(problem.space.dims)), 1) for _ in range(50)]  # type: ignore[attr-defined]
     assert all(0.1 <= outcome.cost.total <= 10.0 for outcome in outcomes)
     assert min(outcome.value for outcome in outcomes) >= problem.optimum(1, "curves")
     assert problem.start > problem.optimum(1, "curves")
-    oracle = running.do(running.Run(problems.Entrant("plain", "functions", name), "oracle", 10, "seconds", 0))
+    oracle = running.execute(running.Run(problems.ProblemSpec("plain", "functions", name), "oracle", 10, "seconds", 0))
     assert oracle["regret"] == pytest.approx(0.0, abs=1e-9)
 
 
@@ -147,7 +147,7 @@ def test_functions_have_prices_and_known_optima(name: str) -> None:
 def test_gradients_are_those_of_the_loss(kind: type[networks.Network]) -> None:
     config = {"filters": 3, "width": 5, "batch_size": 8, "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}
     net = kind(config)
-    x, y = net._data.train_x[:7] + 0.01, net._data.train_y[:7]  # no pixel is 0, so no unit sits at its kink
+    x, y = net._data.train_x[:7] + 0.01, net._data.train_y[:7]  # no pixel is 0, so no ReLU is at its kink
     found = net.gradients(x, y)
     rng = np.random.default_rng(0)
     for name, weight in net._weights.items():
@@ -181,20 +181,20 @@ def test_a_trained_task_learns(name: str) -> None:
     assert trained.LOWEST[name] < problem.start
 
 
-def test_on_a_real_clock_the_budget_is_seconds_and_thinking_is_charged() -> None:
-    line = running.do(
-        running.Run(problems.Entrant("trained", "xgboost", "diabetes"), "sequential_halving", 0.1, "seconds", 0)
+def test_on_a_real_clock_the_budget_is_in_seconds_and_decisions_are_charged() -> None:
+    line = running.execute(
+        running.Run(problems.ProblemSpec("trained", "xgboost", "diabetes"), "sequential_halving", 0.1, "seconds", 0)
     )
     assert line["error"] is None
     assert line["trials"] >= 2
     assert 0.0 < line["thinking_s"] < line["spent"]
-    assert problems.Entrant("trained", "xgboost", "diabetes").units(["curves"]) == ["seconds"]
+    assert problems.ProblemSpec("trained", "xgboost", "diabetes").units(["curves"]) == ["seconds"]
 
 
-def test_what_ends_after_the_last_second_does_not_count() -> None:
+def test_a_step_that_ends_after_the_budget_does_not_count() -> None:
     problem = trained.TrainedProblem("xgboost/diabetes")
     policy = policies.make("random_search")
-    ledger = Ledger([running.opened(problem, policy, 1, "seconds", 0)])
+    ledger = Ledger([running.opening_entry(problem, policy, 1, "seconds", 0)])
     order = Order(number=0, trial=0, config=problem.space.from_cube(np.full(5, 0.5)), until=3)
     ledger = ledger.append(order)
     assert ledger.budget.total == trained.CURVE_S
@@ -209,18 +209,16 @@ def test_what_ends_after_the_last_second_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(("name", "unit"), [("sequential_halving", "curves"), ("asha", "seconds")])
-def test_a_method_in_the_race_and_the_same_study_by_itself_give_the_same_numbers(
-    name: str, unit: problems.Unit
-) -> None:
-    run = running.Run(entrant(), name, 2, unit, 1)
-    line = running.do(run)
-    problem = run.entrant.draw(1)
+def test_a_run_has_the_numbers_of_the_same_study_outside_the_race(name: str, unit: problems.Unit) -> None:
+    run = running.Run(spec(), name, 2, unit, 1)
+    line = running.execute(run)
+    problem = run.spec.draw(1)
     study = Study.begin(
         problem.space,
         problem.budget(2, unit),
         max_steps=problem.max_steps,
         policy=name,
-        seed=problems.hashed(run.entrant.name, name, "2", unit, 1),
+        seed=problems.stable_hash(run.spec.name, name, "2", unit, 1),
     )
     study.run(problem.runner())
     assert study.best is not None
@@ -230,17 +228,17 @@ def test_a_method_in_the_race_and_the_same_study_by_itself_give_the_same_numbers
     assert line["regret"] == problem.regret(study.best.value, 2, unit)
 
 
-def test_methods_share_a_seed_on_the_clock_alone() -> None:
-    timed = next(one for one in problems.entrants("trained", [], per_source=None))
-    for one, count in ((timed, 1), (entrant(), 2)):
+def test_methods_share_a_seed_only_on_a_real_clock() -> None:
+    timed = next(one for one in problems.find_problems("trained", [], per_source=None))
+    for one, count in ((timed, 1), (spec(), 2)):
         seeds = {running.seed_of(running.Run(one, name, 2, "seconds", 1)) for name in ("asha", "random_search")}
         assert len(seeds) == count
 
 
-def test_the_oracle_has_no_regret_and_nobody_has_less() -> None:
+def test_the_oracle_has_a_regret_of_0_and_no_method_has_less() -> None:
     for unit in ("curves", "seconds"):
         found = {
-            name: running.do(running.Run(entrant("vae"), name, 1, unit, 0))["regret"]
+            name: running.execute(running.Run(spec("vae"), name, 1, unit, 0))["regret"]
             for name in ("oracle", "random_search", "top_k_after_one")
         }
         assert found["oracle"] == 0.0
@@ -248,8 +246,8 @@ def test_the_oracle_has_no_regret_and_nobody_has_less() -> None:
 
 
 def race(path: Path, *more: str) -> list[dict[str, Any]]:
-    told = ["--only", "vae", "cartpole", "--methods", "asha", "--budgets", "1,2", "--seeds", "2", "--jobs", "1"]
-    assert command.main([*told, *more, "-o", str(path)]) == 0
+    options = ["--only", "vae", "cartpole", "--methods", "asha", "--budgets", "1,2", "--seeds", "2", "--jobs", "1"]
+    assert command.main([*options, *more, "-o", str(path)]) == 0
     return running.read(path)
 
 
@@ -262,76 +260,76 @@ def test_a_race_is_repeatable_in_any_order(tmp_path: Path) -> None:
     assert all(by_key[running.key_of(line)] == measured(line) for line in again)
 
 
-def test_a_race_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_race_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.jsonl"
     lines = race(path)
     whole = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(whole[:10]) + whole[10][:25])  # the machine went down while it wrote
+    path.write_text("".join(whole[:10]) + whole[10][:25])  # the machine stopped during a write
     done: list[running.Run] = []
-    do = running.do
-    monkeypatch.setattr(running, "do", lambda run, *rest: done.append(run) or do(run, *rest))  # type: ignore[func-returns-value]
+    do = running.execute
+    monkeypatch.setattr(running, "execute", lambda run, *rest: done.append(run) or do(run, *rest))  # type: ignore[func-returns-value]
     again = race(path)
     assert len(done) == len(whole) - 10
     assert [measured(line) for line in again] == [measured(line) for line in lines]
-    assert [json.loads(line) for line in path.read_text().splitlines()] == again  # no line is torn
+    assert [json.loads(line) for line in path.read_text().splitlines()] == again  # no line is incomplete
     done.clear()
     race(path)
     assert done == []
 
 
-def test_two_jobs_give_the_numbers_of_one(tmp_path: Path) -> None:
+def test_two_jobs_give_the_same_numbers_as_one(tmp_path: Path) -> None:
     one, two = (race(tmp_path / f"{jobs}.jsonl", "--only", "cartpole", "--jobs", jobs) for jobs in ("1", "2"))
     assert sorted(map(str, map(measured, one))) == sorted(map(str, map(measured, two)))
 
 
-def test_a_race_that_is_stopped_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_stopped_race_reports_how_to_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     def stop(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "do", stop)
-    told = ["--only", "vae", "--methods", "asha", "--jobs", "1", "-o", str(tmp_path / "a.jsonl")]
-    assert command.main(told) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    monkeypatch.setattr(running, "execute", stop)
+    options = ["--only", "vae", "--methods", "asha", "--jobs", "1", "-o", str(tmp_path / "a.jsonl")]
+    assert command.main(options) == 130
+    assert "the same command continues" in capsys.readouterr().err
 
 
-def test_a_torn_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_an_incomplete_line_in_the_middle_is_an_error_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"suite": "tab\n{}\n')
     with pytest.raises(SystemExit, match="line 1 of"):
         running.read(path)
 
 
-def test_runs_with_an_error_are_done_again_only_when_asked() -> None:
-    run = running.Run(entrant(), "asha", 1, "curves", 0)
+def test_runs_with_an_error_are_repeated_only_with_retry() -> None:
+    run = running.Run(spec(), "asha", 1, "curves", 0)
     failed = {**run.key, "error": "boom"}
-    assert running.missing([run], [failed]) == []
-    assert running.missing([run], [failed], retry=True) == [run]
+    assert running.missing_runs([run], [failed]) == []
+    assert running.missing_runs([run], [failed], retry=True) == [run]
 
 
-def test_whoever_thinks_too_long_keeps_what_it_had() -> None:
-    problem = entrant().draw(0)
-    outcome = running.compete(problem, policies.make("asha"), curves=5, unit="curves", seed=0, patience_s=0.0)
-    assert outcome.error == "cut off after 0 s"
+def test_a_slow_method_is_stopped_with_an_error() -> None:
+    problem = spec().draw(0)
+    outcome = running.run_study(problem, policies.make("asha"), curves=5, unit="curves", seed=0, patience_s=0.0)
+    assert outcome.error == "stopped after 0 s"
 
 
-def test_names_stand_for_methods() -> None:
-    found = methods.named(["ours"], "tables")
+def test_group_names_expand_to_methods() -> None:
+    found = methods.expand_names(["ours"], "tables")
     assert {"sequential_halving", "bhpt", "oracle"} <= set(found)
     assert not {"ce_gp_ucb", "ucb1", "replay_fixed"} & set(found)
-    assert set(methods.named(["quick"], "tables")) == set(found) - methods.SLOW
+    assert set(methods.expand_names(["quick"], "tables")) == set(found) - methods.SLOW
     assert set(policies.names()) >= methods.SLOW
-    assert "optuna_gp" in methods.named(["optuna"], "plain")
-    assert "optuna_gp" not in methods.named(["optuna"], "tables")
-    assert methods.named(["random_search"], "tables") == ["random_search", "top_k_after_one", "oracle"]
-    assert policies.settings_of(methods.make_own('bhpt{"eps": 0.5}'))["eps"] == 0.5
+    assert "optuna_gp" in methods.expand_names(["optuna"], "plain")
+    assert "optuna_gp" not in methods.expand_names(["optuna"], "tables")
+    assert methods.expand_names(["random_search"], "tables") == ["random_search", "top_k_after_one", "oracle"]
+    assert policies.settings_of(methods.make_own_policy('bhpt{"eps": 0.5}'))["eps"] == 0.5
     with pytest.raises(PolicyError, match="Did you mean 'asha'"):
-        methods.named(["ashaa"], "tables")
+        methods.expand_names(["ashaa"], "tables")
 
 
 # other tools ---------------------------------------------------------------------------------------------------------
 
 
-def test_optuna_races_from_end_to_end(tmp_path: Path) -> None:
+def test_optuna_runs_end_to_end(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     lines = race(tmp_path / "a.jsonl", "--methods", "optuna_tpe_hyperband", "--only", "cartpole")
     own = [line for line in lines if line["method"] == "optuna_tpe_hyperband"]
@@ -344,14 +342,14 @@ def test_optuna_races_from_end_to_end(tmp_path: Path) -> None:
     assert all(by_key[running.key_of(line)] == measured(line) for line in again)
 
 
-def test_optuna_in_the_race_and_by_itself_give_the_same_numbers() -> None:
-    """By itself: no driver, no link, no ledger; only that a point is taken for the nearest row that was not tried."""
+def test_optuna_has_the_same_numbers_in_the_race_and_outside() -> None:
+    """Compare with Optuna without driver, link and ledger; a point is replaced by the nearest row not tried yet."""
     optuna = pytest.importorskip("optuna")
-    run = running.Run(entrant("vae"), "optuna_tpe_halving", 5, "curves", 1)
-    line = running.do(run)
-    table = run.entrant.draw(1).table  # type: ignore[attr-defined]
+    run = running.Run(spec("vae"), "optuna_tpe_halving", 5, "curves", 1)
+    line = running.execute(run)
+    table = run.spec.draw(1).table  # type: ignore[attr-defined]
     parameters = sorted(table.space().parameters.items())
-    curves: dict[int, list[float]] = {}  # by row, as far as they were bought
+    curves: dict[int, list[float]] = {}  # {row: the losses that were trained}
 
     def objective(trial: Any) -> float:
         point = {}
@@ -377,7 +375,7 @@ def test_optuna_in_the_race_and_by_itself_give_the_same_numbers() -> None:
     sampler = optuna.samplers.TPESampler(seed=running.seed_of(run))
     optuna.create_study(sampler=sampler, pruner=optuna.pruners.SuccessiveHalvingPruner()).optimize(objective)
     assert sum(len(curve) < table.max_steps for curve in curves.values()) > 1  # somebody was pruned
-    assert len(curves) > 10  # TPE begins at random
+    assert len(curves) > 10  # TPE begins with random points
     assert line["best"] == min(map(min, curves.values()))
     assert line["spent"] == sum(map(len, curves.values()))
     assert line["trials"] == len(curves)
@@ -385,9 +383,11 @@ def test_optuna_in_the_race_and_by_itself_give_the_same_numbers() -> None:
 
 def test_optuna_in_free_spaces_and_in_seconds() -> None:
     pytest.importorskip("optuna")
-    line = running.do(running.Run(problems.Entrant("plain", "functions", "mixed"), "optuna_tpe", 5, "seconds", 0))
+    line = running.execute(
+        running.Run(problems.ProblemSpec("plain", "functions", "mixed"), "optuna_tpe", 5, "seconds", 0)
+    )
     assert line["error"] is None
-    assert line["spent"] <= 5 * problems.Entrant("plain", "functions", "mixed").draw(0).curve_s() * (1 + 1e-9)
+    assert line["spent"] <= 5 * problems.ProblemSpec("plain", "functions", "mixed").draw(0).curve_s() * (1 + 1e-9)
 
 
 def test_a_tool_that_is_not_installed_is_reported_and_not_counted(
@@ -396,16 +396,16 @@ def test_a_tool_that_is_not_installed_is_reported_and_not_counted(
     monkeypatch.setattr(environments, "FOLDER", tmp_path / "nothing")
     methods.close_drivers()
     lines = race(tmp_path / "a.jsonl", "--methods", "syne_tune_asha", "--seeds", "1")
-    assert {line["method"] for line in lines} == set(methods.ALWAYS)
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert "is not installed" in told["not_counted"]["syne_tune_asha"]
+    assert {line["method"] for line in lines} == set(methods.ALWAYS_RACED)
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "is not installed" in summary["not_counted"]["syne_tune_asha"]
 
 
-def test_a_tool_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = iter([(0, ""), (1, "WARNING: first\nERROR: no such version\nWARNING: last\n")])
+def test_a_failed_installation_reports_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = iter([(0, ""), (1, "WARNING: first\nERROR: no such version\nWARNING: last\n")])
 
     def run(command: list[str], **_: Any) -> Any:
-        code, text = next(said)
+        code, text = next(results)
         return subprocess.CompletedProcess(command, code, "", text)
 
     monkeypatch.setattr(environments, "FOLDER", tmp_path)
@@ -429,14 +429,14 @@ def run(study):
                 study.train(trial, row=trial, until=until)
         assert study.train(0, row=0, until=2) == []  # nothing new
         return
-    for trial in range(9):  # cannot pause: pays again
+    for trial in range(9):  # cannot pause: is charged again
         study.train(trial, row=0, until=3)
 """
 
 
 @pytest.fixture
 def wobbly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool of our own, in this environment."""
+    """Install a fake tool in this environment."""
     from benchmarks.race.peers import policy
 
     (tmp_path / "link.py").write_text(policy.LINK.read_text())
@@ -450,9 +450,10 @@ def wobbly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("wobbly")
-def test_a_paused_run_goes_on_for_free_and_a_new_one_pays_again() -> None:
+def test_a_resumed_trial_is_charged_for_new_steps_only_and_a_new_trial_for_all() -> None:
     lines = {
-        name: running.do(running.Run(entrant(), f"wobbly_{name}", 0.2, "curves", 0)) for name in ("pauses", "restarts")
+        name: running.execute(running.Run(spec(), f"wobbly_{name}", 0.2, "curves", 0))
+        for name in ("pauses", "restarts")
     }
     assert lines["pauses"]["spent"] == 6
     assert lines["pauses"]["trials"] == 2
@@ -462,49 +463,51 @@ def test_a_paused_run_goes_on_for_free_and_a_new_one_pays_again() -> None:
 
 
 @pytest.mark.usefixtures("wobbly")
-def test_a_tool_that_crashes_keeps_what_it_had_and_the_next_study_runs() -> None:
-    crashed = running.do(running.Run(entrant(), "wobbly_crashes", 1, "curves", 0))
+def test_a_crashed_tool_keeps_its_best_loss_and_the_next_study_runs() -> None:
+    crashed = running.execute(running.Run(spec(), "wobbly_crashes", 1, "curves", 0))
     assert "out of luck" in crashed["error"]
     assert crashed["spent"] == 2
     assert crashed["best"] is not None
-    assert running.do(running.Run(entrant(), "wobbly_pauses", 1, "curves", 0))["error"] is None
+    assert running.execute(running.Run(spec(), "wobbly_pauses", 1, "curves", 0))["error"] is None
 
 
 @pytest.mark.usefixtures("wobbly")
-@pytest.mark.parametrize(("method", "why"), [("hangs", "said nothing for"), ("dies", "process has ended")])
-def test_a_tool_that_hangs_or_dies_keeps_what_it_had_and_is_started_anew(method: str, why: str) -> None:
-    line = running.do(running.Run(entrant(), f"wobbly_{method}", 1, "curves", 0), 3.0)
+@pytest.mark.parametrize(("method", "why"), [("hangs", "sent nothing for"), ("dies", "process has ended")])
+def test_a_tool_that_hangs_or_dies_keeps_its_best_loss_and_is_restarted(method: str, why: str) -> None:
+    line = running.execute(running.Run(spec(), f"wobbly_{method}", 1, "curves", 0), 3.0)
     assert why in line["error"]
     assert line["spent"] == 2
-    assert running.do(running.Run(entrant(), "wobbly_pauses", 1, "curves", 0))["error"] is None
+    assert running.execute(running.Run(spec(), "wobbly_pauses", 1, "curves", 0))["error"] is None
 
 
 @pytest.mark.usefixtures("wobbly")
-def test_a_tool_that_cannot_be_imported_says_why() -> None:
+def test_a_failed_import_of_a_tool_reports_the_error() -> None:
     with pytest.raises(PeerError, match="No module named 'drive_nothing'"):
         Driver(Path(sys.executable), "nothing")
 
 
-def test_a_point_is_taken_for_the_nearest_row_that_is_not_used() -> None:
+def test_a_point_is_replaced_by_the_nearest_unused_row() -> None:
     rows = [{"lr": 0.01, "kind": "a"}, {"lr": 0.1, "kind": "a"}, {"lr": 0.1, "kind": "b"}, {"lr": 1.0}]
-    lanes = Lanes(Space.listed(rows, log=["lr"]))  # type: ignore[arg-type]
-    names = {p["kind"]: p["name"] for p in lanes.parameters}
+    tool_space = ToolSpace(Space.listed(rows, log=["lr"]))  # type: ignore[arg-type]
+    names = {p["kind"]: p["name"] for p in tool_space.parameters}
     point = {names["float"]: 0.09, names["choice"]: "0"}
     order = []  # type: ignore[var-annotated]
     for _ in rows:
-        order.append(lanes.nearest_row(point, set(order)))
+        order.append(tool_space.nearest_row(point, set(order)))
     assert order[:2] == [1, 3] or order[:2] == [1, 0]
     assert sorted(order) == [0, 1, 2, 3]
-    assert lanes.nearest_row(point, {0, 1, 2, 3}) == 1  # all are used: it is trained, and paid, again
+    assert (
+        tool_space.nearest_row(point, {0, 1, 2, 3}) == 1
+    )  # all rows are used, so the nearest is trained and charged again
 
 
-def test_configs_of_free_spaces_come_back_within_their_ranges() -> None:
+def test_configurations_of_unlisted_spaces_are_within_their_ranges() -> None:
     space = Space(
         {"lr": Float(1e-3, 1.0, log=True), "units": Int(1, 8), "kind": Choice(["a", True, None]), "c": Constant(5)}
     )
-    lanes = Lanes(space)
+    tool_space = ToolSpace(space)
     names = {name: f"x{j}" for j, name in enumerate(n for n in sorted(space.parameters) if n != "c")}
-    config = lanes.config({names["lr"]: 2.0, names["units"]: 3.0000001, names["kind"]: "1"})
+    config = tool_space.config({names["lr"]: 2.0, names["units"]: 3.0000001, names["kind"]: "1"})
     assert dict(config) == {"lr": 1.0, "units": 3, "kind": True, "c": 5}
     assert space.validate(config) == dict(sorted(config.items()))
 
@@ -540,7 +543,7 @@ def some_runs(seed: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_mean_lets_every_source_count_the_same_then_every_table() -> None:
+def test_means_weight_sources_equally_then_tables() -> None:
     runs = some_runs()
     facts = statistics.summary(runs, resamples=10)["parts"][0]
     row = next(row for row in facts["means"] if (row["method"], row["budget"]) == ("asha", 2.0))
@@ -556,7 +559,7 @@ def test_a_mean_lets_every_source_count_the_same_then_every_table() -> None:
     assert by_source["b", "asha", 2.0] == pytest.approx((of("y") + of("z")) / 2)
 
 
-def test_the_bootstrap_draws_sources_then_tables_then_seeds() -> None:
+def test_the_bootstrap_resamples_sources_then_tables_then_seeds() -> None:
     runs = some_runs()
     values = {
         (r["source"], r["table"], r["seed"]): r["regret"] for r in runs if (r["method"], r["budget"]) == ("asha", 1.0)
@@ -578,14 +581,14 @@ def test_the_bootstrap_draws_sources_then_tables_then_seeds() -> None:
             of_sources.append(sum(of_tables) / len(of_tables))
         slow.append(sum(of_sources) / len(of_sources))
     cells = sorted(values)
-    draws = statistics.resampled(cells, 200, seed=5)
+    draws = statistics.resample_weights(cells, 200, seed=5)
     quick = draws @ np.array([values[cell] for cell in cells])
     assert quick == pytest.approx(slow)
-    _, low, high = statistics.with_interval(np.array([values[c] for c in cells]), statistics.weights(cells), draws)
+    _, low, high = statistics.mean_with_interval(np.array([values[c] for c in cells]), statistics.weights(cells), draws)
     assert (low, high) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])))
 
 
-def test_differences_are_paired_and_count_what_both_have() -> None:
+def test_differences_are_paired_over_runs_that_both_methods_have() -> None:
     runs = [run for run in some_runs() if not (run["method"] == "asha" and run["seed"] == 2)]
     facts = statistics.summary(runs, reference="sequential_halving", resamples=50)["parts"][0]
     row = next(row for row in facts["differences"] if (row["method"], row["budget"]) == ("asha", 1.0))
@@ -594,7 +597,7 @@ def test_differences_are_paired_and_count_what_both_have() -> None:
     def of(table: str) -> float:
         return sum(values["sequential_halving", table, s] - values["asha", table, s] for s in range(2)) / 2  # type: ignore[no-any-return]
 
-    # The cell that only one of them has falls out of its table's weight.
+    # A seed that only one method has reduces the weight of its table.
     weights = {"x": 1 / 3, "y": 1 / 4, "z": 1 / 4}
     expected = sum(weights[t] * of(t) for t in weights) / sum(weights.values())
     assert row["difference"] == pytest.approx(expected)
@@ -603,19 +606,19 @@ def test_differences_are_paired_and_count_what_both_have() -> None:
     assert row["low"] <= row["difference"] <= row["high"]
 
 
-def test_losses_are_told_whoever_is_ahead_and_how_sure_that_is() -> None:
+def test_losses_are_sorted_by_certainty() -> None:
     def row(method: str, difference: float, low: float) -> dict[str, Any]:
         return {"method": method, "budget": 1.0, "difference": difference, "low": low, "high": 1.0}
 
     rows = [row("asha", 0.3, -0.1), row("optuna_tpe", 0.1, 0.05), row("grid", -0.2, -0.3), row("oracle", 0.5, 0.4)]
-    told = statistics.losses(rows)
-    assert [(one["method"], one["certain"]) for one in told] == [("optuna_tpe", True), ("asha", False)]
+    found = statistics.losses(rows)
+    assert [(one["method"], one["certain"]) for one in found] == [("optuna_tpe", True), ("asha", False)]
 
 
-def test_ranks_against_counting_by_hand() -> None:
+def test_ranks_agree_with_a_simple_count() -> None:
     assert statistics.rank(np.array([0.3, 0.1, 0.3, 0.2])).tolist() == [3.5, 1.0, 3.5, 2.0]
     runs = some_runs()
-    found = statistics.ranks(statistics.Grid.of(runs))
+    found = statistics.ranks(statistics.Grid.from_runs(runs))
     totals: dict[str, list[int]] = {}
     for table, budget in product("xyz", (1.0, 2.0)):
         means: dict[str, list[float]] = {}
@@ -630,7 +633,7 @@ def test_ranks_against_counting_by_hand() -> None:
     assert found["tables"] == 3
 
 
-def test_the_critical_difference_is_demsars() -> None:
+def test_critical_differences_agree_with_demsars_table() -> None:
     # Demšar (2006), table 5: q of 2.343 for two... five methods at 5 % are 1.960, 2.343, 2.569, 2.728
     for count, q in ((2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728)):
         expected = q * math.sqrt(count * (count + 1) / (6 * 14))
@@ -641,9 +644,9 @@ def test_the_critical_difference_is_demsars() -> None:
     assert statistics.cliques(average, 0.1) == []
 
 
-def test_methods_that_lack_tables_are_left_out_of_the_ranks() -> None:
+def test_methods_with_missing_tables_are_not_ranked() -> None:
     runs = [run for run in some_runs() if not (run["method"] == "asha" and run["table"] == "z")]
-    found = statistics.ranks(statistics.Grid.of(runs))
+    found = statistics.ranks(statistics.Grid.from_runs(runs))
     assert set(found["ranks"]) == {"sequential_halving", "optuna_tpe"}
     assert found["left_out"] == ["asha"]
     assert found["tables"] == 3
@@ -652,7 +655,7 @@ def test_methods_that_lack_tables_are_left_out_of_the_ranks() -> None:
 # the page ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_needs_nothing_and_escapes_everything(tmp_path: Path) -> None:
+def test_the_page_is_self_contained_and_escapes_all_text(tmp_path: Path) -> None:
     evil = '<script>alert("x")</script>'
     names = {"a": evil, "x": f"x{evil}", "asha": f"asha{evil}"}
     runs = [
@@ -662,9 +665,9 @@ def test_the_page_needs_nothing_and_escapes_everything(tmp_path: Path) -> None:
     ]
     path = tmp_path / "runs.jsonl"
     path.write_text("".join(json.dumps(run) + "\n" for run in runs))
-    told = ["report", str(path), "-o", str(tmp_path / "page.html"), "--figure", str(tmp_path / "a.svg")]
-    assert command.main([*told, "--resamples", "20"]) == 0
-    ElementTree.parse(tmp_path / "a.svg")  # well-formed, whatever the names are
+    options = ["report", str(path), "-o", str(tmp_path / "page.html"), "--figure", str(tmp_path / "a.svg")]
+    assert command.main([*options, "--resamples", "20"]) == 0
+    ElementTree.parse(tmp_path / "a.svg")  # well-formed for any names
     text = (tmp_path / "page.html").read_text()
     assert "<script" not in text
     assert "&lt;script&gt;" in text
@@ -672,33 +675,33 @@ def test_the_page_needs_nothing_and_escapes_everything(tmp_path: Path) -> None:
     assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
     assert text.count("<svg") == 3
-    assert "Where sequential_halving is behind" in text
+    assert "Where sequential_halving is worse" in text
 
 
-def test_the_page_marks_tables_that_lay_open_during_development() -> None:
+def test_the_page_marks_tables_that_were_known_during_development() -> None:
     shipped = {f"{path.parent.name}/{path.stem}" for path in problems.SHIPPED.glob("*/*.npz")}
     assert shipped <= page.SEEN
     run = some_runs()[0] | {"source": "fashion_curves", "table": "fcnet"}
     text = page.html(statistics.summary([run], resamples=5))
     assert "fashion_curves/fcnet ●" in text
-    assert "nothing here is fresh evidence" in text
+    assert "all results may be optimistic" in text
     assert "Not marked: a/x" in page.html(statistics.summary([some_runs()[0]], resamples=5))
 
 
-def test_the_report_as_json_is_what_the_page_says(tmp_path: Path, capsys: Any) -> None:
+def test_the_json_report_has_the_numbers_of_the_page(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text("".join(json.dumps(run) + "\n" for run in some_runs()))
     command.main(["report", str(path), "--json", "--resamples", "20"])
-    told = json.loads(capsys.readouterr().out)
-    text = page.html(told)
-    assert told["parts"][0]["means"]
-    assert all(pictures.number(row["mean"]) in text for row in told["parts"][0]["means"])
+    facts = json.loads(capsys.readouterr().out)
+    text = page.html(facts)
+    assert facts["parts"][0]["means"]
+    assert all(pictures.number(row["mean"]) in text for row in facts["parts"][0]["means"])
 
 
-# thinking ------------------------------------------------------------------------------------------------------------
+# time and memory of decisions ----------------------------------------------------------------------------------------
 
 
-def test_the_price_of_thinking_is_measured_for_ours_and_for_tools() -> None:
+def test_time_and_memory_are_measured_for_our_methods_and_for_tools() -> None:
     own = cost.measure("asha", 20, 20.0)
     assert own["error"] is None
     assert own["mean_ms"] > 0
@@ -708,35 +711,38 @@ def test_the_price_of_thinking_is_measured_for_ours_and_for_tools() -> None:
         other = cost.measure("optuna_tpe_hyperband", 20, 20.0)
         assert other["version"].startswith("optuna")
         assert other["memory_mb"] > 10
-        whole = cost.measure("optuna_tpe", 50, 20.0)  # nobody prunes: a trial is one decision
+        whole = cost.measure("optuna_tpe", 50, 20.0)  # without a pruner, a trial is one decision
         assert (whole["opened"], whole["decisions"]) == (4, 4)
-    assert page.html(statistics.summary(some_runs(), resamples=5), [own]).count("20 arms") == 1
+    assert page.html(statistics.summary(some_runs(), resamples=5), [own]).count("20 configurations") == 1
 
 
-def test_what_breaks_before_its_first_decision_has_no_price_of_thinking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_fails_before_its_first_decision_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = running.Outcome(
-        Ledger([running.opened(problems.made_up(20), policies.make("asha"), 1, "curves", 0)]), None, [1.0], "a\nb"
+        Ledger([running.opening_entry(problems.synthetic_problem(20), policies.make("asha"), 1, "curves", 0)]),
+        None,
+        [1.0],
+        "a\nb",
     )
-    monkeypatch.setattr(running, "compete", lambda *_, **__: broken)
+    monkeypatch.setattr(running, "run_study", lambda *_, **__: broken)
     assert cost.measure("asha", 20, 20.0) == {"method": "asha", "arms": 20, "absent": "b"}
-    assert running.do(running.Run(entrant(), "asha", 1, "curves", 0))["absent"] == "b"
+    assert running.execute(running.Run(spec(), "asha", 1, "curves", 0))["absent"] == "b"
 
 
-def test_the_gp_of_optuna_is_absent_without_pytorch_and_not_half_a_study() -> None:
-    if environments.find_python("optuna") == Path(sys.executable):  # else that environment was made with PyTorch
+def test_the_gp_of_optuna_is_absent_without_pytorch() -> None:
+    if environments.find_python("optuna") == Path(sys.executable):  # else its environment has PyTorch
         assert ("absent" in cost.measure("optuna_gp", 200, 20.0)) == (find_spec("torch") is None)
 
 
 @pytest.mark.parametrize(("count", "timed"), [(1, 1), (2, 1), (15, 14), (21, 20), (90, 20), (101, 20), (501, 100)])
-def test_the_last_fifth_of_the_decisions_is_timed_and_not_the_one_that_ends_the_study(count: int, timed: int) -> None:
+def test_the_last_fifth_of_the_decisions_is_timed_without_the_very_last(count: int, timed: int) -> None:
     decision_s = [float(i) for i in range(count)]
-    assert cost._timed(decision_s) == (decision_s[:-1] or decision_s)[-timed:]
+    assert cost._full_size_decisions(decision_s) == (decision_s[:-1] or decision_s)[-timed:]
 
 
-# the how-to ----------------------------------------------------------------------------------------------------------
+# the how-to guide ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_code_of_the_how_to_runs(capsys: Any) -> None:
+def test_the_code_of_the_how_to_guide_runs(capsys: Any) -> None:
     page_of_docs = Path(__file__).parents[2] / "docs" / "how-to" / "race-a-policy.md"
     code = page_of_docs.read_text().split("<!-- race -->\n```python\n")[1].split("```")[0]
     exec(compile(code, str(page_of_docs), "exec"), {})

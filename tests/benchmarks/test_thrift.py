@@ -1,4 +1,4 @@
-"""The verdict on the learned belief: runs are paired by draw, and each condition can fail."""
+"""The verdict on `thrift`: runs are paired by draw, and each condition can fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.race import running
-from benchmarks.race.problems import SHIPPED, entrants, hashed
+from benchmarks.race.problems import SHIPPED, find_problems, stable_hash
 from benchmarks.race.trained import CURVE_S
 from benchmarks.thrift import clock, main, protocol, studies, verdict
 
@@ -25,7 +25,7 @@ WEIGHTS = Path(__file__).parents[2] / "src" / "shoestring" / "models" / "thrift"
 
 
 def made_up_runs(shift: float, of_one: float = 0.0, noise: float = 0.001) -> list[dict[str, Any]]:
-    """Runs of 12 sources with the policy better by `shift`, on source 0 worse by `of_one`."""
+    """Return runs of 12 sources where the policy is better by `shift`, and on source 0 worse by `of_one`."""
     rng = np.random.default_rng(0)
     runs = []
     for source in range(12):
@@ -79,13 +79,13 @@ def test_a_study_of_the_protocol_is_one_of_the_race(tmp_path: Path) -> None:
     """With the shipped weights in the place of a fold's it must be what the policy itself does."""
     for fold in ("a", "all"):
         (tmp_path / f"{fold}-0.npz").write_bytes(WEIGHTS.read_bytes())
-    (entrant,) = entrants("tables", [SHIPPED], per_source=1, only=["stopping_curves"], steps=12, pool=20)
-    study = protocol.Study(entrant, "curves", 8.0, 0, 0)
+    (spec,) = find_problems("tables", [SHIPPED], per_source=1, only=["stopping_curves"], steps=12, pool=20)
+    study = protocol.Study(spec, "curves", 8.0, 0, 0)
     line = studies.do(study, tmp_path)
     assert line["error"] is None
     assert line["method"] == "thrift@0"
-    seed = hashed(entrant.name, "8", "curves", 0)
-    outcome = running.compete(entrant.draw(0), policies.make("thrift"), curves=8.0, unit="curves", seed=seed)
+    seed = stable_hash(spec.name, "8", "curves", 0)
+    outcome = running.run_study(spec.draw(0), policies.make("thrift"), curves=8.0, unit="curves", seed=seed)
     assert (line["best"], line["spent"], line["decisions"]) == (
         outcome.best,
         outcome.ledger.spent,
@@ -94,24 +94,24 @@ def test_a_study_of_the_protocol_is_one_of_the_race(tmp_path: Path) -> None:
 
 
 def test_every_study_is_judged_by_weights_that_have_not_seen_its_source() -> None:
-    tables = entrants("tables", [SHIPPED], per_source=3)
+    tables = find_problems("tables", [SHIPPED], per_source=3)
     planned = protocol.plan(tables, protocol.TRAININGS, protocol.SEEDS)
     assert {study.weights(Path("w")).name for study in planned if study.training == 1} == {"a-1.npz"}
     assert {study.budget for study in planned if study.unit == "seconds"} == {5.0, 10.0}
-    assert len({(s.entrant.name, s.unit, s.budget, s.seed, s.method) for s in planned}) == len(planned)
+    assert len({(s.spec.name, s.unit, s.budget, s.seed, s.method) for s in planned}) == len(planned)
 
 
 def test_settings_are_chosen_on_other_seeds_than_those_of_the_protocol(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[protocol.Study] = []
+    requested: list[protocol.Study] = []
 
-    def run(wanted: Sequence[protocol.Study], *told: object) -> Iterator[object]:
-        asked.extend(wanted)
+    def run(wanted: Sequence[protocol.Study], *options: object) -> Iterator[object]:
+        requested.extend(wanted)
         return iter(())
 
     monkeypatch.setattr(studies, "run", run)
-    told = [
+    arguments = [
         "--data",
         str(SHIPPED),
         "--weights",
@@ -123,9 +123,9 @@ def test_settings_are_chosen_on_other_seeds_than_those_of_the_protocol(
         "--first-seed",
         "100",
     ]
-    main([*told, "-o", str(tmp_path / "none.jsonl")])
-    assert {study.seed for study in asked} == {100, 101}
-    assert {study.budget for study in asked} == {10.0}
+    main([*arguments, "-o", str(tmp_path / "none.jsonl")])
+    assert {study.seed for study in requested} == {100, 101}
+    assert {study.budget for study in requested} == {10.0}
 
 
 def test_the_report_reads_a_file_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,14 +134,14 @@ def test_the_report_reads_a_file_of_runs(tmp_path: Path, capsys: pytest.CaptureF
     path = tmp_path / "runs.jsonl"
     path.write_text("".join(json.dumps(run) + "\n" for run in made_up_runs(0.02)))
     assert main(["report", str(path)]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["curves"]["gate"]["passed"] is True
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert results["curves"]["gate"]["passed"] is True
     runs = [{**run, "source": {"s1": "hpolib_grids"}.get(run["source"], run["source"])} for run in made_up_runs(0.02)]
     path.write_text("".join(json.dumps(run) + "\n" for run in runs))
     assert main(["report", "--shipped", str(path)]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert {row["source"] for row in told["curves"]["sources"]} == {"hpolib_grids"}
-    assert told["curves"]["against_base"][0]["runs"] == 2 * 4  # one training
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {row["source"] for row in results["curves"]["sources"]} == {"hpolib_grids"}
+    assert results["curves"]["against_base"][0]["runs"] == 2 * 4  # one training
 
 
 # the real clock ------------------------------------------------------------------------------------------------------
@@ -154,14 +154,14 @@ def clocked(ratio: float, spread: float = 0.02, of_one: float = 1.0) -> list[dic
     for run in clock.plan(20):
         loss = 0.1 * float(np.exp(spread * rng.normal()))
         if run.method == clock.METHOD:
-            is_first = (run.entrant.name, run.budget * CURVE_S) == clock.TASKS[0]
+            is_first = (run.spec.name, run.budget * CURVE_S) == clock.TASKS[0]
             loss *= ratio * (of_one if is_first else 1.0)
         runs.append({**run.key, "best": loss, "start": 2.3, "thinking_s": 0.1, "spent": run.budget * CURVE_S})
     return runs
 
 
 def test_the_clock_has_the_seconds_it_names() -> None:
-    seconds = {(run.entrant.name, run.entrant.draw(0).budget(run.budget, run.unit)) for run in clock.plan(1)}
+    seconds = {(run.spec.name, run.spec.draw(0).budget(run.budget, run.unit)) for run in clock.plan(1)}
     assert seconds == {(name, f"{seconds!r}s") for name, seconds in clock.TASKS}
     assert {run.method for run in clock.plan(1)} == {clock.METHOD, *clock.OTHERS}
 

@@ -7,15 +7,34 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from shoestring import policies
+from shoestring import policies, testing
+from shoestring.core.deciding.why_text import SHARED_NAMES
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.space import Config, Space
-from shoestring.reports.reasons import COMPARISON, LABELS, ONLINE_LABELS, say_reason
+from shoestring.reports.reasons import describe_briefly, describe_reason
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, ROUGH, Check, opened, simulate, small, watch
+from shoestring.testing.policies import (
+    LEARNING_CHECKS,
+    POLICY_CHECKS,
+    ROUGH_CURVES,
+    Check,
+    check_orders,
+    check_priced_validation,
+    make_opening,
+    make_small_policy,
+    simulate,
+    watch,
+)
 
-DEAF = {"random_search", "grid", "replay_fixed"}  # choose without looking at values, by design
-QUICK = {*DEAF, "asha", "hyperband", "sequential_halving", "successive_halving", "top_k_after_one"}  # have no model
+IGNORE_VALUES = {"random_search", "grid", "replay_fixed"}  # by design
+FAST = {
+    *IGNORE_VALUES,
+    "asha",
+    "hyperband",
+    "sequential_halving",
+    "successive_halving",
+    "top_k_after_one",
+}  # have no model
 
 
 def test_every_policy_is_in_exactly_one_group() -> None:
@@ -31,62 +50,74 @@ def test_every_policy_is_registered_under_its_own_name(name: str) -> None:
     assert policies.make(name).name == name
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", POLICY_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(policies.REGISTRY))
 def test_every_policy(name: str, check: Check) -> None:
-    check(small(name), light=name not in QUICK)
+    check(make_small_policy(name), light=name not in FAST)
 
 
 @pytest.mark.parametrize("check", LEARNING_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", sorted(set(policies.REGISTRY) - DEAF))
+@pytest.mark.parametrize("name", sorted(set(policies.REGISTRY) - IGNORE_VALUES))
 def test_policies_that_learn(name: str, check: Check) -> None:
-    check(small(name), light=name not in QUICK)
+    check(make_small_policy(name), light=name not in FAST)
 
 
 @dataclass(frozen=True)
 class FreeAtFirst:
-    """A curve whose first two steps were recorded without a price, or were there already."""
+    """A curve whose first two steps cost nothing: recorded without a price, or trained already."""
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
-        outcome = ROUGH.step(config, step)
+        outcome = ROUGH_CURVES.step(config, step)
         return outcome if outcome is None or step > 2 else replace(outcome, cost=Cost())
 
 
 @pytest.mark.parametrize("name", [name for name in policies.names() if ".online." not in policies.REGISTRY[name]])
-def test_every_policy_goes_on_where_nothing_was_paid_yet(name: str) -> None:
-    policy = small(name)
+def test_every_policy_continues_if_the_first_steps_cost_nothing(name: str) -> None:
+    policy = make_small_policy(name)
     rows = [{"x": i / 5, "y": i % 3} for i in range(5)]
-    start = replace(opened(policy, budget="40s"), space=Space.listed(rows))
+    start = replace(make_opening(policy, budget="40s"), space=Space.listed(rows))
     ledger = simulate(policy, FreeAtFirst(), start).ledger
     assert max(trial.steps for trial in ledger.trials) > 2
     assert ledger.spent > 0
 
 
-@pytest.mark.parametrize("name", sorted(DEAF))
-def test_policies_that_compare_nothing_say_so(name: str) -> None:
-    ledger = simulate(watch(small(name)), ROUGH, opened(small(name))).ledger
+@pytest.mark.parametrize("name", sorted(IGNORE_VALUES))
+def test_policies_that_compare_nothing_report_0(name: str) -> None:
+    ledger = simulate(watch(make_small_policy(name)), ROUGH_CURVES, make_opening(make_small_policy(name))).ledger
     assert {order.why["compared"] for order in ledger.orders} == {0}
 
 
 def without_configs(sentence: str) -> str:
-    """The words alone: names of parameters are the user's, and may look like anything."""
+    """Return the sentence without configs: names of parameters come from the user and may be anything."""
     return re.sub(r"\w+=[^\s,;)]+", "a value", sentence)
 
 
 @pytest.mark.parametrize("name", sorted(policies.REGISTRY))
-def test_every_number_that_a_policy_tells_has_a_label(name: str) -> None:
-    policy, known = small(name), COMPARISON | set(LABELS) | set(ONLINE_LABELS)
+def test_every_number_in_why_has_a_label(name: str) -> None:
+    policy = make_small_policy(name)
+    known = SHARED_NAMES | set(getattr(policies.find_class(name), "why_labels", {}))
     for budget, workers in (("30 epochs", 1), ("30s", 2)):
-        ledger = simulate(policy, ROUGH, opened(policy, budget=budget, workers=workers)).ledger
-        told = {key.removeprefix("gave_up_") for order in ledger.orders for key in order.why}
-        assert told - known - {"at"} == set(), "write what it is, and its unit, into reports/reasons.py"
+        ledger = simulate(policy, ROUGH_CURVES, make_opening(policy, budget=budget, workers=workers)).ledger
+        names = {key for order in ledger.orders for key in order.why}
+        assert names - known == set(), f"add what it is, and its unit, to {type(policy).__name__}.why_labels"
         for order in ledger.orders:
-            sentence = say_reason(order, ledger)
-            assert sentence == sentence.strip() != ""
-            assert not re.search(r"\bnan\b|\binf\b|None|[{}_]|  ", without_configs(sentence)), sentence
+            for text in (describe_reason(order, ledger), describe_briefly(order, ledger)):
+                assert text == text.strip() != ""
+                assert not re.search(r"\bnan\b|\binf\b|None|[{}_]|  ", without_configs(text)), text
 
 
-@pytest.mark.parametrize("name", sorted(QUICK))
-def test_default_settings_keep_to_the_rules(name: str) -> None:
-    for check in CHECKS[1:3]:
+@pytest.mark.parametrize("name", sorted(FAST))
+def test_default_settings(name: str) -> None:
+    for check in (check_orders, check_priced_validation):
         check(policies.make(name))
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_public_names_of_testing_exist_and_have_docstrings(name: str) -> None:
+    found = getattr(testing, name)
+    assert name.endswith("_CHECKS") or (found.__doc__ and "\n" in found.__doc__)
+
+
+def test_an_unknown_name_of_testing_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        testing.no_such_name  # noqa: B018

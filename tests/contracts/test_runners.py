@@ -1,4 +1,4 @@
-"""Every runner buys the same training with the same orders: simulated, local, process and command."""
+"""Every runner trains the same steps for the same orders: simulated, local, process and command."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.command.command_runner import Commands
-from shoestring.runners.local.local_runner import Local
-from shoestring.runners.process.process_runner import Processes
+from shoestring.runners.command.command_runner import CommandRunner
+from shoestring.runners.local.local_runner import LocalRunner
+from shoestring.runners.process.process_runner import ProcessRunner
 from shoestring.runners.runner import Runner
-from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.testing.runners import (
     COMMAND,
     SPACE,
@@ -26,10 +26,10 @@ from shoestring.testing.runners import (
 )
 
 RUNNERS: dict[str, MakeRunner] = {
-    "simulated": lambda folder: Simulated(CurveSource()),
-    "local": lambda folder: Local(Curve, Checkpoints(folder), live=2),
-    "process": lambda folder: Processes(Curve, Checkpoints(folder), live=2),
-    "command": lambda folder: Commands(COMMAND, SPACE, folder),
+    "simulated": lambda folder: SimulatedRunner(CurveSource()),
+    "local": lambda folder: LocalRunner(Curve, Checkpoints(folder), live=2),
+    "process": lambda folder: ProcessRunner(Curve, Checkpoints(folder), live=2),
+    "command": lambda folder: CommandRunner(COMMAND, SPACE, folder),
 }
 
 
@@ -41,13 +41,13 @@ def test_the_contract_is_kept(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["process", "command"])
-def test_three_workers_buy_what_one_buys(name: str, tmp_path: Path) -> None:
-    runner: Runner = Commands(COMMAND, SPACE, tmp_path, workers=3)
+def test_three_workers_train_what_one_trains(name: str, tmp_path: Path) -> None:
+    runner: Runner = CommandRunner(COMMAND, SPACE, tmp_path, workers=3)
     if name == "process":
-        runner = Processes(Curve, Checkpoints(tmp_path), workers=3)
+        runner = ProcessRunner(Curve, Checkpoints(tmp_path), workers=3)
     ledger = run_study(runner, Ledger([make_opened(workers=3)]))
     values = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(ledger)}
-    expected = run_study(Simulated(CurveSource()), Ledger([make_opened()]))
+    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_opened()]))
     common = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(expected)}
     assert {key: values[key] for key in common if key in values} == {
         key: common[key] for key in common if key in values

@@ -12,7 +12,7 @@ import pytest
 
 from shoestring import Float, Space, policies, tune
 from shoestring.errors import PolicyError
-from shoestring.testing.policies import CHECKS, LEARNING_CHECKS, Check
+from shoestring.testing.policies import LEARNING_CHECKS, POLICY_CHECKS, Check
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "add-a-policy.md").read_text()
 
@@ -39,7 +39,7 @@ def curious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("check", [*CHECKS, *LEARNING_CHECKS], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*POLICY_CHECKS, *LEARNING_CHECKS], ids=lambda check: check.__name__)
 def test_the_policy_of_the_page_keeps_the_contract(curious: ModuleType, check: Check) -> None:
     check(curious.Curious(curiosity=0.5))
 
@@ -50,8 +50,8 @@ def test_an_object_needs_no_registration(curious: ModuleType, monkeypatch: pytes
     assert study.spent == 9
 
 
-@pytest.mark.parametrize("check", [*CHECKS, *LEARNING_CHECKS], ids=lambda check: check.__name__)
-def test_nor_does_the_contract(curious: ModuleType, monkeypatch: pytest.MonkeyPatch, check: Check) -> None:
+@pytest.mark.parametrize("check", [*POLICY_CHECKS, *LEARNING_CHECKS], ids=lambda check: check.__name__)
+def test_the_contract_needs_no_registration(curious: ModuleType, monkeypatch: pytest.MonkeyPatch, check: Check) -> None:
     monkeypatch.delitem(policies.REGISTRY, "curious")
     check(curious.Curious(curiosity=0.5), light=True)
 
@@ -61,4 +61,4 @@ def test_it_can_be_used_by_name(curious: ModuleType) -> None:
     assert study.spent == 9
     with pytest.raises(PolicyError, match=r"curiosity=2\) .*Try 0.3"):
         policies.make("curious", {"curiosity": 2})
-    assert "CHECKS + LEARNING_CHECKS" in block("contract")
+    assert "POLICY_CHECKS + LEARNING_CHECKS" in block("contract")

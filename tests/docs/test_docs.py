@@ -1,4 +1,4 @@
-"""Docs that run: marked blocks are executed, links lead somewhere, references match the code."""
+"""Pages agree with the code: marked blocks run, links have a target, references match the code."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ def test_marked_blocks_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         if "://" not in link:
             assert (page.parent / link).exists(), f"{page}: {link}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "cli.md"], ids=page_id)
-def test_no_page_says_the_same_passage_twice(page: Path) -> None:
-    """As after a merge: the page of the command line is made, and repeats what each command's help says."""
+def test_no_page_repeats_a_passage(page: Path) -> None:
+    """A wrong merge repeats passages. The generated page of the command line is exempt: commands share options."""
     passages = [passage for passage in re.split(r"\n\s*\n", page.read_text()) if len(passage) > 120]
     lines = [line for line in page.read_text().splitlines() if len(line) > 60] if page.name == "CHANGELOG.md" else []
     assert len({*passages}) == len(passages)
     assert len({*lines}) == len(lines)
 
 
-def test_the_cli_page_is_what_the_commands_say() -> None:
+def test_the_cli_page_has_the_help_of_the_commands() -> None:
     spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
     assert spec is not None
     assert spec.loader is not None
@@ -78,7 +78,7 @@ def test_every_policy_has_a_page_that_names_its_settings(name: str) -> None:
     assert page.exists(), f"write {page}"
     text = page.read_text()
     for setting in policies.defaults_of(name):
-        assert f"`{setting}`" in text, f"{page} does not say what {setting} is"
+        assert f"`{setting}`" in text, f"{page} does not explain {setting}"
 
 
 def test_the_ledger_page_names_every_field() -> None:

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from shoestring import Float, Space
-from shoestring.runners.command import command_line
-from shoestring.runners.command import command_run as command_state
-from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.command import command_line, command_state
+from shoestring.runners.command.command_runner import CommandRunner
 from shoestring.study.study import Study
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json-line.md").read_text(encoding="utf-8")
@@ -30,14 +29,14 @@ def test_every_key_of_a_report_is_named() -> None:
     assert keys == set(re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE))
 
 
-def test_its_program_can_be_frozen_and_loses_nothing(tmp_path: Path) -> None:
+def test_the_program_of_the_page_can_be_paused_and_resumed(tmp_path: Path) -> None:
     found = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert found
     program = tmp_path / "train.py"
     program.write_text(found[1])
     space = Space({"lr": Float(0.05, 0.4)})
     study = Study.begin(space, "30 epochs", max_steps=6, name="line", store=f"sqlite:///{tmp_path}/line.db", seed=1)
-    study.run(Commands([sys.executable, str(program)], space, tmp_path / "states"))
+    study.run(CommandRunner([sys.executable, str(program)], space, tmp_path / "states"))
     assert study.spent == 30
     for trial in study.trials:
         lr = trial.config["lr"]

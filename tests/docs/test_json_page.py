@@ -32,7 +32,7 @@ def fields_on_page(command: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("json")
     (folder / "made_up_code.py").write_text(CODE)
     with pytest.MonkeyPatch.context() as patch:
@@ -44,12 +44,12 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_field_is_explained(command: str, printed: dict[str, Any]) -> None:
-    assert len(printed[command]) > 4
-    assert set(printed[command]) <= fields_on_page(command)
+def test_every_field_is_explained(command: str, outputs: dict[str, Any]) -> None:
+    assert len(outputs[command]) > 4
+    assert set(outputs[command]) <= fields_on_page(command)
 
 
-def test_the_parts_of_a_best_and_of_a_trial_are_explained(printed: dict[str, Any]) -> None:
-    assert set(printed["status"]["best"]) <= fields_on_page("status")
-    assert set(printed["status"]["top_trials"][0]) <= fields_on_page("status")
-    assert printed["run"]["reason"] == "budget"
+def test_the_parts_of_a_best_and_of_a_trial_are_explained(outputs: dict[str, Any]) -> None:
+    assert set(outputs["status"]["best"]) <= fields_on_page("status")
+    assert set(outputs["status"]["top_trials"][0]) <= fields_on_page("status")
+    assert outputs["run"]["reason"] == "budget"

@@ -27,32 +27,34 @@ def make() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def drawn(make: ModuleType) -> dict[str, str]:
+def drawn_pictures(make: ModuleType) -> dict[str, str]:
     found: dict[str, str] = make.draw()
     return found
 
 
-def test_committed_pictures_are_what_the_script_draws(drawn: dict[str, str]) -> None:
-    assert len(drawn) >= 6
-    for name, text in drawn.items():
+def test_committed_pictures_are_what_the_script_draws(drawn_pictures: dict[str, str]) -> None:
+    assert len(drawn_pictures) >= 6
+    for name, text in drawn_pictures.items():
         assert (PICTURES / name).read_text(encoding="utf-8") == text, f"{name}: run python docs/pictures/make.py"
-    kept = {path.name for path in PICTURES.glob("report_*.svg")}
-    assert kept == {name for name in drawn if name.startswith("report_")}, "no picture is left over"
+    existing = {path.name for path in PICTURES.glob("report_*.svg")}
+    assert existing == {name for name in drawn_pictures if name.startswith("report_")}, (
+        "a picture that is no longer drawn remains"
+    )
 
 
-def test_every_picture_of_a_report_is_shown_and_said_in_words() -> None:
-    shown = {Path(place).name: words for page in PAGES for words, place in IMAGE.findall(page.read_text("utf-8"))}
-    assert {path.name for path in PICTURES.glob("report_*.svg")} <= set(shown)
-    assert all(len(words) > 20 for words in shown.values()), "for those who do not see them"
+def test_every_picture_of_a_report_is_shown_with_an_alternative_text() -> None:
+    texts = {Path(place).name: words for page in PAGES for words, place in IMAGE.findall(page.read_text("utf-8"))}
+    assert {path.name for path in PICTURES.glob("report_*.svg")} <= set(texts)
+    assert all(len(words) > 20 for words in texts.values()), "a picture has no alternative text"
 
 
-def test_pictures_in_pages_follow_the_reader(drawn: dict[str, str]) -> None:
-    for name, text in drawn.items():
+def test_pictures_in_pages_follow_the_reader(drawn_pictures: dict[str, str]) -> None:
+    for name, text in drawn_pictures.items():
         assert ("@media (prefers-color-scheme: dark)" in text) == (name != "social-preview.svg")
 
 
-def test_the_social_preview_has_the_size_that_is_asked_for(drawn: dict[str, str]) -> None:
-    root = ElementTree.fromstring(drawn["social-preview.svg"])
+def test_the_social_preview_has_the_required_size(drawn_pictures: dict[str, str]) -> None:
+    root = ElementTree.fromstring(drawn_pictures["social-preview.svg"])
     assert (root.attrib["width"], root.attrib["height"]) == ("1280", "640")
     picture = (PICTURES / "social-preview.png").read_bytes()
     assert picture.startswith(b"\x89PNG")

@@ -1,10 +1,11 @@
-"""The site builds without a warning, has a page for everything, asks nobody else for anything, and fits a phone.
+"""The site builds without a warning, has a page for everything, loads nothing from other sites, and fits a phone.
 
-What a browser makes of it is seen by a headless Chromium: it opens pages in frames and posts what it measured.
+A headless Chromium opens the pages in frames and posts what it measured.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -90,14 +91,14 @@ def test_every_public_name_has_a_page_that_explains_it(site: Path, name: str) ->
 
 
 def test_names_inside_other_tools_are_on_one_page(site: Path) -> None:
-    """All of them are found, though their packages are not here, with what they say about themselves."""
+    """The page shows their signatures and docstrings, although their packages are not installed."""
     text = text_of(site / "reference" / "api" / "integrations" / "index.html")
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "how-to").glob("*.md"))
     imports = re.findall(r"from shoestring\.integrations\.\w+ import (.+)", pages)
     used = {name.strip() for names in imports for name in names.split(",")} - {"checkpoint_of"}
     assert {"stepwise", "BudgetSearchCV"} <= used
     assert {name for name in used if not re.search(rf"import (\w+, )*{name}\b", text)} == set()
-    assert "fit: Callable[[Steps], Any]" in text, "with their signatures"
+    assert "fit: Callable[[Steps], Any]" in text, "a signature is missing"
     assert "A callback that makes each epoch a step." in text
 
 
@@ -110,10 +111,23 @@ def test_the_page_of_errors_names_them_all(site: Path) -> None:
     assert [name for name in kinds if name not in text] == []
 
 
-def test_fields_are_explained_by_the_comments_behind_them(site: Path) -> None:
-    text = text_of(site / "reference" / "api" / "Context" / "index.html")
-    assert "until: int" in text
-    assert "the last step that is paid for" in text
+@pytest.mark.parametrize("name", shoestring.__all__)
+def test_every_documented_parameter_is_a_row_of_its_page(site: Path, name: str) -> None:
+    page = site / "reference" / "api" / name / "index.html"
+    rows = re.findall(r'<tr class="doc-section-item">\s*<td>\s*<code>(\w+)</code>', page.read_text(encoding="utf-8"))
+    thing = getattr(shoestring, name)
+    found = [getattr(each, "__func__", each) for key, each in vars(thing).items() if not key.startswith("_")]
+    documented = [thing, *(each for each in found if inspect.isfunction(each) and inspect.isclass(thing))]
+    expected = [entry for each in documented for entry in parameter_entries(inspect.cleandoc(each.__doc__ or ""))]
+    assert set(expected) <= set(rows) or name == "ShoestringError"
+    assert name != "tune" or expected == list(inspect.signature(shoestring.tune).parameters)
+
+
+def parameter_entries(docstring: str) -> list[str]:
+    """Return the names in the section of parameters of a NumPy docstring."""
+    found = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-{3,}$|\Z)", docstring, re.MULTILINE | re.DOTALL)
+    entries = re.findall(r"^(\w[\w, *]*?)(?: :.*)?$", found.group(1), re.MULTILINE) if found else []
+    return [name for entry in entries for name in entry.split(", ")]
 
 
 @pytest.mark.parametrize("name", policies.REGISTRY)
@@ -130,7 +144,7 @@ def test_the_first_page_begins_as_the_readme_does(site: Path) -> None:
     assert "The best model you can afford." in text_of(site / "index.html")
 
 
-def test_pages_ask_nobody_else_for_anything(site: Path) -> None:
+def test_pages_load_nothing_from_other_sites(site: Path) -> None:
     loads = re.compile(
         r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*\bhref=\"?(?:https?:)?//"
     )
@@ -142,7 +156,7 @@ def test_pages_ask_nobody_else_for_anything(site: Path) -> None:
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves the site, and takes what the browser found."""
+    """Serves the site, and receives what the browser measured."""
 
     def __init__(self, *args: Any, found: dict[str, Any], arrived: threading.Event, **more: Any) -> None:
         self.found, self.arrived = found, arrived
@@ -159,8 +173,8 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def seen(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What a browser measures: the width of pages on a phone, and how many pages a search finds."""
+def measured(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Return what a browser measures: the width of pages on a phone, and how many pages a search finds."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
     pages = [page.parent.relative_to(site).as_posix() + "/" for page in site.rglob("index.html")]
@@ -185,17 +199,17 @@ def seen(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[
         server.server_close()
 
 
-def test_no_page_scrolls_sideways_on_a_phone(seen: dict[str, Any]) -> None:
-    assert len(seen["wide"]) > 50
-    assert {page: wide for page, wide in seen["wide"].items() if wide > PHONE_PX} == {}
+def test_no_page_scrolls_sideways_on_a_phone(measured: dict[str, Any]) -> None:
+    assert len(measured["wide"]) > 50
+    assert {page: wide for page, wide in measured["wide"].items() if wide > PHONE_PX} == {}
 
 
-def test_search_finds_the_page_that_explains_a_word(seen: dict[str, Any]) -> None:
-    assert "/how-to/search-with-scikit-learn/" in seen["hits"]
+def test_search_finds_the_page_that_explains_a_word(measured: dict[str, Any]) -> None:
+    assert "/how-to/search-with-scikit-learn/" in measured["hits"]
 
 
 class Links(HTMLParser):
-    """Where a page leads to, and the places in it that others may lead to."""
+    """The targets of the links of a page, and the anchors in it."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -204,13 +218,13 @@ class Links(HTMLParser):
         self.feed(page.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        told = dict(attributes)
-        self.places |= {place for place in (told.get("id"), told.get("name")) if place}
-        self.targets += [target for target in (told.get("href"), told.get("src")) if target]
+        values = dict(attributes)
+        self.places |= {place for place in (values.get("id"), values.get("name")) if place}
+        self.targets += [target for target in (values.get("href"), values.get("src")) if target]
 
 
 def test_no_link_leads_nowhere(site: Path) -> None:
-    """MkDocs looks at the links that were written; here are all that the site has, those that it makes by itself too."""
+    """MkDocs checks the links in our pages; this test also checks the links that MkDocs generates."""
     pages = {page: Links(page) for page in site.rglob("*.html") if page.name != "harness.html"}
     assert len(pages) > 50
     assert {
@@ -224,7 +238,7 @@ def test_no_link_leads_nowhere(site: Path) -> None:
 def _is_broken(site: Path, page: Path, target: str, pages: Mapping[Path, Links]) -> bool:
     address = urlsplit(target)
     if address.scheme or address.netloc:
-        return False  # somebody else's
+        return False  # another site
     path = unquote(address.path)
     leads_to = ((site if path.startswith("/") else page.parent) / path.lstrip("/")).resolve() if path else page
     leads_to = leads_to / "index.html" if leads_to.is_dir() else leads_to

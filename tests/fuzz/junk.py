@@ -1,4 +1,4 @@
-"""Values of every type and size that somebody may pass by mistake, drawn from a seeded generator."""
+"""Values of every type and size that a user may pass by mistake, drawn from a seeded generator."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Level(enum.IntEnum):
     LOW = 1
 
 
-class Thing:
-    """An object that is nothing in particular."""
+class Meaningless:
+    """An object without attributes that any function expects."""
 
     def __repr__(self) -> str:
         return "Thing(\n)"
 
 
 class Trap:
-    """Converts to nothing."""
+    """Cannot be converted to anything."""
 
     def __float__(self) -> float:
         raise RuntimeError("no float")
@@ -107,9 +107,9 @@ TEXTS: list[Any] = [
     ),
     *(b"", b"x", b"\xff\x00", bytearray(b"x"), memoryview(b"x"), np.str_("a"), Word("w"), Path("x"), Colour.RED),
 ]
-THINGS: list[Callable[[], Any]] = [
-    *(object, Thing, Trap, list, dict, set, tuple, _endless),
-    *(lambda: object, lambda: Thing, lambda: int, lambda: len, lambda: math, lambda: ..., lambda: NotImplemented),
+OBJECTS: list[Callable[[], Any]] = [
+    *(object, Meaningless, Trap, list, dict, set, tuple, _endless),
+    *(lambda: object, lambda: Meaningless, lambda: int, lambda: len, lambda: math, lambda: ..., lambda: NotImplemented),
     *(lambda: lambda: None, lambda: lambda config: 0.5, lambda: lambda config: config, lambda: lambda a, b, c: 1.0),
     *(lambda: (i for i in range(3)), lambda: iter([]), lambda: range(5), lambda: range(2, 0, -1), lambda: slice(1)),
     *(lambda: {1, 2}, lambda: frozenset("ab"), lambda: ValueError("x"), lambda: datetime(2020, 1, 1, tzinfo=UTC)),
@@ -133,7 +133,7 @@ THINGS: list[Callable[[], Any]] = [
 
 
 class Junk:
-    """`draw()` gives the next value; the same seed gives the same values."""
+    """Draws values: `draw()` returns the next one; the same seed gives the same values."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -145,26 +145,26 @@ class Junk:
         if kind < 0.6:
             return self.rng.choice(TEXTS)
         if kind < 0.85 or depth == 0:
-            return self.rng.choice(THINGS)()
+            return self.rng.choice(OBJECTS)()
         items = [self.draw(depth - 1) for _ in range(self.rng.randrange(4))]
         if kind < 0.93:
             return items if self.rng.random() < 0.7 else tuple(items)
         keys = ["x", "lr", "float", "log", "when", "listed", 1, None, "\x00"]
         return {self.rng.choice(keys): item for item in items}
 
-    def spoil(self, good: Mapping[str, Any]) -> dict[str, Any]:
-        """These arguments, mostly with one or two of them replaced."""
-        spoiled = self.rng.sample(sorted(good), k=min(len(good), self.rng.choice((0, 1, 1, 1, 2))))
-        return {**good, **{name: self.draw() for name in spoiled}}
+    def replace_some(self, good: Mapping[str, Any]) -> dict[str, Any]:
+        """Return these arguments, usually with one or two of them replaced."""
+        replaced = self.rng.sample(sorted(good), k=min(len(good), self.rng.choice((0, 1, 1, 1, 2))))
+        return {**good, **{name: self.draw() for name in replaced}}
 
 
-class Hung(BaseException):
-    """Something took far too long."""
+class TimeLimitExceeded(BaseException):
+    """A call did not return in time."""
 
 
 def limit_time(action: Callable[[], Any]) -> Any:
     def give_up(number: int, frame: FrameType | None) -> None:
-        raise Hung
+        raise TimeLimitExceeded
 
     former = signal.signal(signal.SIGALRM, give_up)
     signal.alarm(HUNG_S)

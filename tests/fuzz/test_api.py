@@ -1,4 +1,4 @@
-"""Whatever is passed to a public name, it works or one line says what is wrong: no other exception ever comes out."""
+"""Whatever is passed to a public name, it works or raises an error of shoestring with a one-line message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from junk import Hung, Junk, limit_time
+from junk import Junk, TimeLimitExceeded, limit_time
 from thoroughness import repetitions
 
 from shoestring import (
@@ -42,24 +42,24 @@ def curve(config: Any) -> Iterator[float]:
 
 
 def attempt(call: Callable[[], None]) -> None:
-    """One input: anything but a result or one line of ours is a finding."""
+    """Make one call; anything but a result or a one-line error of shoestring is a failure."""
     try:
         call()
-        said = "it works"
+        message = "it works"
     except ShoestringError as error:
-        said = str(error)
-    assert said
-    assert said.isprintable(), said  # one line, and nothing that a terminal would obey
+        message = str(error)
+    assert message
+    assert message.isprintable(), message  # one line, without characters that control a terminal
 
 
-def _without_calls(told: dict[str, Any], name: str) -> dict[str, Any]:
-    """What a user's own function raises is the user's to see: functions are replaced by one that raises nothing."""
-    return {**told, name: (lambda *_: None) if callable(told[name]) else told[name]}
+def _without_calls(arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Replace functions by one that raises nothing: errors of a user's function are passed on unchanged."""
+    return {**arguments, name: (lambda *_: None) if callable(arguments[name]) else arguments[name]}
 
 
 @pytest.fixture(autouse=True)
-def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stores and checkpoints of accepted inputs land here; the library's own warnings are answers, too."""
+def _in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Write stores and checkpoints of accepted inputs into a folder; ignore the library's own warnings."""
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -73,11 +73,11 @@ def fuzz(times: int, call: Callable[[Junk], Any]) -> None:
         junk = Junk(seed)
         try:
             limit_time(lambda junk=junk: attempt(lambda: call(junk)))  # type: ignore[misc]
-        except (Exception, Hung) as error:
+        except (Exception, TimeLimitExceeded) as error:
             pytest.fail(f"{call.__name__} with seed {seed}: {type(error).__name__}: {error!r}", pytrace=True)
 
 
-# what is wanted ------------------------------------------------------------------------------------------------------
+# spaces and budgets---------------------------------------------------------------------------------------------------
 
 
 def make_parameter(junk: Junk) -> None:
@@ -89,7 +89,7 @@ def make_parameter(junk: Junk) -> None:
             (Constant, {"value": 1, "when": {}}),
         ]
     )
-    space = Space({"y": {"choice": [1, "a"]}, "x": kind(**junk.spoil(good))})  # type: ignore[arg-type]
+    space = Space({"y": {"choice": [1, "a"]}, "x": kind(**junk.replace_some(good))})  # type: ignore[arg-type]
     assert Space.from_dict(space.to_dict()) == space
     if junk.rng.random() < 0.5:
         space.validate({"y": 1, "x": junk.draw()})
@@ -106,9 +106,9 @@ def make_space(junk: Junk) -> None:
         space = Space(junk.draw())
     elif how == 1:
         name = junk.rng.choice(sorted(good))
-        space = Space({**good, name: junk.spoil(good[name])})
+        space = Space({**good, name: junk.replace_some(good[name])})
     elif how == 2:
-        space = Space.from_dict(junk.spoil(good))
+        space = Space.from_dict(junk.replace_some(good))
     else:
         space = Space({"x": junk.draw(), **({"y": {"constant": junk.draw()}} if junk.rng.random() < 0.5 else {})})
     assert Space.from_dict(space.to_dict()) == space
@@ -122,7 +122,7 @@ def list_space(junk: Junk) -> None:
         good["log"] = junk.rng.choice([["x"], []])
         space = Space.listed(**good)  # type: ignore[arg-type]
     else:
-        space = Space.listed(**junk.spoil(good))
+        space = Space.listed(**junk.replace_some(good))
     assert Space.from_dict(space.to_dict()) == space
     space.validate(space.rows[0] if junk.rng.random() < 0.5 else junk.draw())  # type: ignore[index]
 
@@ -152,7 +152,7 @@ def make_policy(junk: Junk) -> None:
 
 
 def run_policy(junk: Junk) -> None:
-    """Settings that are accepted must also serve."""
+    """Settings that are accepted must also work."""
     name = junk.rng.choice(sorted(name for name in policies.REGISTRY if policies.defaults_of(name)))
     settings = {junk.rng.choice(sorted(policies.defaults_of(name))): junk.draw()}
     space = {**SPACE, "y": {"choice": ["a", "b"]}}
@@ -185,7 +185,7 @@ def call_tune(junk: Junk) -> None:
     }
     if good["train"] is curve:
         good["max_steps"] = 3
-    tune(deadline=0.01, **_without_calls(junk.spoil(good), "observe"))
+    tune(deadline=0.01, **_without_calls(junk.replace_some(good), "observe"))
 
 
 def call_deadline(junk: Junk) -> None:
@@ -193,7 +193,7 @@ def call_deadline(junk: Junk) -> None:
 
 
 def call_report(junk: Junk) -> None:
-    reported = junk.spoil({"value": 0.5, "cost": None, "save": None})
+    reported = junk.replace_some({"value": 0.5, "cost": None, "save": None})
     shape = junk.rng.randrange(3)
 
     def function(config: Any) -> Any:
@@ -221,30 +221,32 @@ def call_begin(junk: Junk) -> None:
         "initial": (),
         "target": None,
     }
-    repr(Study.begin(**junk.spoil({**good, **more})))
+    repr(Study.begin(**junk.replace_some({**good, **more})))
 
 
 def call_open(junk: Junk) -> None:
     Study.begin(SPACE, "9 epochs", name="s", store="open.db")
-    Study.open(**junk.spoil({"name": "s", "store": "open.db", "policy": None}))
+    Study.open(**junk.replace_some({"name": "s", "store": "open.db", "policy": None}))
 
 
 def call_study(junk: Junk) -> None:
-    """Every method of a study that is under way."""
+    """Call a method of a study that is not finished."""
     study = Study.begin(SPACE, "9 epochs", max_steps=3, policy="random_search", seed=1)
     order = study.ask()
     calls: list[Callable[[], Any]] = [
         lambda: study.enqueue(junk.draw()),
         lambda: study.ask(junk.draw()),
-        lambda: study.tell(**junk.spoil({"order": order, "value": 0.5, "cost_s": 1.0, "failed": None})),
+        lambda: study.tell(**junk.replace_some({"order": order, "value": 0.5, "cost_s": 1.0, "failed": None})),
         lambda: study.explain(junk.draw()),
         lambda: study.amend(junk.draw()),
-        lambda: study.amend(Amended(**junk.spoil({"budget": None, "policy": None, "settings": None, "workers": None}))),
+        lambda: study.amend(
+            Amended(**junk.replace_some({"budget": None, "policy": None, "settings": None, "workers": None}))
+        ),
         lambda: study.retrain_best(
-            **_without_calls(junk.spoil({"train": curve, "runner": None, "on_step": None}), "on_step")
+            **_without_calls(junk.replace_some({"train": curve, "runner": None, "on_step": None}), "on_step")
         ),
         lambda: study.run(
-            **junk.spoil({"train": curve, "workers": None, "runner": "local", "live": None, "deadline": 0.01})
+            **junk.replace_some({"train": curve, "workers": None, "runner": "local", "live": None, "deadline": 0.01})
         ),
     ]
     junk.rng.choice(calls)()
@@ -257,7 +259,9 @@ def call_finished(junk: Junk) -> None:
     assert study.best is not None
     how = junk.rng.randrange(3)
     if how == 0:
-        study.retrain_best(**_without_calls(junk.spoil({"train": curve, "runner": None, "on_step": None}), "on_step"))
+        study.retrain_best(
+            **_without_calls(junk.replace_some({"train": curve, "runner": None, "on_step": None}), "on_step")
+        )
     elif how == 1:
         study.best.load(junk.draw())
     else:
@@ -283,11 +287,11 @@ def call_online(junk: Junk) -> None:
         "initial": (),
         "seed": 1,
     }
-    tuner = OnlineTuner(**junk.spoil(good))
+    tuner = OnlineTuner(**junk.replace_some(good))
     for _ in range(2):
         if tuner.next() is not None and tuner.should_validate:
             tuner.tell(
-                **(junk.spoil({"value": 0.5, "validate_s": None}) if junk.rng.random() < 0.3 else {"value": 0.5})
+                **(junk.replace_some({"value": 0.5, "validate_s": None}) if junk.rng.random() < 0.3 else {"value": 0.5})
             )
 
 
@@ -324,15 +328,15 @@ TIMES: dict[Callable[[Junk], None], int] = {
 
 @pytest.mark.repeated
 @pytest.mark.parametrize("call", TIMES, ids=lambda call: call.__name__)
-def test_it_works_or_says_what_is_wrong(call: Callable[[Junk], None]) -> None:
+def test_a_call_works_or_raises_an_error_of_ours(call: Callable[[Junk], None]) -> None:
     fuzz(repetitions(TIMES[call] // 5, thorough=TIMES[call]), call)
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_calls() -> None:
     assert sum(TIMES.values()) >= 10_000
 
 
 @pytest.mark.parametrize("call", [Budget, Prices, Space, tune, OnlineTuner], ids=lambda call: call.__name__)
-def test_a_wrong_signature_is_pythons_own_to_tell(call: Any) -> None:
+def test_a_wrong_signature_raises_a_type_error(call: Any) -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'no_such_argument'|missing"):
         call(no_such_argument=1)

@@ -1,4 +1,4 @@
-"""Whatever is typed, the command line ends with one of its documented codes and never with a traceback."""
+"""Every command line ends with a documented exit code and never with a traceback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from junk import Hung, limit_time
+from junk import TimeLimitExceeded, limit_time
 from thoroughness import repetitions
 
 from shoestring import Float, Space, tune
@@ -35,7 +35,7 @@ class Model:
 number = 5
 """
 
-# In each list the first one is all right.
+# In each list the first value is valid.
 TARGETS = [
     "tried.py:train",
     "tried.py:objective",
@@ -191,7 +191,7 @@ OPTIONS: dict[str, list[str] | None] = {
     "--ledger": None,
     "-o": ["new", "empty", "folder", "nowhere/x", "binary", "", "\x00"],
     "--svg": ["figures", "folder", "binary", "nowhere/x", "", "\x00"],
-    "--figure": ["money", "curves", "curve", "", "\x00"],
+    "--figure": ["budget", "curves", "curve", "", "\x00"],
     "--dark": None,
     "--quiet": None,
     "--store": STORES,
@@ -202,7 +202,7 @@ OPTIONS: dict[str, list[str] | None] = {
     "--help": None,
     "--no-such-option": None,
 }
-OWN = {  # the options that a command has; a line may have others, too
+OWN = {  # the options of each command; a line may also have others
     "run": "--budget --space -p --max-steps --maximize --policy --set --runner --seed --initial --deadline --live --hung-after "
     "--checkpoints-at-most --validate-price --validate-at-most --quiet --store --study --json",
     "resume": "--budget --deadline --quiet --store --study --json",
@@ -224,7 +224,7 @@ def draw_line(rng: Random) -> list[str]:
     options = {name: _draw_value(rng, values) for name, values in _draw_options(rng, command)}
     if command in ("run", "plan"):
         options.setdefault("--budget", "4 epochs")
-    if command == "run":  # a line that is all right must end soon, too
+    if command == "run":  # a valid line must end soon, too
         options.setdefault("-p", "x={float=[0,1]}")
         options.setdefault("--store", "run.db")
         options.setdefault("--max-steps", "3")
@@ -246,7 +246,7 @@ def draw_line(rng: Random) -> list[str]:
 
 
 def _draw_value(rng: Random, values: list[str] | None) -> str | None:
-    """Often the one that is all right; None for a flag."""
+    """Return a value, often the valid one; None for a flag."""
     return rng.choice([values[0], rng.choice(values)]) if values else None
 
 
@@ -280,7 +280,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def run_line(line: list[str]) -> int:
-    """The code that the command ends with; whatever else comes out of it passes through."""
+    """Return the exit code of the command; other exceptions pass through."""
     with pytest.raises(SystemExit) as ended:
         main(line)
     code = ended.value.code
@@ -296,11 +296,11 @@ def test_every_line_ends_with_a_documented_code(part: int, capsys: pytest.Captur
         line = draw_line(Random(seed))
         try:
             code = limit_time(lambda line=line: run_line(line))  # type: ignore[misc]
-        except (Exception, Hung) as error:
+        except (Exception, TimeLimitExceeded) as error:
             pytest.fail(f"line {seed}, {line!r}: {type(error).__name__}: {error}")
-        said = capsys.readouterr()
+        output = capsys.readouterr()
         assert code in CODES, f"line {seed}, {line!r} ended with {code}"
-        assert "Traceback" not in said.err or "broken" in said.err, f"line {seed}, {line!r}: {said.err}"
-        assert code != 2 or said.err.strip(), f"line {seed}, {line!r} was refused without a word"
+        assert "Traceback" not in output.err or "broken" in output.err, f"line {seed}, {line!r}: {output.err}"
+        assert code != 2 or output.err.strip(), f"line {seed}, {line!r} was refused without a message"
         seen.add(code)
-    assert {0, 1, 2} <= seen  # some lines are all right, or the test would show little
+    assert {0, 1, 2} <= seen  # some lines are valid

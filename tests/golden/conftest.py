@@ -1,9 +1,9 @@
-"""Golden numbers: one JSON file a method, `{section: [{"inputs": …, "expected": …, "notes": …}, …]}`.
+"""Golden numbers: one JSON file per method, `{section: [{"inputs": …, "expected": …, "notes": …}, …]}`.
 
-A test asks for a case with `@pytest.mark.golden("bhpt", "action_value")` and an argument `case`; it runs once for each
-case of that section in the folder given by `--golden-dir`. A file or section that is absent skips. `case.check(result)`
-compares only the expected fields that are present: numbers to rtol 1e-7 (or the tolerance named), decisions exactly. An
-expected 0, to which nothing is relatively close, is met within 1e-12. A field that a file lacks is not asked for.
+A test marked `@pytest.mark.golden("bhpt", "action_value")`, with an argument `case`, runs once for each case of that section
+in the folder `--golden-dir`. It is skipped if the file or section is missing. `case.check(result)` compares the fields that
+the file has: numbers to rtol 1e-7 (or a given tolerance), decisions exactly. A relative tolerance is useless for an expected
+0, so 0 is compared within 1e-12.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-AT_ZERO = 1e-12  # sums of numbers around 1 cancel to this, in one order of summing or another
+AT_ZERO = 1e-12  # sums of numbers around 1 that cancel differ by less than this, whatever the order of summation
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,18 @@ class Case:
     expected: Mapping[str, Any]
 
     def check(self, result: Mapping[str, Any], *, rtol: float = 1e-7, atol: float = 0.0) -> None:
-        """Compare every expected field; `result` must offer all of them, so a forgotten field is a failure."""
+        """Compare every expected field; a field that `result` lacks is a failure."""
         for field, want in self.expected.items():
             assert field in result, f"the test computes no {field!r}, which the golden file expects"
             _compare(field, result[field], want, rtol, atol)
 
     def check_part(self, result: Mapping[str, Any], **tolerances: float) -> None:
-        """The same for a result that is a part of what is expected; what the file lacks is not asked for."""
+        """Compare the fields of `result` that the file has."""
         part = {field: want for field, want in self.expected.items() if field in result}
         Case(self.inputs, part).check(result, **tolerances)
 
     def records(self, field: str) -> list[Mapping[str, Any]]:
-        """A list of expected records; empty when the file lacks it."""
+        """Return a list of expected records; empty if the file lacks it."""
         return list(self.expected.get(field, ()))
 
 

@@ -1,4 +1,4 @@
-"""Freeze-thaw belief and action value against golden numbers, which came from dense Gaussians and quadrature."""
+"""Golden numbers of the freeze-thaw posterior and the action value, from dense Gaussians and quadrature."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.strict_json import dumps
 from shoestring.models.freeze_thaw.action_value import plan_values, value_actions
-from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief, log_likelihood, sum_arms
-from shoestring.models.freeze_thaw.curves import CurveParameters, Curves, whiten
+from shoestring.models.freeze_thaw.arm_curves import CurveParameters, Curves, whiten
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior, log_likelihood, sum_arms
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.policies import make_opening, simulate
 
 Floats = NDArray[np.float64]
 
@@ -49,24 +49,24 @@ def table_of(curves: list[list[float]], n_steps: int) -> Floats:
 
 @pytest.mark.golden("bhpt", "freeze_thaw_posterior")
 def test_posterior(case: Any) -> None:
-    arms, epochs = zip(*case.inputs["queries"], strict=True)
-    curves = Curves.of(table_of(case.inputs["curves"], max(epochs)))
+    arms, at = zip(*case.inputs["queries"], strict=True)
+    curves = Curves.of(table_of(case.inputs["curves"], max(at)))
     parameters, arm_kernel = parameters_of(case.inputs["hyper"]), arm_kernel_of(case.inputs)
-    belief = FreezeThawBelief.given(curves, parameters, arm_kernel)
+    posterior = FreezeThawPosterior.given(curves, parameters, arm_kernel)
     sums = sum_arms(curves, parameters, whiten(curves, parameters, parameters.mean, len(curves.order)))
-    mean, cov = belief.predict_joint(arms, epochs)
+    mean, cov = posterior.predict_joint(arms, at)
     case.check(
         {
             "log_marginal_likelihood": log_likelihood(sums, parameters, arm_kernel),
-            "asymptote_mean": belief.asymptote_mean,
-            "asymptote_cov": belief.asymptote_cov,
+            "asymptote_mean": posterior.asymptote_mean,
+            "asymptote_cov": posterior.asymptote_cov,
             "query_latent_mean": mean,
             "query_latent_cov": cov,
         },
         rtol=1e-8,
     )
-    grid_mean, grid_variance = belief.predict()
-    steps = np.array(epochs) - 1
+    grid_mean, grid_variance = posterior.predict()
+    steps = np.array(at) - 1
     case.check_part({"query_latent_mean": grid_mean[arms, steps]}, rtol=1e-8)
     np.testing.assert_allclose(grid_variance[arms, steps], np.diag(cov), rtol=1e-8)
 
@@ -85,7 +85,7 @@ def test_action_value(case: Any) -> None:
 
 
 def run_trace(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole tuning run on known curves, each decision from the belief after all losses so far."""
+    """Run the whole tuning on known curves, with each decision from the posterior given all losses so far."""
     table, budget, length = np.array(inputs["curves"]), inputs["budget"], inputs["curve_length"]
     parameters, arm_kernel = parameters_of(inputs["hyper"]), arm_kernel_of(inputs)
     losses = np.full((len(table), length), np.nan)
@@ -93,7 +93,7 @@ def run_trace(inputs: Mapping[str, Any]) -> dict[str, Any]:
     steps = []
     for n in range(1, budget + 1):
         remaining = budget - n + 1
-        mean, variance = FreezeThawBelief.given(Curves.of(losses), parameters, arm_kernel).predict()
+        mean, variance = FreezeThawPosterior.given(Curves.of(losses), parameters, arm_kernel).predict()
         plan = plan_values(mean[None], variance[None], trained, np.minimum(remaining, length - trained))
         committed = plan.tau_star >= remaining
         arm = plan.top_arm if committed else plan.choose_arm(np.random.default_rng(n))
@@ -132,7 +132,7 @@ def test_trace(case: Any) -> None:
 
 @pytest.mark.golden("bhpt", "trace")
 def test_trace_through_the_policy(case: Any) -> None:
-    """The same run decided by the registered policy under the real loop, on a simulated clock."""
+    """Run the same tuning with the registered policy under the real loop, on a simulated clock."""
     inputs, hyper = case.inputs, case.inputs["hyper"]
     x = np.array(inputs["X"])
     names = [f"x{j}" for j in range(x.shape[1])]
@@ -147,9 +147,9 @@ def test_trace_through_the_policy(case: Any) -> None:
             "lengthscale": (hyper["x_lengthscale"] / (x.max(axis=0) - x.min(axis=0))).tolist(),
         },
     )
-    start = opened(policy, space=space, budget=f"{inputs['budget']} epochs", max_steps=inputs["curve_length"])
+    start = make_opening(policy, space=space, budget=f"{inputs['budget']} epochs", max_steps=inputs["curve_length"])
     curves = {space.key(row): curve for row, curve in zip(space.rows or (), inputs["curves"], strict=True)}
-    ledger = simulate(policy, Keyed(curves), start).ledger
+    ledger = simulate(policy, CurvesByKey(curves), start).ledger
     losses = [ledger.trials[o.trial].losses[o.until - 1] for o in ledger.orders]
     actions = [space.row_number(o.config) for o in ledger.orders]
     assert ledger.best is not None
@@ -159,7 +159,7 @@ def test_trace_through_the_policy(case: Any) -> None:
     wanted = case.records("steps") or [{}] * len(losses)
     for order, loss, want in zip(ledger.orders, losses, wanted, strict=True):
         why = order.why
-        told = {
+        numbers = {
             "step": order.number + 1,
             "remaining": why["r"],
             "top_arm": why["c_hat"],
@@ -169,12 +169,12 @@ def test_trace_through_the_policy(case: Any) -> None:
             "loss": loss,
             "Q": why["Q"],
         }
-        replace(case, expected={**want, "Q": want["Q"][want["action"]]}).check(told)
+        replace(case, expected={**want, "Q": want["Q"][want["action"]]}).check(numbers)
 
 
 @dataclass(frozen=True)
-class Keyed:
-    """Curves by the text of their config."""
+class CurvesByKey:
+    """Curves by the text of their configuration."""
 
     curves: Mapping[str, list[float]]
 

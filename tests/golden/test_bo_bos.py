@@ -19,12 +19,12 @@ def test_curve_process(case: Any) -> None:
     if "alpha" not in given:
         fit = fit_curve(given["errors"], noise_variance=given["noise_variance"])
         case.check_part({"ml_log_marginal_likelihood": fit.log_likelihood})
-        # Two optimisers agree on the place of a maximum only to the square root of their agreement on its height.
+        # Two optimisers agree on the position of a maximum only to the square root of their agreement on its height.
         case.check_part({"ml_alpha": fit.alpha, "ml_beta": fit.beta}, rtol=1e-3)
         return
     shape = {"alpha": given["alpha"], "beta": given["beta"], "noise_variance": given["noise_variance"]}
     height = log_marginal_likelihood(given["errors"], **shape)
-    fit = CurveFit(**shape, asymptote=0.0, log_likelihood=height)
+    fit = CurveFit(**shape, log_likelihood=height)
     mean, cov = curve_posterior(given["errors"], given["epochs_out"], fit)
     case.check({"log_marginal_likelihood": height, "mean": mean, "cov": cov})
 
@@ -55,12 +55,12 @@ def test_backward_induction(case: Any) -> None:
         "cell": statistic_cell(means, n_cells),
         "count": found.count,
         "prob_theta2": found.prob_better,
-        "continuation_loss": found.loss_go_on,
+        "continuation_loss": found.loss_continue,
         "value": found.value,
         "decision": found.decision,
         "online": {"step": step, "statistic": statistic, "cell": cell, "decision": found.decision[step - 1, cell]},
     }
-    # Nulls are cells that no path visits: NaN here. The online run is a list of records: columns here.
+    # Nulls are cells without paths, which are NaN here. The online run is a list of records, which are columns here.
     with_nulls = ("prob_theta2", "continuation_loss", "value")
     rows = case.records("online")
     wanted = {**case.expected} | ({"online": {key: [row[key] for row in rows] for key in rows[0]}} if rows else {})

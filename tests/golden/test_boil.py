@@ -75,7 +75,7 @@ def test_augmentation(case: Any) -> None:
     ]
     if found.stop != "count":
         trace.append({"log_cond": log_condition(gp, points), "stop": found.stop})
-    if found.stop == "variance":  # the time that was not worth a row
+    if found.stop == "variance":  # the time that was not added
         for point in points:
             gp = gp.append(point, 0.0)
         _, rest = gp.predict(np.column_stack([np.tile(x, (len(grid), 1)), grid]))

@@ -37,15 +37,15 @@ def kappa_equivalent(beta: float) -> float:
 @pytest.mark.golden("ce_gp_ucb", "posterior")
 def test_posterior_on_a_finite_domain(case: Any) -> None:
     given = case.inputs
-    seen, asked = np.array(given["X"]), np.array(given["X_query"])
-    domain = np.vstack([seen, asked])
+    seen, query_points = np.array(given["X"]), np.array(given["X_query"])
+    domain = np.vstack([seen, query_points])
     kernel = matern32(domain, domain, lengthscale=given["lengthscale"], variance=given["variance"])
     gp = TimeVaryingGP(
         kernel.__getitem__, kernel.diagonal(), forgetting_rate=given["epsilon"], noise_variance=given["noise_variance"]
     )
-    for point, (round_seen, value) in enumerate(zip(given["round"], given["y"], strict=True)):
-        if round_seen > gp.round:
-            gp.advance(round_seen - gp.round)
+    for point, (observed_in, value) in enumerate(zip(given["round"], given["y"], strict=True)):
+        if observed_in > gp.round:
+            gp.advance(observed_in - gp.round)
         gp.observe(point, value)
     gp.advance(given["predict_round"] - gp.round)
     query = np.arange(len(seen), len(domain))
@@ -62,25 +62,25 @@ def test_posterior_on_a_finite_domain(case: Any) -> None:
 @pytest.mark.golden("ce_gp_ucb", "posterior")
 def test_posterior_on_the_unit_cube(case: Any) -> None:
     given = case.inputs
-    asked = np.array(given["X_query"])
+    query_points = np.array(given["X_query"])
     kernel = partial(matern32_and_gradient, lengthscale=given["lengthscale"], variance=given["variance"])
     gp = ContinuousTimeVaryingGP(
         kernel,
-        n_dims=asked.shape[1],
+        n_dims=query_points.shape[1],
         variance=given["variance"],
         forgetting_rate=given["epsilon"],
         noise_variance=given["noise_variance"],
     )
-    for point, round_seen, value in zip(given["X"], given["round"], given["y"], strict=True):
-        if round_seen > gp.round:
-            gp.advance(round_seen - gp.round)
+    for point, observed_in, value in zip(given["X"], given["round"], given["y"], strict=True):
+        if observed_in > gp.round:
+            gp.advance(observed_in - gp.round)
         gp.observe(np.array(point), value)
     gp.advance(given["predict_round"] - gp.round)
-    mean, variance = gp.predict(asked)
-    cov = gp.covariance(asked, asked)
+    mean, variance = gp.predict(query_points)
+    cov = gp.covariance(query_points, query_points)
     np.testing.assert_allclose(variance, np.diag(cov), rtol=1e-12)
     gp.advance()
-    next_mean, next_variance = gp.predict(asked)
+    next_mean, next_variance = gp.predict(query_points)
     skipped = {"mean_next_round_without_query": next_mean, "variance_next_round_without_query": next_variance}
     case.check({"mean": mean, "cov": cov} | skipped, rtol=1e-10, atol=1e-15)
 
@@ -134,16 +134,16 @@ def test_trace(case: Any) -> None:
         mean, variance = gp.mean, gp.variance
         ucb = query_rules.upper_confidence(mean, variance, query_rules.beta_schedule(t))
         chosen = query_rules.choose(ucb)
-        rivals = query_rules.other_maxima(ucb, chosen)
-        probability = query_rules.probability_better(mean, variance, chosen, rivals)
+        competitors = query_rules.other_maxima(ucb, chosen)
+        probability = query_rules.probability_better(mean, variance, chosen, competitors)
         query = t == 1 or query_rules.query_by_confidence(probability, given["kappa"])
         if query:
             gp.observe(chosen, truth[t - 1, chosen] + given["noise"][t - 1])
         gp.advance()
         regrets.append(truth[t - 1].max() - truth[t - 1, chosen])
         queries += query
-        min_prob = None if t == 1 or not rivals.size else probability.min()
-        found = {"t": t, "x": chosen, "query": query, "local_optima": rivals, "min_prob": min_prob}
+        min_prob = None if t == 1 or not competitors.size else probability.min()
+        found = {"t": t, "x": chosen, "query": query, "local_optima": competitors, "min_prob": min_prob}
         type(case)(given, step).check(found, rtol=1e-9)
     case.check_part({"queries": queries, "average_regret": np.mean(regrets)}, rtol=1e-12)
     assert len(regrets) == given["rounds"]
@@ -151,7 +151,7 @@ def test_trace(case: Any) -> None:
 
 @pytest.mark.slow
 def test_regret_of_tv_gp_ucb_is_that_of_the_published_table() -> None:
-    """Table A2 prints 0.184 +- 0.056 (50 trials) for a forgetting rate of 0.01; 30 trials must lie in [0.15, 0.20]."""
+    """Table A2 prints 0.184 +- 0.056 (50 trials) for a forgetting rate of 0.01; 30 trials must be in [0.15, 0.20]."""
     rate, rounds, trials = 0.01, 500, 30
     domain = np.linspace(0.0, 1.0, 1000)[:, None]
     kernel = matern32(domain, domain, lengthscale=0.2, variance=1.0)

@@ -1,11 +1,11 @@
-"""Recorded curves -> decisions, one JSON line an order: `traces/POLICY.jsonl`. `--update-golden` records them anew.
+"""Decisions on recorded curves, one JSON line per order, in `traces/POLICY.jsonl`. `--update-golden` records them again.
 
-The curves are written down below, not drawn from a model, so a line that changes is a decision that changed. Each file
-holds three studies: epochs with one worker, epochs with three, seconds with two.
+The curves are listed below and not drawn from a model, so a line that changes is a decision that changed. Each file has
+three studies: epochs with one worker, epochs with three, seconds with two.
 
-No two curves are equal at any step, and the configs differ, so that every choice is clear: it beats its runner-up by ten
-times the tolerance of `core.choosing`, which a test checks. What happens where everything is equal is recorded apart, in
-`traces/ties/POLICY.jsonl`.
+No two curves are equal at any step, and the configs differ, so every choice is clear: it beats its runner-up by ten times the
+tolerance of `core/deciding/reproducible.py`, which a test checks. Decisions between equal candidates are recorded separately,
+in `traces/ties/POLICY.jsonl`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
 from shoestring.policies.freeze_thaw import learned
 from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
-from shoestring.testing.curves import WrittenCurves
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import ListedCurves
+from shoestring.testing.policies import make_opening, simulate
 
 TRACES = Path(__file__).parent / "traces"
 
@@ -68,29 +68,34 @@ def config_of(name: str) -> Config:
 
 
 FIXED = {"orders": [[0, config_of("c"), 2], [1, config_of("f"), 4], [0, None, 5], [1, None, 9], [2, config_of("g"), 9]]}
-# Curve beliefs get their parameters, so that a trace tests the decision and not the fit; related configs, so that arms
-# which were not trained yet differ from each other.
+# Curve models get fixed parameters, so that a trace tests the decision and not the fit, and related configs, so that arms
+# that were not trained yet differ from each other.
 PARAMETERS = [1.0, 5.0, 1.0, 0.01, 1.0, 0.0]
-BELIEF = {"parameters": PARAMETERS, "lengthscale": 0.3}
+CURVE_MODEL = {"parameters": PARAMETERS, "lengthscale": 0.3}
 FALLING = {"parameters": [*PARAMETERS, 1.0], "lengthscale": 0.3}
-SETTINGS: dict[str, Any] = {"replay_fixed": FIXED, "bhpt": FALLING, "freeze_thaw_bo": BELIEF, "rollout": BELIEF}
+SETTINGS: dict[str, Any] = {
+    "replay_fixed": FIXED,
+    "bhpt": FALLING,
+    "freeze_thaw_bo": CURVE_MODEL,
+    "rollout": CURVE_MODEL,
+}
 EARLY = {"initial_trials": 2}  # or these short studies would end within the initial design
 SETTINGS |= {"gp_ucb": EARLY, "boca": EARLY, "bo_bos": EARLY | {"n0": 2, "paths": 5000}}
 SETTINGS |= {"lc_prediction": EARLY | {"n0": 2, "forecast": "process"}}
 SETTINGS |= {"boil": EARLY}
-SETTINGS |= {"thrift": {"opening": 0.25}}  # or halving would decide all of so small a budget
-# The numbers behind a decision are recorded where nothing is fitted: those of a fit have no digits worth keeping.
+SETTINGS |= {"thrift": {"opening": 0.25}}  # or halving would decide everything in such a small budget
+# The numbers in `why` are recorded only if nothing is fitted: those of a fit differ between machines.
 FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction", "thrift"}
 FITTED |= {"bhpt_learned"}
-VARIANTS = {"bhpt_learned": ("bhpt", {"belief": "learned"})}  # settings that decide by other numbers altogether
+VARIANTS = {"bhpt_learned": ("bhpt", {"surrogate": "learned"})}  # settings that decide by other numbers
 STUDIES = (("45 epochs", 1), ("45 epochs", 3), ("70s", 2))
-# It counts draws in which a run is best. Once the winner is known, no run tells anything more, and all gains are exactly 0.
+# It counts draws in which a run is best. Once the best run is certain, no run has information left: all gains are exactly 0.
 SHORTER = {"freeze_thaw_bo": (("18 epochs", 1), ("18 epochs", 3), ("40s", 2))}
 NAMES = sorted({*policies.REGISTRY, *VARIANTS})
 
 
-class Recorded:
-    """The curves above."""
+class RecordedCurves:
+    """The curves listed above."""
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
         row = ROWS[NAME_OF[config["lr"]]]
@@ -102,20 +107,20 @@ def make(name: str) -> Policy:
 
 
 def run_study(policy: Policy, space: Space, source: Source, budget: str, workers: int) -> Ledger:
-    start = opened(policy, space=space, budget=budget, max_steps=9, workers=workers, seed=7)
+    start = make_opening(policy, space=space, budget=budget, max_steps=9, workers=workers, seed=7)
     return simulate(policy, source, start).ledger
 
 
 def describe(ledger: Ledger, budget: str, workers: int, name_of: Callable[[Config], str], with_why: bool) -> list[str]:
-    """A line about the study, then one for each order."""
+    """Return a line about the study, then one for each order."""
     best = ledger.best
     assert best is not None
     head = {"budget": budget, "workers": workers, "orders": len(ledger.orders), "spent": round(ledger.spent, 9)}
     lines: list[dict[str, Any]] = [head | {"best": [name_of(best.config), best.best_step, best.best_loss]}]
     for order in ledger.orders:
-        told = {"trial": order.trial, "config": name_of(order.config), "until": order.until, "at": round(order.at, 9)}
+        facts = {"trial": order.trial, "config": name_of(order.config), "until": order.until, "at": round(order.at, 9)}
         why = {k: round(v, 9) + 0.0 if isinstance(v, float) else v for k, v in order.why.items()}
-        lines.append(told | {"why": why} if with_why else told)
+        lines.append(facts | {"why": why} if with_why else facts)
     return [json.dumps(line) for line in lines]
 
 
@@ -131,7 +136,7 @@ def test_decisions_on_recorded_curves(name: str, request: pytest.FixtureRequest)
     lines: list[str] = []
     with clear_choices(name):
         for budget, workers in SHORTER.get(name, STUDIES):
-            ledger = run_study(make(name), SPACE, Recorded(), budget, workers)
+            ledger = run_study(make(name), SPACE, RecordedCurves(), budget, workers)
             lines += describe(ledger, budget, workers, lambda config: NAME_OF[config["lr"]], name not in FITTED)
     compare_with_record(TRACES / f"{name}.jsonl", lines, request)
 
@@ -139,16 +144,16 @@ def test_decisions_on_recorded_curves(name: str, request: pytest.FixtureRequest)
 # every choice is clear ----------------------------------------------------------------------------------------------
 
 
-MARGIN = 10.0  # tolerances between what was chosen and its runner-up
+MARGIN = 10.0  # tolerances between the chosen candidate and its runner-up
 
 
 @contextmanager
 def clear_choices(name: str) -> Iterator[None]:
-    """Within this, a choice that its runner-up comes near to fails, whichever module makes it.
+    """Within this context, a choice fails if its runner-up is almost as good, whichever module makes it.
 
-    Every policy tells what it compared by `compare_scores`. Exempt are choices among candidates of which nothing is known:
-    the stated order is the method there (UCB1 begins with the first arm that was never pulled, and its bound is infinite),
-    or there is no loss yet, and all scores are equal to the last bit.
+    Every policy reports what it compared through `compare_scores`. Choices among candidates about which nothing is known are
+    exempt: there a stated order is the method (UCB1 begins with the first arm that was never chosen, whose bound is
+    infinite), or there is no loss yet, and all scores are equal to the last bit.
     """
     for one in NAMES:
         make(one)  # a module that is imported below would keep the patched function
@@ -159,13 +164,13 @@ def clear_choices(name: str) -> Iterator[None]:
     ) -> dict[str, Any]:
         if best_is != "drawn" and np.isfinite(scores[chosen]):
             heights = -scores if best_is == "lowest" else scores
-            rivals = np.isfinite(heights) & (np.arange(heights.size) != chosen)
-            if more.get("rivals") is not None:
-                rivals &= more["rivals"]
+            competitors = np.isfinite(heights) & (np.arange(heights.size) != chosen)
+            if more.get("competitors") is not None:
+                competitors &= more["competitors"]
             finite = heights[np.isfinite(heights)]
             tolerance = measure_tolerance(scores, best_is)
-            if rivals.any() and not np.all(np.abs(finite - finite[0]) <= tolerance):
-                gap = heights[chosen] - heights[rivals].max()
+            if competitors.any() and not np.all(np.abs(finite - finite[0]) <= tolerance):
+                gap = heights[chosen] - heights[competitors].max()
                 assert gap >= MARGIN * tolerance, (
                     f"{name}: {score_name} {scores[chosen]!r} beats its runner-up by {gap:.3g} only"
                 )
@@ -194,7 +199,7 @@ def test_a_near_tie_is_noticed() -> None:
         comparing.compare_scores("score", "highest", np.array([1.0, 1.0 - 1e-9, 0.0]), 0, str)
 
 
-# where everything is equal ------------------------------------------------------------------------------------------
+# equal candidates ----------------------------------------------------------------------------------------------
 
 
 TIED = [
@@ -214,8 +219,8 @@ UNRELATED = Space.listed([{"name": name} for name in EQUAL])
 
 
 @pytest.mark.parametrize("name", TIED)
-def test_of_equals_the_first_is_taken(name: str, request: pytest.FixtureRequest) -> None:
-    """Unrelated configs, equal curves and prices: only the stated order is left to decide."""
-    ledger = run_study(make(name), UNRELATED, WrittenCurves(EQUAL), "30 epochs", 1)
+def test_among_equal_candidates_the_first_is_chosen(name: str, request: pytest.FixtureRequest) -> None:
+    """Unrelated configs, equal curves and equal prices: only the stated order can decide."""
+    ledger = run_study(make(name), UNRELATED, ListedCurves(EQUAL), "30 epochs", 1)
     lines = describe(ledger, "30 epochs", 1, lambda config: str(config["name"]), with_why=False)
     compare_with_record(TRACES / "ties" / f"{name}.jsonl", lines, request)

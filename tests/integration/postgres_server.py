@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: started on the first call, one for each test process, gone with it."""
+"""A PostgreSQL server for tests: one per test process, started at the first call, stopped when the process ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Server", "new_database"]
 
 
 def new_database() -> str:
-    """The address of an empty database on this process's server; skips the test, with the reason, if there is none."""
+    """Return the address of an empty database on this process's server; skip the test with the reason if there is no server."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     server = _server()
     if isinstance(server, str):
@@ -21,7 +21,7 @@ def new_database() -> str:
 
 @lru_cache(maxsize=1)
 def _server() -> Server | str:
-    """The server, or the reason why there is none."""
+    """Return the server, or the reason why there is none."""
     try:
         return Server.start()
     except NoServer as error:

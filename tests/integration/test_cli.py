@@ -1,4 +1,4 @@
-"""The command line as a person uses it: right, wrong, interrupted, and again."""
+"""The command line as users run it: correct calls, wrong calls, interruptions, and repeated calls."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandOutput:
     code: int
     stdout: str
     stderr: str
 
 
-def run_here(folder: Path, *words: str) -> Done:
-    """The command in this process, from the same entry point: it is imported once, not once for each command."""
+def run_here(folder: Path, *words: str) -> CommandOutput:
+    """Run the command in this process, so that the package is imported only once."""
     out, err = io.StringIO(), io.StringIO()
     with chdir(folder), redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path])
@@ -78,42 +78,42 @@ def run_here(folder: Path, *words: str) -> Done:
             main([*words])
         sys.modules.pop("job", None)
     assert isinstance(ended.value.code, int)
-    return Done(ended.value.code, out.getvalue(), err.getvalue())
+    return CommandOutput(ended.value.code, out.getvalue(), err.getvalue())
 
 
-def run_elsewhere(folder: Path, *words: str) -> Done:
-    """The command in a process of its own, as from a shell."""
+def run_elsewhere(folder: Path, *words: str) -> CommandOutput:
+    """Run the command in a new process, as from a shell."""
     command = [sys.executable, "-m", "shoestring", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    return Done(done.returncode, done.stdout, done.stderr)
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return CommandOutput(completed.returncode, completed.stdout, completed.stderr)
 
 
-def shoestring(folder: Path, *words: str, code: int = 0, run: Callable[..., Done] = run_here) -> Done:
-    done = run(folder, *words)
-    assert done.code == code, f"exit code {done.code}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stdout
-    return done
+def shoestring(folder: Path, *words: str, code: int = 0, run: Callable[..., CommandOutput] = run_here) -> CommandOutput:
+    output = run(folder, *words)
+    assert output.code == code, f"exit code {output.code}\n{output.stdout}\n{output.stderr}"
+    assert "Traceback" not in output.stdout
+    return output
 
 
-def result(done: Done) -> Any:
-    return json.loads(done.stdout)
+def result(output: CommandOutput) -> Any:
+    return json.loads(output.stdout)
 
 
 RUN = ("run", "job.py:train", "--space", "space.toml", "--max-steps", "5", "--seed", "1")
 
 
 def test_run_status_explain_replay_export(folder: Path) -> None:
-    told = result(shoestring(folder, *RUN, "--budget", "40 epochs", "--json", run=run_elsewhere))
-    assert told["spent"] == 40
-    assert told["reason"] == "budget"
-    assert told["best"]["value"] >= 1
-    assert result(shoestring(folder, "status", "--json"))["best"] == told["best"]
+    summary = result(shoestring(folder, *RUN, "--budget", "40 epochs", "--json", run=run_elsewhere))
+    assert summary["spent"] == 40
+    assert summary["reason"] == "budget"
+    assert summary["best"]["value"] >= 1
+    assert result(shoestring(folder, "status", "--json"))["best"] == summary["best"]
     assert "thrift" in shoestring(folder, "status").stdout
     assert result(shoestring(folder, "explain", "0", "--json"))["trial"] == 0
     assert "train trial 0" in shoestring(folder, "explain", "0").stdout
     again = result(shoestring(folder, "replay", "--policy", "random_search", "--json"))
-    assert again["real_best"] == told["best"]["value"]
-    assert "winner" in shoestring(folder, "replay", "--policy", "asha").stdout
+    assert again["real_best"] == summary["best"]["value"]
+    assert "best trial of the study" in shoestring(folder, "replay", "--policy", "asha").stdout
     rows = shoestring(folder, "export", "--format", "csv", run=run_elsewhere).stdout.splitlines()
     assert sum(",False," in row for row in rows) == 40
     assert "config.lr" in rows[0]
@@ -125,8 +125,8 @@ def test_the_same_command_continues_with_a_raised_budget(folder: Path) -> None:
     shoestring(folder, *RUN, "--budget", "20 epochs", "--quiet")
     spent = shoestring(folder, *RUN, "--budget", "20 epochs")
     assert "spend more with: shoestring resume --study job --budget" in spent.stderr
-    told = result(shoestring(folder, *RUN, "--budget", "45 epochs", "--json", "--quiet"))
-    assert told["spent"] == 45
+    summary = result(shoestring(folder, *RUN, "--budget", "45 epochs", "--json", "--quiet"))
+    assert summary["spent"] == 45
     resumed = result(shoestring(folder, "resume", "--budget", "50 epochs", "--json", "--quiet"))
     assert resumed["spent"] == 50
     assert "below the 50 epochs" in shoestring(folder, *RUN, "--budget", "30 epochs", code=2).stderr
@@ -148,13 +148,16 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         (["run", "jop.py:train", "--space", "space.toml", "--budget", "9 epochs"], ["jop.py"]),
         ([*RUN, "--budget", "9 epoch s"], ["9 epoch s", "400 epochs"]),
         ([*RUN, "--budget", "$9"], ["rate", "2.50/h"]),
-        ([*RUN, "--budget", "0 epochs"], ["buys nothing"]),
+        ([*RUN, "--budget", "0 epochs"], ["above 0"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "ahsa"], ["ahsa", "Did you mean 'asha'"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "medain"], ["medain", "Did you mean 'median'", "bo_bos"]),
         ([*RUN, "--budget", "9 epochs", "--set", "arms=3"], ["arms", "a setting of sequential_halving"]),
         ([*RUN, "--budget", "9 epochs", "--study", "a" * 201], ["201 characters", "at most 200"]),
-        ([*RUN, "--budget", "9 epochs", "--study", "a\x1b[2J"], ["\\x1b[2J", "cannot be seen"]),
-        ([*RUN, "--budget", "9 epochs", "--devices", "0", "--runner", "local"], ["--devices", "--runner local"]),
+        ([*RUN, "--budget", "9 epochs", "--study", "a\x1b[2J"], ["\\x1b[2J"]),
+        (
+            [*RUN, "--budget", "9 epochs", "--devices", "0", "--runner", "local"],
+            ["devices='0'", "leave the runner out"],
+        ),
         ([*RUN, "--budget", "9 epochs", "--log", "lr"], ["--log is for --table"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "asha", "--set", "eta=3"], ["eta", "reduction_factor"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "asha", "--set", "reduction_factor=1"], ["reduction_factor=1"]),
@@ -179,23 +182,23 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         (["plan", "--budget", "9 epochs", "--max-steps", "0"], ["max_steps=0"]),
     ],
 )
-def test_misuse_is_one_line_with_a_remedy_and_writes_nothing(
+def test_wrong_usage_is_a_one_line_error_and_writes_nothing(
     folder: Path, words: list[str], fragments: list[str]
 ) -> None:
-    done = run_here(folder, *words)
-    assert done.code in (1, 2)
-    assert "Traceback" not in done.stderr
+    output = run_here(folder, *words)
+    assert output.code in (1, 2)
+    assert "Traceback" not in output.stderr
     for fragment in fragments:
-        assert fragment in done.stderr
+        assert fragment in output.stderr
     assert not (folder / "shoestring.db").exists()
-    assert done.stdout == ""
+    assert output.stdout == ""
 
 
 def test_unreadable_stores_and_unknown_studies(folder: Path) -> None:
     assert "no store" in shoestring(folder, "status", code=1).stderr
     (folder / "shoestring.db").write_text("this is no database, whatever its name says" * 100)
-    done = shoestring(folder, "status", code=1, run=run_elsewhere)
-    assert len(done.stderr.strip().splitlines()) == 1
+    output = shoestring(folder, "status", code=1, run=run_elsewhere)
+    assert len(output.stderr.strip().splitlines()) == 1
     (folder / "shoestring.db").unlink()
     shoestring(folder, *RUN, "--budget", "5 epochs", "--quiet")
     assert "Did you mean 'job'" in shoestring(folder, "status", "--study", "jbo", code=2).stderr
@@ -204,12 +207,12 @@ def test_unreadable_stores_and_unknown_studies(folder: Path) -> None:
 
 def test_failures(folder: Path) -> None:
     words = ["--space", "space.toml", "--budget", "50 epochs", "--max-steps", "5"]
-    done = shoestring(folder, "run", "job.py:broken", "--space", "space.toml", "--budget", "50 epochs", code=1)
-    assert "no data" in done.stderr
-    assert "repair the code, then go on with: shoestring resume --study job\n" in done.stderr
-    told = result(shoestring(folder, "status", "--json"))
-    assert told["trials"] == 3
-    assert told["spent"] == 3
+    output = shoestring(folder, "run", "job.py:broken", "--space", "space.toml", "--budget", "50 epochs", code=1)
+    assert "no data" in output.stderr
+    assert "repair the code, then continue with: shoestring resume --study job\n" in output.stderr
+    summary = result(shoestring(folder, "status", "--json"))
+    assert summary["trials"] == 3
+    assert summary["spent"] == 3
     diverged = shoestring(folder, "run", "job.py:nan", *words, "--study", "nan", "--json", code=1, run=run_elsewhere)
     assert result(diverged)["best"] is None
     assert "a word" not in diverged.stdout
@@ -217,7 +220,7 @@ def test_failures(folder: Path) -> None:
 
 
 def start(folder: Path, target: str, *words: str) -> subprocess.Popen[str]:
-    """A run that has reported a step."""
+    """Start a run and wait until it has reported a step."""
     options = ["--space", "space.toml", "--max-steps", "50", "--budget", "40 epochs", "--seed", "1", *words]
     process = subprocess.Popen(
         [sys.executable, "-m", "shoestring", "run", f"job.py:{target}", *options],
@@ -237,39 +240,42 @@ STOPS = [(signal.SIGINT, "text"), (signal.SIGTERM, "json"), (signal.SIGTERM, "te
 
 @pytest.mark.repeated
 @pytest.mark.parametrize(("number", "form"), STOPS[: repetitions(2, thorough=4)])
-def test_a_stop_freezes_stores_and_says_how_to_go_on(folder: Path, number: int, form: str) -> None:
+def test_a_signal_pauses_the_trials_and_the_study_can_be_resumed(folder: Path, number: int, form: str) -> None:
     process = start(folder, "slow", *(["--json"] if form == "json" else []))
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
-    assert "go on with: shoestring resume --study job" in err
+    assert "continue with: shoestring resume --study job" in err
     assert "best" in out
     if form == "json":
         assert json.loads(out)["reason"] == "stopped"
-    told = result(shoestring(folder, "resume", "--json", "--quiet"))
-    assert told["spent"] == 40
+    summary = result(shoestring(folder, "resume", "--json", "--quiet"))
+    assert summary["spent"] == 40
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_second_ctrl_c_stops_at_once_and_says_how_to_go_on(folder: Path, form: str) -> None:
+def test_a_second_ctrl_c_stops_at_once(folder: Path, form: str) -> None:
     process = start(folder, "endless", *(["--json"] if form == "json" else []))
     os.kill(process.pid, signal.SIGINT)
     assert process.stderr is not None
     lines = []  # type: ignore[var-annotated]
-    while "once more to stop at once" not in "".join(lines):
+    while "press Ctrl-C again to stop at once" not in "".join(lines):
         lines.append(process.stderr.readline())
         assert lines[-1], "".join(lines)
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "go on with: shoestring resume --study job" in err
+    assert "continue with: shoestring resume --study job" in err
     assert "Traceback" not in err
     assert "best" in out
-    told = result(shoestring(folder, "status", "--json"))
-    assert (told["orders"], len(told["open_orders"])) == (told["receipts"] + 1, 1)  # what was cut off stays ordered
+    summary = result(shoestring(folder, "status", "--json"))
+    assert (summary["orders"], len(summary["open_orders"])) == (
+        summary["receipts"] + 1,
+        1,
+    )  # the interrupted order stays open
 
 
-def test_the_second_run_of_a_study_says_who_holds_it(folder: Path) -> None:
+def test_a_second_run_of_a_study_is_refused_with_the_process_id_of_the_first(folder: Path) -> None:
     words = ["run", "job.py:slow", "--space", "space.toml", "--max-steps", "50", "--budget", "400 epochs", "--quiet"]
     process = subprocess.Popen([sys.executable, "-m", "shoestring", *words], cwd=folder, stdout=subprocess.DEVNULL)
     try:
@@ -282,39 +288,39 @@ def test_the_second_run_of_a_study_says_who_holds_it(folder: Path) -> None:
         process.wait(timeout=60)
 
 
-def test_a_cap_on_validation_holds(folder: Path) -> None:
+def test_validation_stays_within_its_limit(folder: Path) -> None:
     words = ["run", "job.py:train", "--space", "space.toml", "--max-steps", "9", "--seed", "1", "--quiet", "--json"]
     words += ["--budget", "9 epochs", "--policy", "tv_gp_ucb", "--set", "n_starts=2", "--validate-at-most", "3 passes"]
     shoestring(folder, *words)
     entries = [json.loads(line) for line in shoestring(folder, "export", "--ledger").stdout.splitlines()]
-    bought = [entry.get("validate") for entry in entries if entry["kind"] == "order"]
-    assert bought.count("last") == 3
-    assert bought.count("none") == 6
+    validated = [entry.get("validate") for entry in entries if entry["kind"] == "order"]
+    assert validated.count("last") == 3
+    assert validated.count("none") == 6
 
 
 def test_plan_and_policies(folder: Path) -> None:
-    told = result(
+    summary = result(
         shoestring(folder, "plan", "--budget", "81 epochs", "--max-steps", "27", "--policy", "hyperband", "--json")
     )
-    assert told["spent"] <= 81
+    assert summary["spent"] <= 81
     assert "--step-cost" in shoestring(folder, "plan", "--budget", "2h", code=2).stderr
     assert (
-        "would start" in shoestring(folder, "plan", "--budget", "2h", "--step-cost", "60s", "--max-steps", "9").stdout
+        "would train" in shoestring(folder, "plan", "--budget", "2h", "--step-cost", "60s", "--max-steps", "9").stdout
     )
     listed = result(shoestring(folder, "policies", "--json"))
     assert "asha" in listed
     assert "reduction_factor" in shoestring(folder, "policies", "asha").stdout
 
 
-def test_a_budget_too_small_for_a_model_is_told_before_it_is_spent(folder: Path) -> None:
+def test_a_budget_too_small_for_a_model_gives_a_warning_at_the_start(folder: Path) -> None:
     words = ["--budget", "12 epochs", "--max-steps", "4", "--policy", "cost_aware_ei"]
-    told = "warning: the budget is worth 3 full trainings"
+    warning = "warning: the budget is worth 3 full trainings"
     planned = shoestring(folder, "plan", *words)
-    assert told in planned.stderr
-    assert told not in planned.stdout
+    assert warning in planned.stderr
+    assert warning not in planned.stdout
     assert "worth 3 full trainings" in result(shoestring(folder, "plan", *words, "--json"))["warning"]
     run = ["run", "job.py:train", "--space", "space.toml", "--seed", "1", "--study"]
-    assert told in shoestring(folder, *run, "small", *words).stderr
+    assert warning in shoestring(folder, *run, "small", *words).stderr
     assert "full trainings" not in shoestring(folder, *run, "usual", *words[:-2]).stderr
 
 
@@ -337,13 +343,13 @@ def test_any_program(folder: Path) -> None:
         "./job.sh",
         "{lr}",
     ]
-    told = result(shoestring(folder, *words, run=run_elsewhere))
-    assert told["study"] == "job"
-    assert told["spent"] == 12
-    assert told["best"]["value"] == pytest.approx(told["best"]["config"]["lr"])
+    summary = result(shoestring(folder, *words, run=run_elsewhere))
+    assert summary["study"] == "job"
+    assert summary["spent"] == 12
+    assert summary["best"]["value"] == pytest.approx(summary["best"]["config"]["lr"])
 
 
-def test_a_program_that_keeps_its_state_has_a_checkpoint(folder: Path) -> None:
+def test_a_program_that_saves_its_state_has_a_checkpoint(folder: Path) -> None:
     script = folder / "job.sh"
     script.write_text(
         'for i in $(seq $((SHOESTRING_STEP + 1)) "$SHOESTRING_UNTIL"); do\n'

@@ -1,4 +1,4 @@
-"""Files damaged in hundreds of ways: either what is read is the truth, or a beginning of it, or one line says what is wrong."""
+"""Files damaged in hundreds of ways: the entries that are read are right, or one line says what is wrong."""
 
 from __future__ import annotations
 
@@ -18,30 +18,40 @@ from shoestring.core.ledger.entries import Note
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import ShoestringError
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.command.command_run import CommandState, held_step
+from shoestring.runners.command.command_state import CommandState, read_saved_step
 from shoestring.stores import snapshots
 from shoestring.stores.repair import repair
-from shoestring.stores.sql import Sql
+from shoestring.stores.sql import SqlStore
 from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text
 
 PAGE = 4096
-ODD_STATES = [[], 3, None, {}, {"saved": "x"}, {"saved": -1}, {"pid": "all"}, {"saved": 2.5}, {"saved": True}]
+ODD_STATES = [
+    [],
+    3,
+    None,
+    {},
+    {"saved_step": "x"},
+    {"saved_step": -1},
+    {"pid": "all"},
+    {"saved_step": 2.5},
+    {"saved_step": True},
+]
 Damage = Callable[[Path, random.Random], None]
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A folder with a study of three hundred entries, a snapshot in its middle and a journal; and what it holds."""
-    folder = tmp_path_factory.mktemp("sound")
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Return a folder with a study of three hundred entries, a snapshot and a journal; and the entries as text."""
+    folder = tmp_path_factory.mktemp("undamaged")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshots, "_FEWEST_AT_REST", 1)
-        store = Sql(f"sqlite:///{folder}/made.db")
+        patch.setattr(snapshots, "_MIN_NEW_ENTRIES_AT_REST", 1)
+        store = SqlStore(f"sqlite:///{folder}/made.db")
         ledger = store.append("s", None, an_opening("10000 epochs"))
         for number in range(50):
             steps = [a_step(number, 1, 1 / (number + 1)), a_step(number, 2, 0.5)]
             ledger = store.append("s", ledger, an_order(number), *steps)
-        store.settle("s", ledger)
-        store.close()  # what came so far is in the file, what follows in the journal
+        store.finish_run("s", ledger)
+        store.close()  # the entries so far are in the file, the next ones in the journal
         for number in range(50, 90):
             note = Note(topic="n", facts={"n": number, "text": "x" * 100})
             ledger = store.append("s", ledger, an_order(number), a_step(number, 1), note)
@@ -58,8 +68,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 # ways to damage a file -----------------------------------------------------------------------------------------------
 
 
-def fold(file: Path) -> None:
-    """Take the journal into the file."""
+def merge_journal(file: Path) -> None:
+    """Merge the journal into the file."""
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     Path(f"{file}-wal").unlink(missing_ok=True)
@@ -73,12 +83,12 @@ def flip(file: Path, chance: random.Random) -> None:
 
 
 def flip_in_file(file: Path, chance: random.Random) -> None:
-    fold(file)
+    merge_journal(file)
     flip(file, chance)
 
 
 def flip_in_head(file: Path, chance: random.Random) -> None:
-    fold(file)
+    merge_journal(file)
     data = bytearray(file.read_bytes())
     data[chance.randrange(200)] = chance.randrange(256)
     file.write_bytes(data)
@@ -89,7 +99,7 @@ def flip_in_journal(file: Path, chance: random.Random) -> None:
 
 
 def cut_file(file: Path, chance: random.Random) -> None:
-    fold(file)
+    merge_journal(file)
     data = file.read_bytes()
     file.write_bytes(data[: chance.choice([chance.randrange(len(data)), PAGE * chance.randrange(len(data) // PAGE)])])
 
@@ -109,7 +119,7 @@ def another_journal(file: Path, chance: random.Random) -> None:
 
 
 def zero_pages(file: Path, chance: random.Random) -> None:
-    fold(file)
+    merge_journal(file)
     data = bytearray(file.read_bytes())
     for _ in range(chance.choice([1, 1, 3])):
         page = chance.randrange(len(data) // PAGE)
@@ -118,10 +128,10 @@ def zero_pages(file: Path, chance: random.Random) -> None:
 
 
 def swap_pages(file: Path, chance: random.Random) -> None:
-    fold(file)
+    merge_journal(file)
     data = bytearray(file.read_bytes())
-    one, two = (PAGE * chance.randrange(1, len(data) // PAGE) for _ in range(2))
-    data[one : one + PAGE], data[two : two + PAGE] = data[two : two + PAGE], data[one : one + PAGE]
+    one, second = (PAGE * chance.randrange(1, len(data) // PAGE) for _ in range(2))
+    data[one : one + PAGE], data[second : second + PAGE] = data[second : second + PAGE], data[one : one + PAGE]
     file.write_bytes(data)
 
 
@@ -132,9 +142,9 @@ def tamper(file: Path, *statements: str) -> None:
 
 
 def swap_rows(file: Path, chance: random.Random) -> None:
-    one, two = chance.sample(range(270), 2)
+    seq, second = chance.sample(range(270), 2)
     move = "UPDATE entries SET seq = {} WHERE study = 's' AND seq = {}"
-    tamper(file, move.format(-1, one), move.format(one, two), move.format(two, -1))
+    tamper(file, move.format(-1, seq), move.format(seq, second), move.format(second, -1))
 
 
 def edit_row(file: Path, chance: random.Random) -> None:
@@ -181,8 +191,6 @@ def damage_snapshot(file: Path, chance: random.Random) -> None:
             "body = x'00'",
             "body = CAST(x'ff' AS TEXT)",
             "seal = 1",
-            "format = 1",
-            "format = 'x'",
             "study = 'other'",
         ]
     )
@@ -206,7 +214,7 @@ def edit_leases_and_tables(file: Path, chance: random.Random) -> None:
 
 
 def replace_by_another(file: Path, chance: random.Random) -> None:
-    fold(file)
+    merge_journal(file)
     chance.choice(  # type: ignore[no-untyped-call]
         [
             lambda: file.write_bytes(b""),
@@ -222,7 +230,7 @@ def replace_by_another(file: Path, chance: random.Random) -> None:
     )()
 
 
-WAYS: dict[Damage, int] = {
+DAMAGES: dict[Damage, int] = {
     flip_in_file: 60,
     flip_in_head: 25,
     flip_in_journal: 30,
@@ -243,57 +251,59 @@ WAYS: dict[Damage, int] = {
 
 
 def read_all(file: Path) -> tuple[str, list[str]]:
-    """What a user gets to see: the books first, as `status` shows them, then all entries. Only our own errors may come."""
-    store = Sql(f"sqlite:///{file}")
-    said, seen = "", []
+    """Return the totals that `status` shows and then all entries; only errors of shoestring may be raised."""
+    store = SqlStore(f"sqlite:///{file}")
+    status, seen = "", []
     try:
         store.studies()
         ledger = store.load("s")
         if ledger is not None:
-            said = _books(ledger)
+            status = _status_of(ledger)
             seen = entries_as_text(ledger)
     except ShoestringError as error:
         _require_one_line(error)
     finally:
         store.close()
-    return said, seen
+    return status, seen
 
 
 def _require_one_line(error: ShoestringError) -> None:
-    assert str(error), "an error says something"
+    assert str(error), "an error has a message"
     assert "\n" not in str(error), f"an error is one line: {error}"
 
 
-def _books(ledger: Ledger) -> str:
+def _status_of(ledger: Ledger) -> str:
     return repr((len(ledger), ledger.trials, ledger.spent, ledger.budget, len(ledger.orders), ledger.open_orders))
 
 
 @pytest.mark.slow
 @pytest.mark.repeated
-def test_nothing_wrong_is_ever_read(sound: tuple[Path, list[str]], tmp_path: Path) -> None:
-    folder, truth = sound
-    whole = Sql(f"sqlite:///{folder}/store.db").load("s")
+def test_no_wrong_entry_is_ever_read(undamaged: tuple[Path, list[str]], tmp_path: Path) -> None:
+    folder, truth = undamaged
+    whole = SqlStore(f"sqlite:///{folder}/store.db").load("s")
     assert whole is not None
     outcomes: Counter[str] = Counter()
-    for way, times in WAYS.items():
+    for damage, times in DAMAGES.items():
         for seed in range(repetitions(-(-times // 6), thorough=times)):
-            file = tmp_path / f"{way.__name__}-{seed}" / "store.db"
+            file = tmp_path / f"{damage.__name__}-{seed}" / "store.db"
             file.parent.mkdir()
             for ending in ("", "-wal"):
                 shutil.copy(folder / f"store.db{ending}", f"{file}{ending}")
-            way(file, random.Random(f"{way.__name__} {seed}"))
-            said, seen = read_all(file)
-            assert seen == truth[: len(seen)], f"{way.__name__} {seed}: wrong entries"
-            if said:
-                count = int(said[1:].split(",")[0])
-                assert said == _books(whole.fork(count)), f"{way.__name__} {seed}: wrong books"
-            outcomes["whole" if len(seen) == len(truth) else "a part" if seen else "books" if said else "refused"] += 1
+            damage(file, random.Random(f"{damage.__name__} {seed}"))
+            status, seen = read_all(file)
+            assert seen == truth[: len(seen)], f"{damage.__name__} {seed}: wrong entries"
+            if status:
+                count = int(status[1:].split(",")[0])
+                assert status == _status_of(whole.fork(count)), f"{damage.__name__} {seed}: wrong state"
+            outcomes[
+                "whole" if len(seen) == len(truth) else "a part" if seen else "state" if status else "refused"
+            ] += 1
             if seed % 8 == 0:
                 _check_repair(file, truth)
             shutil.rmtree(file.parent)
     assert outcomes.total() >= repetitions(50, thorough=300)
     least = min(outcomes["whole"], outcomes["a part"], outcomes["refused"])
-    assert least > repetitions(3, thorough=10), f"all of it happens: {outcomes}"
+    assert least > repetitions(3, thorough=10), f"every outcome occurs: {outcomes}"
 
 
 def _check_repair(file: Path, truth: list[str]) -> None:
@@ -303,7 +313,7 @@ def _check_repair(file: Path, truth: list[str]) -> None:
     except ShoestringError as error:
         _require_one_line(error)
         return
-    saved = entries_as_text(Sql(f"sqlite:///{new}").load("s"))
+    saved = entries_as_text(SqlStore(f"sqlite:///{new}").load("s"))
     assert saved
     assert saved == truth[: len(saved)]
 
@@ -312,12 +322,12 @@ def _check_repair(file: Path, truth: list[str]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_state_of_a_command_half_written_or_damaged(seed: int, tmp_path: Path) -> None:
-    """It is believed, or counts as nothing; a step that was never saved is not made up."""
+def test_a_damaged_state_file_of_a_command(seed: int, tmp_path: Path) -> None:
+    """The file is used or ignored; a step that was never saved is not invented."""
     folder, chance = tmp_path / "trial-0000", random.Random(seed)
     (folder / "checkpoint").mkdir(parents=True)
     (folder / "checkpoint" / "weights").write_text("1.0")
-    CommandState(saved=3, tells=True).write(folder)
+    CommandState(saved_step=3, reports_saves=True).write(folder)
     (file,) = folder.glob("*.json")
     data = file.read_bytes()
     if seed % 4 == 0:
@@ -330,13 +340,13 @@ def test_the_state_of_a_command_half_written_or_damaged(seed: int, tmp_path: Pat
         damaged = bytearray(data)
         damaged[chance.randrange(len(damaged))] = chance.randrange(128)
         file.write_bytes(damaged)
-    held = held_step(folder)
-    assert isinstance(held, int)
-    assert held >= 0
+    resumable_step = read_saved_step(folder)
+    assert isinstance(resumable_step, int)
+    assert resumable_step >= 0
 
 
 @pytest.mark.parametrize("name", ["step-3.partial", "step-x", "step-", "step-99999999999999999999", "other"])
-def test_checkpoints_that_are_not_checkpoints(name: str, tmp_path: Path) -> None:
+def test_files_that_are_not_checkpoints(name: str, tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     folder = Path(checkpoints.partial_path(0, 1)).parent
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""kill -9 at any moment, resume, and nothing is lost, charged twice or decided differently."""
+"""After kill -9 at any moment and a resume, nothing is lost, charged twice or decided differently."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from thoroughness import repetitions
 
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
-from shoestring.stores.sql import Sql
+from shoestring.stores.sql import SqlStore
 from shoestring.study.study import Study
 
 KILLS = repetitions(4, thorough=22)
@@ -29,7 +29,7 @@ from pathlib import Path
 
 
 class Descent:
-    """Deterministic, saves itself, and leaves a trace of every step it really trained."""
+    """Deterministic training that can save, and writes a line for every step that it really trained."""
 
     def __init__(self, config):
         self.lr, self.weight = config["lr"], 5.0
@@ -52,7 +52,7 @@ def entries_in(database: Path) -> int:
     try:
         with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5) as connection:
             return int(connection.execute("SELECT count(*) FROM entries").fetchone()[0])
-    except sqlite3.OperationalError:  # the table is not there yet
+    except sqlite3.OperationalError:  # there is no table yet
         return 0
 
 
@@ -62,13 +62,13 @@ def last_change(database: Path) -> list[int]:
 
 
 def kill_when(command: list[str], database: Path, entries: int, folder: Path) -> bool:
-    """Start the command, kill -9 it once the ledger has so many entries; False if it came to its end before."""
+    """Start the command and kill it when the ledger has so many entries; return False if it ended before."""
     before = last_change(database)
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while process.poll() is None and (last_change(database) == before or entries_in(database) < entries):
         assert time.monotonic() < deadline, "the study makes no progress"
-        # Once the study is at work every moment counts; while it is being imported, asking takes the processor from it.
+        # While the study runs, look often. While it imports its modules, looking would slow it down.
         time.sleep(0.005 if last_change(database) == before else 0.0005)
     ended = process.poll() is not None
     if not ended:
@@ -83,7 +83,7 @@ def finish(command: list[str], folder: Path) -> None:
 
 
 def ledger_of(database: Path) -> Ledger:
-    ledger = Sql(f"sqlite:///{database}").load("s")
+    ledger = SqlStore(f"sqlite:///{database}").load("s")
     assert ledger is not None
     return ledger
 
@@ -94,7 +94,7 @@ def cut_points(total: int, seed: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.repeated
-def test_a_simulated_study_killed_many_times_equals_the_uncut_one(tmp_path: Path) -> None:
+def test_a_simulated_study_killed_many_times_equals_the_whole_one(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     level, speed = rng.uniform(0.05, 0.5, (60, 1)), rng.uniform(0.2, 2, (60, 1))
     steps = np.arange(1, 28)
@@ -114,14 +114,14 @@ def test_a_simulated_study_killed_many_times_equals_the_uncut_one(tmp_path: Path
     kills = sum(kill_when(command, tmp_path / "cut.db", n, tmp_path) for n in cut_points(len(uncut), 1))
     finish(command, tmp_path)
     cut = ledger_of(tmp_path / "cut.db")
-    assert kills >= KILLS - 2, "two may come too late"
+    assert kills >= KILLS - 2, "two kills may come too late"
     assert [e.body() for e in cut.entries()] == [e.body() for e in uncut.entries()]
     assert cut.spent == uncut.spent == 400
 
 
 @pytest.mark.slow
 @pytest.mark.repeated
-def test_real_training_killed_many_times_spends_and_finds_the_same(tmp_path: Path) -> None:
+def test_real_training_killed_many_times_has_the_same_result(tmp_path: Path) -> None:
     (tmp_path / "descent.py").write_text(TRAINER)
     words = ["descent.py:Descent", "-p", "lr={float=[1e-3,1.5],log=true}", "--budget", "99 epochs", "--max-steps", "9"]
     words += ["--policy", "successive_halving", "--seed", "3", "--study", "s", "--quiet"]
@@ -131,7 +131,7 @@ def test_real_training_killed_many_times_spends_and_finds_the_same(tmp_path: Pat
     kills = sum(kill_when(command, tmp_path / "cut.db", n, tmp_path) for n in cut_points(len(uncut), 2))
     finish(command, tmp_path)
     cut = ledger_of(tmp_path / "cut.db")
-    assert kills >= KILLS - 2, "two may come too late"
+    assert kills >= KILLS - 2, "two kills may come too late"
     assert cut.spent == uncut.spent == 99
     assert [(o.trial, dumps(o.config), o.until) for o in cut.orders] == [
         (o.trial, dumps(o.config), o.until) for o in uncut.orders
@@ -164,8 +164,8 @@ while step < until:
 @pytest.mark.slow
 @pytest.mark.repeated
 @pytest.mark.parametrize("runner", ["process", "command"])
-def test_workers_of_their_own_killed_many_times(tmp_path: Path, runner: str) -> None:
-    """With two workers the order of receipts is chance; what each step is worth, and that it is paid once, is not."""
+def test_studies_with_two_workers_killed_many_times(tmp_path: Path, runner: str) -> None:
+    """With two workers the order of receipts is random, but each step has its value and is charged once."""
     (tmp_path / "descent.py").write_text(TRAINER)
     (tmp_path / "descend").write_text(PROGRAM)
     words = ["-p", "lr={float=[1e-3,1.5],log=true}", "--budget", "99 epochs", "--max-steps", "9", "--workers", "2"]
@@ -189,7 +189,7 @@ def test_workers_of_their_own_killed_many_times(tmp_path: Path, runner: str) -> 
 
 
 def test_work_before_the_first_heartbeat_is_charged(tmp_path: Path) -> None:
-    """Killed again and again within the first second of a long step: all of it is on the bill."""
+    """A study is killed repeatedly within the first second of a long step; all of that time is charged."""
     (tmp_path / "long.py").write_text(
         "import time\n"
         "def train(config):\n"
@@ -210,23 +210,23 @@ def test_work_before_the_first_heartbeat_is_charged(tmp_path: Path) -> None:
             time.sleep(0.01)
         process.kill()
         process.wait()
-        # Read only now: on a busy machine it went on working for a while after it had been looked at.
+        # Read the file now: on a busy machine the process continued for a while after the last check.
         worked_s += float((tmp_path / "work.log").read_text().split("\n")[-2])
-    with Sql(f"sqlite:///{tmp_path}/s.db").lease("s") as lease:
-        (last_s,) = lease.cut_off.values()
-    charged_s = ledger_of(tmp_path / "s.db").books.by_kind["lost"] + last_s
-    assert worked_s <= charged_s <= worked_s + 3 * 1.0 + 0.5, "at most a heartbeat too much for each kill"
+    with SqlStore(f"sqlite:///{tmp_path}/s.db").lease("s") as lease:
+        (last_s,) = lease.uncharged_s.values()
+    charged_s = ledger_of(tmp_path / "s.db").state.by_kind["lost"] + last_s
+    assert worked_s <= charged_s <= worked_s + 3 * 1.0 + 0.5, "at most one heartbeat too much for each kill"
 
 
 @pytest.mark.slow
 @pytest.mark.repeated
 @pytest.mark.postgresql
-def test_killed_in_all_ways(capsys: pytest.CaptureFixture[str]) -> None:
-    """The benchmark, small: all kinds of runners, both stores, budgets of epochs and of time."""
+def test_the_benchmark_of_kills(capsys: pytest.CaptureFixture[str]) -> None:
+    """Run the benchmark in small: all kinds of runners, both stores, budgets in epochs and in time."""
     kill = pytest.importorskip("benchmarks.kill", reason="the benchmarks are not here")
     times = repetitions(
         4, thorough=40
-    )  # 4: each kind of runner once, on PostgreSQL if it is here; SQLite has the tests above
+    )  # 4: each kind of runner once, on PostgreSQL if there is one; the tests above use SQLite
     words = ["--times", str(times), "--stores", "postgresql,sqlite"]
     code = kill.main([*words, "--minutes", "15", "--at-once", "4", "--json"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])

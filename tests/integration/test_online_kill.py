@@ -1,4 +1,4 @@
-"""kill -9 a job that tunes online, start it again from its checkpoint, and the schedule is that of an uncut job."""
+"""After kill -9, an online job that starts again from its checkpoint finds the schedule of an uninterrupted job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def finish(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.repeated
-def test_a_killed_job_finds_the_schedule_of_an_uncut_one(tmp_path: Path) -> None:
+def test_a_killed_job_finds_the_schedule_of_an_uninterrupted_one(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     whole.mkdir()
     cut.mkdir()
@@ -66,7 +66,7 @@ def test_a_killed_job_finds_the_schedule_of_an_uncut_one(tmp_path: Path) -> None
     for rounds in (2, 9, 17, 31) if Thoroughness.is_thorough else (2, 17):
         process = start(cut)
         deadline = time.monotonic() + 120
-        while process.poll() is None and recorded(cut) < rounds:
+        while process.poll() is None and count_recorded(cut) < rounds:
             assert time.monotonic() < deadline, "the job makes no progress"
             time.sleep(0.01)
         assert process.poll() is None, process.communicate()[1].decode()
@@ -77,17 +77,17 @@ def test_a_killed_job_finds_the_schedule_of_an_uncut_one(tmp_path: Path) -> None
     checkpoint = json.loads((cut / "checkpoint.json").read_text())
     assert checkpoint == json.loads(
         (whole / "checkpoint.json").read_text()
-    )  # the training, too, is that of an uncut job
-    bought = (cut / "validated.txt").read_text().split()
-    assert sorted(set(bought), key=int) == (whole / "validated.txt").read_text().split()
-    assert len(bought) - len(set(bought)) <= 4  # at most the pass that each kill cut off
+    )  # the training also equals that of an uninterrupted job
+    validated = (cut / "validated.txt").read_text().split()
+    assert sorted(set(validated), key=int) == (whole / "validated.txt").read_text().split()
+    assert len(validated) - len(set(validated)) <= 4  # each kill interrupts at most one pass
 
 
-def recorded(folder: Path) -> int:
+def count_recorded(folder: Path) -> int:
     if not (folder / "run.db").exists():
         return 0
     try:
         trials = Study.open("online", str(folder / "run.db")).trials
-    except Exception:  # the database is being made
+    except Exception:  # the database is being created
         return 0
     return trials[0].steps if trials else 0

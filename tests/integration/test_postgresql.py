@@ -1,4 +1,4 @@
-"""The SQL store on a real PostgreSQL server, beside the contract that all stores keep."""
+"""The SQL store on a real PostgreSQL server, in addition to the contract of all stores."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from postgres_server import Server, new_database
 from sqlalchemy import Connection
 
 from shoestring.core.ledger.entries import Note
-from shoestring.errors import Conflict, Damaged, Leased, StoreError
+from shoestring.errors import Conflict, DamagedStore, StoreError, StudyInUse
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.local.local_runner import Local
+from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.stores.database import Away, Database
-from shoestring.stores.repair import Repaired, repair
-from shoestring.stores.sql import Sql
-from shoestring.stores.store import Heartbeat
+from shoestring.stores.ledger_store import Heartbeat
+from shoestring.stores.repair import RepairResult, repair
+from shoestring.stores.sql import SqlStore
 from shoestring.study.study import Study
-from shoestring.testing.ledger_stores import a_life, an_opening, an_order, entries_as_text
+from shoestring.testing.ledger_stores import an_opening, an_order, entries_as_text, entries_of_all_kinds
 
 pytestmark = pytest.mark.postgresql
 
@@ -35,9 +35,9 @@ WRITER = """
 import sys
 from shoestring.core.ledger.entries import Note
 from shoestring.errors import Conflict
-from shoestring.stores.sql import Sql
+from shoestring.stores.sql import SqlStore
 from shoestring.testing.ledger_stores import an_opening
-store, who, written = Sql(sys.argv[1]), sys.argv[2], 0
+store, who, written = SqlStore(sys.argv[1]), sys.argv[2], 0
 store.studies()
 print("ready", flush=True)
 sys.stdin.readline()
@@ -61,7 +61,7 @@ def address() -> str:
 
 @pytest.fixture
 def query(address: str) -> Callable[[str], object]:
-    """Run a statement behind the store's back."""
+    """Return a function that runs a statement without the store."""
     import psycopg
 
     def run(statement: str) -> object:
@@ -72,23 +72,23 @@ def query(address: str) -> Callable[[str], object]:
     return run
 
 
-def test_reading_makes_no_tables(address: str, query: Callable[[str], object]) -> None:
-    store = Sql(address)
+def test_reading_creates_no_tables(address: str, query: Callable[[str], object]) -> None:
+    store = SqlStore(address)
     assert store.studies() == []
     assert store.load("s") is None
     assert query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
 
 
-def test_processes_that_race(address: str) -> None:
-    """They make the tables and begin one study all at once, then append as fast as they can."""
+def test_concurrent_processes(address: str) -> None:
+    """They create the tables and begin the same study at once, then append as fast as they can."""
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, address, f"writer {who}"],
+            [sys.executable, "-c", WRITER, address, f"writer {number}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for who in range(3)
+        for number in range(3)
     ]
     for writer in writers:
         assert writer.stdout is not None
@@ -100,76 +100,76 @@ def test_processes_that_race(address: str) -> None:
     for writer in writers:
         writer.communicate(timeout=60)
     assert [writer.returncode for writer in writers] == [0, 0, 0]
-    ledger = Sql(address).load("s")
+    ledger = SqlStore(address).load("s")
     assert ledger is not None
     notes = [entry for entry in ledger.entries(1) if isinstance(entry, Note)]
     assert len(notes) == len(ledger) - 1 == 60
-    for who in range(3):
-        assert [note.facts["n"] for note in notes if note.topic == f"writer {who}"] == list(range(20))
+    for number in range(3):
+        assert [note.facts["n"] for note in notes if note.topic == f"writer {number}"] == list(range(20))
 
 
-def test_tables_made_at_one_moment() -> None:
-    """PostgreSQL's own "if not exists" fails in such a race, with an error that says nothing to the user."""
+def test_tables_created_at_the_same_time() -> None:
+    """PostgreSQL's own "if not exists" fails in this case, with an error that users cannot understand."""
     for _ in range(3):
         databases = [Database(address) for address in [new_database()] * 8]
         start = threading.Barrier(len(databases))
 
         def make(database: Database, start: threading.Barrier = start) -> None:
-            with database.transaction() as connection:  # connected, so that all are equally near
+            with database.transaction() as connection:  # connect first, so that all start at the same time
                 connection.exec_driver_sql("SELECT 1")
             start.wait(30)
             database.make_tables()
 
         with ThreadPoolExecutor(len(databases)) as pool:
-            list(pool.map(make, databases))  # hands on what one of them raised
+            list(pool.map(make, databases))  # raises the error of any of them
         for database in databases:
             database.close()
 
 
-def test_the_lease_goes_by_the_server_s_clock(
+def test_the_lease_uses_the_clock_of_the_server(
     address: str, query: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, theirs = Sql(address), Sql(address)
+    ours, theirs = SqlStore(address), SqlStore(address)
     ours.append("s", None, an_opening("1h"), an_order(0))
     with ours.lease("s") as lease:
         lease.beat(2, {0: 2.5})
         query("UPDATE leases SET host = 'tower', heard_at = heard_at - 30")
         monkeypatch.setattr("time.time", lambda: 1e12)  # this machine's clock is far ahead
-        with pytest.raises(Leased, match=r"on tower, last heard of 3\d s ago"):
+        with pytest.raises(StudyInUse, match=r"on tower, last heartbeat 3\d s ago"):
             theirs.lease("s")
         query("UPDATE leases SET heard_at = heard_at - 31")
-        with theirs.lease("s") as taken:
-            assert dict(taken.cut_off) == {0: 3.5}, "and a heartbeat that was not heard"
-            with pytest.raises(Leased):
+        with theirs.lease("s") as lease:
+            assert dict(lease.uncharged_s) == {0: 3.5}, "and one heartbeat is added"
+            with pytest.raises(StudyInUse):
                 ours.lease("s")
 
 
-KICK = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname <> ''"
+DISCONNECT_ALL = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname <> ''"
+)
 
 
-def test_a_connection_that_broke_is_made_again(address: str, query: Callable[[str], object]) -> None:
-    store = Sql(address)
-    said: list[str] = []
-    store.on_trouble = said.append
+def test_a_broken_connection_is_opened_again(address: str, query: Callable[[str], object]) -> None:
+    store = SqlStore(address)
+    messages: list[str] = []
+    store.on_trouble = messages.append
     ledger = store.append("s", None, an_opening())
-    query(KICK)
+    query(DISCONNECT_ALL)
     grown = store.append("s", ledger, an_order(0))
-    assert entries_as_text(Sql(address).load("s")) == entries_as_text(grown)
-    trouble, relief = said
-    assert "Trying again for 60 s" in trouble
-    assert "answers again" in relief
-    assert not any("\n" in word for word in said)
-    query(KICK)
+    assert entries_as_text(SqlStore(address).load("s")) == entries_as_text(grown)
+    disconnected, connected_again = messages
+    assert "Trying again for 60 s" in disconnected
+    assert "answers again" in connected_again
+    assert not any("\n" in message for message in messages)
+    query(DISCONNECT_ALL)
     assert entries_as_text(store.load("s")) == entries_as_text(grown)
-    query(KICK)
+    query(DISCONNECT_ALL)
     with store.lease("s"):
         pass
 
 
-def test_what_was_stored_when_the_answer_was_lost_is_not_stored_again(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = Sql(address)
+def test_entries_whose_answer_was_lost_are_not_stored_again(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqlStore(address)
     store.on_trouble = lambda text: None
     ledger = store.append("s", None, an_opening())
     transaction, lost = Database.transaction, iter([True])
@@ -184,28 +184,28 @@ def test_what_was_stored_when_the_answer_was_lost_is_not_stored_again(
 
     with store.lease("s") as lease:
         monkeypatch.setattr(Database, "transaction", break_after_the_commit)
-        grown = store.append("s", ledger, an_order(0), an_order(1), beat=Heartbeat(lease, {0: 0.0}))
+        grown = store.append("s", ledger, an_order(0), an_order(1), heartbeat=Heartbeat(lease, {0: 0.0}))
         grown = store.append("s", grown, an_order(2))
     assert next(lost, None) is None
     assert len(grown) == 4
-    assert entries_as_text(Sql(address).load("s")) == entries_as_text(grown)
+    assert entries_as_text(SqlStore(address).load("s")) == entries_as_text(grown)
 
 
 def test_a_conflict_after_a_broken_connection_is_a_conflict(address: str, query: Callable[[str], object]) -> None:
-    ours, theirs = Sql(address), Sql(address)
+    ours, theirs = SqlStore(address), SqlStore(address)
     ours.on_trouble = lambda text: None
     ledger = ours.append("s", None, an_opening())
     stale = theirs.load("s")
-    query(KICK)
-    Sql(address).append("s", stale, an_order(0))
+    query(DISCONNECT_ALL)
+    SqlStore(address).append("s", stale, an_order(0))
     with pytest.raises(Conflict):
         ours.append("s", ledger, an_order(0))
 
 
 def test_a_server_that_restarts_does_not_end_a_study(tmp_path: Path) -> None:
-    """The step under way goes on, the loop waits, and the heart beats again afterwards."""
+    """The running step continues, the loop waits, and heartbeats are written again afterwards."""
     server = Server.start()
-    said: list[str] = []
+    messages: list[str] = []
     steps: list[int] = []
 
     def train(config: Any) -> Iterator[float]:
@@ -221,29 +221,29 @@ def test_a_server_that_restarts_does_not_end_a_study(tmp_path: Path) -> None:
         study = Study.begin(
             {"x": {"float": [0, 1]}}, "40 epochs", store=server.new_database(), max_steps=8, policy="random_search"
         )
-        study.store.on_trouble = said.append  # type: ignore[attr-defined]
-        ending = study.run(Local(train, Checkpoints(tmp_path)))
+        study.store.on_trouble = messages.append  # type: ignore[attr-defined]
+        ending = study.run(LocalRunner(train, Checkpoints(tmp_path)))
         back.join()
         assert ending.reason == "budget"
         assert study.spent == len(steps) == 40
-        trouble, relief = said
-        assert "Trying again" in trouble
-        assert "answers again" in relief
+        disconnected, connected_again = messages
+        assert "Trying again" in disconnected
+        assert "answers again" in connected_again
         loaded = study.store.load(study.name)
         assert entries_as_text(loaded) == entries_as_text(study.ledger)
     finally:
         server.stop()
 
 
-def test_an_address_that_never_worked_is_not_waited_for() -> None:
-    store = Sql("postgresql://tester@127.0.0.1:1/nothing")
+def test_an_address_that_never_worked_is_not_tried_again() -> None:
+    store = SqlStore("postgresql://tester@127.0.0.1:1/nothing")
     store.on_trouble = pytest.fail
     with pytest.raises(StoreError, match="check the address, and that its server runs"):
         store.studies()
 
 
-def test_nothing_is_left_open_between_calls(address: str, query: Callable[[str], object]) -> None:
-    store = Sql(address)
+def test_no_transaction_is_open_between_calls(address: str, query: Callable[[str], object]) -> None:
+    store = SqlStore(address)
     ledger = store.append("s", None, an_opening())
     store.refresh("s", ledger)
     with store.lease("s") as lease:
@@ -251,26 +251,28 @@ def test_nothing_is_left_open_between_calls(address: str, query: Callable[[str],
     assert query("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'") == [(0,)]
 
 
-def test_a_changed_row_is_found_and_the_rest_saved(
+def test_a_changed_row_is_found_and_earlier_rows_are_copied(
     address: str, query: Callable[[str], object], tmp_path: Path
 ) -> None:
-    ledger = Sql(address).append("s", None, *a_life())
+    ledger = SqlStore(address).append("s", None, *entries_of_all_kinds())
     query("UPDATE entries SET body = replace(body, '0.5', '0.4') WHERE seq = 5")
-    with pytest.raises(Damaged, match="entry 5 does not match its checksum; the last good one is entry 4") as caught:
-        Sql(address).load("s")
+    with pytest.raises(
+        DamagedStore, match="entry 5 does not match its checksum; the last good one is entry 4"
+    ) as caught:
+        SqlStore(address).load("s")
     assert caught.value.last_good == 4
     done = repair(address, "s", f"sqlite:///{tmp_path}/new.db")
-    assert done == Repaired(5, len(ledger) - 5, "entry 5 does not match its checksum")
-    assert entries_as_text(Sql(f"sqlite:///{tmp_path}/new.db").load("s")) == entries_as_text(ledger.fork(5))
+    assert done == RepairResult(5, len(ledger) - 5, "entry 5 does not match its checksum")
+    assert entries_as_text(SqlStore(f"sqlite:///{tmp_path}/new.db").load("s")) == entries_as_text(ledger.fork(5))
     with pytest.raises(StoreError, match="holds a study 's' already"):
         repair(f"sqlite:///{tmp_path}/new.db", "s", address)
-    elsewhere = new_database()
-    assert repair(f"sqlite:///{tmp_path}/new.db", "s", elsewhere) == Repaired(5, 0, "")
-    assert entries_as_text(Sql(elsewhere).load("s")) == entries_as_text(ledger.fork(5))
+    target = new_database()
+    assert repair(f"sqlite:///{tmp_path}/new.db", "s", target) == RepairResult(5, 0, "")
+    assert entries_as_text(SqlStore(target).load("s")) == entries_as_text(ledger.fork(5))
 
 
-def test_the_printed_command_can_be_copied(address: str, tmp_path: Path) -> None:
-    """The password is neither shown nor replaced by stars: it goes into a variable, and the rest is the command."""
+def test_the_printed_command_works(address: str, tmp_path: Path) -> None:
+    """The password is neither shown nor replaced by stars: the command reads it from a variable."""
     (tmp_path / "job.py").write_text("def train(config):\n    return config['x']\n")
     secret = address.replace("tester@", "tester:p%40ss@")
     words = ["run", "job.py:train", "-p", "x={float=[0,1]}", "--budget", "3 epochs", "--store", secret]
@@ -285,7 +287,7 @@ def test_the_printed_command_can_be_copied(address: str, tmp_path: Path) -> None
     assert "p%40ss" not in done.stdout + done.stderr
     assert "***" not in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("spend more with")]
-    assert "(the password goes into SHOESTRING_STORE_PASSWORD)" in line
+    assert "(put the password into SHOESTRING_STORE_PASSWORD)" in line
     command = shlex.split(line.partition("): ")[2].replace("'<a larger total>'", "'5 epochs'"))
     again = subprocess.run(
         [sys.executable, "-m", *command, "--json", "--quiet"],

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, clients that speak plain HTTP, and kill -9 on the way."""
+"""A real server in its own process, workers that use plain HTTP, and kill -9 while they train."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TOKEN = "a token for these tests alone"
 EPOCHS, MAX_STEPS = 40, 4
 WORDS = ["-p", "x={float=[0,1]}", "--budget", f"{EPOCHS} epochs", "--max-steps", str(MAX_STEPS)]
 WORDS += ["--policy", "random_search", "--seed", "1", "--json"]
-_PATIENCE_S = 120.0  # with a server that was killed: on a busy machine it takes a while to start again
+_RESTART_TIMEOUT_S = 120.0  # a busy machine needs a while to start a killed server again
 
 
 class Process:
-    """`shoestring serve` on one and the same port, however often it is killed."""
+    """`shoestring serve`, on the same port each time it is started."""
 
     def __init__(self, folder: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -50,9 +50,9 @@ class Process:
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        said = self.process.stdout.readline()
-        assert said, self.process.stderr.read()
-        assert json.loads(said)["port"] == self.port
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()
+        assert json.loads(line)["port"] == self.port
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         self.process.send_signal(number)
@@ -62,17 +62,17 @@ class Process:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Process]:
-    made = Process(tmp_path)
-    yield made
-    if made.process.poll() is None:
-        made.kill()
+    process = Process(tmp_path)
+    yield process
+    if process.process.poll() is None:
+        process.kill()
 
 
 def post(address: str, path: str, **body: Any) -> dict[str, Any]:
-    """The answer; the same request again as long as nobody answers."""
+    """Send the request until it is answered, and return the answer."""
     data = json.dumps(body).encode()
     request = urllib.request.Request(address + path, data, {"Authorization": f"Bearer {TOKEN}"})
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _RESTART_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
@@ -80,26 +80,26 @@ def post(address: str, path: str, **body: Any) -> dict[str, Any]:
         except urllib.error.HTTPError as error:
             if error.code != 503:
                 with error:
-                    said = error.read().decode()
-                raise AssertionError(f"{path} {body}: {error.code} {said}") from None
+                    text = error.read().decode()
+                raise AssertionError(f"{path} {body}: {error.code} {text}") from None
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError):
             pass
         time.sleep(0.05)
     raise AssertionError("the server is gone")
 
 
-def work(address: str, name: str, told: Counter[tuple[int, int]]) -> None:
-    while not (answer := post(address, "/ask", client=name))["over"]:
+def train_orders(address: str, name: str, reported: Counter[tuple[int, int]]) -> None:
+    while not (answer := post(address, "/ask", worker=name))["over"]:
         if (order := answer["order"]) is None:
             time.sleep(0.05)
             continue
-        for step in range(order["held"] + 1, order["until"] + 1):
+        for step in range(order["resumable_step"] + 1, order["until"] + 1):
             value = order["config"]["x"] + 1 / step
             post(address, "/tell", order=order["number"], step=step, value=value, cost_s=1.0)
-            told[order["number"], step] += 1
+            reported[order["number"], step] += 1
 
 
-def undisturbed() -> Any:
+def run_undisturbed_study() -> Any:
     study = Study.begin(
         {"x": {"float": [0.0, 1.0]}}, f"{EPOCHS} epochs", max_steps=MAX_STEPS, policy="random_search", seed=1
     )
@@ -110,32 +110,32 @@ def undisturbed() -> Any:
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_nothing_is_lost_or_charged_twice(server: Process, tmp_path: Path) -> None:
-    told: Counter[tuple[int, int]] = Counter()
+def test_a_server_that_is_killed_loses_no_step_and_charges_none_twice(server: Process, tmp_path: Path) -> None:
+    reported: Counter[tuple[int, int]] = Counter()
     with ThreadPoolExecutor() as pool:
-        workers = [pool.submit(work, server.address, name, told) for name in "abcd"]
+        workers = [pool.submit(train_orders, server.address, name, reported) for name in "abcd"]
         for _ in range(3):
-            known = len(told)
-            while len(told) < known + 6 and not any(worker.done() for worker in workers):
+            before = len(reported)
+            while len(reported) < before + 6 and not any(worker.done() for worker in workers):
                 time.sleep(0.005)
             assert server.kill() == -signal.SIGKILL
             server.start()
         for worker in workers:
-            worker.result()  # what it stumbled over, if it did
+            worker.result()  # raises the worker's error, if there was one
     assert server.kill(signal.SIGTERM) == 143
     ledger = Study.open(store=f"sqlite:///{tmp_path}/shoestring.db").ledger
     receipts = Counter((one.order, one.step) for one in ledger.entries() if isinstance(one, Receipt))
     assert set(receipts.values()) == {1}, "a step was charged twice"
-    assert set(told) <= set(receipts), "a step whose telling was answered is not in the ledger"
-    expected = undisturbed()
+    assert set(reported) <= set(receipts), "a step whose report was answered is not in the ledger"
+    expected = run_undisturbed_study()
     assert ledger.spent == EPOCHS == expected.spent
-    assert ledger.books.by_kind["train"] == float(EPOCHS)
+    assert ledger.state.by_kind["train"] == float(EPOCHS)
     assert ledger.best is not None
     assert ledger.best.best_value == expected.best.value
     assert ledger.best.best_config == expected.best.config
 
 
-def test_a_second_server_is_refused_and_ctrl_c_ends_the_first(server: Process) -> None:
+def test_a_second_server_is_refused_and_ctrl_c_stops_the_first(server: Process) -> None:
     second = subprocess.run(
         [sys.executable, "-m", "shoestring", "serve", *WORDS],
         cwd=server.folder,

@@ -1,7 +1,7 @@
-"""Whole studies use their budget up, on every runner and in every unit, and never go over it.
+"""Whole studies use up their budget, on every runner and in every unit, and do not exceed it.
 
-Used up: at least 97 % is spent, or what is left pays for no step that anybody could buy. No test here depends on how fast the
-machine is: steps move a clock of their own, or say themselves what they cost.
+A budget is used up if at least 97 % is spent, or the rest pays for no further step. No test depends on the speed of the machine:
+steps move a simulated clock, or report their cost themselves.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from shoestring.core.space.space import Config, Space
 from shoestring.runners import runner as runner_module
 from shoestring.runners.checkpoints import checkpoints
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.command.command_runner import CommandRunner
 from shoestring.runners.local import local_runner as local
-from shoestring.runners.local.local_runner import Local
-from shoestring.runners.process.process_runner import Processes
-from shoestring.runners.runner import News, Runner
-from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
+from shoestring.runners.local.local_runner import LocalRunner
+from shoestring.runners.process.process_runner import ProcessRunner
+from shoestring.runners.runner import Runner, RunnerEvent
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
 from shoestring.runners.training import code as training
 from shoestring.runners.training.code import Context, Report
 from shoestring.study import loop
@@ -53,7 +53,7 @@ def loss_at(config: Config, step: int) -> float:
 
 @dataclass(frozen=True)
 class Code:
-    """What training costs, in seconds, as simulated curves."""
+    """Simulated curves with the cost of training in seconds."""
 
     step_s: Callable[[Config], float] = lambda config: 1.0
     setup_s: float = 0.0
@@ -76,7 +76,7 @@ def make_ledger(budget: str, max_steps: int, workers: int = 1) -> Ledger:
 
 
 def run(ledger: Ledger, policy: str, runners: Iterable[Runner]) -> Ending:
-    """To its end; every runner but the last is stopped after a while, and the next one takes the study up."""
+    """Run a study to its end; every runner but the last is stopped after a while, and the next one continues."""
     *first, last = runners
     for runner in first:
         stopped = run_in_memory(ledger, policies.make(policy, {}), runner, should_stop=_after(calls=12))
@@ -96,17 +96,16 @@ def require_used_up(ending: Ending, *, over_s: float = 0.0) -> None:
     assert ending.reason == "budget", ending.text
     assert ledger.spent <= total + over_s + 1e-9 * total
     next_steps = [
-        price_next(ledger, trial.step_costs) for trial in ledger.trials if trial.can_go_on and trial.step_costs
+        price_next(ledger, trial.step_costs) for trial in ledger.trials if trial.can_continue and trial.step_costs
     ]
     begun = [trial.step_costs[0] * rate_of(ledger) for trial in ledger.trials if trial.step_costs]
-    cheapest = min(
-        [*next_steps, max(begun)]
-    )  # nobody knows what a newcomer would cost: as much as the dearest, perhaps
+    # The cost of a new configuration is unknown; it may be as high as that of the most expensive one.
+    cheapest = min([*next_steps, max(begun)])
     assert ledger.spent >= ENOUGH * total or total - ledger.spent <= cheapest, ending.text
 
 
 def price_next(ledger: Ledger, step_costs: list[float]) -> float:
-    """Of a trial's next step, as its dearest one so far but the first, in which it was set up."""
+    """Return the price of a trial's next step: its most expensive one, without the first, which included the setup."""
     return max(step_costs[1:] or step_costs) * rate_of(ledger)
 
 
@@ -125,26 +124,26 @@ def test_simulated(policy: str, code: Code) -> None:
     shared = [("epochs", 1), ("seconds", 3), ("dollars", 1)]  # each unit, one worker and several
     shared = [*itertools.product(UNITS, (1, 3))] if Thoroughness.is_thorough else shared
     for (amount, max_steps), (unit, workers) in itertools.product(sizes, shared):
-        ledger, runner = make_ledger(UNITS[unit].format(amount), max_steps, workers), Simulated(code, workers)
+        ledger, runner = make_ledger(UNITS[unit].format(amount), max_steps, workers), SimulatedRunner(code, workers)
         require_used_up(run(ledger, policy, [runner]))
 
 
-def test_a_dear_wish_does_not_end_a_study_that_can_pay_for_something_else() -> None:
-    """ASHA wants a newcomer that may cost 8 of the last 8 seconds, while a frozen trial goes on for a tenth of one."""
-    ending = run(make_ledger("20s", 5), "asha", [Simulated(SPREAD)])
+def test_a_decision_that_cannot_be_paid_does_not_end_a_study_that_can_pay_for_another_step() -> None:
+    """ASHA wants a new configuration that may cost 8 of the last 8 s, while a paused trial continues for 0.1 s."""
+    ending = run(make_ledger("20s", 5), "asha", [SimulatedRunner(SPREAD)])
     assert ending.ledger.spent >= ENOUGH * 20
     last = ending.ledger.orders[-1]
     assert last.why["stage"] == REST
     assert last.why["score_name"] == "newest value"
 
 
-def test_a_trial_that_was_set_up_is_not_priced_as_if_it_were_set_up_again() -> None:
-    ledger = run(make_ledger("100s", 50), "successive_halving", [Simulated(SLOW_TO_START)]).ledger
+def test_a_trial_that_needs_no_setup_is_priced_without_it() -> None:
+    ledger = run(make_ledger("100s", 50), "successive_halving", [SimulatedRunner(SLOW_TO_START)]).ledger
     assert ledger.left < 0.5 + 1e-9, "another step of any trial costs half a second"
 
 
 class BreaksAtStepThree:
-    """Always, or for the configs named."""
+    """Training that fails at step 3, for all configs or for some."""
 
     def __init__(self, breaks: Callable[[Config], bool] = lambda config: True) -> None:
         self._breaks = breaks
@@ -154,17 +153,19 @@ class BreaksAtStepThree:
         return StepOutcome(loss_at(config, step), Cost(train=1.0), failure)
 
 
-def test_code_that_always_breaks_at_a_later_step_does_not_use_up_the_budget() -> None:
-    ending = run(make_ledger("300 epochs", 20), "sequential_halving", [Simulated(BreaksAtStepThree())])
+def test_code_that_always_fails_at_a_later_step_does_not_use_up_the_budget() -> None:
+    ending = run(make_ledger("300 epochs", 20), "sequential_halving", [SimulatedRunner(BreaksAtStepThree())])
     assert (ending.reason, sum(trial.failures for trial in ending.ledger.trials)) == ("failing", 5)
     assert ending.text.startswith("RuntimeError")
-    again = run(Ledger(ending.ledger.entries()), "sequential_halving", [Simulated(BreaksAtStepThree())]).ledger
-    assert sum(trial.failures for trial in again.trials) == 10, "it may have been repaired: five more are borne"
+    again = run(Ledger(ending.ledger.entries()), "sequential_halving", [SimulatedRunner(BreaksAtStepThree())]).ledger
+    assert sum(trial.failures for trial in again.trials) == 10, (
+        "the code may have been repaired, so five more failures are allowed"
+    )
 
 
-def test_code_that_breaks_for_some_configs_uses_the_budget_up() -> None:
+def test_code_that_fails_for_some_configs_uses_up_the_budget() -> None:
     code = BreaksAtStepThree(lambda config: bool(config["y"] < 0.5))
-    ending = run(make_ledger("300 epochs", 20), "random_search", [Simulated(code)])
+    ending = run(make_ledger("300 epochs", 20), "random_search", [SimulatedRunner(code)])
     assert sum(trial.failures for trial in ending.ledger.trials) > 5
     require_used_up(ending)
 
@@ -223,47 +224,51 @@ TOTAL_S = 100
 def test_in_this_process(
     clock: type[Clock], tmp_path: Path, policy: str, shape: Any, base: type[Steps], live: int | None
 ) -> None:
-    """With slow and with quick saves, cut in two or not."""
+    """With slow and with fast saves, stopped once or not."""
     times, max_steps = shape
     slow = {"save_s": 0.2 * times["step_s"], "load_s": 0.2 * times["step_s"]}
     for (more, pieces), unit in itertools.product([({}, 1), (slow, 1), (slow, 2)], ("seconds", "dollars")):
         code: Any = type("Code", (base,), {**times, **more})
         folder = tmp_path / f"{unit}-{len(more)}-{pieces}"
         ledger, began_s = make_ledger(UNITS[unit].format(TOTAL_S), max_steps), clock.now_s
-        ending = run(ledger, policy, [Local(code, Checkpoints(folder), live) for _ in range(pieces)])
-        a_step_s = code.setup_s + code.load_s + code.step_s + 2 * code.save_s  # its own, and of one that is put away
+        ending = run(ledger, policy, [LocalRunner(code, Checkpoints(folder), live) for _ in range(pieces)])
+        a_step_s = (
+            code.setup_s + code.load_s + code.step_s + 2 * code.save_s
+        )  # of this trial, and of one that is evicted
         require_used_up(ending, over_s=a_step_s)
         assert ending.ledger.spent == pytest.approx(clock.now_s - began_s), "all time is charged, once"
 
 
 @pytest.mark.parametrize("save_s", [0.0, 3.0])
-def test_a_deadline_in_this_process_is_used_and_kept(clock: type[Clock], tmp_path: Path, save_s: float) -> None:
+def test_a_deadline_in_this_process_is_used_and_not_exceeded(clock: type[Clock], tmp_path: Path, save_s: float) -> None:
     code = type("Code", (SavingSteps,), {"save_s": save_s})
-    ledger, runner = make_ledger("10000s", 9), Local(code, Checkpoints(tmp_path))
+    ledger, runner = make_ledger("10000s", 9), LocalRunner(code, Checkpoints(tmp_path))
     ending = run_in_memory(ledger, policies.make("random_search", {}), runner, deadline_s=200.0)
     assert ending.reason == "deadline"
     assert ENOUGH * 200 <= clock.now_s <= 200 + 1.0 + save_s
 
 
-def test_saving_at_the_end_does_not_go_over_the_budget(clock: type[Clock], tmp_path: Path) -> None:
-    """A save that takes a fifth of the budget is not begun at the wall; nothing but the step itself goes over."""
+def test_saving_at_the_end_does_not_exceed_the_budget(clock: type[Clock], tmp_path: Path) -> None:
+    """A save that takes a fifth of the budget does not begin at the cutoff; only the step itself exceeds the budget."""
     code = type("Code", (SavingSteps,), {"save_s": 20.0})
-    ending = run(make_ledger("110s", 9), "sequential_halving", [Local(code, Checkpoints(tmp_path))])
+    ending = run(make_ledger("110s", 9), "sequential_halving", [LocalRunner(code, Checkpoints(tmp_path))])
     assert ending.ledger.spent <= 110.0 + 1.0 + 20.0
     before_s = clock.now_s
-    stopped = Local(code, Checkpoints(tmp_path / "stopped"))
+    stopped = LocalRunner(code, Checkpoints(tmp_path / "stopped"))
     run_in_memory(make_ledger("100s", 9), policies.make("random_search", {}), stopped, should_stop=_after(3))
-    assert clock.now_s == before_s + 2 * 1.0 + 2 * 20.0, "stopped early there is money left for the newest"
+    assert clock.now_s == before_s + 2 * 1.0 + 2 * 20.0, (
+        "after an early stop the budget still pays for saving the newest trials"
+    )
 
 
-# in other processes and as programs: they say what a step costs ------------------------------------------------------
+# in other processes and as programs: they report the cost of a step -----------------------------------------------------
 
 
-SAID_S = 1000.0  # of a step: what it really takes is nothing beside it
+REPORTED_S = 1000.0  # of a step; its real duration is negligible in comparison
 
 
 def report_cost(config: Config, context: Context) -> Any:
-    """Code that says what a step costs, and takes no time."""
+    """Training code that reports a cost and takes no time."""
     done = int(context.checkpoint.read_text()) if context.checkpoint else 0
     while True:
         done += 1
@@ -271,7 +276,7 @@ def report_cost(config: Config, context: Context) -> Any:
         def save(path: Path, done: int = done) -> None:
             path.write_text(str(done))
 
-        yield Report(loss_at(config, done), cost=SAID_S, save=save if config["x"] >= 0 else None)
+        yield Report(loss_at(config, done), cost=REPORTED_S, save=save if config["x"] >= 0 else None)
 
 
 def report_cost_only(config: Config) -> Any:
@@ -294,15 +299,15 @@ while done < int(os.environ["SHOESTRING_UNTIL"]):
     value = abs(config["x"] - 0.3) + 0.1 * config["y"] + 1.0 / done
     if "saves" in sys.argv:
         open(place, "w").write(str(done))
-    print(json.dumps({{"value": value, "cost": {SAID_S}, "step": done, "saved": "saves" in sys.argv}}), flush=True)
+    print(json.dumps({{"value": value, "cost": {REPORTED_S}, "step": done, "saved": "saves" in sys.argv}}), flush=True)
 """
 
 
-class OneStepAtATime(Commands):
-    """Gives one program at a time leave to train a step, and the next one when the study has heard of it and goes on.
+class OneStepAtATime(CommandRunner):
+    """A runner that lets one program at a time train a step, and the next one after the study has recorded it.
 
-    A step that says it took a quarter of an hour takes no time here. Left alone, programs are steps ahead of the study by the
-    time that it looks, the more so the busier the machine is, and all that they say has to be paid.
+    Here a step reports a quarter of an hour and takes no time. Without this limit the programs would be several steps ahead of
+    the study when it reads their reports, more so on a busy machine, and all of these steps would be charged.
     """
 
     def __init__(self, saves: str, folder: Path, number: int) -> None:
@@ -310,22 +315,22 @@ class OneStepAtATime(Commands):
         self._leaves.mkdir()
         super().__init__([sys.executable, "-S", "-c", COMMAND, saves, str(self._leaves)], SPACE, folder, workers=2)
 
-    def submit(self, order: Order, held: int, former: Sequence[Config] = ()) -> None:
+    def submit(self, order: Order, resumable_step: int, former_configs: Sequence[Config] = ()) -> None:
         self._goals[order.trial] = order.until
-        super().submit(order, held, former)
+        super().submit(order, resumable_step, former_configs)
 
-    def wait(self, until: float) -> list[News]:
+    def wait(self, until: float) -> list[RunnerEvent]:
         if self._goals and not self._has_leave:
             trial = next(iter(self._goals))
-            self._goals[trial] = self._goals.pop(trial)  # the others come first the next time
+            self._goals[trial] = self._goals.pop(trial)  # the other trials come first the next time
             (self._leaves / str(trial)).touch()
             self._has_leave = True
-        news = super().wait(until)
-        for receipt in (one for one in news if isinstance(one, Receipt)):
+        events = super().wait(until)
+        for receipt in (one for one in events if isinstance(one, Receipt)):
             self._has_leave = False
             if receipt.step >= self._goals[receipt.trial]:
                 del self._goals[receipt.trial]
-        return news
+        return events
 
 
 @pytest.mark.parametrize(
@@ -338,15 +343,15 @@ class OneStepAtATime(Commands):
         *itertools.product(("command saves", "command cannot"), UNITS, (1, 2)),
     ],
 )
-def test_elsewhere(tmp_path: Path, kind: str, unit: str, pieces: int) -> None:
+def test_in_other_processes_and_programs(tmp_path: Path, kind: str, unit: str, pieces: int) -> None:
     def make(number: int) -> Runner:
         if kind.startswith("command"):
             return OneStepAtATime(kind.split()[1], tmp_path, number)
-        return Processes(report_cost if "saves" in kind else report_cost_only, Checkpoints(tmp_path), workers=2)
+        return ProcessRunner(report_cost if "saves" in kind else report_cost_only, Checkpoints(tmp_path), workers=2)
 
-    amount = 12 if unit == "epochs" else 12 * int(SAID_S)
+    amount = 12 if unit == "epochs" else 12 * int(REPORTED_S)
     ledger = make_ledger(UNITS[unit].format(amount), 4, workers=2)
     ending = run(ledger, "sequential_halving", (make(number) for number in range(pieces)))
-    # Beside what it says it costs, time is charged that was spent in truth: thinking, and what a stop cut off.
+    # Besides the reported costs, real time is charged: thinking, and steps that a stop interrupted.
     require_used_up(ending, over_s=0.0 if unit == "epochs" else 0.01 * amount)
     assert ending.ledger.best is not None

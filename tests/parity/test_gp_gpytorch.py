@@ -15,7 +15,7 @@ from shoestring.models.gp.kernels import Family, Kernel
 from shoestring.models.gp.posterior import condition
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what other libraries say while being imported is not ours to mend
+    warnings.simplefilter("ignore")  # ignore warnings of other libraries during their import
     torch = pytest.importorskip("torch")
     gpytorch = pytest.importorskip("gpytorch")
 
@@ -30,8 +30,8 @@ def data(seed: int, n: int) -> tuple[Array, Array]:
     return x, 40.0 + 7.0 * np.sin(5 * x[:, 0]) + 3.0 * x[:, 1] ** 2 + 0.3 * rng.standard_normal(n)
 
 
-def theirs(family: Family, x: Array, y: Array) -> tuple[Any, Any]:
-    """An exact GP of zero mean with our parameters, in double precision."""
+def make_gpytorch_model(family: Family, x: Array, y: Array) -> tuple[Any, Any]:
+    """Return an exact GP of GPyTorch with zero mean with our parameters, in double precision."""
     core = gpytorch.kernels.RBFKernel if family == "se" else gpytorch.kernels.MaternKernel
     smoothness = {"se": {}, "matern32": {"nu": 1.5}, "matern52": {"nu": 2.5}}[family]
 
@@ -54,7 +54,7 @@ def theirs(family: Family, x: Array, y: Array) -> tuple[Any, Any]:
 
 
 def by_log(raw: Any, constraint: Any) -> Array:
-    """The gradient with respect to the log of a parameter, from that with respect to GPyTorch's raw one."""
+    """Return the gradient with respect to the log of a parameter, from that with respect to GPyTorch's raw one."""
     with torch.no_grad():
         value = constraint.transform(raw)
         slope = torch.sigmoid(raw)  # of softplus, GPyTorch's transform
@@ -68,7 +68,7 @@ def test_agrees_with_gpytorch(family: Family) -> None:
     x_new, _ = data(1, 30)
     gp = condition(Kernel.ard(family, 3), THETA, x, y)
     standard = (y - gp.shift) / gp.scale
-    model, likelihood = theirs(family, x, standard - gp.constant)  # theirs has no mean
+    model, likelihood = make_gpytorch_model(family, x, standard - gp.constant)  # theirs has no mean
     with gpytorch.settings.fast_computations(False, False, False):  # by Cholesky, as ours
         loss = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
         model.train()

@@ -1,4 +1,4 @@
-"""BOIL and its ablations on anything: never over budget, cut and resumed equals uncut, and they end."""
+"""BOIL and its ablations in any study: the budget holds, the study ends, and resuming it anywhere changes nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from thoroughness import examples
 from shoestring.core.space.parameters import Choice, Float
 from shoestring.core.space.space import Space
 from shoestring.policies.boil.boil import BOIL
-from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
-from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, summarise, watch
+from shoestring.testing.curves import DecayingCurves, DivergingCurves, EarlyEndingCurves, FailingCurves, NoisyCurves
+from shoestring.testing.policies import FINITE, LISTED, SPACE, list_cuts, make_opening, simulate, summarise, watch
 
 CONDITIONAL = Space(
     {
@@ -27,7 +27,7 @@ CONDITIONAL = Space(
 
 @examples(8, thorough=25)
 @given(data=st.data())
-def test_wall_resume_and_end(data: st.DataObject) -> None:
+def test_budget_resume_and_end(data: st.DataObject) -> None:
     lengths: Literal["chosen", "full"] = data.draw(st.sampled_from(["chosen", "chosen", "full"]), label="lengths")
     ways = ["selected", "random", "full", "none"] if lengths == "chosen" else ["none"]
     policy = replace(
@@ -41,9 +41,11 @@ def test_wall_resume_and_end(data: st.DataObject) -> None:
     )
     seed = data.draw(st.integers(0, 2**16), label="seed")
     share = data.draw(st.sampled_from([0.0, 0.2, 1.0]), label="share")
-    source = Failing(Diverging(Noisy(Decaying(seed), 0.3), share / 2, 6, seed), share / 4, 6, seed)
+    source = FailingCurves(
+        DivergingCurves(NoisyCurves(DecayingCurves(seed), 0.3), share / 2, 6, seed), share / 4, 6, seed
+    )
     epochs, amount = data.draw(st.booleans(), label="epochs"), data.draw(st.integers(1, 45), label="amount")
-    start = opened(
+    start = make_opening(
         policy,
         space=data.draw(st.sampled_from([SPACE, LISTED, FINITE, CONDITIONAL]), label="space"),
         budget=f"{amount} epochs" if epochs else f"{amount}s",
@@ -51,15 +53,15 @@ def test_wall_resume_and_end(data: st.DataObject) -> None:
         workers=data.draw(st.integers(1, 4), label="workers"),
         seed=seed,
     )
-    curves = EndingEarly(source, share, 8, seed)
+    curves = EarlyEndingCurves(source, share, 8, seed)
     whole = simulate(watch(policy), curves, start)
     ledger = whole.ledger
     assert not ledger.open_orders
     assert ledger.spent <= ledger.budget.total * (1 if epochs else 1 + 1e-9)
-    cut = data.draw(st.sampled_from(seams(ledger)), label="cut")
+    cut = data.draw(st.sampled_from(list_cuts(ledger)), label="cut")
     resumed = simulate(policy, curves, *ledger.entries()[:cut])
     if whole.reason != "failing":  # a resumed study looks for its next order before it looks at failures
         again, before = summarise(resumed.ledger), summarise(ledger)
         assert (again[0], again[2]) == (before[0], before[2])
-        # Several steps cut off at the wall of a time budget share what is left; the sum rounds by the order of adding.
+        # Several steps interrupted at the limit of a time budget share what is left; their sum depends on the order of adding.
         assert again[1] == (before[1] if epochs else pytest.approx(before[1], rel=1e-15))

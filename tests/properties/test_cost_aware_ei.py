@@ -1,4 +1,4 @@
-"""Cost-aware EI on rough curves: never over an epoch budget, cut anywhere and resumed equals uncut, always an end."""
+"""Cost-aware EI on rough curves: the budget holds, the study ends, and resuming it anywhere changes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoestring.core.ledger.entries import Opened
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Space
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
-from shoestring.testing.policies import ROUGH, Watched, opened, orders_of, seams, simulate, summarise
+from shoestring.testing.policies import ROUGH_CURVES, list_cuts, list_orders, make_opening, simulate, summarise, watch
 
 CONDITIONAL = Space(
     {
@@ -43,7 +43,7 @@ def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dol
     amount = draw(st.integers(1, 8 * max_steps))
     unit = draw(st.sampled_from(units))
     text = {"epochs": f"{amount} epochs", "seconds": f"{amount}s", "dollars": f"${amount} at 3600/h"}[unit]
-    return policy, opened(
+    return policy, make_opening(
         policy,
         space=draw(st.sampled_from([CONDITIONAL, LISTED, FINITE])),
         budget=text,
@@ -56,9 +56,9 @@ def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dol
 
 @examples(6, thorough=20)
 @given(studies())
-def test_every_decision_is_allowed_and_the_end_comes(study: tuple[CostAwareEI, Opened]) -> None:
+def test_every_decision_is_allowed_and_the_study_ends(study: tuple[CostAwareEI, Opened]) -> None:
     policy, start = study
-    ledger = simulate(Watched(policy), ROUGH, start).ledger
+    ledger = simulate(watch(policy), ROUGH_CURVES, start).ledger
     assert not ledger.open_orders
     assert ledger.spent <= ledger.budget.total * (1 + 1e-9)
     if ledger.budget.unit == "epochs":
@@ -69,24 +69,26 @@ def test_every_decision_is_allowed_and_the_end_comes(study: tuple[CostAwareEI, O
 
 @examples(6, thorough=20)
 @given(studies(), st.data())
-def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[CostAwareEI, Opened], data: st.DataObject) -> None:
+def test_a_study_cut_anywhere_and_resumed_equals_the_whole_one(
+    study: tuple[CostAwareEI, Opened], data: st.DataObject
+) -> None:
     policy, start = study
-    whole = simulate(policy, ROUGH, start).ledger
-    cut = data.draw(st.sampled_from(seams(whole)), label="cut after entry")
-    resumed = simulate(policy, ROUGH, *whole.entries()[:cut]).ledger
+    whole = simulate(policy, ROUGH_CURVES, start).ledger
+    cut = data.draw(st.sampled_from(list_cuts(whole)), label="cut after entry")
+    resumed = simulate(policy, ROUGH_CURVES, *whole.entries()[:cut]).ledger
     assert summarise(resumed) == summarise(whole)
 
 
 @examples(6, thorough=20)
 @given(studies(units=("seconds",)), st.sampled_from([0.5, 4.0, 64.0]))
-def test_the_rate_of_money_changes_no_choice(study: tuple[CostAwareEI, Opened], per_second: float) -> None:
-    """Seconds, or dollars at a rate that pays for as many: every cost is multiplied by one number."""
+def test_the_rate_in_dollars_changes_no_choice(study: tuple[CostAwareEI, Opened], per_second: float) -> None:
+    """Compare seconds with dollars at a rate that pays for as many seconds: every cost is multiplied by the same number."""
     policy, start = study
     seconds = start.budget.total
     text = f"${seconds * per_second!r} at {3600 * per_second!r}/h"
     in_dollars = replace(start, budget=type(start.budget)(text))
 
     def chosen(opened: Opened) -> list[Any]:
-        return [order[:3] for order in orders_of(simulate(policy, ROUGH, opened).ledger)]
+        return [order[:3] for order in list_orders(simulate(policy, ROUGH_CURVES, opened).ledger)]
 
     assert chosen(in_dollars) == chosen(start)

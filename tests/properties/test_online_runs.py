@@ -1,4 +1,4 @@
-"""Online policies and the online tuner: never over budget, always an end, and cut anywhere equals uncut."""
+"""Online policies and the online tuner: the budget holds, runs end, and a run cut anywhere equals the whole one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.randomness import stream
 from shoestring.core.values.strict_json import dumps
-from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
-from shoestring.stores.in_memory import Memory
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
+from shoestring.stores.in_memory import MemoryStore
 from shoestring.study.loop import Ending, run_in_memory
 from shoestring.study.online import OnlineTuner
 from shoestring.testing.ledger_stores import WatchedMemory
@@ -45,12 +45,12 @@ MODELS: list[dict[str, Any]] = [
 ]
 
 
-def made_up(seed: int, trouble: float) -> Any:
+def draw_job_values(seed: int, chance_of_failure: float) -> Any:
     class Values:
         def step(self, config: Config, step: int) -> StepOutcome | None:
             rng = stream(seed, dumps(config), step)
             cost = Cost(train=float(rng.choice([0.5, 1.0, 2.0])), validate=float(rng.choice([0.0, 0.25])))
-            if rng.random() < trouble:
+            if rng.random() < chance_of_failure:
                 return (
                     StepOutcome(None, cost, failure="boom") if rng.random() < 0.5 else StepOutcome(float("inf"), cost)
                 )
@@ -62,12 +62,12 @@ def made_up(seed: int, trouble: float) -> Any:
 @st.composite
 def studies(draw: st.DrawFn) -> tuple[Opened, Policy, Any]:
     name = draw(st.sampled_from(ONLINE))
-    told = draw(st.sampled_from(QUERIES))
+    settings = draw(st.sampled_from(QUERIES))
     if name in ("ce_gp_ucb", "tv_gp_ucb"):
-        told = draw(st.sampled_from(MODELS)) | told
+        settings = draw(st.sampled_from(MODELS)) | settings
     if "gp_ucb" in name:
-        told = {"n_starts": 2} | told
-    policy = policies.make(name, told)
+        settings = {"n_starts": 2} | settings
+    policy = policies.make(name, settings)
     amount = draw(st.integers(2, 30))
     text = draw(st.sampled_from([f"{amount} epochs", f"{amount}s", f"${amount} at 3600/h"]))
     opened = Opened(
@@ -81,7 +81,7 @@ def studies(draw: st.DrawFn) -> tuple[Opened, Policy, Any]:
         prices=Prices(draw(st.sampled_from([0.0, 1 / 3, 1.0]))),
         workers=draw(st.integers(1, 3)),
     )
-    return opened, policy, made_up(draw(st.integers(0, 10**6)), draw(st.sampled_from([0.0, 0.03])))
+    return opened, policy, draw_job_values(draw(st.integers(0, 10**6)), draw(st.sampled_from([0.0, 0.03])))
 
 
 def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = None) -> Ending:
@@ -91,7 +91,7 @@ def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = 
             assert grown.spent + grown.reserved <= grown.budget.total
 
     store = WatchedMemory(look)
-    ending = run_in_memory(ledger, policy, Simulated(curves, ledger.workers), store=store)
+    ending = run_in_memory(ledger, policy, SimulatedRunner(curves, ledger.workers), store=store)
     if cuts is not None:
         cuts.extend(store.lengths)
     return ending
@@ -99,7 +99,9 @@ def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = 
 
 @examples(30, thorough=120)
 @given(studies(), st.data())
-def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Policy, Any], data: st.DataObject) -> None:
+def test_a_run_cut_anywhere_and_resumed_equals_the_whole_one(
+    study: tuple[Opened, Policy, Any], data: st.DataObject
+) -> None:
     opened, policy, curves = study
     cuts = [1]
     uncut = spend(Ledger([opened]), policy, curves, cuts)
@@ -111,9 +113,15 @@ def test_cut_anywhere_and_resumed_equals_uncut(study: tuple[Opened, Policy, Any]
 
 
 def job(
-    store: Memory, seed: int, policy: str, settings: dict[str, Any], space: Space, done: int, kill_after: int | None
+    store: MemoryStore,
+    seed: int,
+    policy: str,
+    settings: dict[str, Any],
+    space: Space,
+    done: int,
+    kill_after: int | None,
 ) -> list[tuple[int, str, bool]]:
-    """Train until the end, or for so many rounds, the last of which is cut off: [(round, config, validated)]."""
+    """Train to the end, or for some rounds, of which the last is interrupted; return [(round, config, validated)]."""
     tuner = OnlineTuner(
         space, 12, policy=policy, settings=settings, store=store, seed=seed, done_rounds=done, clock=lambda: 0.0
     )
@@ -136,20 +144,20 @@ def job(
     st.sampled_from(SPACES),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=4),
 )
-def test_a_job_killed_again_and_again_finds_the_same_schedule(
-    seed: int, policy: str, told: dict[str, Any], space: Space, kills: list[tuple[int, int]]
+def test_a_job_that_is_killed_repeatedly_finds_the_same_schedule(
+    seed: int, policy: str, settings: dict[str, Any], space: Space, kills: list[tuple[int, int]]
 ) -> None:
-    told = {"n_starts": 2} | told if "gp_ucb" in policy else told
-    whole = job(Memory(), seed, policy, told, space, 0, None)
-    store, done = Memory(), 0
-    bought: set[int] = set()
-    for rounds, behind in [*kills, (None, 0)]:
-        trained = job(store, seed, policy, told, space, done, rounds)
+    settings = {"n_starts": 2} | settings if "gp_ucb" in policy else settings
+    whole = job(MemoryStore(), seed, policy, settings, space, 0, None)
+    store, done = MemoryStore(), 0
+    validated_rounds: set[int] = set()
+    for rounds, n_lost in [*kills, (None, 0)]:
+        trained = job(store, seed, policy, settings, space, done, rounds)
         for round, config, validated in trained:
             assert config == whole[round - 1][1]
-            assert not (validated and round in bought)  # no validation is ever bought twice
-            bought |= {round} if validated else set()
+            assert not (validated and round in validated_rounds)  # no round is validated twice
+            validated_rounds |= {round} if validated else set()
         reached = done + len(trained)
-        done = max(0, reached - behind)
-    assert bought == {round for round, _, validated in whole if validated}
+        done = max(0, reached - n_lost)
+    assert validated_rounds == {round for round, _, validated in whole if validated}
     assert reached == 12

@@ -1,4 +1,4 @@
-"""Every policy without a model, on anything: never over budget, cut and resumed equals uncut, and it ends."""
+"""Every policy without a model in any study: the budget holds, the study ends, and resuming it changes nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.runners.simulated.simulated_runner import Source
-from shoestring.testing.curves import Decaying, Diverging, EndingEarly, Failing, Noisy
-from shoestring.testing.policies import FINITE, LISTED, SPACE, opened, seams, simulate, small, summarise, watch
+from shoestring.testing.curves import DecayingCurves, DivergingCurves, EarlyEndingCurves, FailingCurves, NoisyCurves
+from shoestring.testing.policies import (
+    FINITE,
+    LISTED,
+    SPACE,
+    list_cuts,
+    make_opening,
+    make_small_policy,
+    simulate,
+    summarise,
+    watch,
+)
 
 MODEL_FREE = (
     "asha",
@@ -32,7 +42,7 @@ def any_policy(draw: st.DrawFn, name: str) -> Policy:
     kind = policies.find_class(name)
     eta, least = draw(st.integers(2, 4)), draw(st.integers(1, 4))
     some_arms = st.none() | st.integers(2, 9)
-    told: dict[str, object] = {
+    settings: dict[str, object] = {
         "asha": {"reduction_factor": eta, "min_steps": least},
         "hyperband": {"reduction_factor": eta, "min_steps": least},
         "successive_halving": {"reduction_factor": eta, "min_steps": least, "arms": draw(some_arms)},
@@ -43,30 +53,30 @@ def any_policy(draw: st.DrawFn, name: str) -> Policy:
         },
         "top_k_after_one": {"first_share": draw(st.floats(0.01, 0.99))},
         "grid": {"levels": draw(st.integers(1, 4))},
-        "replay_fixed": policies.settings_of(small("replay_fixed")),
+        "replay_fixed": policies.settings_of(make_small_policy("replay_fixed")),
     }.get(name, {})  # type: ignore[assignment]
-    return kind(**told)
+    return kind(**settings)
 
 
 @st.composite
 def any_curves(draw: st.DrawFn) -> Source:
     seed = draw(st.integers(0, 2**16))
     shares = st.sampled_from([0.0, 0.2, 1.0])
-    source: Source = Decaying(seed, cost_s=draw(st.floats(0.2, 10.0)), setup_s=draw(st.sampled_from([0.0, 1.0])))
-    source = Diverging(Noisy(source, draw(st.floats(0, 2))), draw(shares), draw(st.integers(1, 12)), seed)
-    source = Failing(source, draw(st.sampled_from([0.0, 0.1, 0.5])), draw(st.integers(1, 12)), seed)
-    return EndingEarly(source, draw(shares), draw(st.integers(1, 12)), seed)
+    source: Source = DecayingCurves(seed, cost_s=draw(st.floats(0.2, 10.0)), setup_s=draw(st.sampled_from([0.0, 1.0])))
+    source = DivergingCurves(NoisyCurves(source, draw(st.floats(0, 2))), draw(shares), draw(st.integers(1, 12)), seed)
+    source = FailingCurves(source, draw(st.sampled_from([0.0, 0.1, 0.5])), draw(st.integers(1, 12)), seed)
+    return EarlyEndingCurves(source, draw(shares), draw(st.integers(1, 12)), seed)
 
 
 @pytest.mark.parametrize("name", MODEL_FREE)
 @examples(30, thorough=200)
 @given(data=st.data())
-def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
+def test_budget_resume_and_end(name: str, data: st.DataObject) -> None:
     policy = data.draw(any_policy(name), label="policy")
     source = data.draw(any_curves(), label="curves")
     epochs = data.draw(st.booleans(), label="epochs")
     amount = data.draw(st.integers(1, 60), label="amount")
-    start = opened(
+    start = make_opening(
         policy,
         space=data.draw(SPACES, label="space"),
         budget=f"{amount} epochs" if epochs else f"{amount}s",
@@ -74,18 +84,18 @@ def test_wall_resume_and_end(name: str, data: st.DataObject) -> None:
         workers=data.draw(st.integers(1, 5), label="workers"),
         seed=data.draw(st.integers(0, 2**16), label="seed"),
     )
-    whole = simulate(_Walled(policy), source, start)  # type: ignore[arg-type]
+    whole = simulate(_CheckedPolicy(policy), source, start)  # type: ignore[arg-type]
     ledger = whole.ledger
     assert ledger.spent + ledger.reserved <= ledger.budget.total * (1 if epochs else 1 + 1e-9)
-    cuts = seams(ledger)
+    cuts = list_cuts(ledger)
     if whole.reason == "failing":  # a study that was stopped for its failures tries again when it is started again
         cuts.remove(len(ledger))
     resumed = simulate(policy, source, *ledger.entries()[: data.draw(st.sampled_from(cuts), label="cut")])
     assert summarise(resumed.ledger) == summarise(ledger)
 
 
-class _Walled:
-    """Inspects every decision, and the books before it."""
+class _CheckedPolicy:
+    """Checks every decision, and the state of the study before it."""
 
     def __init__(self, policy: Policy) -> None:
         self.name, self._policy = policy.name, watch(policy, thorough=False)

@@ -1,4 +1,4 @@
-"""A config survives the unit cube, whatever the space; nonsense gets an error in words.
+"""A config that goes through the unit cube comes back, whatever the space; invalid input gives an error of shoestring.
 
 Values and bounds are drawn by bit pattern and as typed decimals, never through the space; only what the space itself
 refuses with an error is left out.
@@ -44,7 +44,7 @@ typed_decimals = st.builds(
 
 @st.composite
 def neighbours(draw: st.DrawFn) -> list[float]:
-    """Numbers a few bit patterns apart: ranges as narrow as floats allow."""
+    """Draw numbers that are a few floats apart: the narrowest ranges there are."""
     first = draw(st.integers(0, 2**63 - 2**20))
     sign = draw(st.sampled_from([1.0, -1.0]))
     return [
@@ -61,14 +61,14 @@ threes = st.one_of(
 
 
 def near(parameter: Parameter, back: Any, value: Any) -> bool:
-    """Whether a value that went through the cube is the same: floats to 1e-12 and in range, all else exactly."""
+    """Return whether a value came back through the cube: floats to 1e-12 and within their range, all others exactly."""
     if not isinstance(parameter, Float):
         return is_same(back, value)
     scale = value if parameter.log else float(parameter.high) - float(parameter.low)
     return bool(parameter.low <= back <= parameter.high and abs(back - value) <= EXACT * scale)
 
 
-def there_and_back(space: Space, config: dict[str, Any]) -> dict[str, Any]:
+def round_trip(space: Space, config: dict[str, Any]) -> dict[str, Any]:
     u = space.to_cube(config)
     assert u.shape == (space.dims,)
     assert np.all((u >= 0.0) & (u <= 1.0))
@@ -84,7 +84,7 @@ def there_and_back(space: Space, config: dict[str, Any]) -> dict[str, Any]:
 @example([1.0, 1.0 + 2**-52, 1.0 + 2**-51], True)
 @example([0.0, 5e-324, 1e-323], False)
 @example([1e300, 1e300 * (1 + 2**-52), 1e300 * (1 + 2**-51)], True)
-def test_floats_survive_to_1e_12_and_stay_in_range(numbers: list[float], log: bool) -> None:
+def test_floats_come_back_to_1e_12_and_stay_in_range(numbers: list[float], log: bool) -> None:
     assume(not any(map(math.isnan, numbers)))  # nan cannot be sorted; the space's own refusal of it is tested elsewhere
     low, value, high = sorted(numbers)
     parameter = Float(low, high, log)
@@ -95,7 +95,7 @@ def test_floats_survive_to_1e_12_and_stay_in_range(numbers: list[float], log: bo
     config = space.validate({"x": value})
     assert config == {"x": value}
     for given_value in (low, value, high):
-        assert near(parameter, there_and_back(space, {"x": given_value})["x"], given_value)
+        assert near(parameter, round_trip(space, {"x": given_value})["x"], given_value)
 
 
 typed_integers = st.integers(-(2**60), 2**60).map(lambda n: int(str(n)))
@@ -118,7 +118,7 @@ patterned_integers = st.integers(0, 2**64 - 1).map(lambda b: struct.unpack("<q",
 @example([2**53 - 2**50 + 1, 2**53 - 7, 2**53], False)
 @example([1, 2**40 - 1, 2**40], True)
 @example([0, 1, 1], False)
-def test_integers_survive_exactly(numbers: list[int], log: bool) -> None:
+def test_integers_come_back_exactly(numbers: list[int], log: bool) -> None:
     low, value, high = sorted(numbers)
     try:
         space = Space({"n": Int(low, high, log)})
@@ -126,7 +126,7 @@ def test_integers_survive_exactly(numbers: list[int], log: bool) -> None:
         return
     for given_value in {low, value, high, min(low + 1, high), max(high - 1, low)}:
         assert space.validate({"n": given_value}) == {"n": given_value}
-        back = there_and_back(space, {"n": given_value})
+        back = round_trip(space, {"n": given_value})
         assert back == {"n": given_value}
         assert type(back["n"]) is int
 
@@ -137,7 +137,7 @@ options = st.recursive(scalars, lambda inner: st.lists(inner, max_size=2), max_l
 
 @st.composite
 def spaces_with_a_config(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Up to six parameters of all kinds, with chains of conditions, and a config made by hand beside them."""
+    """Draw up to six parameters of all kinds, with chains of conditions, and a config of them."""
     written: dict[str, Any] = {}
     config: dict[str, Any] = {}
     for i in range(draw(st.integers(1, 6))):
@@ -180,21 +180,21 @@ def values_of(spec: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @examples(80, thorough=600)
 @given(spaces_with_a_config(), st.randoms(use_true_random=False))
-def test_choices_constants_and_activity_survive_exactly(
+def test_choices_constants_and_conditions_come_back_exactly(
     drawn: tuple[dict[str, Any], dict[str, Any]], shuffler: Any
 ) -> None:
     written, config = drawn
     space = Space.from_dict(written)
     assert space.validate(config) == config
-    back = there_and_back(space, config)
+    back = round_trip(space, config)
     assert back.keys() == config.keys()
     assert all(near(space.parameters[name], back[name], config[name]) for name in config)
 
     names = list(written)
     shuffler.shuffle(names)
-    twin = Space.from_dict(loads(dumps({name: written[name] for name in names})))
-    assert twin == space
-    assert twin.to_cube(config).tolist() == space.to_cube(config).tolist()
+    restored = Space.from_dict(loads(dumps({name: written[name] for name in names})))
+    assert restored == space
+    assert restored.to_cube(config).tolist() == space.to_cube(config).tolist()
     read_back = Space.from_dict(loads(dumps(space.to_dict())))
     assert read_back == space
     assert read_back.cube_names == space.cube_names
@@ -247,18 +247,18 @@ junk = st.recursive(
 
 @examples(80, thorough=600)
 @given(junk, junk)
-def test_only_our_own_errors_come_out_of_nonsense(description: Any, config: Any) -> None:
+def test_invalid_input_gives_only_our_errors(description: Any, config: Any) -> None:
     for make in (Space, Space.from_dict, Space.listed):
         with contextlib.suppress(ShoestringError):
             make(description).validate(config)
 
 
-pieces = st.one_of(junk, st.lists(junk, max_size=3))
+junk_or_list = st.one_of(junk, st.lists(junk, max_size=3))
 
 
 @examples(60, thorough=400)
-@given(pieces, pieces, pieces, pieces)
-def test_only_our_own_errors_come_out_of_parameters(a: Any, b: Any, c: Any, d: Any) -> None:
+@given(junk_or_list, junk_or_list, junk_or_list, junk_or_list)
+def test_invalid_parameters_give_only_our_errors(a: Any, b: Any, c: Any, d: Any) -> None:
     for parameter in (Float(a, b, c, d), Int(a, b, c, d), Choice(a, d), Constant(a, d)):
         with contextlib.suppress(SpaceError):
             space = Space({"x": parameter, "y": Int(1, 3)})
@@ -267,6 +267,6 @@ def test_only_our_own_errors_come_out_of_parameters(a: Any, b: Any, c: Any, d: A
 
 
 @pytest.mark.parametrize("bounds", [(0.0, math.nan), (math.nan, 1.0), (0.0, math.inf), (-math.inf, 0.0)])
-def test_bounds_that_are_no_numbers_are_refused(bounds: tuple[float, float]) -> None:
+def test_bounds_that_are_not_finite_numbers_are_refused(bounds: tuple[float, float]) -> None:
     with pytest.raises(SpaceError, match="finite"):
         Space({"x": Float(*bounds)})

@@ -19,13 +19,13 @@ def test_a_message_is_one_line_whatever_it_quotes() -> None:
     assert str(SpaceError("two  spaces are kept")) == "two  spaces are kept"
 
 
-def test_a_message_has_an_end() -> None:
-    said = str(SpaceError("x" * 10_000))
-    assert len(said) < 4100
-    assert said.endswith("… (6000 characters more)")
+def test_a_long_message_is_cut() -> None:
+    text = str(SpaceError("x" * 10_000))
+    assert len(text) < 4100
+    assert text.endswith("… (6000 characters more)")
 
 
-def test_half_a_surrogate_pair_can_be_shown() -> None:
+def test_half_a_surrogate_pair_is_escaped() -> None:
     assert one_line("\ud800é") == "\\ud800é"
 
 
@@ -33,7 +33,7 @@ def test_an_error_can_be_pickled() -> None:
     assert str(pickle.loads(pickle.dumps(TrainingFailed("no result")))) == "no result"
 
 
-def test_a_warning_points_at_whoever_called_the_package() -> None:
-    with pytest.warns(UserWarning, match="mind") as said:
+def test_a_warning_points_at_the_code_that_called_the_package() -> None:
+    with pytest.warns(UserWarning, match="mind") as caught:
         warn("mind")
-    assert said[0].filename == __file__
+    assert caught[0].filename == __file__

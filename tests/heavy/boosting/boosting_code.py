@@ -1,4 +1,4 @@
-"""Boosting with rows, columns and dropped trees sampled: the right recipe, and plain continuation, which is wrong."""
+"""Boosting with sampled rows, columns and dropped trees: in steps, and by plain continuation, which resumes wrongly."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def light(config: dict[str, Any], context: Context) -> Iterator[Report]:
 
 
 def light_continued(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """One seed for all steps, and a live booster that goes on where it stands."""
+    """Continue the same booster in memory, with one seed for all steps."""
     data = lightgbm.Dataset(TRAIN_X, TRAIN_Y, free_raw_data=False)
-    told = {**LIGHT, **config, "seed": 1, "verbose": -1}
+    parameters = {**LIGHT, **config, "seed": 1, "verbose": -1}
     if context.checkpoint is not None:
         data = lightgbm.Dataset(TRAIN_X, TRAIN_Y, free_raw_data=False)
         before = lightgbm.Booster(model_file=str(context.checkpoint))
-        booster = lightgbm.train(told, data, 0, init_model=before, keep_training_booster=True)
+        booster = lightgbm.train(parameters, data, 0, init_model=before, keep_training_booster=True)
     else:
-        booster = lightgbm.Booster(told, data)
+        booster = lightgbm.Booster(parameters, data)
     while True:
         for _ in range(5):
             booster.update()
@@ -58,7 +58,7 @@ def extreme(config: dict[str, Any], context: Context) -> Iterator[Report]:
 
 
 def extreme_continued(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """A live booster that goes on where it stands; read from a file, it counts its rounds from 0 again."""
+    """Continue the same booster in memory; after it is read from a file, its rounds are counted from 0 again."""
     data = xgboost.DMatrix(TRAIN_X, TRAIN_Y)
     booster = xgboost.Booster({**EXTREME, **config, "seed": 1}, [data])
     if context.checkpoint is not None:
@@ -85,7 +85,7 @@ def cat(config: dict[str, Any], context: Context) -> Iterator[Report]:
 
 
 def cat_words(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """With columns of words, which CatBoost counts by itself."""
+    """Train with categorical columns, which CatBoost encodes itself."""
     pool = catboost.Pool(WORDS[:300], TRAIN_Y, cat_features=[0, 1])
 
     def loss(model: Any) -> float:
@@ -95,13 +95,20 @@ def cat_words(config: dict[str, Any], context: Context) -> Iterator[Report]:
 
 
 def cat_continued(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """Goes on from the model in memory, which keeps more than it saves."""
+    """Continue from the model in memory, which keeps more than it saves."""
     model = None if context.checkpoint is None else catboost.CatBoost().load_model(str(context.checkpoint))
     step = context.step
     while True:
         step += 1
-        told = {**CAT, **config, "iterations": 5, "random_seed": step, "verbose": False, "allow_writing_files": False}
-        grown = catboost.CatBoost(told)
+        parameters = {
+            **CAT,
+            **config,
+            "iterations": 5,
+            "random_seed": step,
+            "verbose": False,
+            "allow_writing_files": False,
+        }
+        grown = catboost.CatBoost(parameters)
         grown.fit(catboost.Pool(TRAIN_X, TRAIN_Y), init_model=model)
         model = grown
         yield Report(_cat_loss(grown), save=lambda path, model=grown: model.save_model(str(path)))

@@ -1,4 +1,4 @@
-"""Boosting: the steps are the same, frozen and thawed in fresh processes or not; plain continuation is caught."""
+"""Boosting: resuming in fresh processes changes nothing, and the resume check finds plain continuation."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "config"), CASES)
-def test_freezing_and_thawing_changes_nothing(name: str, config: dict[str, Any], tmp_path: Path) -> None:
+def test_resuming_changes_nothing(name: str, config: dict[str, Any], tmp_path: Path) -> None:
     whole = train_in_one_piece(f"{HERE}:{name}", config, code.STEPS)
     assert len(set(whole)) == code.STEPS
     assert train_in_pieces(f"{HERE}:{name}", config, code.STEPS, 2, tmp_path) == whole
 
 
 @pytest.mark.parametrize("name", ["light", "extreme", "cat"])
-def test_the_check_accepts_the_right_recipe(name: str, tmp_path: Path) -> None:
+def test_the_resume_check_accepts_correct_code(name: str, tmp_path: Path) -> None:
     assert check_resuming(f"{HERE}:{name}", {}, tmp_path).facts["same"]
 
 
 @pytest.mark.parametrize("name", ["light_continued", "extreme_continued", "cat_continued"])
-def test_the_check_catches_plain_continuation(name: str, tmp_path: Path) -> None:
+def test_the_resume_check_finds_plain_continuation(name: str, tmp_path: Path) -> None:
     assert not check_resuming(f"{HERE}:{name}", {}, tmp_path).facts["same"]
 
 

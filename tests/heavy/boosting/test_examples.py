@@ -1,4 +1,4 @@
-"""The examples that people copy run as they stand."""
+"""The examples run without changes."""
 
 from __future__ import annotations
 

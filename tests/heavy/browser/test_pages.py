@@ -1,4 +1,4 @@
-"""Reports and the watching page in headless Chromium: what a reader sees, hovers, and can reach by keyboard."""
+"""Reports and the page of `shoestring watch` in headless Chromium: what a reader sees, points at, and reaches by keyboard."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def browser() -> Iterator[Any]:
 
 
 class Visit:
-    """One page in a fresh window, with everything it complained about or asked for."""
+    """One page in a new window, with the errors that it logged and the addresses that it requested."""
 
     def __init__(self, browser: Any, address: str, **window: Any) -> None:
-        self.trouble: list[str] = []
+        self.errors: list[str] = []
         self.requests: list[str] = []
         self.page = browser.new_page(**window)
-        self.page.on("console", lambda said: self.trouble.append(said.text))
-        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.trouble.append(dialog.message), dialog.dismiss()))  # type: ignore[func-returns-value]
-        self.page.on("request", lambda asked: self.requests.append(asked.url))
+        self.page.on("console", lambda message: self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.errors.append(dialog.message), dialog.dismiss()))  # type: ignore[func-returns-value]
+        self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)
 
 
@@ -83,59 +83,59 @@ def report(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_report(browser: Any, report: Path, width: int, scheme: str) -> None:
+def test_a_report_is_self_contained_and_fits_the_window(browser: Any, report: Path, width: int, scheme: str) -> None:
     visit = Visit(browser, report.as_uri(), viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = visit.page
-    assert visit.trouble == []
-    assert visit.requests == [report.as_uri()], "a report asks nobody for anything"
+    assert visit.errors == []
+    assert visit.requests == [report.as_uri()], "a report loads nothing from the network"
     sections = page.locator("section:has(svg)")
     assert sections.count() >= 8
     for number in range(sections.count()):
         box = sections.nth(number).locator("svg:visible").bounding_box()
         assert box["width"] > 250
         assert box["height"] > 30
-    assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing sticks out"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing is wider than the window"
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, paper[4:-1].split(","))) < 200) == (scheme == "dark")
-    assert page.locator("main").text_content().count("alert(1)") > 0, "what a user wrote is shown as text"
+    assert page.locator("main").text_content().count("alert(1)") > 0, "texts of the user are shown as text"
 
 
-def test_hovering_tells_why(browser: Any, report: Path) -> None:
+def test_pointing_at_a_mark_shows_its_reason(browser: Any, report: Path) -> None:
     page = Visit(browser, report.as_uri(), viewport={"width": 1200, "height": 900}).page
     bar = page.locator("#timeline rect[data-t]").first
     bar.scroll_into_view_if_needed()
     bar.hover()
-    said = page.locator("#tip").inner_text()
-    assert "order 0: trial 0" in said
-    assert "why:" in said
+    tip = page.locator("#tip").inner_text()
+    assert "order 0: trial 0" in tip
+    assert "why:" in tip
     assert page.locator("#tip").is_visible()
 
 
-def test_one_decision_is_seen_at_a_time(browser: Any, report: Path) -> None:
+def test_one_decision_is_shown_at_a_time(browser: Any, report: Path) -> None:
     page = Visit(browser, report.as_uri(), viewport={"width": 390, "height": 900}, java_script_enabled=False).page
     for section in page.locator("section:has(.choices)").all():
         labels = section.locator(".choices > label")
         for number in range(labels.count()):
             labels.nth(number).click()
             assert section.locator("svg:visible").count() == 1
-            assert labels.nth(number).inner_text() in section.locator("p:visible").inner_text()
+            assert labels.nth(number).inner_text() in section.locator("p:visible").inner_text().lower()
             assert section.locator("details:visible").count() == 1
 
 
-def test_a_belief_and_an_offer_tell_why(browser: Any, report: Path) -> None:
+def test_predictions_and_candidates_have_tips(browser: Any, report: Path) -> None:
     page = Visit(browser, report.as_uri(), viewport={"width": 1200, "height": 900}).page
-    for mark in ("#expected svg:visible [data-t]", "#offers svg:visible circle.best"):
+    for mark in ("#expected svg:visible [data-t]", "#candidates svg:visible circle.best"):
         for found in page.locator(mark).all()[:1]:
             found.scroll_into_view_if_needed()
             found.hover(force=True)
             assert page.locator("#tip").is_visible()
-    has = {key for key in ("expected", "offers", "replayed") if page.locator(f"#{key}").count()}
-    policy = page.locator("p.lead").inner_text().split(" by ")[1].split(";")[0]
-    wanted = {"bhpt": {"expected", "replayed"}, "cost_aware_ei": {"expected", "offers", "replayed"}}
-    assert has == wanted.get(policy, {"replayed"})
+    sections_found = {key for key in ("expected", "candidates", "replayed") if page.locator(f"#{key}").count()}
+    policy = page.locator("p.lead").inner_text().split(" spent ")[0]
+    expected_sections = {"bhpt": {"expected", "replayed"}, "cost_aware_ei": {"expected", "candidates", "replayed"}}
+    assert sections_found == expected_sections.get(policy, {"replayed"})
 
 
-def test_tables_are_reached_by_keyboard(browser: Any, report: Path) -> None:
+def test_tables_can_be_opened_by_keyboard(browser: Any, report: Path) -> None:
     page = Visit(browser, report.as_uri(), viewport={"width": 1200, "height": 900}).page
     assert page.locator("section table:visible").count() == 0
     for _ in range(60):
@@ -146,7 +146,7 @@ def test_tables_are_reached_by_keyboard(browser: Any, report: Path) -> None:
     assert page.locator("section table:visible").count() == 1
 
 
-def test_texts_can_be_taken_away(browser: Any, report: Path) -> None:
+def test_texts_can_be_copied(browser: Any, report: Path) -> None:
     page = Visit(browser, report.as_uri(), viewport={"width": 1200, "height": 900}).page
     button = page.locator("button[data-copies]").first
     button.scroll_into_view_if_needed()
@@ -159,7 +159,7 @@ def test_texts_can_be_taken_away(browser: Any, report: Path) -> None:
 def test_axe_finds_nothing_serious(browser: Any, report: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-not-found, unused-ignore]
 
-    # axe runs as a script of the test, which the page's own policy would forbid
+    # axe runs as a script of the test, which the page's content security policy would forbid
     page = browser.new_page(bypass_csp=True, viewport={"width": 1200, "height": 900})
     page.goto(report.as_uri())
     found = Axe().run(page).response["violations"]
@@ -170,14 +170,14 @@ def test_figures_as_png(report: Path) -> None:
     for words in (("--png", "figures"), ("--png", "figures", "--dark")):
         subprocess.run(shoestring("report", *words), cwd=report.parent, check=True, capture_output=True)
     found = {path.stem: path.read_bytes() for path in (report.parent / "figures").iterdir()}
-    assert {"money", "money-dark", "curves", "curves-dark", "timeline"} <= set(found)
+    assert {"budget", "budget-dark", "curves", "curves-dark", "timeline"} <= set(found)
     assert all(content.startswith(b"\x89PNG") for content in found.values())
     assert found["curves"] != found["curves-dark"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_study_in_a_notebook(browser: Any, report: Path, theme: str) -> None:
-    """As JupyterLab shows it: two outputs in a page that says whether it is light, whatever the system has."""
+    """Show two outputs as JupyterLab does: the page, not the system, says whether it is light."""
     from shoestring import Study
     from shoestring.reports.figures import style
 
@@ -188,7 +188,7 @@ def test_a_study_in_a_notebook(browser: Any, report: Path, theme: str) -> None:
     page = report.parent / f"notebook-{theme}.html"
     page.write_text(f"<!doctype html><meta charset=utf-8>{body}<svg><text class=name>mine</text></svg>{outputs}")
     visit = Visit(browser, page.as_uri(), viewport={"width": 900, "height": 900}, color_scheme="light")
-    assert visit.trouble == []
+    assert visit.errors == []
     assert visit.requests == [page.as_uri()]
     shown = visit.page.locator(".output svg")
     assert shown.count() == 6
@@ -198,12 +198,14 @@ def test_a_study_in_a_notebook(browser: Any, report: Path, theme: str) -> None:
     expected = "rgb({}, {}, {})".format(*(int(colour[i : i + 2], 16) for i in (1, 3, 5)))
     assert {bars.nth(i).evaluate(fill) for i in range(bars.count())} == {expected}
     assert {names.nth(i).evaluate(fill) for i in range(names.count())} == {ink}
-    assert visit.page.locator("body > svg text").evaluate(fill) == "rgb(0, 0, 0)", "what is not ours is left alone"
+    assert visit.page.locator("body > svg text").evaluate(fill) == "rgb(0, 0, 0)", (
+        "other drawings in the notebook are not changed"
+    )
 
 
-def test_watching_follows_a_running_study(browser: Any, tmp_path: Path) -> None:
+def test_the_watch_page_follows_a_running_study(browser: Any, tmp_path: Path) -> None:
     quiet: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
-    # More epochs than it will train: on a busy machine a server and a browser take their time to start.
+    # The budget is larger than what it will train: on a busy machine a server and a browser start slowly.
     with subprocess.Popen(tune(tmp_path, "10000 epochs", sleep=0.15), **quiet) as running:
         while subprocess.run(shoestring("status"), cwd=tmp_path, capture_output=True, check=False).returncode:
             assert running.poll() is None
@@ -214,8 +216,8 @@ def test_watching_follows_a_running_study(browser: Any, tmp_path: Path) -> None:
             visit = Visit(browser, address, viewport={"width": 1200, "height": 900})
             before = visit.page.locator("main").get_attribute("data-version")
             playwright.expect(visit.page.locator("main")).not_to_have_attribute("data-version", before, timeout=20_000)
-            assert visit.trouble == []
-            assert all(asked.startswith("http://127.0.0.1:") for asked in visit.requests)
+            assert visit.errors == []
+            assert all(address.startswith("http://127.0.0.1:") for address in visit.requests)
             refused = Visit(browser, address.split("?")[0])
             assert "token" in refused.page.locator("body").inner_text()
             server.terminate()

@@ -1,4 +1,4 @@
-"""The training code that these tests freeze and thaw lies beside them."""
+"""Make the training code beside these tests importable."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
 
 
 class Noisy(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    """Images with noise that is drawn where they are loaded, in a loading process if there is one."""
+    """Images with noise, which is drawn in the process that loads them."""
 
     def __len__(self) -> int:
         return 400
@@ -63,7 +63,7 @@ def train_from_a_loader(config: dict[str, Any], context: Context) -> Iterator[Re
     yield from stepwise(fit, context)
 
 
-class ForgetsRandom(KerasSteps):
+class WithoutRandomState(KerasSteps):
     def on_train_begin(self, logs: Any = None) -> None:
         pass
 
@@ -72,13 +72,13 @@ def train_without_random(config: dict[str, Any], context: Context) -> Iterator[R
     def fit(steps: Steps) -> None:
         model = load_model(steps) or build()
         options = {"epochs": EPOCHS, "initial_epoch": steps.done, "batch_size": 50, "verbose": 0}
-        model.fit(**DATA, **options, callbacks=[ForgetsRandom(steps)])
+        model.fit(**DATA, **options, callbacks=[WithoutRandomState(steps)])
 
     yield from stepwise(fit, context)
 
 
-def train_from_weights_alone(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """`load_weights` on a model made anew: the optimiser has forgotten its moments."""
+def train_from_weights_only(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """Load only the weights into a new model: the optimiser loses its moments."""
 
     def fit(steps: Steps) -> None:
         model = build()
@@ -90,7 +90,7 @@ def train_from_weights_alone(config: dict[str, Any], context: Context) -> Iterat
     yield from stepwise(fit, context)
 
 
-def train_that_forgets_the_epoch(config: dict[str, Any], context: Context) -> Iterator[Report]:
+def train_without_initial_epoch(config: dict[str, Any], context: Context) -> Iterator[Report]:
     def fit(steps: Steps) -> None:
         model = load_model(steps) or build()
         model.fit(**DATA, epochs=EPOCHS, batch_size=50, verbose=0, callbacks=[KerasSteps(steps)])
@@ -99,5 +99,5 @@ def train_that_forgets_the_epoch(config: dict[str, Any], context: Context) -> It
 
 
 def whole_run(config: dict[str, Any]) -> list[float]:
-    """Keras alone, with nothing of shoestring in it."""
+    """Train with Keras alone, without shoestring."""
     return list(build().fit(**DATA, epochs=EPOCHS, batch_size=50, verbose=0).history["val_loss"])

@@ -1,4 +1,4 @@
-"""A network with dropout, shuffled data, Adam and a schedule, trained by Lightning; right and wrong ways to freeze it."""
+"""A network with dropout, shuffled data, Adam and a schedule, trained by Lightning; correct and wrong ways to resume it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Net(L.LightningModule):
 
 
 class LateNet(Net):
-    """Its weights are made when the trainer asks for them."""
+    """A network whose weights are created in `configure_model`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
     yield from stepwise(fit, context)
 
 
-class ForgetsRandom(LightningSteps):
+class WithoutRandomState(LightningSteps):
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         pass
 
@@ -110,25 +110,25 @@ class ForgetsRandom(LightningSteps):
 def train_without_random(config: dict[str, Any], context: Context) -> Iterator[Report]:
     def fit(steps: Steps) -> None:
         L.seed_everything(1, verbose=False)
-        make_trainer(ForgetsRandom(steps, "val_loss")).fit(Net(), *loaders(), ckpt_path=checkpoint_of(steps))
+        make_trainer(WithoutRandomState(steps, "val_loss")).fit(Net(), *loaders(), ckpt_path=checkpoint_of(steps))
 
     yield from stepwise(fit, context)
 
 
-def train_from_weights_alone(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """Loads the weights and fits again: optimiser and schedule begin anew."""
+def train_from_weights_only(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """Load only the weights and fit again: optimiser and schedule start again."""
 
     def fit(steps: Steps) -> None:
         L.seed_everything(1, verbose=False)
         net = Net()
         if (path := checkpoint_of(steps)) is not None:
             net.load_state_dict(torch.load(path, weights_only=False)["state_dict"])
-        make_trainer(ForgetsRandom(steps, "val_loss")).fit(net, *loaders())
+        make_trainer(WithoutRandomState(steps, "val_loss")).fit(net, *loaders())
 
     yield from stepwise(fit, context)
 
 
-def train_that_forgets_the_checkpoint(config: dict[str, Any], context: Context) -> Iterator[Report]:
+def train_without_checkpoint(config: dict[str, Any], context: Context) -> Iterator[Report]:
     def fit(steps: Steps) -> None:
         L.seed_everything(1, verbose=False)
         make_trainer(LightningSteps(steps, "val_loss")).fit(Net(), *loaders())
@@ -137,12 +137,12 @@ def train_that_forgets_the_checkpoint(config: dict[str, Any], context: Context) 
 
 
 def train_online(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """The learning rate is what the study says for this epoch."""
+    """Train with the learning rate that the study chooses for each epoch."""
 
-    def apply(trainer: Any, module: Any, now: Any) -> None:
-        module.applied.append(now["lr"])
+    def apply(trainer: Any, module: Any, new_config: Any) -> None:
+        module.applied.append(new_config["lr"])
         for group in trainer.optimizers[0].param_groups:
-            group["lr"] = now["lr"]
+            group["lr"] = new_config["lr"]
 
     def fit(steps: Steps) -> None:
         L.seed_everything(1, verbose=False)
@@ -153,7 +153,7 @@ def train_online(config: dict[str, Any], context: Context) -> Iterator[Report]:
 
 
 def whole_run(config: dict[str, Any]) -> list[float]:
-    """Lightning alone, with nothing of shoestring in it."""
+    """Train with Lightning alone, without shoestring."""
     values = []
 
     class Record(L.Callback):

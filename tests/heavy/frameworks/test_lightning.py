@@ -1,4 +1,4 @@
-"""Lightning: frozen and thawed every two epochs in a fresh process, the run is the whole run."""
+"""Lightning: a run that is paused every two epochs and resumed in a fresh process equals the run without a pause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "schedule by step": {},
     "by epoch": {"interval": "epoch"},
     "plateau": {"interval": "plateau"},
-    "weights made late": {"late": True},
+    "weights in configure_model": {"late": True},
     "two loading processes": {"workers": 2},
 }
 if torch.cuda.is_available():
@@ -27,66 +27,68 @@ if torch.cuda.is_available():
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_freezing_and_thawing_changes_nothing(config: dict[str, Any], tmp_path: Path) -> None:
-    steps = 4 if config else code.EPOCHS  # one cut, or two: every process takes a while to import its framework
+def test_resuming_changes_nothing(config: dict[str, Any], tmp_path: Path) -> None:
+    steps = 4 if config else code.EPOCHS  # one pause or two; every process needs a while to import its framework
     whole = code.whole_run(config)[:steps]
     assert train_in_one_piece(f"{HERE}:train", config, steps) == whole
     assert train_in_pieces(f"{HERE}:train", config, steps, 2, tmp_path) == whole
 
 
-def test_the_check_accepts_the_right_recipe(tmp_path: Path) -> None:
+def test_the_resume_check_accepts_correct_code(tmp_path: Path) -> None:
     assert check_resuming(f"{HERE}:train", {}, tmp_path).facts["same"]
 
 
-def test_it_goes_by_its_older_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`import pytorch_lightning` has classes of its own, which `lightning` does not know."""
+def test_the_older_package_name_works_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pytorch_lightning` has its own classes, which do not work together with those of `lightning`."""
     whole = train_in_one_piece(f"{HERE}:train", {}, 4)
-    monkeypatch.setenv("LIGHTNING", "pytorch_lightning")  # for the processes that the pieces are trained in
+    monkeypatch.setenv("LIGHTNING", "pytorch_lightning")  # read by the processes that train the pieces
     assert train_in_pieces(f"{HERE}:train", {}, 4, 2, tmp_path) == whole
 
 
-@pytest.mark.parametrize("wrong", ["train_without_random", "train_from_weights_alone"])
-def test_the_check_catches_the_wrong_recipe(wrong: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrong", ["train_without_random", "train_from_weights_only"])
+def test_the_resume_check_finds_wrong_code(wrong: str, tmp_path: Path) -> None:
     assert not check_resuming(f"{HERE}:{wrong}", {}, tmp_path).facts["same"]
 
 
-def test_a_thawed_trial_that_would_start_anew_says_so(tmp_path: Path) -> None:
-    note = check_resuming(f"{HERE}:train_that_forgets_the_checkpoint", {}, tmp_path)
+def test_a_resumed_trial_that_would_start_from_nothing_is_an_error(tmp_path: Path) -> None:
+    note = check_resuming(f"{HERE}:train_without_checkpoint", {}, tmp_path)
     assert (note.facts["resumed"], note.facts["same"]) == (None, False)
-    live = Live(code.train_that_forgets_the_checkpoint, {}, 1, tmp_path / "checkpoints" / "trial-0000" / "step-000001")
+    live = Live(code.train_without_checkpoint, {}, 1, tmp_path / "checkpoints" / "trial-0000" / "step-000001")
     with pytest.raises(RunnerError, match="ckpt_path=checkpoint_of"):
         live.advance({}, 2, True)
 
 
-def test_an_unknown_metric_is_told_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_metric_names_the_known_ones() -> None:
     live = Live(code.train, {"monitor": "val_los"})
-    with pytest.raises(RunnerError, match=r"no 'val_los' among what was logged. Did you mean 'val_loss'"):
+    with pytest.raises(
+        RunnerError, match=r"no 'val_los' among the metrics that self.log has logged. Did you mean 'val_loss'"
+    ):
         live.advance({"monitor": "val_los"}, 2, True)
 
 
-# a run whose hyperparameters change while it trains ----------------------------------------------------------------------
+# hyperparameters that change during the training ----------------------------------------------------------------------
 
 
-def test_an_epoch_is_validated_only_where_that_was_bought() -> None:
+def test_an_epoch_is_validated_only_if_it_needs_a_value() -> None:
     code.NETS.clear()
     live = Live(code.train, {"lr": 0.01})
     results = [live.advance({"lr": 0.01}, 4, validate) for validate in (True, False, False, True)]
     live.close()
     assert [result.value is None for result in results] == [False, True, True, False]
     assert [result.metrics for result in results] == [{"val_rows": 200.0}, {}, {}, {"val_rows": 200.0}]
-    assert code.NETS[0].validated == 2 + 1  # and one batch of the check before training
+    assert code.NETS[0].validated == 2 + 1  # plus one batch of Lightning's check before training
 
 
-def test_a_study_tunes_one_run_while_it_trains_and_validates_only_when_unsure() -> None:
+def test_an_online_study_changes_the_learning_rate_and_validates_some_epochs() -> None:
     code.NETS.clear()
     space = {"lr": Float(1e-3, 1e-1, log=True)}
-    told: dict[str, Any] = {"policy": "ce_gp_ucb", "settings": {"n_starts": 2, "kappa": 0.3}, "seed": 1}
-    study = tune(code.train_online, space, f"{code.EPOCHS} epochs", max_steps=code.EPOCHS, **told)
+    options: dict[str, Any] = {"policy": "ce_gp_ucb", "settings": {"n_starts": 2, "kappa": 0.3}, "seed": 1}
+    study = tune(code.train_online, space, f"{code.EPOCHS} epochs", max_steps=code.EPOCHS, **options)
     (trial,) = study.trials
-    bought = [value for value in trial.values if value is not None]
+    validated = [value for value in trial.values if value is not None]
     assert trial.steps == code.EPOCHS
-    assert 2 <= len(bought) < code.EPOCHS
-    assert code.NETS[0].validated == len(bought) + 1  # and one batch of the check before training
+    assert 2 <= len(validated) < code.EPOCHS
+    assert code.NETS[0].validated == len(validated) + 1  # plus one batch of Lightning's check before training
     configs = [order.config["lr"] for order in study.ledger.orders for _ in range(order.until)]
     assert set(code.NETS[0].applied) == set(configs) - {configs[0]}
     assert len(set(configs)) > 1
@@ -101,6 +103,6 @@ def test_a_new_config_is_applied_before_its_first_epoch(tmp_path: Path) -> None:
     live.save(tmp_path / "saved")
     whole = live.advance({"lr": 0.002}, 4, True).value
     live.close()
-    thawed = Live(code.train_online, {"lr": 0.002}, 3, tmp_path / "saved")
-    assert thawed.advance({"lr": 0.002}, 4, True).value == whole
-    thawed.close()
+    resumed = Live(code.train_online, {"lr": 0.002}, 3, tmp_path / "saved")
+    assert resumed.advance({"lr": 0.002}, 4, True).value == whole
+    resumed.close()

@@ -1,4 +1,4 @@
-"""Plain PyTorch loops, by epochs and by batches, on a CPU or (`device`) a GPU; with what a checkpoint needs, and without."""
+"""Plain PyTorch loops, by epochs and by batches, on a CPU or (`device`) a GPU; with complete and incomplete checkpoints."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from shoestring.integrations.stepping import Steps, stepwise
 from shoestring.runners.training.random_state import RandomState
 
 torch.set_num_threads(1)
-BATCHES, A_STEP = 8, 5  # an epoch has 8 batches, a step of the study 5
+BATCHES_PER_EPOCH, BATCHES_PER_STEP = 8, 5
 IMAGES, LABELS = load_digits(return_X_y=True)
 X, Y = torch.tensor(IMAGES / 16, dtype=torch.float32), torch.tensor(LABELS)
 
 
 class Noisy(Dataset[Any]):
-    """Images with noise that is drawn where they are loaded, in a loading process if there is one."""
+    """Images with noise, which is drawn in the process that loads them."""
 
     def __len__(self) -> int:
         return 400
@@ -32,7 +32,7 @@ class Noisy(Dataset[Any]):
 
 
 class Model:
-    """What all loops train; `parts` is what a checkpoint must hold."""
+    """The network that all loops train; a checkpoint must contain its `parts`."""
 
     def __init__(self, steps: Steps, device: str = "cpu") -> None:
         torch.manual_seed(1)
@@ -66,7 +66,7 @@ class Model:
 
 
 def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """An epoch a step, with loading processes that draw noise."""
+    """Train an epoch in each step, with loading processes that draw noise."""
 
     def fit(steps: Steps) -> None:
         model = Model(steps, config.get("device", "cpu"))
@@ -81,50 +81,50 @@ def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
 
 
 def train_by_batches(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """Five batches a step. The order of an epoch follows from its number, so the position is a number of batches."""
+    """Train five batches in each step. The order of an epoch depends on its number, so the position is a number of batches."""
 
     def fit(steps: Steps) -> None:
         model = Model(steps, config.get("device", "cpu"))
-        batch = steps.done * A_STEP
+        batch = steps.done * BATCHES_PER_STEP
         steps.restore_random()
         while True:
-            epoch, place = divmod(batch, BATCHES)
+            epoch, place = divmod(batch, BATCHES_PER_EPOCH)
             order = torch.randperm(400, generator=torch.Generator().manual_seed(epoch))
             rows = order[place * 50 : (place + 1) * 50]
             model.learn(X[rows], Y[rows])
             batch += 1
-            if batch % A_STEP == 0:
+            if batch % BATCHES_PER_STEP == 0:
                 steps.report(model.loss(), model.save)
 
     yield from stepwise(fit, context)
 
 
 def train_without_position(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """The same with a shuffling loader: thawed within an epoch, it begins a new one."""
+    """Do the same with a shuffling loader, which starts a new epoch when the trial resumes within one."""
 
     def fit(steps: Steps) -> None:
         model = Model(steps, config.get("device", "cpu"))
         loader = DataLoader(Noisy(), 50, shuffle=True)
         steps.restore_random()
-        batch = steps.done * A_STEP
+        batch = steps.done * BATCHES_PER_STEP
         while True:
             for images, labels in loader:
                 model.learn(images, labels)
                 batch += 1
-                if batch % A_STEP == 0:
+                if batch % BATCHES_PER_STEP == 0:
                     steps.report(model.loss(), model.save)
 
     yield from stepwise(fit, context)
 
 
 def train_without_the_gpus_generator(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """As `train`, but a thaw puts back the generators of the CPU alone: dropout on the GPU begins anew."""
+    """Train as `train` does, but restore only the CPU's generators: dropout on the GPU starts again."""
 
     def fit(steps: Steps) -> None:
         model = Model(steps, config["device"])
         loader = DataLoader(Noisy(), 50, shuffle=True)
         if steps.checkpoint is not None:
-            replace(RandomState.load(steps.checkpoint / "random.npz"), cuda=()).put_back()
+            replace(RandomState.load(steps.checkpoint / "random.npz"), cuda=()).restore()
         while True:
             for images, labels in loader:
                 model.learn(images, labels)

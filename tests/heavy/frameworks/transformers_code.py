@@ -51,11 +51,11 @@ class Net(torch.nn.Module):
 
 
 def arguments(folder: str, config: dict[str, Any]) -> TrainingArguments:
-    """`every`: a step of the study is so many batches (8 are an epoch); without it, an epoch."""
-    rhythm: dict[str, Any] = {"eval_strategy": "epoch", "save_strategy": "epoch"}
+    """Return the arguments; `every` is the number of batches of a step (8 are an epoch), an epoch if it is missing."""
+    strategies: dict[str, Any] = {"eval_strategy": "epoch", "save_strategy": "epoch"}
     if "every" in config:
-        rhythm = {"eval_strategy": "steps", "eval_steps": config["every"]}
-        rhythm |= {"save_strategy": "steps", "save_steps": config["every"]}
+        strategies = {"eval_strategy": "steps", "eval_steps": config["every"]}
+        strategies |= {"save_strategy": "steps", "save_steps": config["every"]}
     return TrainingArguments(
         output_dir=folder,
         num_train_epochs=EPOCHS,
@@ -70,7 +70,7 @@ def arguments(folder: str, config: dict[str, Any]) -> TrainingArguments:
         seed=1,
         save_total_limit=1,
         dataloader_num_workers=config.get("workers", 0),
-        **rhythm,
+        **strategies,
     )
 
 
@@ -90,7 +90,7 @@ def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
     yield from stepwise(fit, context)
 
 
-def train_that_forgets_the_checkpoint(config: dict[str, Any], context: Context) -> Iterator[Report]:
+def train_without_checkpoint(config: dict[str, Any], context: Context) -> Iterator[Report]:
     def fit(steps: Steps) -> None:
         with tempfile.TemporaryDirectory() as folder:
             make_trainer(folder, config, TransformersSteps(steps)).train()
@@ -98,16 +98,16 @@ def train_that_forgets_the_checkpoint(config: dict[str, Any], context: Context) 
     yield from stepwise(fit, context)
 
 
-def train_from_weights_alone(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """Saves the model and trains it again: optimiser, schedule and generators begin anew."""
+def train_from_weights_only(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """Load only the weights and train again: optimiser, schedule and generators start again."""
 
-    class Saves(TransformersSteps):
-        def on_train_begin(self, *arguments: Any, **rest: Any) -> None:
+    class WithoutResumeCheck(TransformersSteps):
+        def on_train_begin(self, *arguments: Any, **more: Any) -> None:
             pass
 
     def fit(steps: Steps) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            trainer = make_trainer(folder, config, Saves(steps))
+            trainer = make_trainer(folder, config, WithoutResumeCheck(steps))
             if (path := checkpoint_of(steps)) is not None:
                 trainer.model.load_state_dict(load_file(Path(path) / "model.safetensors"))
             trainer.train()
@@ -116,11 +116,11 @@ def train_from_weights_alone(config: dict[str, Any], context: Context) -> Iterat
 
 
 def whole_run(config: dict[str, Any]) -> list[float]:
-    """The trainer alone, with nothing of shoestring in it, and without saving anything."""
+    """Train with the trainer alone, without shoestring."""
     values = []
 
     class Record(TrainerCallback):
-        def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any], **rest: Any) -> None:
+        def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any], **more: Any) -> None:
             values.append(metrics["eval_loss"])
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""An exported study opens in optuna-dashboard, in a browser without a screen."""
+"""An exported study opens in optuna-dashboard, in a headless browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from shoestring import Float, Study, tune
-from shoestring.integrations.optuna.studies import to_optuna
+from shoestring.integrations.optuna import to_optuna
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -69,17 +69,17 @@ def test_the_dashboard_has_every_trial(address: str, study: Study) -> None:
     assert summary["study_name"] == study.name
     trials = _wait_for(f"{address}/api/studies/{summary['study_id']}?after=0")["trials"]
     assert len(trials) == len(study.trials)
-    words = [next(a["value"] for a in trial["user_attrs"] if a["key"] == "state") for trial in trials]
-    assert {"frozen", "complete", "failed"} <= set(words)
+    states = [next(a["value"] for a in trial["user_attrs"] if a["key"] == "state") for trial in trials]
+    assert {"paused", "complete", "failed"} <= set(states)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 @pytest.mark.parametrize("place", ["dashboard", "dashboard/studies/0/trials"])
-def test_the_browser_shows_it(address: str, study: Study, place: str, tmp_path: Path) -> None:
+def test_the_browser_shows_the_study(address: str, study: Study, place: str, tmp_path: Path) -> None:
     headless = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
     command = [*headless, "--virtual-time-budget=30000", "--dump-dom", f"{address}/{place}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert study.name in done.stdout, done.stderr[-2000:]
     if place.endswith("trials"):
         assert "Trial 0" in done.stdout
-        assert "frozen" in done.stdout or "Pruned" in done.stdout
+        assert "paused" in done.stdout or "Pruned" in done.stdout

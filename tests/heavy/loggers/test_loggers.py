@@ -1,4 +1,4 @@
-"""TensorBoard, MLflow and Weights & Biases hold, in their own files, what the ledger holds."""
+"""The files of TensorBoard, MLflow and Weights & Biases contain the values of the ledger."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_tensorboard(study: Study, tmp_path: Path) -> None:
     threads = threading.active_count()
     with Follow(TensorBoard(tmp_path)) as follow:
         follow(study.ledger, None)
-        assert threading.active_count() < threads + len(study.trials) / 2, "not one for each trial"
+        assert threading.active_count() < threads + len(study.trials) / 2, "not every trial may have an open writer"
     for trial in study.trials:
         events = EventAccumulator(str(tmp_path / f"trial-{trial.number:04d}"))
         events.Reload()
@@ -90,7 +90,7 @@ def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read_wandb(path: Path) -> tuple[str, tuple[dict[str, Any], dict[int, dict[str, Any]]]]:
-    """The name of a run, its config and its history by step, from the file that `wandb sync` would send.
+    """Return the name of a run, its configuration and its history by step, from the file that `wandb sync` would upload.
 
     That file is a log in LevelDB's format: after 7 bytes, blocks of 32 KiB with records of checksum, length, kind and data.
     """
@@ -105,7 +105,7 @@ def read_wandb(path: Path) -> tuple[str, tuple[dict[str, Any], dict[int, dict[st
         length, kind = struct.unpack_from("<HB", data, at + 4)
         part += data[at + 7 : at + 7 + length]
         at += 7 + length
-        if kind not in (1, 4):  # the whole record, or its end
+        if kind not in (1, 4):  # a complete record, or the end of one
             continue
         record, part = Record.FromString(part), b""
         if record.WhichOneof("record_type") == "run":

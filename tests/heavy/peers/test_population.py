@@ -1,4 +1,4 @@
-"""Ray's population-based training as the race drives it: Ray's own scheduler decides, on a study whose losses are made up."""
+"""Ray's population-based training as the race drives it: Ray's own scheduler decides, on made-up losses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stopped(BaseException):
 
 
 class Study:
-    """Each step lowers the loss by the learning rate; a copy goes on from the loss of its source."""
+    """Each step lowers the loss by the learning rate; a copy continues from the loss of its source."""
 
     method, max_steps, parameters, rows = "pbt", 20, PARAMETERS, None
 
@@ -46,7 +46,7 @@ class Study:
         if trial not in self.steps:
             self.losses[trial] = 100.0 if copy_of is None else self.losses[copy_of]
             self.configs[trial] = dict(config)
-        assert self.configs[trial] == config  # nobody changes under way
+        assert self.configs[trial] == config  # a config does not change during training
         source_steps = self.steps.get(copy_of, 0) if copy_of else None
         self.asked.append(SimpleNamespace(trial=trial, copy_of=copy_of, config=dict(config), source_steps=source_steps))
         self.steps[trial] = until
@@ -64,20 +64,20 @@ def study() -> Study:
     return found
 
 
-def test_the_worst_become_copies_of_the_best_with_other_hyperparameters(study: Study) -> None:
+def test_the_worst_trials_become_copies_of_the_best_with_other_hyperparameters(study: Study) -> None:
     copies = [one for one in study.asked if one.copy_of is not None]
     assert len(copies) >= 3
     for one in copies:
         source = study.configs[one.copy_of]
-        assert one.config["width"] == source["width"]  # what shapes the model came along
+        assert one.config["width"] == source["width"]  # parameters that shape the model are copied
         assert one.config != source
         rates = [config["lr"] for trial, config in study.configs.items() if "copy" not in trial]
-        assert source["lr"] > min(rates)  # the one with the least is nobody's model
-        assert one.source_steps % population.INTERVAL == 0  # it stood at its checkpoint
+        assert source["lr"] > min(rates)  # the trial with the lowest rate is never copied
+        assert one.source_steps % population.INTERVAL == 0  # the copy starts at a checkpoint
 
 
-def test_no_lineage_trains_longer_than_a_full_curve_and_populations_follow_each_other(study: Study) -> None:
-    born = {one.trial: one for one in study.asked if one.copy_of is not None and study.steps[one.trial] >= 1}
+def test_a_trial_and_its_copies_train_at_most_a_full_curve_and_then_a_new_population_begins(study: Study) -> None:
+    copies = {one.trial: one for one in study.asked if one.copy_of is not None and study.steps[one.trial] >= 1}
     first = {one.trial: one for one in reversed(study.asked)}
 
     def length(trial: str) -> int:
@@ -85,16 +85,16 @@ def test_no_lineage_trains_longer_than_a_full_curve_and_populations_follow_each_
         before = length(one.copy_of) - (study.steps[one.copy_of] - one.source_steps) if one.copy_of else 0
         return before + study.steps[trial]
 
-    assert born
+    assert copies
     assert max(length(trial) for trial in study.steps) <= study.max_steps
     assert {str(number) for number in range(2 * population.POPULATION)} <= set(study.steps)
 
 
-def test_who_diverged_costs_nothing_until_it_is_replaced() -> None:
+def test_a_diverged_trial_costs_nothing_until_it_is_replaced() -> None:
     class Diverging(Study):
         def train(self, trial: str, config: dict[str, Any], until: int, copy_of: str | None = None) -> list[float]:
             if trial == "1" and until > 2:
-                return []  # it is stuck
+                return []  # no step is trained
             losses = super().train(trial, config, until, copy_of)
             return [float("inf")] if trial == "1" and until == 2 else losses
 

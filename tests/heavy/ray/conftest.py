@@ -1,4 +1,4 @@
-"""A small Ray cluster on loopback, a server that speaks S3, a database: all started here and stopped at the end."""
+"""A small Ray cluster on loopback, an S3 server and a database, started here and stopped at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from shoestring.runners.checkpoints.archive import remove_leftovers
+from shoestring.runners.checkpoints.temporary_folders import remove_leftover_folders
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -26,7 +26,7 @@ os.environ |= {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # everything on loopback, as Ray does on those systems
     "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(16),  # else one is kept in the home folder
+    "RAY_AUTH_TOKEN": secrets.token_hex(16),  # otherwise one is stored in the home folder
     "RAY_enable_metrics_collection": "0",
     "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),  # for nodes and drivers
 }
@@ -34,7 +34,7 @@ NODE = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_stor
 
 
 class Nodes:
-    """The cluster: a head without room, where drivers are, and nodes that can be added, killed and silenced."""
+    """The cluster: a head without room for workers, and nodes that can be added, killed and silenced."""
 
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
@@ -44,12 +44,12 @@ class Nodes:
         os.environ["RAY_TMPDIR"] = self._temporary
         Path(self._temporary, "ray").mkdir()
         head = {**NODE, "num_cpus": 0, "temp_dir": self._temporary}
-        self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
+        self._cluster = start_with_retries(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.address: str = self._cluster.address
         self._silenced: list[int] = []
 
     def connect(self) -> None:
-        """This process is a driver from now on."""
+        """Make this process a driver."""
         import ray
 
         if not ray.is_initialized():
@@ -57,38 +57,38 @@ class Nodes:
 
     def add(self, cpus: int = 2, labels: dict[str, str] | None = None, **resources: float) -> Any:
         how = {"num_cpus": cpus, "resources": resources, "labels": labels or {}}
-        return patiently(lambda: self._cluster.add_node(**NODE, **how))
+        return start_with_retries(lambda: self._cluster.add_node(**NODE, **how))
 
     def kill(self, node: Any) -> None:
-        """As if its plug was pulled."""
+        """Kill all processes of a node, as at a power cut."""
         self._signal(node, signal.SIGKILL)
 
     def silence(self, node: Any) -> None:
-        """Its processes are there and do nothing, as when the network is cut or the machine swaps."""
+        """Stop all processes of a node, as when the network is cut or the machine swaps."""
         self._signal(node, signal.SIGSTOP)
         self._silenced += _tree(_raylet(node))
 
     def close(self) -> None:
-        """At once: asked politely, one process after the other takes its time."""
+        """Kill everything at once: a regular stop waits for one process after the other."""
         nodes = self._cluster.list_all_nodes()
         pids = [*self._silenced, *(pid for node in nodes for pid in _tree(_raylet(node)))]
         for pid in pids:
             _send(pid, signal.SIGKILL)
-        for node in reversed(nodes):  # the head, which is the first, goes last
+        for node in reversed(nodes):  # the head, which is the first, is stopped last
             self._cluster.remove_node(node, allow_graceful=False)
         deadline = time.monotonic() + 10
         while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
             time.sleep(0.05)
         shutil.rmtree(self._temporary, ignore_errors=True)
-        remove_leftovers()
+        remove_leftover_folders()
 
     def _signal(self, node: Any, number: int) -> None:
         for pid in _tree(_raylet(node)):
             _send(pid, number)
 
 
-def patiently(start: Callable[[], Any]) -> Any:
-    """A machine that is busy with other things may take longer than the 30 s that Ray gives a node to start."""
+def start_with_retries(start: Callable[[], Any]) -> Any:
+    """Start a node, up to four times: on a busy machine it may take longer than the 30 s that Ray allows."""
     for _ in range(3):
         try:
             return start()
@@ -104,11 +104,11 @@ def _raylet(node: Any) -> int:
 
 
 def _tree(pid: int) -> list[int]:
-    """A process and all below it, the parents first."""
+    """Return a process and all its descendants, parents first."""
     found = [pid]
     for parent in found:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends while one looks
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread ended meanwhile
                 found += [int(child) for child in task.read_text().split()]
     return found
 
@@ -119,7 +119,7 @@ def _send(pid: int, number: int) -> None:
 
 
 def start_driver(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """The command with these words, as on a machine of its own that has only this folder."""
+    """Start the command line with these words, as on another machine that has only this folder."""
     command = [sys.executable, "-m", "shoestring", *words, "--quiet"]
     return subprocess.Popen(
         command,
@@ -143,7 +143,7 @@ def nodes(s3: str) -> Iterator[Nodes]:
 
 @pytest.fixture(scope="session")
 def connected(nodes: Nodes) -> Nodes:
-    """This process is a driver on the cluster, which has two nodes with room for two seats each."""
+    """This process is a driver on the cluster, which has two nodes with room for two workers each."""
     nodes.connect()
     nodes.add(), nodes.add()
     return nodes
@@ -151,7 +151,7 @@ def connected(nodes: Nodes) -> Nodes:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """A bucket on a server in this process; nodes and drivers find it through the environment that they inherit."""
+    """A bucket on a server in this process; nodes and drivers inherit its address in their environment."""
     import boto3
     from moto.server import ThreadedMotoServer
 
@@ -171,10 +171,10 @@ def s3() -> Iterator[str]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool]], None]:
-    def wait(happens: Callable[[], bool], within_s: float = 60.0) -> None:
+    def wait(condition: Callable[[], bool], within_s: float = 60.0) -> None:
         deadline = time.monotonic() + within_s
-        while not happens():
-            assert time.monotonic() < deadline, "it did not happen"
+        while not condition():
+            assert time.monotonic() < deadline, "the condition was not met in time"
             time.sleep(0.05)
 
     return wait

@@ -1,4 +1,4 @@
-"""Training code for tests on a cluster. Curves are fixed by their config, so every run that trains all of them agrees."""
+"""Training code for tests on a cluster. A curve depends on its config only, so all runs that train it agree."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shoestring.runners.checkpoints.checkpoint_store import Folder
+from shoestring.runners.checkpoints.checkpoint_store import FolderStore
 
 CONFIGS = [{"rate": rate} for rate in (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.16)]
 STEP_S = 0.15
-GATE = os.environ["RAY_CODE_GATE"]  # while this file is there, no step of `SlowCurve` comes to its end
+GATE = os.environ["RAY_CODE_GATE"]  # while this file exists, no step of `SlowCurve` is completed
 
 
 class SlowCurve:
-    """The loss falls at its rate; each step takes a moment, and leaves a word in the log of its trial."""
+    """The loss falls at its rate; each step takes a moment and prints a line into the log of its trial."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config, self.done = config, 0
@@ -44,7 +44,7 @@ def loss_at(config: dict[str, Any], step: int) -> float:
 
 
 class Quick(SlowCurve):
-    """The same, and the checkpoint is a folder."""
+    """The same curve without a delay; the checkpoint is a folder."""
 
     def step(self) -> float:
         self.done += 1
@@ -59,7 +59,7 @@ class Quick(SlowCurve):
 
 
 class HoldsTheLock(Quick):
-    """A step in C code that lets no other thread of Python run, for seconds."""
+    """A step in C code during which no other Python thread can run for three seconds."""
 
     def step(self) -> float:
         ctypes.PyDLL(None).sleep(3)
@@ -75,8 +75,8 @@ def plain(config: dict[str, Any]) -> float:
     return float(config["rate"])
 
 
-class OutOfSight(Folder):
-    """A folder that only the driver has."""
+class DriverOnlyFolder(FolderStore):
+    """A folder that only the driver can reach."""
 
-    def sees(self, mark: str) -> bool:
+    def has_marker(self, marker: str) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""The manifest for Kubernetes: well formed, of fields that KubeRay knows, and in step with the rest."""
+"""The Kubernetes manifest is well formed, uses fields that KubeRay knows, and agrees with the rest of the project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoestring.cli.main import cli
 FILE = Path(__file__).parents[3] / "examples" / "kuberay" / "study.yaml"
 TEXT = FILE.read_text(encoding="utf-8")
 JOB = yaml.safe_load(TEXT)
-# Of the API ray.io/v1, as far as the manifest may use it.
+# The fields of the API ray.io/v1 that the manifest may use.
 JOB_FIELDS = {"entrypoint", "submissionMode", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "backoffLimit"}
 JOB_FIELDS |= {"rayClusterSpec", "activeDeadlineSeconds", "runtimeEnvYAML", "suspend", "jobId", "metadata"}
 CLUSTER_FIELDS = {"rayVersion", "enableInTreeAutoscaling", "autoscalerOptions", "headGroupSpec", "workerGroupSpecs"}
@@ -40,12 +40,12 @@ def pods() -> list[dict[str, Any]]:
     return [group["template"]["spec"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
 
 
-def test_it_is_tidy_yaml() -> None:
+def test_the_yaml_is_well_formatted() -> None:
     rules = YamlLintConfig("extends: default\nrules: {line-length: {max: 130}, document-start: disable}")
     assert [str(problem) for problem in linter.run(io.StringIO(TEXT), rules)] == []
 
 
-def test_every_field_is_one_that_kuberay_has() -> None:
+def test_kuberay_knows_every_field() -> None:
     assert (JOB["apiVersion"], JOB["kind"]) == ("ray.io/v1", "RayJob")
     spec = JOB["spec"]
     assert spec.keys() <= JOB_FIELDS
@@ -62,7 +62,7 @@ def test_every_field_is_one_that_kuberay_has() -> None:
             assert container["resources"]["requests"] == container["resources"]["limits"]
 
 
-def test_it_is_in_step_with_the_ray_that_is_tested_and_with_the_command_line() -> None:
+def test_it_agrees_with_the_tested_ray_version_and_the_command_line() -> None:
     assert JOB["spec"]["rayClusterSpec"]["rayVersion"] == ray.__version__
     program, command, *words = shlex.split(JOB["spec"]["entrypoint"])
     assert (program, command) == ("shoestring", "run")

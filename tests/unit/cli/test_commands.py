@@ -1,4 +1,4 @@
-"""The commands in this process: what they keep, what they say, and with which exit code they end."""
+"""The commands in this process: what they store, what they print, and their exit codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unlucky(config):
         yield config["lr"] / (1 + step)
 
 
-def dear(config):
+def expensive(config):
     yield Report(config["lr"], cost=1e308)
 
 
@@ -72,7 +72,7 @@ SPACE = ("-p", "lr={float=[0.1,1.0]}")
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandOutput:
     code: int
     out: str
     err: str
@@ -82,26 +82,26 @@ class Done:
         return json.loads(self.out)
 
 
-Shoestring = Callable[..., Done]
+Shoestring = Callable[..., CommandOutput]
 
 
 @pytest.fixture
 def shoestring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Shoestring]:
-    """Runs a command line in a folder of its own."""
+    """Return a function that runs a command line in a new folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "code_of_commands.py").write_text(TRAINING)
 
-    def call(*words: str, code: int = 0) -> Done:
+    def call(*words: str, code: int = 0) -> CommandOutput:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as raised:
             main(list(words))
-        said = capsys.readouterr()
-        done = Done(int(ended.value.code or 0), said.out, said.err)
-        assert done.code == code, f"{done.code}\n{done.out}\n{done.err}"
-        return done
+        printed = capsys.readouterr()
+        output = CommandOutput(int(raised.value.code or 0), printed.out, printed.err)
+        assert output.code == code, f"{output.code}\n{output.out}\n{output.err}"
+        return output
 
     yield call
     sys.modules.pop("code_of_commands", None)
@@ -118,10 +118,10 @@ def run(name: str, budget: str = "20 epochs", steps: int = 5) -> list[str]:
 STORE = ("--store", "s.db")
 
 
-# what the same command again keeps -----------------------------------------------------------------------------------
+# the same command again ---------------------------------------------------------------------------------------------
 
 
-def test_a_run_without_a_policy_keeps_the_study_s_own(shoestring: Shoestring) -> None:
+def test_a_run_without_a_policy_keeps_the_policy_of_the_study(shoestring: Shoestring) -> None:
     asha = ["--policy", "asha", "--set", "reduction_factor=4"]
     begun = shoestring(*run("train"), *asha, "--json").json
     assert (begun["policy"], begun["settings"]["reduction_factor"]) == ("asha", 4)
@@ -138,7 +138,7 @@ def test_a_run_without_a_policy_keeps_the_study_s_own(shoestring: Shoestring) ->
     assert shoestring(*run("train", "30 epochs"), "--set", "reduction_factor=2", code=2).err.startswith("PolicyError")
 
 
-def test_a_run_without_workers_keeps_the_study_s_own(shoestring: Shoestring) -> None:
+def test_a_run_without_workers_keeps_the_number_of_the_study(shoestring: Shoestring) -> None:
     shoestring(*run("train", "4 epochs"), "--workers", "2", "--quiet", "--deadline", "0s")
     assert shoestring(*run("train", "4 epochs"), "--quiet", "--json", "--deadline", "0s").json["workers"] == 2
     one = shoestring(*run("train", "4 epochs"), "--workers", "1", "--json")
@@ -146,19 +146,19 @@ def test_a_run_without_workers_keeps_the_study_s_own(shoestring: Shoestring) -> 
     assert "changed: workers are now 1\n" in one.err
 
 
-def test_a_study_begun_from_python_goes_on_without_a_false_alarm(shoestring: Shoestring) -> None:
+def test_a_study_of_python_continues_without_a_warning_of_changed_code(shoestring: Shoestring) -> None:
     import code_of_commands  # type: ignore[import-not-found]
 
     tune(code_of_commands.train, {"lr": Float(0.1, 1.0)}, "5 epochs", max_steps=5, name="train", store="s.db", seed=1)
     assert "has changed" not in shoestring(*run("train", "10 epochs")).err
 
 
-# what is said --------------------------------------------------------------------------------------------------------
+# output --------------------------------------------------------------------------------------------------------------
 
 
-def test_status_says_why_trials_failed_and_which_order_was_last(shoestring: Shoestring) -> None:
-    told = shoestring(*run("unlucky", "40 epochs"), "--policy", "random_search", "--json").json
-    (group,) = told["failures"]
+def test_status_shows_failures_and_the_last_order_of_each_trial(shoestring: Shoestring) -> None:
+    result = shoestring(*run("unlucky", "40 epochs"), "--policy", "random_search", "--json").json
+    (group,) = result["failures"]
     assert group["text"].startswith("MemoryError: Tried to allocate")
     assert group["count"] == len(group["trials"]) >= 2
     status = shoestring("status", *STORE).out
@@ -185,35 +185,35 @@ def test_explain_lists_the_orders_of_a_trial(shoestring: Shoestring) -> None:
     assert "or --trial N" in shoestring("explain", "0", "--trial", "0", *STORE, code=2).err
 
 
-def test_code_that_cannot_save_is_told_with_its_first_report_and_once(shoestring: Shoestring) -> None:
+def test_code_that_cannot_save_is_noted_once_after_its_first_report(shoestring: Shoestring) -> None:
     lines = shoestring(*run("train")).err.splitlines()
-    (place,) = [number for number, line in enumerate(lines) if "cannot save, so a frozen trial" in line]
+    (place,) = [number for number, line in enumerate(lines) if "cannot save checkpoints, so paused trials" in line]
     assert place <= 2
     assert "cannot save" not in shoestring(*run("Saving")).err
     words = ["run", "--budget", "6 epochs", "--max-steps", "3", *SPACE, *STORE, "--study", "program"]
-    said = shoestring(*words, "--", "sh", "-c", "for i in 1 2 3; do echo {lr}; done", code=0).err
-    assert said.count("this program leaves nothing in SHOESTRING_CHECKPOINT") == 1
+    output = shoestring(*words, "--", "sh", "-c", "for i in 1 2 3; do echo {lr}; done", code=0).err
+    assert output.count("this program writes no checkpoint to SHOESTRING_CHECKPOINT") == 1
 
 
-def test_a_policy_that_ends_early_says_how_much_is_left(shoestring: Shoestring) -> None:
+def test_a_policy_that_ends_early_shows_how_much_is_left(shoestring: Shoestring) -> None:
     words = [*run("train", "90 epochs"), "--policy", "replay_fixed", "--set", 'orders=[[0,{"lr":0.5},5]]']
     assert "85 epochs of 90 epochs left unspent" in shoestring(*words).err
 
 
-def test_parameters_without_a_place_in_a_command_are_named(shoestring: Shoestring) -> None:
+def test_parameters_without_a_placeholder_in_a_command_are_named(shoestring: Shoestring) -> None:
     words = ["run", "--budget", "2 epochs", "-p", "lr={float=[0.1,1]}", "-p", "decay={float=[0,1]}", *STORE]
-    said = shoestring(*words, "--study", "a", "--", "echo", "{lr}").err
-    assert "warning: decay: the command has no place for it ({decay})" in said
+    output = shoestring(*words, "--study", "a", "--", "echo", "{lr}").err
+    assert "warning: the command has no {decay} for decay" in output
     assert "warning" not in shoestring(*words, "--study", "b", "--", "echo", "1").err
 
 
 def test_texts_of_training_code_cannot_act_on_the_terminal(shoestring: Shoestring) -> None:
-    done = shoestring(*run("hostile"), code=1)
+    result = shoestring(*run("hostile"), code=1)
     status = shoestring("status", *STORE)
-    for text in (done.out, done.err, status.out):
+    for text in (result.out, result.err, status.out):
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
-    assert "\\x1b[2J" in done.err
-    assert "more characters cut)" in done.err
+    assert "\\x1b[2J" in result.err
+    assert "more characters cut)" in result.err
     rows = [json.loads(line) for line in shoestring("export", *STORE, "--ledger").out.splitlines()]
     failures = [row["text"] for row in rows if row["kind"] == "receipt"]
     assert failures
@@ -223,82 +223,82 @@ def test_texts_of_training_code_cannot_act_on_the_terminal(shoestring: Shoestrin
 def test_errors_are_one_line_whatever_they_quote(shoestring: Shoestring) -> None:
     Path("unimportable.py").write_text("raise RuntimeError('\\x1b[2J\\x07')")
     words = ["run", "unimportable.py:train", "--budget", "9 epochs", "--max-steps", "3", *SPACE]
-    said = shoestring(*words, code=2).err
-    assert "RuntimeError: \\x1b[2J\\x07" in said
-    assert len(said.splitlines()) == 1
+    output = shoestring(*words, code=2).err
+    assert "RuntimeError: \\x1b[2J\\x07" in output
+    assert len(output.splitlines()) == 1
     assert "\x1b" not in shoestring("status", "--\x1b[2Jx", code=2).err
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
-    [("dear", "ValueError: the reported cost 1e+308 must be seconds"), ("leaving", "GeneratorExit: of my own")],
+    ("name", "message"),
+    [("expensive", "ValueError: the reported cost 1e+308 must be seconds"), ("leaving", "GeneratorExit: of my own")],
 )
-def test_odd_ends_of_training_code_are_its_failures(shoestring: Shoestring, name: str, told: str) -> None:
-    done = shoestring(*run(name), "--policy", "random_search", code=1)
-    assert told in done.err
-    if name == "dear":
-        assert "Traceback" not in done.err
+def test_unusual_exceptions_of_training_code_are_failures(shoestring: Shoestring, name: str, message: str) -> None:
+    result = shoestring(*run(name), "--policy", "random_search", code=1)
+    assert message in result.err
+    if name == "expensive":
+        assert "Traceback" not in result.err
 
 
-# ends ----------------------------------------------------------------------------------------------------------------
+# exit codes ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_deadline_of_no_time_buys_nothing(shoestring: Shoestring) -> None:
-    told = shoestring(*run("train"), "--deadline", "0s", "--json")
-    assert (told.json["spent"], told.json["orders"], told.json["reason"]) == (0, 0, "deadline")
-    assert "go on with: shoestring resume" in told.err
+def test_a_deadline_of_zero_trains_nothing(shoestring: Shoestring) -> None:
+    result = shoestring(*run("train"), "--deadline", "0s", "--json")
+    assert (result.json["spent"], result.json["orders"], result.json["reason"]) == (0, 0, "deadline")
+    assert "continue with: shoestring resume" in result.err
 
 
-def test_the_codes_are_in_the_help(shoestring: Shoestring) -> None:
+def test_the_exit_codes_are_in_the_help(shoestring: Shoestring) -> None:
     for command in ("run", "resume"):
-        said = " ".join(shoestring(command, "--help").out.split())
-        for words in ("130 stopped by Ctrl-C", "143 stopped by SIGTERM", "0 good, also when the deadline has come"):
-            assert words in said
-        assert "0s buys nothing" in said
+        output = " ".join(shoestring(command, "--help").out.split())
+        for words in ("130 stopped by Ctrl-C", "143 stopped by SIGTERM", "0 success, also at the deadline"):
+            assert words in output
+        assert "0s trains nothing" in output
 
 
-# afterwards ----------------------------------------------------------------------------------------------------------
+# after a study --------------------------------------------------------------------------------------------------------
 
 
-def test_replay_tells_what_it_does_not_know(shoestring: Shoestring) -> None:
+def test_replay_counts_the_steps_that_are_not_recorded(shoestring: Shoestring) -> None:
     shoestring(*run("train", "60 epochs", 9), "--quiet")
-    told = shoestring("replay", "--policy", "random_search", *STORE, "--json").json
-    assert told["missing_steps"] > 0
-    assert told["missing_share"] == told["missing_steps"] / (told["missing_steps"] + told["bought_steps"])
-    said = shoestring("replay", "--policy", "random_search", *STORE).out
-    assert f"caution: {told['missing_steps']} of the" in said
-    assert f"({told['missing_share']:.0%})" in said
+    result = shoestring("replay", "--policy", "random_search", *STORE, "--json").json
+    assert result["missing_steps"] > 0
+    assert result["missing_share"] == result["missing_steps"] / (result["missing_steps"] + result["recorded_steps"])
+    output = shoestring("replay", "--policy", "random_search", *STORE).out
+    assert f"caution: {result['missing_steps']} of the" in output
+    assert f"({result['missing_share']:.0%})" in output
     shoestring(*run("forgetful", "9 epochs", 1), "--quiet")
     complete = shoestring("replay", "--policy", "random_search", *STORE, "--study", "forgetful")
     assert "caution" not in complete.out
 
 
-def test_the_winner_is_trained_again(shoestring: Shoestring) -> None:
-    ended = shoestring(*run("train", "30 epochs"))
+def test_the_best_trial_is_trained_again(shoestring: Shoestring) -> None:
+    result = shoestring(*run("train", "30 epochs"))
     best = Study.open("train", "s.db").best
     assert best is not None
-    assert f"for about {best.step} epochs:\n  shoestring retrain train --store s.db" in ended.err
-    dry = shoestring("retrain", *STORE, "--dry-run")
+    assert f"for about {best.step} epochs:\n  shoestring retrain train --store s.db" in result.err
+    dry_run = shoestring("retrain", *STORE, "--dry-run")
     assert (
-        dry.out
+        dry_run.out
         == f"training trial {best.trial} of 'train' to step {best.step} again would cost about {best.step} epochs\n"
     )
     spent = Study.open("train", "s.db").spent
-    told = shoestring("retrain", "train", *STORE, "--json").json
-    assert (told["value"], told["is_same"], told["step"]) == (best.value, True, best.step)
-    done = shoestring("retrain", "--study", "train", *STORE)
-    assert "as recorded" in done.out
-    assert f"step {best.step}: " in done.err
+    result = shoestring("retrain", "train", *STORE, "--json").json
+    assert (result["value"], result["is_same"], result["step"]) == (best.value, True, best.step)
+    result = shoestring("retrain", "--study", "train", *STORE)
+    assert "as recorded" in result.out
+    assert f"step {best.step}: " in result.err
     assert Study.open("train", "s.db").spent == spent
-    assert "Name it once" in shoestring("retrain", "a", "--study", "b", *STORE, code=2).err
+    assert "name one" in shoestring("retrain", "a", "--study", "b", *STORE, code=2).err
 
 
-def test_another_value_of_the_winner_is_told_and_has_a_code(shoestring: Shoestring) -> None:
+def test_retraining_to_a_different_value_has_its_own_exit_code(shoestring: Shoestring) -> None:
     shoestring(*run("forgetful", "30 epochs"), "--quiet")
-    done = shoestring("retrain", *STORE, code=4)
-    assert "as recorded" in done.out
-    assert "fix its seeds" in done.err
-    assert "Warning" not in done.err
+    result = shoestring("retrain", *STORE, code=4)
+    assert "as recorded" in result.out
+    assert "set its random seeds" in result.err
+    assert "Warning" not in result.err
 
 
 def test_logs_of_a_command(shoestring: Shoestring) -> None:
@@ -313,22 +313,22 @@ def test_logs_of_a_command(shoestring: Shoestring) -> None:
     assert "0 or more" in shoestring("logs", "0", *STORE, "--tail", "-1", code=2).err
 
 
-def test_a_trial_without_a_log_says_so(shoestring: Shoestring) -> None:
+def test_a_trial_without_a_log_is_an_error(shoestring: Shoestring) -> None:
     shoestring(*run("train", "5 epochs"), "--quiet")
-    assert "only worker processes and commands keep a log" in shoestring("logs", "0", *STORE, code=2).err
+    assert "only worker processes and commands have logs" in shoestring("logs", "0", *STORE, code=2).err
 
 
 # drawing -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_shows_the_decision_that_was_asked_for(shoestring: Shoestring, tmp_path: Path) -> None:
+def test_a_report_shows_the_chosen_decision(shoestring: Shoestring, tmp_path: Path) -> None:
     shoestring(*run("train", "30 epochs"), "--policy", "bhpt", "--set", "arms=5")
-    told = shoestring("report", "train", "--decision", "12", "--compare", "asha", *STORE, "--json").json
-    page = (tmp_path / told["report"]).read_text("utf-8")
-    assert "When order 12 bought" in page
-    assert "What asha would have frozen" in page
+    result = shoestring("report", "train", "--decision", "12", "--compare", "asha", *STORE, "--json").json
+    page = (tmp_path / result["report"]).read_text("utf-8")
+    assert "Order 12 trained trial" in page
+    assert "What asha would have paused" in page
     wrong = shoestring("report", "train", "--decision", "77", *STORE, code=2)
-    assert "decision 77: there is no such order in 'train'. Its orders are 0 to " in wrong.err
+    assert "there is no order 77 in 'train': its orders are 0 to " in wrong.err
     shoestring(*run("unlucky", "9 epochs"))
     several = shoestring("report", "--decision", "1", *STORE, code=2)
-    assert "--decision 1 is of one study: name it, one of train, unlucky" in several.err
+    assert "--decision 1 is for one study: give its name, one of train, unlucky" in several.err

@@ -1,4 +1,4 @@
-"""A thousand command lines, most of them wrong: each ends with a code and perhaps one line, never with a traceback."""
+"""A thousand command lines, most of them wrong: each ends with an exit code and at most one line, never with a traceback."""
 
 from __future__ import annotations
 
@@ -164,11 +164,11 @@ def test_no_command_line_ends_in_a_traceback(
             codes[ended.code or 0] += 1  # type: ignore[index]  # a code that is not documented is an error
         except BaseException as error:
             raise AssertionError(f"command line {number}, {words!r}, raised {error!r}") from error
-        said = capsys.readouterr()
-        for text in (said.out, said.err):
+        printed = capsys.readouterr()
+        for text in (printed.out, printed.err):
             if "export" not in words:
                 assert "\x1b" not in text, words
             assert "shoestring/cli" not in text, words
     sys.modules.pop("fuzzed", None)
-    assert codes[0] > COMMANDS / 20  # it is the command line that is tried, not the first check alone
+    assert codes[0] > COMMANDS / 20  # enough lines are valid, so not only the first check is tested
     assert codes[2] > COMMANDS / 4

@@ -1,9 +1,8 @@
-"""Words of a command line to spaces, settings and jobs."""
+"""What the options of the command line become: spaces, settings and jobs."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,17 @@ import numpy as np
 import pytest
 
 from shoestring import Float, Int, Space
-from shoestring.cli.job import Job, add_validation_cap, read_configs, read_settings, read_space
+from shoestring.cli.job import Job, add_validation_limit, read_configs, read_settings, read_space
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Opened
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
-from shoestring.runners.make import target_of
+from shoestring.errors import PolicyError, RunnerError, ShoestringError, SpaceError, StudyError
+from shoestring.runners.command.command_runner import CommandRunner
+from shoestring.runners.make import describe_code
+from shoestring.runners.ray.cluster import RayCluster
 
 
-def test_words_win_over_the_file(tmp_path: Path) -> None:
+def test_words_take_precedence_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "space.toml"
     file.write_text("lr = { float = [0.1, 1.0] }\nn = { int = [1, 3] }\n")
     space = read_space(str(file), ["n={int=[1,9]}"])
@@ -32,10 +33,10 @@ def test_words_win_over_the_file(tmp_path: Path) -> None:
         read_space(str(tmp_path / "none.toml"), [])
 
 
-def test_nothing_is_said_twice() -> None:
+def test_nothing_may_be_given_twice() -> None:
     with pytest.raises(SpaceError, match=r"lr is given twice, as --param 'lr=\{float=\[0,1\]\}' and --param 'lr=\{int"):
         read_space(None, ["lr={float=[0,1]}", "lr={int=[1,9]}"])
-    with pytest.raises(PolicyError, match="'a=4' gives a for the second time"):
+    with pytest.raises(PolicyError, match="'a=4' sets a a second time"):
         read_settings(["a=3", "a=4"])
 
 
@@ -51,14 +52,14 @@ def test_settings() -> None:
         read_settings(["eta"])
 
 
-def test_a_cap_on_validation_is_a_setting_of_the_policies_that_have_it() -> None:
-    assert add_validation_cap("asha", {"reduction_factor": 3}, None) == {"reduction_factor": 3}
+def test_a_limit_on_validation_is_a_setting_of_the_policies_that_have_it() -> None:
+    assert add_validation_limit("asha", {"reduction_factor": 3}, None) == {"reduction_factor": 3}
     for policy in ("ce_gp_ucb", "tv_gp_ucb", "ucb1"):
-        assert add_validation_cap(policy, {"clip": 3}, "20%") == {"clip": 3, "validate_at_most": "20%"}
+        assert add_validation_limit(policy, {"clip": 3}, "20%") == {"clip": 3, "validate_at_most": "20%"}
     with pytest.raises(PolicyError, match=r"'20%'.*decide when to validate, and asha does not.*--policy ce_gp_ucb"):
-        add_validation_cap("asha", {}, "20%")
+        add_validation_limit("asha", {}, "20%")
     with pytest.raises(PolicyError, match=r"'20%'.*validate_at_most=9m.*twice: leave one"):
-        add_validation_cap("ce_gp_ucb", {"validate_at_most": "9m"}, "20%")
+        add_validation_limit("ce_gp_ucb", {"validate_at_most": "9m"}, "20%")
 
 
 def test_configs(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_configs(tmp_path: Path) -> None:
             read_configs(str(file))
 
 
-def test_a_job_survives_the_ledger_and_knows_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_stored_with_its_study_and_knows_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("def f(config): return 1")
     job = Job.from_words("train.py:f", [], None, live=3)
@@ -93,58 +94,75 @@ def test_a_job_survives_the_ledger_and_knows_its_code(tmp_path: Path, monkeypatc
         Job.from_target({"name": "f"})
 
 
-def test_a_long_script_among_the_words_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_script_among_the_words_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     job = Job.from_words(None, ["sh", "-c", "true; " * 200], None)
     assert (job.name, job.fingerprint) == ("sh", "")
 
 
-def test_code_is_compared_only_with_what_was_hashed_in_the_same_way(
+def test_code_is_compared_only_with_fingerprints_of_the_same_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("begun_from_python.py").write_text("import os\n\n\ndef train(config):\n    return 1\n")
     job = Job.from_words("begun_from_python.py:train", [], None)
-    began = target_of(job._callable())
-    assert began["fingerprint"] != job.fingerprint
-    assert not job.has_changed_since(began)
-    assert job.has_changed_since(began | {"fingerprint": "another"})
+    recorded = describe_code(job.code)
+    assert recorded["fingerprint"] != job.fingerprint
+    assert not job.has_changed_since(recorded)
+    assert job.has_changed_since(recorded | {"fingerprint": "another"})
     assert not job.has_changed_since(job.to_target())
     assert job.has_changed_since(job.to_target() | {"fingerprint": "another"})
 
 
-def test_devices_make_workers_and_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made: list[tuple[object, ...]] = []
-    monkeypatch.setattr("shoestring.cli.job.make_runner", lambda *given, **named: made.append((given, named)))
-    monkeypatch.setattr(Job, "_callable", lambda self: train_nothing)
+def test_devices_set_the_number_of_workers_and_are_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("shoestring.cli.job.resolve", lambda where: train_nothing)
     job = Job.from_words("train.py:f", [], None, devices="0,0,1")
-    assert (job.workers, Job.from_words("train.py:f", [], None).workers) == (3, None)
-    assert Job.from_target(job.to_target()).devices == "0,0,1"
-    again = Job.from_words("train.py:f", [], None)
-    assert again.going_on(job.to_target()).devices == "0,0,1"
-    assert replace(again, devices="2").going_on(job.to_target()).devices == "2"
-    opened = Opened(
-        space=Space({"x": Float(0, 1)}), budget=Budget("9 epochs"), policy="grid", settings={}, seed=0, workers=3
+    without = Job.from_words("train.py:f", [], None)
+    assert (job.options.device_count, without.options.device_count) == (3, None)
+    assert Job.from_target(job.to_target()).options.devices == "0,0,1"
+    assert without.with_stored_options(job.to_target()).options.devices == "0,0,1"
+    assert (
+        Job.from_words("train.py:f", [], None, devices="2").with_stored_options(job.to_target()).options.devices == "2"
     )
-    job.make_runner(Ledger([opened]), tmp_path)
-    again.make_runner(Ledger([opened]), tmp_path)
-    (with_devices, named), (without, unnamed) = made
-    assert (with_devices[0], with_devices[3], named) == ("process", 3, {"devices": "0,0,1"})  # type: ignore[index]
-    assert (without[0], unnamed) == (None, {})  # type: ignore[index]
-    with pytest.raises(StudyError, match="leave --runner local out"):
+    assert (
+        Job.from_words("train.py:f", [], None, runner="local").with_stored_options(job.to_target()).options.devices
+        is None
+    )
+    with pytest.raises(RunnerError, match="leave the runner out"):
         Job.from_words("train.py:f", [], None, devices="0", runner="local")
     with pytest.raises(StudyError, match="leave it out with --table"):
         Job.from_words(None, [], "t.npz", devices="0")
     for wrong in ("", "0,,1", "x y", "-1"):
-        with pytest.raises(StudyError, match="must name one or more"):
+        with pytest.raises(RunnerError, match="a device is a number or a name"):
             Job.from_words("train.py:f", [], None, devices=wrong)
+
+
+def test_options_reach_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoestring.cli.job.resolve", lambda where: train_nothing)
+    job = Job.from_words("train.py:f", [], None, live=3, checkpoints_at_most="2GB", hung_after="5m")
+    options = job.run_options(deadline="2h", progress=False)
+    assert (options.live, options.checkpoints_at_most, options.hung_after) == (3, "2GB", "5m")
+    assert (options.runner, options.deadline, options.progress) == (None, "2h", False)
+    assert job.code_or_runner(ledger_of_three_workers(), tmp_path) is train_nothing
+    program = Job.from_words(None, ["true", "{x}"], None, devices="0,1", hung_after="5m")
+    runner = program.code_or_runner(ledger_of_three_workers(), tmp_path)
+    assert isinstance(runner, CommandRunner)
+    assert runner.workers == 3
+    runner.close()
+
+
+def ledger_of_three_workers() -> Ledger:
+    opened = Opened(
+        space=Space({"x": Float(0, 1)}), budget=Budget("9 epochs"), policy="grid", settings={}, seed=0, workers=3
+    )
+    return Ledger([opened])
 
 
 def train_nothing(config: object) -> float:
     return 0.0
 
 
-def test_scales_of_a_table_are_said(tmp_path: Path) -> None:
+def test_log_scales_of_a_table(tmp_path: Path) -> None:
     file = tmp_path / "t.npz"
     meta = json.dumps({"objective": "loss", "direction": "min", "log": ["b"]})
     hp = np.array([[1.0, 10.0], [2.0, 20.0]])
@@ -156,38 +174,44 @@ def test_scales_of_a_table_are_said(tmp_path: Path) -> None:
         Job.from_words("train.py:f", [], None, log=["a"])
 
 
-def test_a_cluster_and_a_place_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_and_a_location_of_checkpoints_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("def train(config):\n    yield 1.0\n")
-    words = {"address": "auto", "gpus": 0.5, "resources": ["highmem=1", "disk = 2"], "prices": ["market=spot=0.4"]}
-    job = Job.from_words("train.py:train", [], None, runner="ray", cluster=words, checkpoints="s3://b/runs")
+    cluster: dict[str, Any] = {
+        "address": "auto",
+        "gpus": 0.5,
+        "resources": ["highmem=1", "disk = 2"],
+        "prices": ["market=spot=0.4"],
+    }
+    job = Job.from_words("train.py:train", [], None, runner="ray", checkpoints="s3://b/runs", **cluster)
     numbers = {"resources": {"highmem": 1.0, "disk": 2.0}, "prices": {"market=spot": 0.4}}
     assert job.cluster == {"address": "auto", "gpus": 0.5, **numbers}
+    assert job.run_options().runner == RayCluster(address="auto", gpus=0.5, **numbers)  # type: ignore[arg-type]
     assert Job.from_target(json.loads(json.dumps(job.to_target()))) == job
     again = Job.from_words("train.py:train", [], None, runner="ray")
-    assert again.going_on(job.to_target()).cluster == job.cluster
-    elsewhere = Job.from_words("train.py:train", [], None, runner="process")
-    assert elsewhere.going_on(job.to_target()).cluster is None
+    assert again.with_stored_options(job.to_target()).cluster == job.cluster
+    on_processes = Job.from_words("train.py:train", [], None, runner="process")
+    assert on_processes.with_stored_options(job.to_target()).cluster is None
     job.check(None, 2)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        ({"cluster": {"gpus": 1.0}}, "--gpus is for a Ray cluster: add --runner ray"),
-        ({"cluster": {"resources": ["a=1"]}, "runner": "process"}, "--resource is for a Ray cluster"),
-        ({"cluster": {"resources": ["a"]}, "runner": "ray"}, "--resource 'a' must be NAME=AMOUNT"),
-        ({"cluster": {"prices": ["spot=0"]}, "runner": "ray"}, "--price 'spot=0' must be NODE=FACTOR, above 0"),
-        ({"cluster": {"prices": ["A100=2"]}}, "--price is for a Ray cluster: add --runner ray"),
-        ({"cluster": {"resources": ["a=-1"]}, "runner": "ray"}, "--resource 'a=-1' must be NAME=AMOUNT"),
-        ({"cluster": {}, "runner": "ray", "devices": "0,1"}, "leave --runner ray out: there, --gpus N"),
+        ({"gpus": 1.0}, "--gpus is for a Ray cluster: add --runner ray"),
+        ({"resources": ["a=1"], "runner": "process"}, "--resource is for a Ray cluster"),
+        ({"resources": ["a"], "runner": "ray"}, "--resource 'a' must be NAME=AMOUNT"),
+        ({"prices": ["spot=0"], "runner": "ray"}, "--price 'spot=0' must be NODE=FACTOR, above 0"),
+        ({"prices": ["A100=2"]}, "--price is for a Ray cluster: add --runner ray"),
+        ({"resources": ["a=-1"], "runner": "ray"}, "--resource 'a=-1' must be NAME=AMOUNT"),
+        ({"runner": "ray", "devices": "0,1"}, "on Ray, gpus=1 gives each worker"),
     ],
 )
-def test_what_does_not_go_together_is_told(words: dict[str, Any], said: str) -> None:
-    with pytest.raises(StudyError, match=said):
+def test_options_that_contradict_each_other_are_refused(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(ShoestringError, match=message):
         Job.from_words("train.py:train", [], None, **words)
 
 
-def test_a_program_keeps_its_checkpoints_in_a_folder() -> None:
+def test_a_program_stores_its_checkpoints_in_a_folder() -> None:
     with pytest.raises(StudyError, match="--checkpoints s3://b/r is for Python code"):
         Job.from_words(None, ["sh", "train.sh"], None, checkpoints="s3://b/r")

@@ -1,4 +1,4 @@
-"""Configs as rows of numbers: what is one config is one row, what differs differs, and kernels on rows are covariances."""
+"""Configs as rows of numbers: equal configs are equal rows, distinct configs differ, and kernels on rows are covariances."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ MIXED = Space(
 cubes = st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=MIXED.dims, max_size=MIXED.dims)
 
 
-def the_features(space: Space, configs: list[Any]) -> np.ndarray[Any, Any]:
+def encode(space: Space, configs: list[Any]) -> np.ndarray[Any, Any]:
     encoding = Encoding(space)
     return encoding.features(encoding.points(configs))
 
 
 @examples(67, thorough=200)
 @given(cubes)
-def test_a_point_and_the_config_that_it_stands_for_are_one_row(cube: list[float]) -> None:
+def test_a_point_and_its_config_have_the_same_row(cube: list[float]) -> None:
     encoding = Encoding(MIXED)
     snapped = encoding.snap(np.array([cube]))
     config = encoding.config(snapped, 0)
@@ -52,7 +52,7 @@ def test_a_point_and_the_config_that_it_stands_for_are_one_row(cube: list[float]
 
 @examples(34, thorough=100)
 @given(cubes, cubes)
-def test_inactive_values_make_no_difference(one: list[float], other: list[float]) -> None:
+def test_inactive_values_do_not_matter(one: list[float], other: list[float]) -> None:
     encoding = Encoding(MIXED)
     first = encoding.snap(np.array([one]))
     mixed = np.array([one])
@@ -79,7 +79,7 @@ def test_the_kernel_is_positive_definite_on_distinct_configs(seed: int, n: int) 
 
 def test_columns() -> None:
     space = Space({"c": Choice(["a", "b"]), "n": Int(1, 4), "x": Float(0, 1, when={"c": "b"})})
-    rows = the_features(space, [{"c": "a", "n": 1}, {"c": "b", "n": 4, "x": 0.25}])
+    rows = encode(space, [{"c": "a", "n": 1}, {"c": "b", "n": 4, "x": 0.25}])
     np.testing.assert_allclose(rows, [[0.125, 0.5, 0.0, 0.0], [0.875, 0.25, 1.0, 1.0]])
     assert [(b.family, b.dims) for b in kernel_for(Encoding(space)).blocks] == [
         ("matern52", (0, 1, 2)),
@@ -89,28 +89,28 @@ def test_columns() -> None:
 
 def test_an_inactive_choice_equals_itself_and_no_option() -> None:
     space = Space({"a": Choice(["x", "y"]), "b": Choice(["u", "v"], when={"a": "y"})})
-    rows = the_features(space, [{"a": "x"}, {"a": "y", "b": "u"}, {"a": "y", "b": "v"}])
+    rows = encode(space, [{"a": "x"}, {"a": "y", "b": "u"}, {"a": "y", "b": "v"}])
     assert rows[:, -1].tolist() == [NO_OPTION, 0.0, 1.0]
 
 
 def test_a_listed_parameter_that_some_row_lacks_is_conditional() -> None:
     space = Space.listed([{"a": 1, "b": 5}, {"a": 2}, {"a": 1}, {"a": 2, "b": 9}])
-    rows = the_features(space, list(space.rows or ()))
+    rows = encode(space, list(space.rows or ()))
     assert len(np.unique(rows, axis=0)) == 4
     only_presence = Space.listed([{"a": 1, "b": 5}, {"a": 1}])
-    rows = the_features(only_presence, list(only_presence.rows or ()))
+    rows = encode(only_presence, list(only_presence.rows or ()))
     assert rows.tolist() == [[1.0], [0.0]]
     assert kernel_for(Encoding(only_presence)).n_dims == 1
 
 
-def test_a_space_where_nothing_varies_still_has_a_kernel() -> None:
+def test_a_space_where_nothing_varies_has_a_kernel() -> None:
     space = Space({"only": Constant(3)})
-    rows = the_features(space, [{"only": 3}])
+    rows = encode(space, [{"only": 3}])
     assert rows.tolist() == [[0.0]]
     assert kernel_for(Encoding(space)).n_dims == Encoding(space).n_columns == 1
 
 
-def test_choices_alone_have_no_matern_block() -> None:
+def test_choices_only_have_no_matern_block() -> None:
     assert [b.family for b in kernel_for(Encoding(Space({"c": Choice(["a", "b"])}))).blocks] == ["hamming"]
 
 
@@ -124,7 +124,7 @@ def test_only_active_floats_may_move() -> None:
 
 
 @pytest.mark.parametrize("parameter", [Int(1, 7), Int(1, 256, log=True), Int(-3, 3)])
-def test_integers_sit_at_the_centre_of_their_cell(parameter: Int) -> None:
+def test_integers_are_at_the_centre_of_their_cell(parameter: Int) -> None:
     space = Space({"n": parameter})
     u = np.linspace(0.0, 1.0, 501)[:, None]
     snapped = Encoding(space).snap(u)
@@ -133,7 +133,7 @@ def test_integers_sit_at_the_centre_of_their_cell(parameter: Int) -> None:
     np.testing.assert_array_equal(Encoding(space).values(0, snapped.cube[:, 0]), values)
 
 
-def test_options_are_as_far_apart_as_the_ends_of_a_range() -> None:
+def test_options_are_as_distant_as_the_ends_of_a_range() -> None:
     encoding = Encoding(Space({"x": Float(0.0, 1.0), "kind": Choice(["a", "b", "c"])}))
     configs = [{"x": x, "kind": kind} for x in (0.0, 1.0) for kind in "abc"]
     x = encoding.on_simplex(encoding.points(configs))

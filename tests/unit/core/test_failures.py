@@ -1,4 +1,4 @@
-"""When two failures are one and the same: numbers, paths and quoted texts differ, type and place do not."""
+"""Two failures are the same if the exception and the line agree; numbers, paths and quoted texts may differ."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring.core.ledger.failures import kind_of_failure, say_failure
+from shoestring.core.ledger.failures import describe_failure, kind_of_failure
 
 
 def traceback(message: str, *, line: int = 41, raised: str = "torch.OutOfMemoryError") -> str:
@@ -30,7 +30,7 @@ def traceback(message: str, *, line: int = 41, raised: str = "torch.OutOfMemoryE
         ("KeyError: 'alpha'", "KeyError: 'beta'"),
     ],
 )
-def test_the_same_failure(one: str, other: str) -> None:
+def test_these_failures_are_the_same(one: str, other: str) -> None:
     assert kind_of_failure(one) == kind_of_failure(other)
 
 
@@ -43,32 +43,32 @@ def test_the_same_failure(one: str, other: str) -> None:
         (traceback("x"), "torch.OutOfMemoryError: x"),
     ],
 )
-def test_other_failures(one: str, other: str) -> None:
+def test_these_failures_differ(one: str, other: str) -> None:
     assert kind_of_failure(one) != kind_of_failure(other)
 
 
-def test_a_chain_of_exceptions_is_known_by_its_last_one() -> None:
+def test_a_chain_of_exceptions_is_identified_by_its_last_one() -> None:
     chained = traceback("first") + "\n\nDuring handling of the above exception, another exception occurred:\n\n"
     assert kind_of_failure(chained + traceback("x", line=7, raised="SystemExit")) == "SystemExit in model.py, line 7"
-    assert say_failure(chained + traceback("x", line=7, raised="SystemExit")) == "SystemExit: x"
+    assert describe_failure(chained + traceback("x", line=7, raised="SystemExit")) == "SystemExit: x"
 
 
-def test_the_line_that_says_what_happened() -> None:
-    assert say_failure(traceback("no more\nsecond line")) == "torch.OutOfMemoryError: no more"
-    assert say_failure("something\nwent wrong \n") == "went wrong"
-    assert say_failure("") == kind_of_failure("") == ""
+def test_the_description_is_the_line_of_the_exception() -> None:
+    assert describe_failure(traceback("no more\nsecond line")) == "torch.OutOfMemoryError: no more"
+    assert describe_failure("something\nwent wrong \n") == "went wrong"
+    assert describe_failure("") == kind_of_failure("") == ""
 
 
 @given(st.text(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
-def test_numbers_never_matter(text: str, whole: int, number: float) -> None:
-    def told(n: object) -> str:
+def test_numbers_do_not_matter(text: str, whole: int, number: float) -> None:
+    def text_with(n: object) -> str:
         return f"step {n} of {text.replace(chr(39), '').replace(chr(34), '')}"
 
-    assert kind_of_failure(told(whole)) == kind_of_failure(told(abs(whole) + 1))
-    assert kind_of_failure(told(number)) == kind_of_failure(told(1))
+    assert kind_of_failure(text_with(whole)) == kind_of_failure(text_with(abs(whole) + 1))
+    assert kind_of_failure(text_with(number)) == kind_of_failure(text_with(1))
 
 
 @given(st.text())
-def test_any_text_is_some_failure(text: str) -> None:
+def test_any_text_is_accepted(text: str) -> None:
     assert isinstance(kind_of_failure(text), str)
-    assert "\n" not in say_failure(text)
+    assert "\n" not in describe_failure(text)

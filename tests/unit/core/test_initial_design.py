@@ -1,4 +1,4 @@
-"""When an initial design ends, and when whoever gives the money is told that it is all there will be."""
+"""When an initial design ends, and when the user is warned that the budget is too small for a model."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from shoestring.core.space.space import Config, Space
 from shoestring.policies import make
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.policies import make_opening, simulate
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 
 
 class Costly:
-    """A loss, and a cost in seconds that grows with x by a factor of 100."""
+    """Curves whose cost in seconds grows with x by a factor of 100."""
 
     def step(self, config: Config, step: int) -> StepOutcome:
         x = float(config["x"])
         return StepOutcome((x - 0.3) ** 2, Cost(train=100.0**x))
 
 
-def orders(policy: CostAwareEI, budget: str, seed: int = 0) -> tuple[Ledger, int]:
-    """The study, and how many of its trials were of the design."""
-    ledger = simulate(policy, Costly(), opened(policy, space=SPACE, budget=budget, max_steps=1, seed=seed)).ledger
+def run(policy: CostAwareEI, budget: str, seed: int = 0) -> tuple[Ledger, int]:
+    """Return the study and the number of trials in its design."""
+    ledger = simulate(policy, Costly(), make_opening(policy, space=SPACE, budget=budget, max_steps=1, seed=seed)).ledger
     return ledger, sum(order.why["phase"] == "initial design" for order in ledger.orders)
 
 
@@ -38,7 +38,7 @@ def orders(policy: CostAwareEI, budget: str, seed: int = 0) -> tuple[Ledger, int
 @given(budget=st.integers(20, 400), seed=st.integers(0, 30))
 def test_in_time_the_design_ends_with_a_third_of_the_budget(budget: int, seed: int) -> None:
     policy = CostAwareEI(candidates=40)
-    ledger, n = orders(policy, f"{budget}s", seed)
+    ledger, n = run(policy, f"{budget}s", seed)
     before = [sum(trial.seconds for trial in ledger.trials[:k]) for k in range(len(ledger.trials) + 1)]
     for k in range(len(ledger.orders)):
         ends = k >= 5 or (k >= 2 and before[k] >= budget / 3)
@@ -47,37 +47,37 @@ def test_in_time_the_design_ends_with_a_third_of_the_budget(budget: int, seed: i
 
 
 def test_in_epochs_the_design_stays() -> None:
-    assert orders(CostAwareEI(candidates=40), "6 epochs")[1] == 5
-    ledger = Ledger([opened(CostAwareEI(), space=SPACE, budget="2 epochs", max_steps=1)])
+    assert run(CostAwareEI(candidates=40), "6 epochs")[1] == 5
+    ledger = Ledger([make_opening(CostAwareEI(), space=SPACE, budget="2 epochs", max_steps=1)])
     assert is_in_design(ledger, 1)
     assert not is_in_design(ledger, 0)
 
 
 @pytest.mark.parametrize("name", ["cost_aware_ei", "bo_bos", "boil", "gp_ucb", "boca", "lc_prediction"])
 @pytest.mark.parametrize(("budget", "designed"), [("40s", 2), ("5 epochs", 3)])
-def test_every_model_is_asked_before_dear_trials_have_used_up_the_money(name: str, budget: str, designed: int) -> None:
-    """A trial costs 10 s on the median: in 40 s two of them are a third, in epochs all count alike and the design stays."""
+def test_every_model_is_used_before_expensive_trials_use_up_the_budget(name: str, budget: str, designed: int) -> None:
+    """The median trial costs 10 s: two of them are a third of 40 s. In epochs all cost the same, and the design stays."""
     policy = make(name, {"initial_trials": 3, "candidates": 40})
-    ledger = simulate(policy, Costly(), opened(policy, space=SPACE, budget=budget, max_steps=1)).ledger
+    ledger = simulate(policy, Costly(), make_opening(policy, space=SPACE, budget=budget, max_steps=1)).ledger
     assert sum(order.why["phase"] == "initial design" for order in ledger.orders) == designed
-    assert len(ledger.orders) > designed  # the model had its say
+    assert len(ledger.orders) > designed  # the model was used
 
 
 @pytest.mark.parametrize("name", ["cost_aware_ei", "bo_bos", "boil", "gp_ucb"])
-def test_a_budget_of_less_than_twice_the_design_is_told(name: str) -> None:
+def test_a_budget_of_less_than_twice_the_design_gives_a_warning(name: str) -> None:
     policy = make(name)
     first = policy.initial_trials  # type: ignore[attr-defined]
-    told = warn_of_small_budget(policy, 1.5 * first, 10)
-    assert told is not None
-    assert f"{1.5 * first:.3g} full trainings" in told
-    assert f"{name} asks its model after the first {first}" in told
-    assert "the default compares short trainings" in told
+    warning = warn_of_small_budget(policy, 1.5 * first, 10)
+    assert warning is not None
+    assert f"{1.5 * first:.3g} full trainings" in warning
+    assert f"{name} uses its model after the first {first}" in warning
+    assert "the default compares short trainings" in warning
     assert warn_of_small_budget(policy, 2.0 * first, 10) is None
     plain = warn_of_small_budget(policy, 1.0, 1)
     assert plain is not None
     assert plain.endswith("raise the budget")
 
 
-def test_policies_without_a_design_of_full_trainings_have_nothing_to_tell() -> None:
+def test_policies_without_a_design_of_full_trainings_give_no_warning() -> None:
     assert warn_of_small_budget(make("sequential_halving"), 0.1, 10) is None
     assert warn_of_small_budget(make("cost_aware_ei", {"initial_design": "cheap"}), 0.1, 10) is None

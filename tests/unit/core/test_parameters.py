@@ -1,4 +1,4 @@
-"""Single parameters: their rules, and the edges of their unit interval."""
+"""Single parameters: their rules, and the ends of their unit interval."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from shoestring.errors import SpaceError
 
 
 @pytest.mark.parametrize(
-    ("parameter", "said"),
+    ("parameter", "words"),
     [
         (Float(1, 0), ["low 1", "below high 0", "constant"]),
         (Float(1.0, 1.0), ["constant"]),
-        (Float(2**53, 2**53 + 1), ["one and the same float", "constant"]),
+        (Float(2**53, 2**53 + 1), ["are the same float", "constant"]),
         (Float(0, math.inf), ["finite", "inf"]),
         (Float(0, math.nan), ["finite", "nan"]),
         (Float(0, 10**400), ["finite"]),
@@ -45,16 +45,16 @@ from shoestring.errors import SpaceError
         (Constant(object()), ["must be a string, number"]),
     ],
 )
-def test_rules_name_the_value_and_a_remedy(parameter: Any, said: list[str]) -> None:
-    problem = parameter.rule()
+def test_messages_name_the_value_and_a_remedy(parameter: Any, words: list[str]) -> None:
+    problem = parameter.find_problem()
     assert problem is not None
-    for words in said:
-        assert words in problem
+    for word in words:
+        assert word in problem
 
 
 def test_booleans_and_numbers_are_different_options() -> None:
     choice = Choice([1, 1.0, True, "1", None, [1], [True], (1.0,)])
-    assert choice.rule() is None
+    assert choice.find_problem() is None
     for option in choice.options:
         assert is_same(choice.from_unit(choice.to_unit(option)), option)
     assert choice.accept(True) is True
@@ -62,7 +62,7 @@ def test_booleans_and_numbers_are_different_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameter", "value", "kept"),
+    ("parameter", "value", "stored"),
     [
         (Float(0, 1), 1, 1.0),
         (Float(0, 1), np.float32(0.5), 0.5),
@@ -73,9 +73,9 @@ def test_booleans_and_numbers_are_different_options() -> None:
         (Constant((1, 2)), [1, 2], [1, 2]),
     ],
 )
-def test_values_are_kept_as_the_ledger_reads_them_back(parameter: Any, value: Any, kept: Any) -> None:
+def test_values_are_accepted_as_the_ledger_reads_them_back(parameter: Any, value: Any, stored: Any) -> None:
     accepted = parameter.accept(value)
-    assert is_same(accepted, kept)
+    assert is_same(accepted, stored)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_values_are_kept_as_the_ledger_reads_them_back(parameter: Any, value: An
         (Constant(1), 1.0),
     ],
 )
-def test_values_that_break_the_rule(parameter: Any, value: Any) -> None:
+def test_values_that_are_not_allowed(parameter: Any, value: Any) -> None:
     with pytest.raises(ValueError, match="must be"):
         parameter.accept(value)
 
 
-def test_small_numpy_bounds_do_not_wrap_around() -> None:
+def test_small_numpy_bounds_do_not_overflow() -> None:
     wide = Int(np.int8(-100), np.int8(100))  # type: ignore[arg-type]
-    assert wide.rule() is None
+    assert wide.find_problem() is None
     assert wide.size == 201
     assert [wide.from_unit(wide.to_unit(n)) for n in (-100, 0, 100)] == [-100, 0, 100]
     assert Float(np.float32(0.1), 1.0).low == float(np.float32(0.1))  # type: ignore[arg-type]
@@ -118,8 +118,8 @@ def test_points_at_and_beyond_the_edge_stay_in_range(u: float) -> None:
 
 
 @pytest.mark.parametrize("u", [5e-324, 2e-52, 1e-39, 9e-13])
-def test_what_is_next_to_nothing_is_nothing(u: float) -> None:
-    """A search along an edge comes this close to it, and XGBoost refuses what a 32-bit number cannot hold."""
+def test_numbers_next_to_zero_become_zero(u: float) -> None:
+    """A search along a bound comes this close to it, and XGBoost refuses numbers beyond the range of 32 bits."""
     assert Float(0, 7).from_unit(u) == 0.0
     assert Float(-1, 1).from_unit(0.5 + u / 4) == 0.0
     assert Float(0, 7).from_unit(2e-12) == 1.4e-11
@@ -127,7 +127,7 @@ def test_what_is_next_to_nothing_is_nothing(u: float) -> None:
     assert Float(1e-60, 1e-50).from_unit(0.5) == pytest.approx(5e-51, rel=1e-9)
 
 
-def test_discrete_values_own_equal_bins() -> None:
+def test_discrete_values_have_bins_of_equal_size() -> None:
     n = 7
     for u, index in ((0.0, 0), (1 / 7 - 1e-12, 0), (1 / 7 + 1e-12, 1), (6 / 7 + 1e-12, 6), (1.0, 6)):
         assert Int(1, n).from_unit(u) == 1 + index
@@ -146,7 +146,7 @@ def test_levels_include_both_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "words"),
     [
         (5, ["lr = 5", '{"float": [low, high]}']),
         ({}, ["exactly one kind"]),
@@ -159,15 +159,15 @@ def test_levels_include_both_ends() -> None:
         ({"float": [0, 1], 5: True}, ["unknown setting 5"]),
     ],
 )
-def test_descriptions_that_cannot_be_read(spec: Any, said: list[str]) -> None:
+def test_invalid_descriptions(spec: Any, words: list[str]) -> None:
     with pytest.raises(SpaceError) as caught:
         parse("lr", spec)
     assert str(caught.value).startswith("lr")
-    for words in said:
-        assert words in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
 
 
-def test_listed_gives_what_json_would() -> None:
+def test_listed_values_are_stored_as_json_would() -> None:
     assert to_plain((1, (np.float64(2.0), np.str_("x")))) == [1, [2.0, "x"]]
     assert type(to_plain(np.int32(4))) is int
     assert to_plain(np.array([1, 2])) == [1, 2]

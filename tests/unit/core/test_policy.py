@@ -1,4 +1,4 @@
-"""The words of a decision; and fresh configs: the user's own first, none twice, and the same after a restart."""
+"""Helpers for authors of policies: untried configs (queued ones first, none twice, the same after a restart), and decisions."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import pytest
 
 from shoestring.core.deciding.decision import Finish, Train, Wait
 from shoestring.core.deciding.policy import (
-    find_cut_short,
-    fresh_config,
-    nothing_to_buy,
+    continue_trial,
+    find_interrupted,
+    find_untried_config,
+    nothing_to_train,
+    start_trial,
     train_best_unfinished,
-    train_further,
-    train_new,
 )
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Note, Opened, Order, Receipt
-from shoestring.core.ledger.formats import read
+from shoestring.core.ledger.entries import Note, Opened, Order, Receipt, from_stored
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Constant, Float, Int
 from shoestring.core.space.space import Space
 from shoestring.core.values.strict_json import dumps, loads
 
 
-def begun(space: Space, seed: int = 0) -> Ledger:
+def new_ledger(space: Space, seed: int = 0) -> Ledger:
     return Ledger([Opened(space=space, budget=Budget("1000000 epochs"), policy="p", settings={}, seed=seed)])
 
 
-def drawn(ledger: Ledger, count: int) -> list[dict[str, object]]:
-    """The next `count` fresh configs, each tried; fewer when the space is used up."""
+def draw_configs(ledger: Ledger, count: int) -> list[dict[str, object]]:
+    """Return the next `count` untried configs, each tried in turn; fewer when the space is used up."""
     configs: list[dict[str, object]] = []
-    while len(configs) < count and (config := fresh_config(ledger)) is not None:
+    while len(configs) < count and (config := find_untried_config(ledger)) is not None:
         configs.append(dict(config))
         trial = len(ledger.trials)
         ledger = ledger.append(Order(number=trial, trial=trial, config=config, until=1))
@@ -50,17 +49,17 @@ def drawn(ledger: Ledger, count: int) -> list[dict[str, object]]:
     ],
     ids=["plain", "conditional", "constant", "wide", "many conditions", "listed"],
 )
-def test_finite_spaces_are_used_up_each_config_once(space: Space) -> None:
-    configs = drawn(begun(space), 2000)
+def test_every_config_of_a_finite_space_is_tried_once(space: Space) -> None:
+    configs = draw_configs(new_ledger(space), 2000)
     assert len(configs) == space.size
     assert len({dumps(config) for config in configs}) == space.size
     assert all(space.validate(config) == config for config in configs)
 
 
-def test_inactive_values_do_not_make_a_new_config() -> None:
-    """Half of the cube is the one config {"c": "b"}: it is tried once, not every other time."""
+def test_inactive_values_make_no_new_config() -> None:
+    """Half of the cube is the config {"c": "b"}: it is tried once, not in every second trial."""
     space = Space({"c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})})
-    configs = drawn(begun(space), 60)
+    configs = draw_configs(new_ledger(space), 60)
     assert len({dumps(config) for config in configs}) == 60
     assert Counter(config["c"] for config in configs) == {"a": 59, "b": 1}
     spread = sorted(float(config["m"]) for config in configs if "m" in config)  # type: ignore[arg-type]
@@ -68,9 +67,9 @@ def test_inactive_values_do_not_make_a_new_config() -> None:
     assert spread[-1] > 0.9
 
 
-def test_a_float_that_is_rarely_active_does_not_hide_what_is_left() -> None:
+def test_a_float_that_is_rarely_active_does_not_hide_other_configs() -> None:
     space = Space({"n": Int(1, 300), "m": Float(0, 1, when={"n": 300})})
-    configs = drawn(begun(space), 400)
+    configs = draw_configs(new_ledger(space), 400)
     assert len({dumps(config) for config in configs}) == 400
     assert sum("m" in config for config in configs) == 101
 
@@ -78,76 +77,80 @@ def test_a_float_that_is_rarely_active_does_not_hide_what_is_left() -> None:
 def test_queued_configs_come_first() -> None:
     space = Space({"x": Float(0, 1)})
     mine = [{"x": 0.25}, {"x": 0.125}]
-    ledger = begun(space)
-    plain = drawn(ledger, 3)
+    ledger = new_ledger(space)
+    plain = draw_configs(ledger.fork(), 3)
     for config in mine:
         ledger = ledger.append(Note(topic="enqueue", facts={"config": config}))
-    configs = drawn(ledger, 5)
+    configs = draw_configs(ledger, 5)
     assert configs[:2] == mine
-    assert configs[2] == plain[2]  # the sequence goes by the number of trials
+    assert configs[2] == plain[2]  # the sequence depends on the number of trials
 
 
 def test_seeds_differ_and_repeat() -> None:
     space = Space({"x": Float(0, 1), "n": Int(1, 9)})
-    assert drawn(begun(space, 1), 5) == drawn(begun(space, 1), 5) != drawn(begun(space, 2), 5)
+    assert (
+        draw_configs(new_ledger(space, 1), 5)
+        == draw_configs(new_ledger(space, 1), 5)
+        != draw_configs(new_ledger(space, 2), 5)
+    )
 
 
-def test_a_study_read_back_from_a_store_draws_the_same() -> None:
+def test_a_stored_study_draws_the_same_configs() -> None:
     """The order in which parameters were written is not stored, so it must not matter."""
     space = Space({"zeta": Float(0, 1), "alpha": Float(5, 6), "mid": Int(1, 9), "kind": Choice(["b", "a"])})
-    ledger = begun(space)
+    ledger = new_ledger(space)
     stored = [(entry.kind, loads(dumps(entry.body()))) for entry in ledger.entries()]
-    assert drawn(Ledger(read(stored)), 20) == drawn(ledger, 20)
+    assert draw_configs(Ledger(from_stored(kind, body) for kind, body in stored), 20) == draw_configs(ledger, 20)
 
 
-# what a policy may answer --------------------------------------------------------------------------------------------
+# decisions --------------------------------------------------------------------------------------------------------
 
 
-def trained(*curves: list[float], until: int = 4) -> Ledger:
-    """A trial for each curve, ordered until that step and cut off behind its last value."""
+def make_trained_ledger(*curves: list[float], until: int = 4) -> Ledger:
+    """Return a study with a trial for each curve, ordered until that step and released after its last value."""
     space, budget = Space({"x": Float(0, 1)}), Budget("99 epochs")
     ledger = Ledger([Opened(space=space, budget=budget, policy="p", settings={}, seed=0, max_steps=5)])
     for number, curve in enumerate(curves):
         ledger = ledger.append(Order(number=number, trial=number, config={"x": number / 10}, until=until))
         for step, value in enumerate(curve, start=1):
-            ledger = ledger.append(Receipt(order=number, trial=number, step=step, value=value, saved=step))
+            ledger = ledger.append(Receipt(order=number, trial=number, step=step, value=value, saved_step=step))
         if len(curve) < until:
             ledger = ledger.append(Note(topic="released", facts={"order": number}))
     return ledger
 
 
-def test_orders_name_the_next_trial_or_go_on_with_one_and_never_beyond_its_end() -> None:
-    ledger = trained([0.5, 0.4])
-    assert train_new(ledger, {"x": 0.7}, 3) == Train(trial=1, config={"x": 0.7}, until=3, why={"compared": 0})
-    assert train_further(ledger.trials[0], 9, why={"a": 1}) == Train(
+def test_decisions_start_the_next_trial_or_continue_one_up_to_its_limit() -> None:
+    ledger = make_trained_ledger([0.5, 0.4])
+    assert start_trial(ledger, {"x": 0.7}, 3) == Train(trial=1, config={"x": 0.7}, until=3, why={"compared": 0})
+    assert continue_trial(ledger.trials[0], 9, why={"a": 1}) == Train(
         trial=0, config={"x": 0.0}, until=5, why={"compared": 0, "a": 1}
     )
 
 
-def test_nothing_to_buy_waits_while_an_order_is_open() -> None:
-    ledger = trained([0.5, 0.4])
-    assert nothing_to_buy(ledger, "that was all") == Finish("that was all")
+def test_without_anything_to_train_the_policy_waits_for_open_orders() -> None:
+    ledger = make_trained_ledger([0.5, 0.4])
+    assert nothing_to_train(ledger, "that was all") == Finish("that was all")
     ledger = ledger.append(Order(number=1, trial=0, config={"x": 0.0}, until=5))
-    assert nothing_to_buy(ledger) == Wait()
+    assert nothing_to_train(ledger) == Wait()
 
 
-def test_a_trial_that_stands_between_two_stops_was_cut_short() -> None:
-    ledger = trained([0.5, 0.4], [0.3, 0.2, 0.1])
-    cut = find_cut_short(ledger, (3, 5))
+def test_an_idle_trial_between_two_stops_was_interrupted() -> None:
+    ledger = make_trained_ledger([0.5, 0.4], [0.3, 0.2, 0.1])
+    cut = find_interrupted(ledger, (3, 5))
     assert cut is not None
     assert cut.number == 0
-    assert find_cut_short(ledger, (1, 2, 3)) is None
-    going = ledger.append(Order(number=2, trial=0, config={"x": 0.0}, until=5))
-    assert find_cut_short(going, (3, 5)) is None
+    assert find_interrupted(ledger, (1, 2, 3)) is None
+    continued = ledger.append(Order(number=2, trial=0, config={"x": 0.0}, until=5))
+    assert find_interrupted(continued, (3, 5)) is None
 
 
-def test_the_best_unfinished_trial_is_not_one_at_its_end_or_under_way() -> None:
-    ledger = trained([0.5, 0.4], [0.3], [0.3])
-    best = train_best_unfinished(ledger, "the best goes on")
+def test_the_best_unfinished_trial_is_idle_and_below_its_limit() -> None:
+    ledger = make_trained_ledger([0.5, 0.4], [0.3], [0.3])
+    best = train_best_unfinished(ledger, "continue the best")
     assert best is not None
     assert (best.trial, best.until) == (1, 5)
     assert dict(best.why) == {
-        "stage": "the best goes on",
+        "stage": "continue the best",
         "compared": 3,
         "score_name": "newest value",
         "best_is": "lowest",
@@ -155,8 +158,8 @@ def test_the_best_unfinished_trial_is_not_one_at_its_end_or_under_way() -> None:
         "runner_up": 2,
         "runner_up_score": 0.3,
     }
-    going = ledger.append(Order(number=3, trial=1, config={"x": 0.1}, until=5))
-    best = train_best_unfinished(going, "the best goes on", stops=(1, 3))
+    continued = ledger.append(Order(number=3, trial=1, config={"x": 0.1}, until=5))
+    best = train_best_unfinished(continued, "continue the best", stops=(1, 3))
     assert best is not None
     assert (best.trial, best.until, best.why["runner_up"]) == (2, 3, 0)
-    assert train_best_unfinished(trained([0.3] * 5, until=5), "") is None
+    assert train_best_unfinished(make_trained_ledger([0.3] * 5, until=5), "") is None

@@ -1,4 +1,4 @@
-"""Spaces: conditions, lists, and errors that say what to do."""
+"""Search spaces: conditions, listed configs, and messages that name a remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_chain_of_conditions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "words"),
     [
         ({"use": True}, ["kind", "missing", "give it a value"]),
         ({"use": False, "kind": "x"}, ["kind = 'x'", "only when use is True", "leave it out"]),
@@ -47,20 +47,20 @@ def test_a_chain_of_conditions() -> None:
         (None, ["a config is a dict", "None"]),
     ],
 )
-def test_config_errors_name_parameter_value_rule_and_remedy(config: Any, said: list[str]) -> None:
+def test_messages_about_configs_name_parameter_value_rule_and_remedy(config: Any, words: list[str]) -> None:
     with pytest.raises(SpaceError) as caught:
         CHAIN.validate(config)
-    for words in said:
-        assert words in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "words"),
     [
         ({}, ["empty", "float = [1e-4, 1.0]"]),
         (None, ["dict of parameters", "None"]),
         ([("a", Float(0, 1))], ["dict of parameters"]),
-        ({1: Float(0, 1)}, ["1 cannot be the name", "strings"]),
+        ({1: Float(0, 1)}, ["1 cannot be the name", "a name is a string"]),
         ({"": Float(0, 1)}, ["''"]),
         ({"lr": Float(1, 0)}, ["lr: low 1", "below high 0"]),
         ({"m": Float(0, 1, when={"o": "sgd"})}, ["m depends on 'o'", "Known: none"]),
@@ -74,14 +74,14 @@ def test_config_errors_name_parameter_value_rule_and_remedy(config: Any, said: l
             {"a": Int(1, 2, when={"b": 1}), "b": Int(1, 2, when={"a": 1})},
             ["a, b", "circle", "remove one"],
         ),
-        ({"listed": [{"a": 1}], "lr": {"float": [0, 1]}}, ["'lr' beside 'listed'", "drop one"]),
+        ({"listed": [{"a": 1}], "lr": {"float": [0, 1]}}, ["'lr' besides 'listed'", "remove one"]),
     ],
 )
-def test_space_errors_name_parameter_value_rule_and_remedy(parameters: Any, said: list[str]) -> None:
+def test_messages_about_spaces_name_parameter_value_rule_and_remedy(parameters: Any, words: list[str]) -> None:
     with pytest.raises(SpaceError) as caught:
         Space.from_dict(parameters)
-    for words in said:
-        assert words in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
 
 
 def test_a_condition_on_an_integer_may_be_written_as_a_float() -> None:
@@ -90,15 +90,15 @@ def test_a_condition_on_an_integer_may_be_written_as_a_float() -> None:
     assert "m" in space.from_cube(np.array([0.5, 0.5]))  # m, n
 
 
-def test_the_order_in_which_parameters_are_written_means_nothing() -> None:
+def test_the_order_in_which_parameters_are_written_does_not_matter() -> None:
     one = Space({"b": Float(0, 1), "a": Float(1, 10), "c": Int(1, 5)})
-    two = Space({"c": Int(1, 5), "a": Float(1, 10), "b": Float(0, 1)})
+    other = Space({"c": Int(1, 5), "a": Float(1, 10), "b": Float(0, 1)})
     stored = Space.from_dict(loads(dumps(one.to_dict())))
     u = np.array([0.1, 0.2, 0.9])
-    assert one == two == stored
+    assert one == other == stored
     assert hash(one) == hash(stored)
-    assert one.from_cube(u) == two.from_cube(u) == stored.from_cube(u)
-    assert list(one.grid(3)) == list(two.grid(3)) == list(stored.grid(3))
+    assert one.from_cube(u) == other.from_cube(u) == stored.from_cube(u)
+    assert list(one.grid(3)) == list(other.grid(3)) == list(stored.grid(3))
 
 
 def test_grid_and_size_count_only_what_is_active() -> None:
@@ -109,8 +109,8 @@ def test_grid_and_size_count_only_what_is_active() -> None:
     assert Space({"c": Constant(1)}).size == 1
 
 
-def test_many_conditional_parameters_are_counted_without_multiplying_them_out() -> None:
-    """Ten kinds with a parameter of ten options each: 100 configs, though 10**11 combinations if all were active."""
+def test_many_conditional_parameters_are_counted_exactly() -> None:
+    """Ten kinds with a parameter of ten options each have 100 configs, not the 10**11 combinations of all parameters."""
     kinds = [f"k{i}" for i in range(10)]
     space = Space(
         {"kind": Choice(kinds), **{f"of_{kind}": Choice(list(range(10)), when={"kind": kind}) for kind in kinds}}
@@ -119,11 +119,11 @@ def test_many_conditional_parameters_are_counted_without_multiplying_them_out() 
     assert len(list(space.grid(10_000))) == 100
 
 
-def test_large_finite_spaces_are_not_listed_to_be_counted() -> None:
+def test_large_finite_spaces_are_not_enumerated() -> None:
     assert Space({f"n{i}": Int(1, 10) for i in range(12)}).size == 10**12
 
 
-def test_the_cube_has_as_many_coordinates_as_vary() -> None:
+def test_the_cube_has_a_coordinate_for_each_parameter_that_varies() -> None:
     space = Space({"a": Float(0, 1), "c": Constant("x")})
     assert space.dims == 1
     assert space.from_cube(np.array([0.5])) == {"a": 0.5, "c": "x"}
@@ -140,7 +140,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_listed_spaces_read_their_ranges_off_the_rows() -> None:
+def test_the_ranges_of_a_listed_space_are_those_of_its_rows() -> None:
     space = Space.listed(ROWS, log=["lr"])
     kinds = {name: type(parameter).__name__ for name, parameter in space.parameters.items()}
     assert kinds == {"lr": "Float", "n": "Int", "o": "Choice", "m": "Constant", "mixed": "Choice", "one": "Constant"}
@@ -156,7 +156,7 @@ def test_listed_spaces_read_their_ranges_off_the_rows() -> None:
     assert "3 configs" in repr(space)
 
 
-def test_the_scale_of_a_listed_column_is_said_and_never_guessed() -> None:
+def test_the_scale_of_a_listed_column_is_given_and_never_guessed() -> None:
     wide = [{"x": 1e-6}, {"x": 1.0}, {"x": 0.5}]
     assert Space.listed(wide).parameters["x"] == Float(1e-6, 1.0)
     assert Space.listed(wide, log=["x"]).parameters["x"] == Float(1e-6, 1.0, log=True)
@@ -166,7 +166,7 @@ def test_the_scale_of_a_listed_column_is_said_and_never_guessed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "words"),
     [
         (["y"], "log names 'y', which no config has"),
         ("x", "log = 'x' must be a list of names"),
@@ -175,17 +175,17 @@ def test_the_scale_of_a_listed_column_is_said_and_never_guessed() -> None:
         (["o"], "o cannot be on a log scale"),
     ],
 )
-def test_scales_that_no_column_can_have(log: Any, said: str) -> None:
+def test_invalid_log_names(log: Any, words: str) -> None:
     with pytest.raises(SpaceError) as raised:
         Space.listed([{"x": 0.0, "o": "a"}, {"x": 1.0, "o": "b"}], log=log)
-    assert said in str(raised.value)
+    assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(
     "column",
     [[1, 2.5, 3], [1, 1.0], [True, 1], [2**60, 2**60 + 1], [10**300, 1], [1e-300, 1e300], [[1], [1.0]], [-0.0, 0.0]],
 )
-def test_odd_columns_still_have_a_place_in_the_cube(column: list[Any]) -> None:
+def test_unusual_columns_have_a_place_in_the_cube(column: list[Any]) -> None:
     space = Space.listed([{"x": value} for value in column])
     for value in column:
         assert 0.0 <= space.to_cube({"x": value})[0] <= 1.0
@@ -193,7 +193,7 @@ def test_odd_columns_still_have_a_place_in_the_cube(column: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "words"),
     [
         ([], ["no configs"]),
         ([{}], ["without parameters"]),
@@ -207,21 +207,21 @@ def test_odd_columns_still_have_a_place_in_the_cube(column: list[Any]) -> None:
         ([{5: 1}], ["5 cannot be the name"]),
     ],
 )
-def test_lists_that_are_no_space(rows: Any, said: list[str]) -> None:
+def test_invalid_lists_of_configs(rows: Any, words: list[str]) -> None:
     with pytest.raises(SpaceError) as caught:
         Space.listed(rows)
-    for words in said:
-        assert words in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
 
 
 @pytest.mark.parametrize("config", [{"lr": 0.5}, {"lr": object()}, {}, {**ROWS[0], "n": 2}])
-def test_configs_that_are_no_row(config: Any) -> None:
-    with pytest.raises(SpaceError, match="none of the 3 listed configs: pick one"):
+def test_configs_that_are_not_a_row(config: Any) -> None:
+    with pytest.raises(SpaceError, match="not one of the 3 listed configs: choose one"):
         Space.listed(ROWS).validate(config)
 
 
-def test_long_lists_with_words_take_no_quadratic_time() -> None:
-    """A table of architectures has one word a row, thousands in all."""
+def test_long_lists_of_words_do_not_take_quadratic_time() -> None:
+    """A table of architectures has thousands of rows with a different word in each."""
     rows = [{"arch": f"|nor_conv~{i}|", "n": i} for i in range(20_000)]
     space = Space.listed(rows)
     cube = np.array([space.to_cube(row) for row in rows])
@@ -230,6 +230,6 @@ def test_long_lists_with_words_take_no_quadratic_time() -> None:
         Space({"arch": space.parameters["arch"]}).validate({"arch": "none"})
 
 
-def test_no_point_between_rows_exists() -> None:
-    with pytest.raises(SpaceError, match="pick one of"):
+def test_a_listed_space_has_no_points_between_its_rows() -> None:
+    with pytest.raises(SpaceError, match="choose one of"):
         Space.listed(ROWS).from_cube(np.full(4, 0.5))

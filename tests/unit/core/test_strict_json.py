@@ -1,4 +1,4 @@
-"""What is read back is what was written."""
+"""Values are read back exactly as they were written."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ values = st.recursive(
 )
 
 
-def alike(a: Any, b: Any) -> bool:
+def is_equal(a: Any, b: Any) -> bool:
     if isinstance(a, float) and isinstance(b, float):
         return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(alike, a, b))
+        return len(a) == len(b) and all(map(is_equal, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
+        return a.keys() == b.keys() and all(is_equal(a[key], b[key]) for key in a)
     return type(a) is type(b) and bool(a == b)
 
 
 @given(values)
-def test_there_and_back(value: Any) -> None:
+def test_a_value_is_read_back_as_it_was_written(value: Any) -> None:
     text = dumps(value)
-    assert alike(loads(text), value)
+    assert is_equal(loads(text), value)
     assert dumps(loads(text)) == text
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    text.encode("ascii")  # any database takes it, half a surrogate pair in a file name included
+    text.encode("ascii")  # every database accepts ASCII, also for half a surrogate pair
 
 
-def test_half_a_surrogate_pair_survives() -> None:
+def test_half_a_surrogate_pair_is_read_back() -> None:
     assert loads(dumps("file-\udcff")) == "file-\udcff"
 
 
@@ -51,7 +51,7 @@ def test_equal_values_give_equal_text() -> None:
     assert dumps([math.nan, math.inf, -math.inf]) == '["~nan","~inf","~-inf"]'
 
 
-def test_subclasses_of_plain_types_are_stored_as_those() -> None:
+def test_subclasses_are_stored_as_their_plain_types() -> None:
     class Size(IntEnum):
         SMALL = 1
 
@@ -59,6 +59,6 @@ def test_subclasses_of_plain_types_are_stored_as_those() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"a": {3}}, [b"x"], 1j, Enum("E", "A")])
-def test_what_cannot_be_stored_is_named(value: Any) -> None:
+def test_a_value_that_cannot_be_stored_is_named(value: Any) -> None:
     with pytest.raises(TypeError, match=r"cannot be (stored|a key)"):
         dumps(value)

@@ -1,4 +1,4 @@
-"""Estimators with rows and columns sampled, in steps: the right recipes, and some wrong ones."""
+"""Estimators that sample rows and columns, trained in steps: correctly, and in ways that resume wrongly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
 
 from shoestring import Context, Report
-from shoestring.integrations.sklearn.estimator_steps import partial_fit_steps, warm_start_steps
+from shoestring.integrations.sklearn import partial_fit_steps, warm_start_steps
 
 IMAGES, LABELS = load_digits(n_class=4, return_X_y=True)
 X, Y, VALID_X, VALID_Y = IMAGES[:200] / 16, LABELS[:200], IMAGES[200:400] / 16, LABELS[200:400]
@@ -52,11 +52,11 @@ def train(config: dict[str, Any], context: Context) -> Iterator[Report]:
     if config["name"] in BY_PASSES:
         yield from partial_fit_steps(BY_PASSES[config["name"]](), X, Y, loss, context, classes=range(4))
     else:
-        yield from warm_start_steps(BY_TREES[config["name"]](), X, Y, loss, context, more=3)
+        yield from warm_start_steps(BY_TREES[config["name"]](), X, Y, loss, context, increment=3)
 
 
-def train_anew(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """Keeps the coefficients only: the schedule of the learning rate begins anew."""
+def train_from_coefficients(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """Resume from the coefficients only: the schedule of the learning rate starts again."""
     model = SGDClassifier(loss="log_loss", random_state=0).partial_fit(X[:4], Y[:4], classes=range(4))
     if context.checkpoint is not None:
         model.coef_, model.intercept_ = pickle.loads(context.checkpoint.read_bytes())
@@ -69,8 +69,8 @@ def train_anew(config: dict[str, Any], context: Context) -> Iterator[Report]:
         yield Report(loss(model), save=save)
 
 
-def train_forgetful(config: dict[str, Any], context: Context) -> Iterator[Report]:
-    """Grows a forest without its random_state: other rows and columns than those of a run that was never frozen."""
+def train_without_random_state(config: dict[str, Any], context: Context) -> Iterator[Report]:
+    """Grow a forest without a random_state: a resumed run samples other rows and columns than a run without a pause."""
     model = RandomForestClassifier(max_features=0.4, max_depth=4, warm_start=True)
     np.random.seed(1)
     if context.checkpoint is not None:

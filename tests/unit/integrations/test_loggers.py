@@ -1,4 +1,4 @@
-"""What a logger is told about a study: while it runs and afterwards the same."""
+"""Loggers get the same runs, configurations and values while a study runs and afterwards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(recorder: Recorder, **options: Any) -> Study:
         return tune(train, {"x": Float(0, 1)}, "40 epochs", max_steps=5, seed=2, observe=follow, **options)
 
 
-def test_every_trial_is_a_run_with_its_config_and_its_curve() -> None:
+def test_every_trial_is_a_run_with_its_configuration_and_curve() -> None:
     recorder = Recorder()
     study = run(recorder)
     assert recorder.is_closed
@@ -54,28 +54,28 @@ def test_every_trial_is_a_run_with_its_config_and_its_curve() -> None:
         assert recorder.started[name] == trial.config
         expected = {step: v for step, v in enumerate(trial.values, 1) if v is not None and math.isfinite(v)}
         assert recorder.curve(name) == expected
-    assert any(trial.diverged for trial in study.trials), "one without a number was among them"
+    assert any(trial.diverged for trial in study.trials), "the test needs a trial that diverged"
 
 
-def test_metrics_go_along_and_never_replace_the_value() -> None:
+def test_metrics_are_logged_and_do_not_replace_the_value() -> None:
     recorder = Recorder()
     run(recorder)
-    told = [(step, values) for name, step, values in recorder.values if name == "trial-0000"]
-    assert [values["accuracy"] for _, values in told] == [0.1 * step for step, _ in told]
-    assert all(values["value"] > 0 and "gap" not in values for _, values in told)
+    logged = [(step, values) for name, step, values in recorder.values if name == "trial-0000"]
+    assert [values["accuracy"] for _, values in logged] == [0.1 * step for step, _ in logged]
+    assert all(values["value"] > 0 and "gap" not in values for _, values in logged)
 
 
-def test_the_run_of_the_study_shows_the_best_against_the_money() -> None:
+def test_the_run_of_the_study_shows_the_best_value_against_the_spent_budget() -> None:
     recorder = Recorder()
     study = run(recorder)
-    shown = [values for name, _, values in recorder.values if name == "study"]
-    assert [values["best"] for values in shown] == sorted((values["best"] for values in shown), reverse=True)
-    assert shown[-1]["best"] == study.best.value  # type: ignore[union-attr]
-    assert [values["spent"] for values in shown] == sorted(values["spent"] for values in shown)
+    rows = [values for name, _, values in recorder.values if name == "study"]
+    assert [values["best"] for values in rows] == sorted((values["best"] for values in rows), reverse=True)
+    assert rows[-1]["best"] == study.best.value  # type: ignore[union-attr]
+    assert [values["spent"] for values in rows] == sorted(values["spent"] for values in rows)
     assert recorder.started["study"]["policy"] == "thrift"
 
 
-def test_afterwards_is_the_same_as_on_the_way() -> None:
+def test_logging_afterwards_equals_logging_during_the_run() -> None:
     live, afterwards = Recorder(), Recorder()
     study = run(live)
     log_study(study.ledger, afterwards)
@@ -90,7 +90,7 @@ def test_afterwards_is_the_same_as_on_the_way() -> None:
     assert afterwards.is_closed
 
 
-def test_a_study_that_goes_on_brings_its_past_along(tmp_path: Any) -> None:
+def test_a_continued_study_logs_its_earlier_steps(tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path}/s.db"
     tune(train, {"x": Float(0, 1)}, "10 epochs", max_steps=5, seed=2, store=store)
     recorder = Recorder()
@@ -99,10 +99,10 @@ def test_a_study_that_goes_on_brings_its_past_along(tmp_path: Any) -> None:
     assert recorder.curve("trial-0000")
 
 
-def test_a_warning_of_the_study_is_still_said() -> None:
+def test_warnings_of_the_study_are_still_shown() -> None:
     from shoestring.core.ledger.entries import Note
 
-    facts = {"order": 0, "trial": 0, "step": 1, "seconds": 0.0, "went_on": 1.0, "resumed": 2.0, "same": False}
+    facts = {"order": 0, "trial": 0, "step": 1, "seconds": 0.0, "continued": 1.0, "resumed": 2.0, "same": False}
     study = run(Recorder())
     with pytest.warns(UserWarning, match="resuming changes the result"):
         Follow(Recorder())(study.ledger, Note(topic="check", facts=facts))

@@ -1,7 +1,8 @@
-"""A package that is not there: one line, with the command that gets it. Importing ours brings none of them along."""
+"""A missing optional package gives one line with the command that installs it, and importing shoestring imports none of them."""
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import tomllib
@@ -17,8 +18,8 @@ USES = {
     "lightgbm": "from shoestring.integrations.boosting import lightgbm_steps as f; f({}, None, None, None)",
     "xgboost": "from shoestring.integrations.boosting import xgboost_steps as f; f({}, None, None, None)",
     "catboost": "from shoestring.integrations.boosting import catboost_steps as f; f({}, None, None, None)",
-    "sklearn": "import shoestring.integrations.sklearn.search",
-    "optuna": "import shoestring.integrations.optuna.studies",
+    "sklearn": "from shoestring.integrations.sklearn import BudgetSearchCV",
+    "optuna": "from shoestring.integrations.optuna import to_optuna",
     "tensorboard": "from shoestring.integrations.loggers import TensorBoard; TensorBoard('runs')",
     "mlflow": "from shoestring.integrations.loggers import Mlflow; Mlflow('digits')",
     "ray": "from shoestring import tune; tune(len, {'x': {'float': [0, 1]}}, '9 epochs', runner='ray')",
@@ -27,28 +28,44 @@ USES = {
 
 
 @pytest.mark.parametrize("package", USES)
-def test_a_missing_package_is_told_in_one_line(package: str) -> None:
+def test_a_missing_package_is_an_error_of_one_line(package: str) -> None:
     program = f"import sys; sys.modules[{package!r}] = None\n{USES[package]}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    last = done.stderr.strip().splitlines()[-1]
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    last = result.stderr.strip().splitlines()[-1]
     assert "MissingExtra: " in last
     assert f"needs {package}, which is not installed: pip install 'shoestring[{package}]'" in last
     assert package in EXTRAS
 
 
-def test_a_place_on_the_network_needs_fsspec() -> None:
+def test_checkpoints_on_the_network_need_fsspec() -> None:
     program = "import sys; sys.modules['fsspec'] = None\nfrom shoestring import tune\n"
     program += "tune(lambda c: (yield 1), {'x': {'float': [0, 1]}}, '9 epochs', max_steps=1, checkpoints='s3://b/r')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert "a place for checkpoints like s3://b/r/study needs fsspec" in done.stderr
-    assert "pip install 'shoestring[remote]'" in done.stderr
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert "a place for checkpoints like s3://b/r/study needs fsspec" in result.stderr
+    assert "pip install 'shoestring[remote]'" in result.stderr
     assert "remote" in EXTRAS
 
 
-def test_stepping_needs_nothing() -> None:
+def test_stepping_imports_no_optional_package() -> None:
     program = (
-        "import sys, shoestring.integrations.stepping, shoestring.integrations.sklearn.estimator_steps\n"
+        "import sys, shoestring.integrations.stepping\nfrom shoestring.integrations.sklearn import partial_fit_steps\n"
         "print(*{'torch', 'sklearn', 'lightning', 'scipy'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == []
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.split() == []
+
+
+def test_integration_packages_import_nothing_before_a_name_is_used() -> None:
+    program = (
+        "import sys, shoestring.integrations.optuna, shoestring.integrations.sklearn\n"
+        "print(*{'optuna', 'sklearn', 'joblib', 'scipy'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", ["optuna", "sklearn"])
+def test_an_unknown_name_of_an_integration_package_is_an_attribute_error(name: str) -> None:
+    package = importlib.import_module(f"shoestring.integrations.{name}")
+    with pytest.raises(AttributeError, match="has no attribute 'Unknown'"):
+        package.Unknown  # noqa: B018

@@ -1,4 +1,4 @@
-"""Studies to and from Optuna: what a trial was here is what it is there, and the other way round."""
+"""Studies to Optuna and from Optuna: trials, values, states and costs stay the same."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from click.testing import CliRunner  # noqa: E402
 from shoestring import Choice, Constant, Float, Int, Report, Space, Study, tune  # noqa: E402
 from shoestring.cli.main import cli  # noqa: E402
 from shoestring.errors import StudyError  # noqa: E402
+from shoestring.integrations.optuna import from_optuna, to_optuna  # noqa: E402
 from shoestring.integrations.optuna.spaces import to_parameter  # noqa: E402
-from shoestring.integrations.optuna.studies import from_optuna, to_optuna  # noqa: E402
-from shoestring.reports.reasons import say_reason  # noqa: E402
+from shoestring.reports.reasons import describe_reason  # noqa: E402
 
 State = optuna.trial.TrialState
 SPACE = Space(
@@ -41,7 +41,7 @@ def _quiet() -> Iterator[None]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     yield
     optuna.logging.set_verbosity(before)
-    with warnings.catch_warnings():  # Optuna leaves its connections to be collected; from Python 3.13 on they complain
+    with warnings.catch_warnings():  # Optuna does not close its connections; from Python 3.13 on this gives a warning
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
@@ -58,28 +58,28 @@ def study(tmp_path: Path) -> Study:
     return tune(train, SPACE, "120 epochs", max_steps=9, seed=3, store=f"sqlite:///{tmp_path}/s.db", name="demo")
 
 
-# there -------------------------------------------------------------------------------------------------------------------
+# to Optuna -------------------------------------------------------------------------------------------------------------------
 
 
-def test_trials_are_there_with_their_curves_states_and_reasons(study: Study, tmp_path: Path) -> None:
+def test_exported_trials_have_curves_states_and_reasons(study: Study, tmp_path: Path) -> None:
     theirs = to_optuna(study.ledger, str(tmp_path / "journal"), "demo")
     assert len(theirs.trials) == len(study.trials)
-    words = {"complete": State.COMPLETE, "frozen": State.PRUNED, "failed": State.FAIL, "diverged": State.FAIL}
-    assert {trial.user_attrs["state"] for trial in theirs.trials} == set(words)
+    states = {"complete": State.COMPLETE, "paused": State.PRUNED, "failed": State.FAIL, "diverged": State.FAIL}
+    assert {trial.user_attrs["state"] for trial in theirs.trials} == set(states)
     for ours, trial in zip(study.trials, theirs.trials, strict=True):
-        assert trial.state == words[trial.user_attrs["state"]]
+        assert trial.state == states[trial.user_attrs["state"]]
         assert trial.intermediate_values == {s: v for s, v in enumerate(ours.values, 1) if v is not None}
         assert trial.user_attrs["step"] == ours.steps
         assert trial.params["lr"] == ours.config["lr"]
         assert trial.params["layers"] in ("[8]", "[8,8]")
         assert ("momentum" in trial.params) == (ours.config["kind"] == "good")
         newest = [order for order in study.ledger.orders if order.trial == ours.number][-1]
-        assert trial.user_attrs["why"][-1] == f"to step {newest.until}: {say_reason(newest, study.ledger)}"
+        assert trial.user_attrs["why"][-1] == f"to step {newest.until}: {describe_reason(newest, study.ledger)}"
     assert theirs.best_value == study.best.value  # type: ignore[union-attr]
     assert theirs.user_attrs["policy"] == "thrift"
 
 
-def test_it_can_be_read_back_from_the_file(study: Study, tmp_path: Path) -> None:
+def test_an_exported_study_can_be_loaded_from_its_file(study: Study, tmp_path: Path) -> None:
     for where in (str(tmp_path / "journal"), f"sqlite:///{tmp_path}/optuna.db"):
         to_optuna(study.ledger, where, "demo")
         storage: Any = where
@@ -88,11 +88,11 @@ def test_it_can_be_read_back_from_the_file(study: Study, tmp_path: Path) -> None
         back = optuna.load_study(study_name="demo", storage=storage)
         assert back.best_params["lr"] == study.best.config["lr"]  # type: ignore[union-attr]
         assert all(trial.datetime_start <= trial.datetime_complete for trial in back.trials)
-    with pytest.raises(StudyError, match="holds a study 'demo' already"):
+    with pytest.raises(StudyError, match="already holds a study 'demo'"):
         to_optuna(study.ledger, str(tmp_path / "journal"), "demo")
 
 
-def test_what_was_reported_beside_the_best_value_goes_along() -> None:
+def test_metrics_of_the_best_step_are_exported() -> None:
     def train(config: dict[str, Any]) -> Iterator[Report]:
         for step in (1, 2, 3):
             yield Report(abs(step - 2) + config["x"], metrics={"accuracy": step / 10, "gap": math.nan})
@@ -102,27 +102,27 @@ def test_what_was_reported_beside_the_best_value_goes_along() -> None:
     assert (trial.user_attrs["best_step"], trial.user_attrs["metrics"]) == (2, {"accuracy": 0.2})
 
 
-def test_a_trial_under_way_is_running() -> None:
-    asked = Study.begin({"x": Float(0, 1)}, "5 epochs")
-    asked.ask()
-    (trial,) = to_optuna(asked.ledger, "sqlite://", "asked").trials
+def test_a_trial_with_an_open_order_is_running() -> None:
+    open_study = Study.begin({"x": Float(0, 1)}, "5 epochs")
+    open_study.ask()
+    (trial,) = to_optuna(open_study.ledger, "sqlite://", "asked").trials
     assert (trial.state, trial.user_attrs["state"]) == (State.RUNNING, "running")
 
 
-def test_the_command_line_exports(study: Study, tmp_path: Path) -> None:
+def test_the_export_command_writes_a_journal(study: Study, tmp_path: Path) -> None:
     store = ["--store", f"sqlite:///{tmp_path}/s.db"]
-    done = CliRunner().invoke(cli, ["export", "--to", "optuna", "-o", str(tmp_path / "journal"), *store])
-    assert done.exit_code == 0, done.output
-    assert f"{len(study.trials)} trials" in done.output
-    assert "optuna-dashboard" in done.output
+    result = CliRunner().invoke(cli, ["export", "--to", "optuna", "-o", str(tmp_path / "journal"), *store])
+    assert result.exit_code == 0, result.output
+    assert f"{len(study.trials)} trials" in result.output
+    assert "optuna-dashboard" in result.output
     missing = CliRunner().invoke(cli, ["export", "--to", "optuna", *store])
     assert "needs -o FILE" in str(missing.exception)
 
 
-# and here ----------------------------------------------------------------------------------------------------------------
+# from Optuna ----------------------------------------------------------------------------------------------------------------
 
 
-def their_study(direction: str = "minimize") -> Any:
+def make_optuna_study(direction: str = "minimize") -> Any:
     theirs = optuna.create_study(direction=direction, study_name="theirs", sampler=optuna.samplers.RandomSampler(0))
 
     def objective(trial: Any) -> float:
@@ -141,8 +141,8 @@ def their_study(direction: str = "minimize") -> Any:
     return theirs
 
 
-def test_their_trials_become_receipts_and_the_study_goes_on(tmp_path: Path) -> None:
-    theirs = their_study()
+def test_imported_trials_become_receipts_and_the_study_continues(tmp_path: Path) -> None:
+    theirs = make_optuna_study()
     ours = from_optuna(theirs, "60 epochs", store=f"sqlite:///{tmp_path}/s.db")
     assert [dict(trial.config) for trial in ours.trials] == [trial.params for trial in theirs.trials if trial.params]
     assert [trial.steps for trial in ours.trials] == [4, 2, 4, 4, 2, 0, 4, 2]
@@ -156,15 +156,15 @@ def test_their_trials_become_receipts_and_the_study_goes_on(tmp_path: Path) -> N
         for step in range(4):
             yield config["x"] + 1 / (1 + step)
 
-    bought = tune(
+    continued = tune(
         train_on, ours.ledger.space, "60 epochs", max_steps=4, name="theirs", store=f"sqlite:///{tmp_path}/s.db"
     )
-    assert len(bought.trials) > 9
-    assert dict(bought.trials[8].config) == {"x": 0.5, "n": 4, "kind": "a"}, "their waiting trial comes first"
-    assert bought.spent <= 60
+    assert len(continued.trials) > 9
+    assert dict(continued.trials[8].config) == {"x": 0.5, "n": 4, "kind": "a"}, "the waiting trial is trained first"
+    assert continued.spent <= 60
 
 
-def test_time_is_charged_as_it_was_spent_there() -> None:
+def test_the_time_of_imported_trials_is_charged() -> None:
     theirs = optuna.create_study()
     trial = optuna.create_trial(
         params={"x": 0.5}, distributions={"x": optuna.distributions.FloatDistribution(0, 1)}, value=1
@@ -174,15 +174,15 @@ def test_time_is_charged_as_it_was_spent_there() -> None:
     assert from_optuna(theirs, "2m").spent == pytest.approx(30)
 
 
-def test_what_cannot_be_taken_over_is_told() -> None:
+def test_a_study_that_cannot_be_imported_is_an_error() -> None:
     with pytest.raises(StudyError, match="no trial with parameters"):
         from_optuna(optuna.create_study(), "10 epochs")
     with pytest.raises(StudyError, match="has 2 objectives"):
         from_optuna(optuna.create_study(directions=["minimize", "maximize"]), "10 epochs")
 
 
-def test_maximising_stays_maximising() -> None:
-    theirs = their_study("maximize")
+def test_the_direction_is_imported() -> None:
+    theirs = make_optuna_study("maximize")
     values = [value for trial in theirs.trials for value in trial.intermediate_values.values()]
     assert from_optuna(theirs, "60 epochs").best.value == max(values)  # type: ignore[union-attr]
 
@@ -199,7 +199,7 @@ def test_maximising_stays_maximising() -> None:
         (optuna.distributions.CategoricalDistribution(["a"]), Constant("a")),
     ],
 )
-def test_what_a_distribution_is_here(distribution: Any, parameter: Any) -> None:
+def test_a_distribution_becomes_a_parameter(distribution: Any, parameter: Any) -> None:
     found = to_parameter(distribution)
     if isinstance(parameter, Choice) and isinstance(parameter.options[0], float):
         assert found.options == pytest.approx(parameter.options)  # type: ignore[union-attr]

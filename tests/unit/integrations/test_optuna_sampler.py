@@ -1,4 +1,4 @@
-"""CostAwareSampler passes the suite that Optuna ships for samplers, spends less on dear trials, and stops."""
+"""`CostAwareSampler` passes Optuna's own tests for samplers, spends less on expensive trials, and stops the study."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 )
 
 from shoestring.errors import BudgetError  # noqa: E402
-from shoestring.integrations.optuna.sampler import CostAwareSampler  # noqa: E402
+from shoestring.integrations.optuna import CostAwareSampler  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +25,13 @@ def _quiet() -> Iterator[None]:
     optuna.logging.set_verbosity(before)
 
 
-class TestOptunasOwnSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+class TestOptunaSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self) -> Callable[[], CostAwareSampler]:
         return lambda: CostAwareSampler("1h", seed=0)
 
 
-def test_a_dear_region_gets_few_trials() -> None:
+def test_an_expensive_region_gets_few_trials() -> None:
     study = optuna.create_study(sampler=CostAwareSampler("90s", seed=0))
 
     def objective(trial: optuna.Trial) -> float:  # type: ignore[name-defined]
@@ -40,10 +40,10 @@ def test_a_dear_region_gets_few_trials() -> None:
         return abs(x - 0.3)  # type: ignore[no-any-return]
 
     study.optimize(objective, n_trials=500)
-    dear = [trial for trial in study.trials if trial.params["x"] > 0.5]
-    assert len(dear) < 0.3 * len(study.trials)
+    expensive = [trial for trial in study.trials if trial.params["x"] > 0.5]
+    assert len(expensive) < 0.3 * len(study.trials)
     spent = sum(trial.user_attrs["cost"] for trial in study.trials)
-    assert 90 <= spent < 101, "stopped by the trial that spent the rest"
+    assert 90 <= spent < 101, "the trial that spends the rest is the last one"
     assert study.best_value < 0.05
 
 
@@ -59,11 +59,11 @@ def test_the_same_seed_gives_the_same_trials() -> None:
     assert run() == run()
 
 
-def test_it_says_that_it_cannot_hold_a_budget(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_sampler_warns_that_its_budget_is_not_a_hard_limit(caplog: pytest.LogCaptureFixture) -> None:
     optuna.logging.set_verbosity(optuna.logging.INFO)
     optuna.logging.enable_propagation()
     CostAwareSampler("1h")
     optuna.logging.disable_propagation()
-    assert "a budget is a wish" in caplog.text
+    assert "not a hard limit" in caplog.text
     with pytest.raises(BudgetError, match="must be time or money"):
         CostAwareSampler("10 epochs")

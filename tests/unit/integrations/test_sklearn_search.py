@@ -1,4 +1,4 @@
-"""BudgetSearchCV: scikit-learn's conventions, steps where the estimator has them, and the estimator's own errors."""
+"""`BudgetSearchCV`: scikit-learn's conventions, training in steps, and the estimator's own errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from shoestring import Choice, Float, Int, Space
 from shoestring.errors import BudgetError, SpaceError
-from shoestring.integrations.sklearn.folds import kind_of
-from shoestring.integrations.sklearn.search import BudgetSearchCV
+from shoestring.integrations.sklearn import BudgetSearchCV
+from shoestring.integrations.sklearn.folds import step_kind_of
 
 X, Y = load_iris(return_X_y=True)
 LOG_C = {"C": Float(0.01, 10.0, log=True)}
@@ -58,14 +58,14 @@ def failed_checks(one: Any) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKED)
-def test_no_check_fails_that_a_grid_search_does_not_fail(name: str) -> None:
+def test_only_checks_fail_that_a_grid_search_fails_too(name: str) -> None:
     estimator, space, grid = CHECKED[name]
     ours = failed_checks(search(estimator, space, "3 epochs", cv=2, max_steps=2))
-    if ours:  # most fail none: what a grid search fails is not asked for then
+    if ours:  # for most estimators none fails, and the grid search need not be checked
         assert ours <= failed_checks(GridSearchCV(estimator, grid, cv=2))
 
 
-# what it leaves behind ---------------------------------------------------------------------------------------------------
+# results ---------------------------------------------------------------------------------------------------
 
 
 def test_the_results_have_the_columns_of_a_grid_search() -> None:
@@ -77,11 +77,11 @@ def test_the_results_have_the_columns_of_a_grid_search() -> None:
     assert found.n_splits_ == 3
 
 
-def test_the_best_is_first_in_rank_and_its_scores_are_those_of_cross_validation() -> None:
+def test_the_best_row_has_rank_1_and_the_scores_of_cross_validation() -> None:
     found = search().fit(X, Y)
     table, best = found.cv_results_, found.best_index_
     assert table["rank_test_score"][best] == 1
-    assert table["n_steps"][best] == 3, "a config that has seen all folds goes before others"
+    assert table["n_steps"][best] == 3, "a configuration with all folds ranks before the others"
     expected = cross_val_score(SVC(**found.best_params_), X, Y, cv=3)
     assert [table[f"split{fold}_test_score"][best] for fold in range(3)] == list(expected)
     assert found.best_score_ == pytest.approx(expected.mean())
@@ -91,20 +91,20 @@ def test_the_best_is_first_in_rank_and_its_scores_are_those_of_cross_validation(
     assert list(found.classes_) == [0, 1, 2]
 
 
-def test_the_budget_holds_and_the_same_seed_gives_the_same_search() -> None:
+def test_the_same_seed_and_budget_give_the_same_search() -> None:
     one, other = search(budget="10 epochs").fit(X, Y), search(budget="10 epochs").fit(X, Y)
     assert one.study_.spent <= 10
     assert one.cv_results_["params"] == other.cv_results_["params"]
     assert search(budget="10 epochs", random_state=1).fit(X, Y).cv_results_["params"] != one.cv_results_["params"]
 
 
-def test_a_budget_of_time() -> None:
+def test_a_budget_in_seconds() -> None:
     found = search(budget="1s").fit(X, Y)
     assert found.study_.ledger.budget.unit == "seconds"
     assert found.best_score_ > 0.8
 
 
-def test_without_a_refit_there_are_results_but_no_predictions() -> None:
+def test_without_refit_there_are_results_but_no_predictions() -> None:
     found = search(refit=False).fit(X, Y)
     assert found.best_params_
     assert not hasattr(found, "best_estimator_")
@@ -112,13 +112,13 @@ def test_without_a_refit_there_are_results_but_no_predictions() -> None:
         found.predict(X)
 
 
-def test_before_fit_it_is_not_fitted() -> None:
+def test_a_new_search_is_not_fitted() -> None:
     with pytest.raises(NotFittedError):
         search().predict(X)
     assert not hasattr(search(), "n_features_in_")
 
 
-def test_it_has_the_methods_of_its_estimator_only() -> None:
+def test_a_search_has_only_the_methods_of_its_estimator() -> None:
     assert hasattr(search(), "decision_function")
     assert not hasattr(search(GaussianNB(), {"var_smoothing": Float(1e-9, 1e-3, log=True)}), "decision_function")
 
@@ -150,11 +150,11 @@ def test_a_fitted_search_can_be_pickled_and_cloned() -> None:
         (SVC(), ["C"], "folds"),
     ],
 )
-def test_how_an_estimator_is_cut(estimator: Any, names: list[str], kind: str) -> None:
-    assert kind_of(estimator, names) == kind
+def test_the_kind_of_steps_fits_the_estimator(estimator: Any, names: list[str], kind: str) -> None:
+    assert step_kind_of(estimator, names) == kind
 
 
-def test_passes_are_those_of_partial_fit_and_the_refit_makes_as_many() -> None:
+def test_passes_equal_partial_fit_and_refit_uses_the_best_number() -> None:
     images, labels = load_digits(n_class=3, return_X_y=True)
     model = SGDClassifier(random_state=0)
     found = search(model, ALPHA, "60 epochs", cv=2, max_steps=9).fit(images, labels)
@@ -162,10 +162,10 @@ def test_passes_are_those_of_partial_fit_and_the_refit_makes_as_many() -> None:
     for step in range(found.best_steps_):
         own.partial_fit(images, labels, **({} if step else {"classes": np.unique(labels)}))
     assert np.array_equal(own.coef_, found.best_estimator_.coef_)
-    assert len(set(found.cv_results_["n_steps"])) > 1, "some were left behind early"
+    assert len(set(found.cv_results_["n_steps"])) > 1, "some trials must be paused early"
 
 
-def test_trees_grow_to_the_number_that_the_estimator_names() -> None:
+def test_trees_grow_to_the_estimators_own_number() -> None:
     model = GradientBoostingClassifier(n_estimators=12, subsample=0.5, max_depth=2, random_state=0)
     found = search(model, {"learning_rate": Float(0.01, 0.5, log=True)}, "30 epochs", max_steps=4).fit(X, Y)
     assert found.best_estimator_.n_estimators_ == 3 * found.best_steps_
@@ -177,7 +177,7 @@ def test_trees_grow_to_the_number_that_the_estimator_names() -> None:
     assert [table[f"split{fold}_test_score"][complete] for fold in range(3)] == pytest.approx(list(expected))
 
 
-def test_jobs_change_nothing_but_the_number_of_folds_in_a_step() -> None:
+def test_jobs_change_only_the_number_of_folds_in_a_step() -> None:
     alone = search(SGDClassifier(random_state=0), ALPHA, "20 epochs", max_steps=4).fit(X, Y)
     together = search(SGDClassifier(random_state=0), ALPHA, "20 epochs", max_steps=4, n_jobs=2).fit(X, Y)
     assert alone.cv_results_["params"] == together.cv_results_["params"]
@@ -185,10 +185,10 @@ def test_jobs_change_nothing_but_the_number_of_folds_in_a_step() -> None:
     assert search(n_jobs=2).fit(X, Y).study_.ledger.max_steps == 2
 
 
-# what it is given --------------------------------------------------------------------------------------------------------
+# arguments --------------------------------------------------------------------------------------------------------
 
 
-def test_several_metrics_need_one_to_go_by() -> None:
+def test_with_several_metrics_refit_must_name_one() -> None:
     scoring = ["accuracy", "neg_log_loss"]
     found = search(LogisticRegression(max_iter=500), scoring=scoring, refit="neg_log_loss").fit(X, Y)
     assert {"mean_test_accuracy", "rank_test_neg_log_loss"} <= set(found.cv_results_)
@@ -198,14 +198,14 @@ def test_several_metrics_need_one_to_go_by() -> None:
         search(scoring=scoring).fit(X, Y)
 
 
-def test_a_scorer_of_ones_own_and_a_rule_of_ones_own() -> None:
+def test_scoring_and_refit_may_be_functions() -> None:
     found = search(scoring=lambda model, X, y: -float(model.C), refit=lambda table: len(table["params"]) - 1).fit(X, Y)
     assert found.best_index_ == len(found.cv_results_["params"]) - 1
     with pytest.raises(ValueError, match="scoring must return a number, got 'good'"):
         search(scoring=lambda model, X, y: "good").fit(X, Y)
 
 
-def test_weights_and_groups_go_with_their_rows() -> None:
+def test_weights_and_groups_are_split_with_their_rows() -> None:
     groups = np.arange(len(X)) % 5
     weights = np.linspace(0.1, 1.0, len(X))
     found = search(cv=GroupKFold(5), budget="15 epochs").fit(X, Y, groups=groups, sample_weight=weights)
@@ -214,12 +214,12 @@ def test_weights_and_groups_go_with_their_rows() -> None:
     assert found.n_splits_ == 5
 
 
-def test_a_splitter_without_a_seed_is_asked_once() -> None:
+def test_a_splitter_without_a_seed_splits_once() -> None:
     found = search(LogisticRegression(max_iter=500), cv=ShuffleSplit(3)).fit(X, Y)
     assert not np.isnan(found.cv_results_["mean_test_score"]).any()
 
 
-def test_pipelines_transformers_and_kinds_of_spaces() -> None:
+def test_pipelines_transformers_and_forms_of_a_space() -> None:
     pipeline = make_pipeline(StandardScaler(), SVC())
     for space in (
         {"svc__C": [0.1, 1.0, 10.0]},
@@ -259,7 +259,7 @@ def test_when_everything_fails_the_estimators_own_error_is_raised(jobs: int) -> 
         search(Fragile(), SPACE, "1 epochs", n_jobs=jobs).fit(X, Y)
 
 
-def test_a_config_that_fails_is_left_out_unless_it_shall_raise_or_count() -> None:
+def test_error_score_decides_about_a_configuration_that_fails() -> None:
     half = Fragile(limit=0.5)
     found = search(half, SPACE, "30 epochs").fit(X, Y)
     assert found.best_params_["x"] <= 0.5
@@ -271,11 +271,11 @@ def test_a_config_that_fails_is_left_out_unless_it_shall_raise_or_count() -> Non
     assert counted.cv_results_["mean_test_score"].min() == -7
 
 
-def test_nothing_scored_is_said() -> None:
-    with pytest.raises(BudgetError, match="no config has a score"):
+def test_a_search_without_any_score_is_an_error() -> None:
+    with pytest.raises(BudgetError, match="no configuration has a score"):
         search(scoring=lambda model, X, y: float("nan"), budget="3 epochs").fit(X, Y)
 
 
-def test_an_unknown_kind_of_steps_is_told() -> None:
+def test_an_unknown_kind_of_steps_is_an_error() -> None:
     with pytest.raises(ValueError, match="steps='epochs' must be 'auto'"):
         search(steps="epochs").fit(X, Y)

@@ -1,4 +1,4 @@
-"""scikit-learn in steps: the same, frozen or not, with rows and columns sampled and with no seed given."""
+"""scikit-learn in steps: resuming changes nothing, with sampled rows and columns and without a seed."""
 
 from __future__ import annotations
 
@@ -10,52 +10,57 @@ from thoroughness import repetitions
 
 from shoestring import Context
 from shoestring.errors import RunnerError
-from shoestring.integrations.sklearn.estimator_steps import partial_fit_steps, warm_start_steps
+from shoestring.integrations.sklearn import partial_fit_steps, warm_start_steps
 from shoestring.runners.training.code import Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
-HERE = f"{Path(__file__).parent}/estimators.py"
+CODE_FILE = f"{Path(__file__).parent}/estimators.py"
 NAMES = [*estimators.BY_PASSES, *estimators.BY_TREES]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_freezing_and_thawing_changes_nothing(name: str, tmp_path: Path) -> None:
+def test_resuming_changes_nothing(name: str, tmp_path: Path) -> None:
     config = {"name": name}
-    whole = train_in_one_piece(f"{HERE}:train", config, estimators.STEPS)
+    whole = train_in_one_piece(f"{CODE_FILE}:train", config, estimators.STEPS)
     assert len(set(whole)) == estimators.STEPS
-    pieces = []
+    values = []
     checkpoint = None
     for step in range(estimators.STEPS):
         live = Live(estimators.train, config, step, checkpoint)
-        pieces.append(live.advance(config, estimators.STEPS, True).value)
+        values.append(live.advance(config, estimators.STEPS, True).value)
         checkpoint = tmp_path / str(step)
         live.save(checkpoint)
         live.close()
-    assert pieces == whole
+    assert values == whole
 
 
-FRESH = ["sgd without a seed", "forest without a seed", "perceptrons without a seed", "boosting"]  # both recipes first
+IN_FRESH_PROCESSES = [
+    "sgd without a seed",
+    "forest without a seed",
+    "perceptrons without a seed",
+    "boosting",
+]  # the first two cover both kinds of steps
 
 
 @pytest.mark.slow
 @pytest.mark.repeated
-@pytest.mark.parametrize("name", FRESH[: repetitions(2, thorough=4)])
-def test_nor_does_a_fresh_process(name: str, tmp_path: Path) -> None:
-    whole = train_in_one_piece(f"{HERE}:train", {"name": name}, estimators.STEPS)
-    assert train_in_pieces(f"{HERE}:train", {"name": name}, estimators.STEPS, 2, tmp_path) == whole
+@pytest.mark.parametrize("name", IN_FRESH_PROCESSES[: repetitions(2, thorough=4)])
+def test_resuming_in_a_fresh_process_changes_nothing(name: str, tmp_path: Path) -> None:
+    whole = train_in_one_piece(f"{CODE_FILE}:train", {"name": name}, estimators.STEPS)
+    assert train_in_pieces(f"{CODE_FILE}:train", {"name": name}, estimators.STEPS, 2, tmp_path) == whole
 
 
-@pytest.mark.parametrize("wrong", ["train_anew", "train_forgetful"])
-def test_the_check_catches_the_wrong_recipe(wrong: str, tmp_path: Path) -> None:
-    assert not check_resuming(f"{HERE}:{wrong}", {}, tmp_path).facts["same"]
+@pytest.mark.parametrize("wrong", ["train_from_coefficients", "train_without_random_state"])
+def test_the_resume_check_finds_wrong_code(wrong: str, tmp_path: Path) -> None:
+    assert not check_resuming(f"{CODE_FILE}:{wrong}", {}, tmp_path).facts["same"]
 
 
-def test_the_check_accepts_the_right_ones(tmp_path: Path) -> None:
+def test_the_resume_check_accepts_correct_code(tmp_path: Path) -> None:
     for name in ("sgd", "forest"):
-        assert check_resuming(f"{HERE}:train", {"name": name}, tmp_path / name).facts["same"]
+        assert check_resuming(f"{CODE_FILE}:train", {"name": name}, tmp_path / name).facts["same"]
 
 
-def test_an_estimator_that_cannot_is_told_what_can() -> None:
+def test_an_estimator_without_the_method_is_an_error() -> None:
     from sklearn.linear_model import Ridge
     from sklearn.svm import SVC
 
@@ -66,7 +71,7 @@ def test_an_estimator_that_cannot_is_told_what_can() -> None:
         warm_start_steps(Ridge(), estimators.X, estimators.Y, estimators.loss, context)
 
 
-def test_a_step_is_not_validated_where_that_was_not_bought() -> None:
+def test_a_step_is_validated_only_if_it_needs_a_value() -> None:
     live = Live(estimators.train, {"name": "sgd"})
     assert live.advance({"name": "sgd"}, 2, False).value is None
     assert live.advance({"name": "sgd"}, 2, True).value is not None

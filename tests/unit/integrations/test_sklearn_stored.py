@@ -1,4 +1,4 @@
-"""A search that is kept in a store goes on where it was; metadata reaches those who asked for it."""
+"""A search in a store continues where it stopped, and metadata reaches the objects that request it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from shoestring import Float, Int
 from shoestring.errors import StudyError
-from shoestring.integrations.sklearn.search import BudgetSearchCV
+from shoestring.integrations.sklearn import BudgetSearchCV
 
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], Y[::3]
@@ -39,28 +39,30 @@ def search(kind: str, budget: str, store: str | None, **options: Any) -> BudgetS
 
 
 def table_without_times(found: BudgetSearchCV) -> dict[str, str]:
-    """As text, in which a fold that was not seen equals another."""
+    """Return the columns as text, because nan (a fold that was not fitted) does not equal itself."""
     return {name: repr(list(column)) for name, column in found.cv_results_.items() if not name.endswith("_time")}
 
 
-# kept in a store ---------------------------------------------------------------------------------------------------------
+# in a store --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_raised_budget_goes_on_and_a_spent_search_is_read_back(kind: str, tmp_path: Path) -> None:
+def test_a_raised_budget_continues_and_a_finished_search_is_read_back(kind: str, tmp_path: Path) -> None:
     part = search(kind, "5 epochs", f"{tmp_path}/s.db").fit(X, Y)
     assert part.study_.spent == 5
-    rest = search(kind, "14 epochs", f"{tmp_path}/s.db").fit(X, Y)
-    assert rest.study_.spent == 14
-    assert {trial.number for trial in part.study_.trials} < {trial.number for trial in rest.study_.trials}
-    once_more = search(kind, "14 epochs", f"{tmp_path}/s.db").fit(X, Y)
-    assert table_without_times(once_more) == table_without_times(rest), "spent: everything comes from the ledger"
-    assert list(once_more.cv_results_["mean_fit_time"]) == list(rest.cv_results_["mean_fit_time"])
-    assert np.array_equal(once_more.predict(X), rest.predict(X))
+    continued = search(kind, "14 epochs", f"{tmp_path}/s.db").fit(X, Y)
+    assert continued.study_.spent == 14
+    assert {trial.number for trial in part.study_.trials} < {trial.number for trial in continued.study_.trials}
+    repeated = search(kind, "14 epochs", f"{tmp_path}/s.db").fit(X, Y)
+    assert table_without_times(repeated) == table_without_times(continued), (
+        "the budget is spent, so all results come from the ledger"
+    )
+    assert list(repeated.cv_results_["mean_fit_time"]) == list(continued.cv_results_["mean_fit_time"])
+    assert np.array_equal(repeated.predict(X), continued.predict(X))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_search_that_was_interrupted_equals_one_that_was_not(kind: str, tmp_path: Path) -> None:
+def test_an_interrupted_search_equals_an_uninterrupted_one(kind: str, tmp_path: Path) -> None:
     class Interrupts(BaseException):
         pass
 
@@ -73,15 +75,15 @@ def test_a_search_that_was_interrupted_equals_one_that_was_not(kind: str, tmp_pa
         return float(accuracy_score(y, model.predict(X)))
 
     whole = search(kind, "14 epochs", None, scoring=lambda m, X, y: float(accuracy_score(y, m.predict(X)))).fit(X, Y)
-    cut = search(kind, "14 epochs", f"{tmp_path}/s.db", scoring=scoring)
+    interrupted = search(kind, "14 epochs", f"{tmp_path}/s.db", scoring=scoring)
     with pytest.raises(Interrupts):
-        cut.fit(X, Y)
-    cut.fit(X, Y)
-    assert cut.study_.spent == 14
-    assert table_without_times(cut) == table_without_times(whole)
+        interrupted.fit(X, Y)
+    interrupted.fit(X, Y)
+    assert interrupted.study_.spent == 14
+    assert table_without_times(interrupted) == table_without_times(whole)
 
 
-def test_scores_of_train_and_several_metrics_come_back(tmp_path: Path) -> None:
+def test_train_scores_and_several_metrics_are_read_back(tmp_path: Path) -> None:
     options: dict[str, Any] = {"scoring": ["accuracy", "neg_log_loss"], "refit": "accuracy", "return_train_score": True}
     found = search("trees", "6 epochs", f"{tmp_path}/s.db", **options).fit(X, Y)
     again = search("trees", "6 epochs", f"{tmp_path}/s.db", **options).fit(X, Y)
@@ -89,13 +91,13 @@ def test_scores_of_train_and_several_metrics_come_back(tmp_path: Path) -> None:
     assert "split2_train_neg_log_loss" in again.cv_results_
 
 
-def test_a_seed_that_was_not_given_is_the_studys_own(tmp_path: Path) -> None:
+def test_a_stored_search_keeps_its_seed(tmp_path: Path) -> None:
     first = search("folds", "4 epochs", f"{tmp_path}/s.db", random_state=None).fit(X, Y)
     second = search("folds", "8 epochs", f"{tmp_path}/s.db", random_state=None).fit(X, Y)
     assert second.study_.ledger.opened.seed == first.study_.ledger.opened.seed
 
 
-def test_other_rows_folds_or_estimators_are_another_search(tmp_path: Path) -> None:
+def test_different_rows_folds_or_estimators_are_an_error(tmp_path: Path) -> None:
     store = f"{tmp_path}/s.db"
     search("folds", "4 epochs", store).fit(X, Y)
     for other, rows in (
@@ -109,10 +111,10 @@ def test_other_rows_folds_or_estimators_are_another_search(tmp_path: Path) -> No
         with pytest.raises(StudyError, match="had other rows or folds, or another estimator: give another name"):
             other.fit(X[rows], Y[rows])
     assert search("folds", "4 epochs", store, name="another", cv=4).fit(X, Y).study_.name == "another"
-    assert search("folds", "4 epochs", store).fit(X, Y).study_.spent == 4, "nothing was changed on the way"
+    assert search("folds", "4 epochs", store).fit(X, Y).study_.spent == 4, "the stored search must not change"
 
 
-def test_too_many_folds_for_a_store_are_told_before_anything_is_bought(tmp_path: Path) -> None:
+def test_too_many_folds_for_a_store_are_an_error_before_training(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="50 folds have 150 scores and times, and a store keeps 100"):
         search("folds", "4 epochs", f"{tmp_path}/s.db", cv=LeaveOneOut()).fit(X, Y)
 
@@ -126,7 +128,7 @@ def routing() -> Iterator[None]:
         yield
 
 
-class Weighing(LogisticRegression):  # type: ignore[misc]
+class WeightedRegression(LogisticRegression):  # type: ignore[misc]
     """Remembers the weights that it was fitted with."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
@@ -138,11 +140,11 @@ SPACE = {"C": Float(0.01, 10.0, log=True)}
 
 
 @pytest.mark.usefixtures("routing")
-def test_each_gets_what_it_asks_for_as_in_a_grid_search() -> None:
-    weighed = make_scorer(accuracy_score).set_score_request(sample_weight=True)
-    model = Weighing(max_iter=500).set_fit_request(sample_weight=False)
+def test_metadata_is_routed_as_in_a_grid_search() -> None:
+    weighted = make_scorer(accuracy_score).set_score_request(sample_weight=True)
+    model = WeightedRegression(max_iter=500).set_fit_request(sample_weight=False)
     groups = np.arange(len(X)) % 4
-    options: dict[str, Any] = {"cv": GroupKFold(4), "scoring": weighed}
+    options: dict[str, Any] = {"cv": GroupKFold(4), "scoring": weighted}
     ours = BudgetSearchCV(model, SPACE, "12 epochs", random_state=0, **options)
     ours.fit(X, Y, sample_weight=WEIGHTS, groups=groups)
     grid = GridSearchCV(model, {"C": [ours.best_params_["C"]]}, **options).fit(
@@ -159,23 +161,30 @@ def test_each_gets_what_it_asks_for_as_in_a_grid_search() -> None:
 
 
 @pytest.mark.usefixtures("routing")
-def test_what_nobody_asked_for_is_an_error_as_in_a_grid_search() -> None:
-    for one in (BudgetSearchCV(Weighing(), SPACE, "3 epochs", cv=3), GridSearchCV(Weighing(), {"C": [1.0]}, cv=3)):
+def test_metadata_that_is_not_requested_is_an_error_as_in_a_grid_search() -> None:
+    for one in (
+        BudgetSearchCV(WeightedRegression(), SPACE, "3 epochs", cv=3),
+        GridSearchCV(WeightedRegression(), {"C": [1.0]}, cv=3),
+    ):
         with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
             one.fit(X, Y, sample_weight=WEIGHTS)
 
 
 def test_without_routing_weights_go_to_estimator_and_scorer_as_in_a_grid_search() -> None:
     options: dict[str, Any] = {"cv": 3, "scoring": "accuracy"}
-    ours = BudgetSearchCV(Weighing(max_iter=500), SPACE, "6 epochs", random_state=0, **options)
+    ours = BudgetSearchCV(WeightedRegression(max_iter=500), SPACE, "6 epochs", random_state=0, **options)
     ours.fit(X, Y, sample_weight=WEIGHTS)
-    grid = GridSearchCV(Weighing(max_iter=500), {"C": [ours.best_params_["C"]]}, **options).fit(
+    grid = GridSearchCV(WeightedRegression(max_iter=500), {"C": [ours.best_params_["C"]]}, **options).fit(
         X, Y, sample_weight=WEIGHTS
     )
     assert ours.best_score_ == pytest.approx(grid.best_score_, abs=1e-12)
-    with pytest.raises(ValueError, match="without metadata routing"):
+    with pytest.raises(ValueError, match="only with metadata routing"):
         ours.score(X, Y, sample_weight=WEIGHTS)
     with pytest.warns(UserWarning, match="takes no sample_weight"):
         BudgetSearchCV(
-            Weighing(max_iter=500), SPACE, "3 epochs", cv=3, scoring=lambda model, X, y: float(model.score(X, y))
+            WeightedRegression(max_iter=500),
+            SPACE,
+            "3 epochs",
+            cv=3,
+            scoring=lambda model, X, y: float(model.score(X, y)),
         ).fit(X, Y, sample_weight=WEIGHTS)

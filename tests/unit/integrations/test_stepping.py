@@ -1,4 +1,4 @@
-"""A blocking fit() as a generator: order, values, random generators, endings and errors; no framework is needed."""
+"""A blocking `fit()` as a generator: order, values, random generators, endings and errors; no framework is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shoestring.testing.resuming import check_resuming, train_in_one_piece, trai
 
 
 class Framework:
-    """One that owns its loop, draws from the global generators, and calls back after each epoch."""
+    """A framework with its own loop: it draws from the global generators, and calls back after each epoch."""
 
     def __init__(self, seed: int) -> None:
         random.seed(seed)
@@ -30,7 +30,7 @@ class Framework:
         self.weight, self.epoch = random.random() + np.random.normal(), 0
 
     def fit(self, epochs: int, on_start: Callable[[], Any], on_epoch_end: Callable[[float], Any]) -> None:
-        random.random()  # frameworks draw while they set things up
+        random.random()  # frameworks draw random numbers during their setup
         on_start()
         while self.epoch < epochs:
             self.weight = 0.9 * self.weight + 0.1 * (random.gauss(0, 1) + np.random.normal())
@@ -72,7 +72,7 @@ def advance(live: Live) -> float | None:
     return live.advance(dict(live._context.config), 6, True).value
 
 
-def test_the_steps_are_those_of_the_whole_run() -> None:
+def test_the_steps_equal_those_of_the_whole_run() -> None:
     live = Live(train, {"seed": 1})
     assert [advance(live) for _ in range(6)] == whole_run(1)
     with pytest.raises(Ended):
@@ -80,7 +80,7 @@ def test_the_steps_are_those_of_the_whole_run() -> None:
     assert threads() == []
 
 
-def test_a_frozen_and_thawed_run_is_the_whole_run(tmp_path: Path) -> None:
+def test_a_resumed_run_equals_the_whole_run(tmp_path: Path) -> None:
     values: list[float | None] = []
     checkpoint = None
     for step in (0, 2, 4):
@@ -93,7 +93,7 @@ def test_a_frozen_and_thawed_run_is_the_whole_run(tmp_path: Path) -> None:
     assert values == whole_run(1)
 
 
-def test_what_is_saved_is_the_state_of_the_step_whatever_was_drawn_since(tmp_path: Path) -> None:
+def test_the_saved_random_state_is_that_of_the_step(tmp_path: Path) -> None:
     live = Live(train, {"seed": 1})
     advance(live)
     random.seed(5)
@@ -106,18 +106,18 @@ def test_what_is_saved_is_the_state_of_the_step_whatever_was_drawn_since(tmp_pat
 
 def test_trials_that_take_turns_do_not_disturb_each_other() -> None:
     lives = [Live(train, {"seed": seed}) for seed in (1, 2, 3)]
-    turns = [[advance(live) for live in lives] for _ in range(6)]
-    assert [list(values) for values in zip(*turns, strict=True)] == [whole_run(1), whole_run(2), whole_run(3)]
+    rounds = [[advance(live) for live in lives] for _ in range(6)]
+    assert [list(values) for values in zip(*rounds, strict=True)] == [whole_run(1), whole_run(2), whole_run(3)]
     for live in lives:
         live.close()
 
 
 @pytest.mark.parametrize(("name", "same"), [("train", True), ("train_without_restoring", False)])
-def test_the_resume_check_catches_a_run_that_forgets_its_generators(name: str, same: bool, tmp_path: Path) -> None:
+def test_the_resume_check_finds_a_run_without_its_random_state(name: str, same: bool, tmp_path: Path) -> None:
     assert check_resuming(f"{__file__}:{name}", {"seed": 1}, tmp_path).facts["same"] is same
 
 
-def test_every_piece_may_be_trained_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_every_step_may_be_trained_in_its_own_process(tmp_path: Path) -> None:
     assert train_in_one_piece(f"{__file__}:train", {"seed": 1}, 6) == whole_run(1)
     assert train_in_pieces(f"{__file__}:train", {"seed": 1}, 6, 4, tmp_path) == whole_run(1)
 
@@ -130,7 +130,7 @@ def endless(steps: Steps) -> None:
         steps.report(0.5)
 
 
-def test_nothing_starts_before_the_first_step_is_asked_for() -> None:
+def test_no_thread_starts_before_the_first_step() -> None:
     steps = stepwise(endless)
     assert threads() == []
     steps.close()  # type: ignore[attr-defined]
@@ -144,7 +144,7 @@ def test_closing_the_generator_ends_the_thread() -> None:
     assert threads() == []
 
 
-def test_a_forgotten_generator_ends_its_thread() -> None:
+def test_an_unused_generator_ends_its_thread() -> None:
     steps = stepwise(endless)
     next(steps)
     del steps
@@ -152,22 +152,22 @@ def test_a_forgotten_generator_ends_its_thread() -> None:
     assert threads() == []
 
 
-def test_cleaning_up_in_the_framework_is_done() -> None:
-    done = []
+def test_finally_blocks_of_the_framework_run() -> None:
+    cleanups = []
 
     def fit(steps: Steps) -> None:
         try:
             endless(steps)
         finally:
-            done.append("cleaned")
+            cleanups.append("cleaned")
 
     steps = stepwise(fit)
     next(steps)
     steps.close()  # type: ignore[attr-defined]
-    assert done == ["cleaned"]
+    assert cleanups == ["cleaned"]
 
 
-def test_code_that_swallows_every_error_ends_all_the_same() -> None:
+def test_code_that_catches_every_error_ends_too() -> None:
     def fit(steps: Steps) -> None:
         for _ in range(3):
             try:
@@ -183,14 +183,14 @@ def test_code_that_swallows_every_error_ends_all_the_same() -> None:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Ctrl-C as in a terminal: a shell starts what it puts into the background with SIGINT ignored."""
+    """Handle Ctrl-C as in a terminal; a shell starts background processes with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_step_that_is_interrupted_from_outside_is_cut_off() -> None:
+def test_ctrl_c_ends_a_step() -> None:
     begun = threading.Event()
 
     def fit(steps: Steps) -> None:
@@ -216,7 +216,7 @@ def test_a_step_that_is_interrupted_from_outside_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
-def test_an_error_of_the_training_code_comes_through_with_its_place(kind: type[BaseException]) -> None:
+def test_an_error_of_the_training_code_keeps_its_traceback(kind: type[BaseException]) -> None:
     def explode() -> None:
         raise kind("the learning rate is negative")
 
@@ -232,7 +232,7 @@ def test_an_error_of_the_training_code_comes_through_with_its_place(kind: type[B
     assert threads() == []
 
 
-def test_an_error_is_not_kept_alive_by_the_generator() -> None:
+def test_a_generator_is_finished_after_an_error() -> None:
     def fit(steps: Steps) -> None:
         raise ValueError("no")
 
@@ -242,21 +242,21 @@ def test_an_error_is_not_kept_alive_by_the_generator() -> None:
     assert next(steps, None) is None
 
 
-def test_a_report_that_is_no_number_is_the_training_codes_error() -> None:
+def test_a_value_that_is_no_number_is_an_error() -> None:
     with pytest.raises(ValueError, match="could not convert"):
         next(stepwise(lambda steps: steps.report("bad")))
 
 
-# what fit can know -------------------------------------------------------------------------------------------------------
+# the argument of fit -------------------------------------------------------------------------------------------------------
 
 
-def test_a_value_that_was_not_bought_may_be_none_and_the_config_is_the_present_one() -> None:
-    seen = []
+def test_a_value_that_is_not_needed_may_be_none_and_the_config_is_current() -> None:
+    calls = []
 
     def code(config: dict[str, Any], context: Context) -> Iterator[Report]:
         def fit(steps: Steps) -> None:
             while True:
-                seen.append((config["x"], steps.should_validate))
+                calls.append((config["x"], steps.should_validate))
                 steps.report(1.0 if steps.should_validate else None, cost=2.5)
 
         yield from stepwise(fit, context)
@@ -266,10 +266,10 @@ def test_a_value_that_was_not_bought_may_be_none_and_the_config_is_the_present_o
     result = live.advance({"x": 2}, 9, False)
     assert (result.value, result.cost.train, result.cost_reported) == (None, 2.5, True)
     live.close()
-    assert seen == [(1, True), (2, False)]
+    assert calls == [(1, True), (2, False)]
 
 
-def test_metrics_and_the_length_of_a_full_training_are_passed_on() -> None:
+def test_metrics_and_max_steps_are_passed_on() -> None:
     def train(config: Any, context: Context) -> Iterator[Report]:
         def fit(steps: Steps) -> None:
             for step in range(steps.done, steps.max_steps):
@@ -283,7 +283,7 @@ def test_metrics_and_the_length_of_a_full_training_are_passed_on() -> None:
         live.advance({}, 3, True)
 
 
-def test_context_variables_reach_the_thread() -> None:
+def test_context_variables_are_visible_in_the_thread() -> None:
     precision = ContextVar("precision", default=1)
     precision.set(7)
     steps = stepwise(lambda steps: steps.report(precision.get()))

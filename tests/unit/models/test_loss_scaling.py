@@ -1,4 +1,4 @@
-"""Losses to the scale of a curve model and back; what diverged, and what does not vary."""
+"""Losses to the scale of a model and back; diverged losses, and losses that do not vary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAN = np.nan
     st.sampled_from([-2.0, 0.0, 5.0]),
     st.booleans(),
 )
-def test_scaling_standardises_and_goes_back(seed: int, size: float, shift: float, log: bool) -> None:
+def test_scaling_standardises_and_can_be_undone(seed: int, size: float, shift: float, log: bool) -> None:
     rng = np.random.default_rng(seed)
     losses = size * (shift + rng.random((4, 6)))
     reported = rng.random((4, 6)) < 0.7
@@ -29,12 +29,12 @@ def test_scaling_standardises_and_goes_back(seed: int, size: float, shift: float
     z = scale.apply(losses)[reported]
     assert z.mean() == pytest.approx(0.0, abs=1e-8)
     assert z.std() == pytest.approx(1.0, rel=1e-8)
-    told = losses[reported]
-    assert (np.diff(z[np.argsort(told)]) >= 0.0).all()
-    wanted = np.minimum(told, scale.undo(np.array((scale.fence - scale.centre) / scale.scale)))
+    reported_losses = losses[reported]
+    assert (np.diff(z[np.argsort(reported_losses)]) >= 0.0).all()
+    expected = np.minimum(reported_losses, scale.undo(np.array((scale.fence - scale.centre) / scale.scale)))
     if log and shift < 0.0:  # the smallest loss is the floor itself: it comes back as the next one
-        wanted = np.maximum(wanted, np.sort(told)[1])
-    np.testing.assert_allclose(scale.undo(z), wanted, rtol=1e-6, atol=1e-7 * size)
+        expected = np.maximum(expected, np.sort(reported_losses)[1])
+    np.testing.assert_allclose(scale.undo(z), expected, rtol=1e-6, atol=1e-7 * size)
 
 
 @pytest.mark.parametrize("diverged", [np.inf, -np.inf, NAN, 1e200, 1e30])
@@ -43,10 +43,10 @@ def test_diverged_losses_are_bad_and_leave_the_scale_alone(diverged: float, log:
     rng = np.random.default_rng(0)
     curves = 0.2 + 2.0 / (1.0 + np.arange(8)) + 0.1 * rng.random((6, 8))
     reported = np.ones_like(curves, dtype=bool)
-    wrecked = curves.copy()
-    wrecked[2, 5:] = diverged
+    with_divergence = curves.copy()
+    with_divergence[2, 5:] = diverged
     z, plain = (
-        fit_scaling(wrecked, reported, log=log).apply(wrecked),
+        fit_scaling(with_divergence, reported, log=log).apply(with_divergence),
         fit_scaling(curves, reported, log=log).apply(curves),
     )
     assert np.isfinite(z).all()
@@ -54,7 +54,7 @@ def test_diverged_losses_are_bad_and_leave_the_scale_alone(diverged: float, log:
     assert np.ptp(np.delete(z, 2, axis=0)) > 0.2 * np.ptp(np.delete(plain, 2, axis=0))
 
 
-def test_one_good_arm_with_most_losses_does_not_push_the_others_over_the_fence() -> None:
+def test_one_good_arm_with_most_losses_leaves_the_others_below_the_fence() -> None:
     losses = np.full((6, 100), NAN)
     losses[0] = np.linspace(2.3, 0.3, 100)
     losses[0, 10:] = np.linspace(0.301, 0.3, 90)
@@ -64,7 +64,7 @@ def test_one_good_arm_with_most_losses_does_not_push_the_others_over_the_fence()
     np.testing.assert_allclose(scale.undo(scale.apply(losses))[reported], losses[reported], rtol=1e-12)
 
 
-def test_losses_over_decades_are_told_apart_in_log() -> None:
+def test_logs_separate_losses_over_decades() -> None:
     losses = np.array([[1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5]])
     z = fit_scaling(losses, np.ones_like(losses, dtype=bool), log=True).apply(losses)
     np.testing.assert_allclose(np.diff(z[0]), np.diff(z[0])[0], rtol=1e-9)

@@ -1,4 +1,4 @@
-"""The small server: who may ask, how much and how slowly, and that whatever is sent gets one line back."""
+"""The HTTP server: access, limits and time limits, and errors of one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from thoroughness import examples
 
 from shoestring.errors import ShoestringError
 from shoestring.network.access import Access
-from shoestring.network.server import Answer, Refused, RequestLimits, Server
+from shoestring.network.server import Answer, RequestError, RequestLimits, Server
 
 TOKEN = "a token that nobody guesses"
 
@@ -33,11 +33,11 @@ def echo(query: Mapping[str, str], body: bytes) -> Answer:
 
 
 def refuse(query: Mapping[str, str], body: bytes) -> Answer:
-    raise Refused(418, "short\nand stout")
+    raise RequestError(418, "short\nand stout")
 
 
 def break_down(query: Mapping[str, str], body: bytes) -> Answer:
-    raise ZeroDivisionError("a mistake\nof ours")
+    raise ZeroDivisionError("two\nlines")
 
 
 ROUTES: dict[tuple[str, str], Callable[[Mapping[str, str], bytes], Answer]] = {
@@ -62,8 +62,8 @@ def serving(limits: RequestLimits | None = None, routes: Any = None, **access: A
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with serving() as made:
-        yield made
+    with serving() as running:
+        yield running
 
 
 def fetch(
@@ -79,29 +79,29 @@ def fetch(
             return error.code, json.load(error)["error"]
 
 
-def send_raw(server: Server, sent: bytes, *, half_close: bool = True) -> bytes:
+def send_raw(server: Server, data: bytes, *, half_close: bool = True) -> bytes:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-        connection.sendall(sent)
+        connection.sendall(data)
         if half_close:
             connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
-def test_routes_are_answered(server: Server) -> None:
+def test_routes_answer_requests(server: Server) -> None:
     assert fetch(f"{server.address}/?a=1&b=x%20y") == (200, {"query": {"a": "1", "b": "x y"}, "body": ""})
     assert fetch(f"{server.address}/", b"hello") == (200, {"query": {}, "body": "hello"})
-    code, said = fetch(f"{server.address}/other")
+    code, text = fetch(f"{server.address}/other")
     assert code == 404
-    assert "GET /other is not served; there is GET /, POST /, GET /teapot" in said
+    assert "GET /other is not served; there is GET /, POST /, GET /teapot" in text
     assert fetch(f"{server.address}/teapot", b"")[0] == 405
     assert fetch(f"{server.address}/teapot") == (418, "short and stout")
 
 
-def test_a_mistake_of_ours_is_told_in_one_line_and_does_not_end_the_server(
+def test_an_error_in_a_route_is_answered_and_does_not_stop_the_server(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = fetch(f"{server.address}/broken")
-    assert (code, said) == (500, "the server failed at this request: ZeroDivisionError: a mistake of ours")
+    answer = fetch(f"{server.address}/broken")
+    assert answer == (500, "the server failed at this request: ZeroDivisionError: two lines")
     assert fetch(f"{server.address}/")[0] == 200
     assert "Traceback" not in capsys.readouterr().err
 
@@ -109,27 +109,27 @@ def test_a_mistake_of_ours_is_told_in_one_line_and_does_not_end_the_server(
 @pytest.mark.parametrize(
     "authorization", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN]
 )
-def test_who_does_not_know_the_token_is_refused(server: Server, authorization: str) -> None:
-    code, said = fetch(f"{server.address}/", Authorization=authorization)
+def test_a_request_without_the_token_is_refused(server: Server, authorization: str) -> None:
+    code, text = fetch(f"{server.address}/", Authorization=authorization)
     assert code == 403
-    assert "token is missing or wrong: send Authorization: Bearer TOKEN" in said
+    assert "token is missing or wrong: send Authorization: Bearer TOKEN" in text
 
 
-def test_a_token_in_the_address_counts_only_where_it_is_meant_to(server: Server) -> None:
-    asked = f"/?token={TOKEN.replace(' ', '+')}"
-    assert fetch(server.address + asked, Authorization="")[0] == 403
-    with serving(in_address=True) as other:
-        assert fetch(other.address + asked, Authorization="")[0] == 200
+def test_a_token_in_the_url_counts_only_where_it_is_allowed(server: Server) -> None:
+    query = f"/?token={TOKEN.replace(' ', '+')}"
+    assert fetch(server.address + query, Authorization="")[0] == 403
+    with serving(allows_token_in_url=True) as other:
+        assert fetch(other.address + query, Authorization="")[0] == 200
         assert fetch(f"{other.address}/?token=wrong", Authorization="")[0] == 403
 
 
 @pytest.mark.parametrize(
     ("host", "code"), [("evil.example:80", 403), ("", 403), ("localhost:1", 200), ("[::1]:9", 200)]
 )
-def test_on_the_loopback_address_only_its_own_names_are_answered(server: Server, host: str, code: int) -> None:
-    """Else a page elsewhere, whose name leads here, could ask through the reader's browser."""
-    asked = f"GET / HTTP/1.0\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
-    assert f" {code} ".encode() in send_raw(server, asked.encode()).splitlines()[0]
+def test_a_loopback_server_answers_only_to_its_own_names(server: Server, host: str, code: int) -> None:
+    """Otherwise a web page whose name resolves to 127.0.0.1 could send requests through the reader's browser."""
+    request = f"GET / HTTP/1.0\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    assert f" {code} ".encode() in send_raw(server, request.encode()).splitlines()[0]
 
 
 def test_behind_a_proxy_any_name_is_answered() -> None:
@@ -138,7 +138,7 @@ def test_behind_a_proxy_any_name_is_answered() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "my-machine", "::"])
-def test_off_the_loopback_address_plain_http_is_refused(host: str) -> None:
+def test_plain_http_is_refused_on_other_addresses(host: str) -> None:
     with pytest.raises(ShoestringError, match=f"the host '{host}' can be reached.*--tls-cert.*--behind-proxy"):
         Access(host=host)
     assert not Access(host=host, behind_proxy=True).is_loopback
@@ -151,8 +151,8 @@ def test_tokens_must_be_hard_to_guess(token: str) -> None:
     assert len({Access().token for _ in range(9)}) == 9
 
 
-def test_a_port_in_use_is_said(server: Server) -> None:
-    with pytest.raises(ShoestringError, match=f"port {server.port} of 127.0.0.1 cannot be served.*choose another"):
+def test_a_port_in_use_is_an_error(server: Server) -> None:
+    with pytest.raises(ShoestringError, match=f"port {server.port} of 127.0.0.1: .*choose another"):
         Server(ROUTES, Access(port=server.port))
 
 
@@ -170,18 +170,20 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-def test_tls(certificate: tuple[Path, Path]) -> None:
+def test_requests_over_tls(certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context(cafile=str(certificate[0]))
     with serving(certificate=str(certificate[0]), key=str(certificate[1])) as server:
         assert server.address.startswith("https://")
-        with socket.create_connection(("127.0.0.1", server.port)):  # one that never shakes hands stops nobody
+        with socket.create_connection(
+            ("127.0.0.1", server.port)
+        ):  # a connection without a handshake must not delay others
             assert fetch(f"{server.address}/", b"hello", context)[1]["body"] == "hello"
         with pytest.raises((urllib.error.URLError, ConnectionError)):
             fetch(f"{server.address.replace('https', 'http')}/")
         assert fetch(f"{server.address}/", None, context)[0] == 200
 
 
-def test_files_of_tls_that_do_not_fit_are_said(certificate: tuple[Path, Path]) -> None:
+def test_tls_files_that_do_not_belong_together_are_an_error(certificate: tuple[Path, Path]) -> None:
     certificate_file, key = map(str, certificate)
     with pytest.raises(ShoestringError, match="two files"):
         Access(certificate=certificate_file)
@@ -197,29 +199,29 @@ def test_a_body_that_is_too_large_is_refused() -> None:
     with serving(RequestLimits(body_bytes=10)) as server:
         assert fetch(f"{server.address}/", b"x" * 10)[0] == 200
         for size in (11, 500_000):
-            code, said = fetch(f"{server.address}/", b"x" * size)
-            assert (code, said) == (413, f"the body has {size} bytes; at most 10 are read: send less")
+            answer = fetch(f"{server.address}/", b"x" * size)
+            assert answer == (413, f"the body has {size} bytes; at most 10 are allowed: send less")
 
 
 @pytest.mark.parametrize("length", ["-1", "ten", "1e3", "9" * 30, "٣", "+5"])
-def test_a_length_that_is_none_is_refused(server: Server, length: str) -> None:
-    asked = (
+def test_an_invalid_content_length_is_refused(server: Server, length: str) -> None:
+    request = (
         f"POST / HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {length}\r\n\r\nhello"
     )
-    assert b" 400 " in send_raw(server, asked.encode()).splitlines()[0]
+    assert b" 400 " in send_raw(server, request.encode()).splitlines()[0]
 
 
-def test_a_body_in_pieces_or_cut_short_is_refused(server: Server) -> None:
+def test_a_chunked_or_truncated_body_is_refused(server: Server) -> None:
     head = f"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
-    pieces = send_raw(server, f"{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".encode())
-    assert b" 411 " in pieces.splitlines()[0]
+    chunked = send_raw(server, f"{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".encode())
+    assert b" 411 " in chunked.splitlines()[0]
     short = send_raw(server, f"{head}Content-Length: 9\r\n\r\nhello".encode())
     assert b" 400 " in short.splitlines()[0]
-    assert b"ended after 5 bytes" in short
+    assert b"has 5 bytes" in short
 
 
-def test_slow_clients_keep_nobody_out() -> None:
-    """All places are taken by clients that send nothing, or a byte now and then; after a while these are dropped."""
+def test_slow_clients_do_not_keep_others_out() -> None:
+    """Two clients that send nothing, or a byte now and then, use all requests; after a while they are dropped."""
     with (
         serving(RequestLimits(requests=2, request_s=1.5)) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent,
@@ -228,15 +230,15 @@ def test_slow_clients_keep_nobody_out() -> None:
         slow.sendall(b"POST / HTTP/1.0\r\n")
         stop = threading.Event()
 
-        def drip() -> None:
+        def send_slowly() -> None:
             with suppress(OSError):
                 while not stop.wait(0.05):
                     slow.sendall(b"x")
 
-        thread = threading.Thread(target=drip)
+        thread = threading.Thread(target=send_slowly)
         thread.start()
-        assert "2 requests are under way: ask again later" in fetch_until(503, server)
-        assert silent.recv(100) == b""  # dropped, without a word
+        assert "answering 2 requests: try again later" in fetch_until(503, server)
+        assert silent.recv(100) == b""  # dropped without an answer
         fetch_until(200, server)
         stop.set()
         thread.join()
@@ -244,15 +246,15 @@ def test_slow_clients_keep_nobody_out() -> None:
 
 def fetch_until(code: int, server: Server) -> Any:
     for _ in range(500):
-        with suppress(urllib.error.URLError, ConnectionError):  # turned away while it still spoke
+        with suppress(urllib.error.URLError, ConnectionError):  # refused while it was still sending
             answer = fetch(f"{server.address}/")
             if answer[0] == code:
                 return answer[1]
         time.sleep(0.01)
-    raise AssertionError(f"no answer {code} came")
+    raise AssertionError(f"no answer with code {code} came")
 
 
-def test_many_knock_at_one_moment() -> None:
+def test_many_connections_at_one_moment_are_answered() -> None:
     codes: list[int] = []
     with serving() as server:
         threads = [threading.Thread(target=lambda: codes.append(fetch(f"{server.address}/")[0])) for _ in range(60)]
@@ -265,12 +267,12 @@ def test_many_knock_at_one_moment() -> None:
 
 @examples(20, thorough=60)
 @given(
-    sent=st.one_of(
+    data=st.one_of(
         st.binary(max_size=200), st.text(max_size=80).map(lambda text: f"GET {text} HTTP/1.1\r\n\r\n".encode())
     )
 )
-def test_whatever_is_sent_gets_an_error_in_one_line_or_nothing(server: Server, sent: bytes) -> None:
-    answer = send_raw(server, sent)
+def test_invalid_requests_get_an_error_of_one_line_or_no_answer(server: Server, data: bytes) -> None:
+    answer = send_raw(server, data)
     if answer:
         head, _, body = answer.partition(b"\r\n\r\n")
         if head.startswith(b"HTTP/"):
@@ -279,13 +281,13 @@ def test_whatever_is_sent_gets_an_error_in_one_line_or_nothing(server: Server, s
         assert (body or head).count(b"\n") <= 1
 
 
-def test_a_server_that_never_served_can_be_closed() -> None:
+def test_a_server_that_was_never_started_can_be_closed() -> None:
     server = Server(ROUTES, Access())
     server.close()
     Server(ROUTES, Access(port=server.port)).close()
 
 
-def test_a_check_that_raises_ends_the_server() -> None:
+def test_a_check_that_raises_stops_the_server() -> None:
     server = Server(ROUTES, Access())
 
     def check() -> None:

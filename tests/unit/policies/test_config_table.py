@@ -1,4 +1,4 @@
-"""The table of configs and the pool drawn from it: nothing tried twice, rows that match, an end when all is used up."""
+"""The table of configurations and its pool: no configuration twice, matching rows, an empty pool at the end."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.deciding.policy import fresh_config, train_new
+from shoestring.core.deciding.policy import find_untried_config, start_trial
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Opened
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.encoding import Encoding
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
@@ -40,9 +41,9 @@ def start(space: Space) -> Ledger:
 
 
 def train(ledger: Ledger, config: Config, loss: float) -> Ledger:
-    order = ledger.accept(train_new(ledger, config, 1))
+    order = place_order(ledger, start_trial(ledger, config, 1))
     assert order is not None
-    return ledger.append(order).append(write_receipt(order, 1, loss, Cost(train=1.0), at=0.0, saved=0))
+    return ledger.append(order).append(write_receipt(order, 1, loss, Cost(train=1.0), at=0.0, saved_step=0))
 
 
 def configs_of(ledger: Ledger, pool: Pool) -> list[Config]:
@@ -52,9 +53,7 @@ def configs_of(ledger: Ledger, pool: Pool) -> list[Config]:
 
 @examples(14, thorough=40)
 @given(st.sampled_from(SPACES), st.integers(0, 14), st.integers(0, 10**6), st.booleans())
-def test_a_pool_holds_configs_of_the_space_that_were_not_tried(
-    space: Space, trials: int, seed: int, near: bool
-) -> None:
+def test_a_pool_has_untried_configs_of_the_space(space: Space, trials: int, seed: int, near: bool) -> None:
     rng = np.random.default_rng(seed)
     ledger = start(space)
     for _ in range(trials):
@@ -76,14 +75,18 @@ def test_a_pool_holds_configs_of_the_space_that_were_not_tried(
 
 @examples(10, thorough=30)
 @given(st.sampled_from([FINITE, LISTED]), st.lists(st.booleans(), min_size=16, max_size=16), st.integers(0, 99))
-def test_rows_match_their_points_and_all_untried_ones_are_there(space: Space, buys: list[bool], seed: int) -> None:
+def test_rows_match_their_points_and_all_untried_ones_are_in_the_pool(
+    space: Space, is_trained: list[bool], seed: int
+) -> None:
     ledger = start(space)
     rows: Any = ledger.view(ConfigsView()).rows
-    for row, buy in zip(rows, buys, strict=False):
-        ledger = train(ledger, row, 0.0) if buy else ledger
+    for row, trained in zip(rows, is_trained, strict=False):
+        ledger = train(ledger, row, 0.0) if trained else ledger
     table = ledger.view(ConfigsView())
     pool = table.pool(ledger, 5, np.random.default_rng(seed))
-    assert pool.rows.tolist() == [i for i, (_, buy) in enumerate(zip(rows, buys, strict=False)) if not buy]
+    assert pool.rows.tolist() == [
+        i for i, (_, trained) in enumerate(zip(rows, is_trained, strict=False)) if not trained
+    ]
     np.testing.assert_array_equal(pool.points.cube, table.encoding.points([rows[i] for i in pool.rows]).cube)
     odd = np.arange(len(pool.rows)) % 2 == 1
     assert configs_of(ledger, pool.take(odd)) == [rows[i] for i in pool.rows[odd]]
@@ -92,35 +95,35 @@ def test_rows_match_their_points_and_all_untried_ones_are_there(space: Space, bu
 @pytest.mark.parametrize("space", [FINITE, LISTED])
 def test_a_space_that_is_used_up_has_an_empty_pool(space: Space) -> None:
     ledger = start(space)
-    while (config := fresh_config(ledger)) is not None:
-        assert not ledger.view(ConfigsView()).is_used_up
+    while (config := find_untried_config(ledger)) is not None:
+        assert ledger.view(ConfigsView()).unused.any()
         ledger = train(ledger, config, 1.0)
     table = ledger.view(ConfigsView())
-    assert table.is_used_up
+    assert not table.unused.any()
     pool = table.pool(ledger, 5, np.random.default_rng(0))
     assert len(pool.points) == len(pool.rows) == 0
 
 
-def test_a_draw_that_hits_tried_configs_only_falls_back_on_a_fresh_one() -> None:
+def test_a_draw_of_only_tried_configs_gives_an_untried_one() -> None:
     ledger = start(HUGE)
     only = draw_candidates(Encoding(HUGE), np.empty((0, 2)), 1, 3, np.random.default_rng(0))
     ledger = train(ledger, Encoding(HUGE).config(only, 0), 1.0)
     pool = ledger.view(ConfigsView()).pool(ledger, 1, np.random.default_rng(0), near=())
-    assert configs_of(ledger, pool) == [fresh_config(ledger)]
+    assert configs_of(ledger, pool) == [find_untried_config(ledger)]
 
 
-def test_a_pool_without_trials_has_no_best_ones_to_search_around() -> None:
+def test_a_pool_without_trials_has_no_copies_of_the_best() -> None:
     ledger = start(CONTINUOUS)
     assert len(ledger.view(ConfigsView()).pool(ledger, 7, np.random.default_rng(0)).points) == 7
 
 
-def test_the_best_trials_are_searched_around() -> None:
+def test_a_pool_has_copies_of_the_best_trials() -> None:
     ledger = start(CONTINUOUS)
     for i in range(8):
         config = {"x": 0.1 * i, "z": 0.1, "n": 3, "c": "a"}
         ledger = train(ledger, config, 1.0 if i < 3 else 0.01 * i)
     pool = ledger.view(ConfigsView()).pool(ledger, 1, np.random.default_rng(0))
-    near = pool.points.cube[1:, CONTINUOUS.cube_names.index("x")]  # copies of trials 3 to 7, behind the one point drawn
+    near = pool.points.cube[1:, CONTINUOUS.cube_names.index("x")]  # copies of trials 3 to 7, after the one drawn point
     assert len(near) == 250
     np.testing.assert_allclose(near.reshape(5, 50).mean(axis=1), [0.3, 0.4, 0.5, 0.6, 0.7], atol=0.03)
     named = ledger.view(ConfigsView()).pool(ledger, 1, np.random.default_rng(0), near=[4])

@@ -1,4 +1,4 @@
-"""Policies by name, policies that somebody made, and names that people know from elsewhere."""
+"""Policies by name, policies as objects, and names from other tools."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from shoestring.errors import PolicyError
 from shoestring.policies import other_names
 
 
-class Mine:
-    """The least that a policy can be."""
+class SmallestPolicy:
+    """The smallest possible policy."""
 
     name = "mine"
 
@@ -24,7 +24,7 @@ class Mine:
 
 
 @dataclass(frozen=True)
-class Adjustable(Mine):
+class Adjustable(SmallestPolicy):
     patience: int = 3
 
 
@@ -43,7 +43,7 @@ class Undecided:
         return "Undecided()"
 
 
-class Numbered(Mine):
+class Numbered(SmallestPolicy):
     name = 3  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -59,9 +59,9 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_object_with_name_and_decide_is_a_policy() -> None:
-    mine = Mine()
-    assert policies.make(mine) is mine
-    assert policies.settings_of(mine) == {}
+    policy = SmallestPolicy()
+    assert policies.make(policy) is policy
+    assert policies.settings_of(policy) == {}
 
 
 def test_a_dataclass_has_settings() -> None:
@@ -69,21 +69,21 @@ def test_a_dataclass_has_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         (Nameless(), "policy=Nameless() has no name: give it one, as name = 'mine'"),
         (Undecided(), "policy=Undecided() has no decide: give it one, as def decide(self, ledger, rng)"),
-        (Mine, "policy=Mine is a class: pass an object, as policy=Mine()"),
+        (SmallestPolicy, "policy=SmallestPolicy is a class: pass an object, as policy=SmallestPolicy()"),
         (Numbered(), "policy=Numbered() has the name 3, which must be text: write name = 'mine'"),
         (3, "policy=3 must be the name of a policy, or an object with a name and a decide(ledger, rng). Known: asha,"),
     ],
 )
-def test_what_is_no_policy_is_told_what_it_lacks(policy: Any, said: str) -> None:
-    with pytest.raises(PolicyError, match=re.escape(said)):
+def test_an_object_that_is_no_policy_is_an_error(policy: Any, message: str) -> None:
+    with pytest.raises(PolicyError, match=re.escape(message)):
         policies.make(policy)
 
 
-def test_settings_beside_an_object_are_refused() -> None:
+def test_settings_together_with_a_policy_object_are_refused() -> None:
     with pytest.raises(PolicyError, match=r"settings=.* beside the policy .*: give them to the policy itself"):
         policies.make(Adjustable(), {"patience": 4})
 
@@ -112,11 +112,13 @@ def test_a_stored_policy_that_is_not_registered_must_be_passed_again() -> None:
 
 
 def test_a_plugin_is_found_by_name_and_listed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policies, "_plugins", lambda: {"mine": f"{__name__}:Mine"})
-    monkeypatch.setitem(__import__("sys").modules, __name__, __import__("types").SimpleNamespace(Mine=Mine))
+    monkeypatch.setattr(policies, "_plugins", lambda: {"mine": f"{__name__}:SmallestPolicy"})
+    monkeypatch.setitem(
+        __import__("sys").modules, __name__, __import__("types").SimpleNamespace(SmallestPolicy=SmallestPolicy)
+    )
     assert policies.groups()["from other packages"] == ["mine"]
-    assert isinstance(policies.make("mine"), Mine)
-    assert isinstance(policies.restore("mine", {}), Mine)
+    assert isinstance(policies.make("mine"), SmallestPolicy)
+    assert isinstance(policies.restore("mine", {}), SmallestPolicy)
     assert policies.defaults_of("mine") == {}
     with pytest.raises(PolicyError, match="mine has no setting 'depth'"):
         policies.make("mine", {"depth": 3})
@@ -129,46 +131,60 @@ def test_without_plugins_there_are_three_groups(no_plugins: None) -> None:
 # names ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("bohb", "unknown policy 'bohb': not here; hyperband gives its brackets, cost_aware_ei its model."),
-        ("TPESampler", "its density estimates are not here; cost_aware_ei models"),
-        ("MedianPruner", "asha and sequential_halving compare runs at the same step"),
-        ("median_stopping", "asha and sequential_halving compare runs at the same step"),
-        ("pbt", "use ce_gp_ucb (shoestring.OnlineTuner)"),
-        ("CMA-ES", "populations need more full trainings"),
-        ("optuna", "a tool of its own"),
-        ("freeze-thaw", "bhpt freezes and thaws runs"),
-        ("sobol", "quasi-random points"),
-        ("ei", 'acquisition = "ei"'),
-        ("halving", "sequential_halving knows the total and plans with it, and the default, thrift, begins with it"),
-        ("random", "Did you mean 'random_search'?"),
-        ("RandomSearch", "Did you mean 'random_search'?"),
-        ("GridSearchCV", "Did you mean 'grid'?"),
-        ("ASHA", "Did you mean 'asha'?"),
-        ("HyperbandPruner", "Did you mean 'hyperband'?"),
-        ("ahsa", "Did you mean 'asha'?"),
-        ("zzz", "Known: asha, "),
-        ("", "Known: asha, "),
-    ],
-)
-def test_a_wrong_name_is_told_what_to_use(name: str, said: str) -> None:
-    with pytest.raises(PolicyError) as caught:
-        policies.make(name)
-    assert said in str(caught.value)
-
-
 WORDS = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b|\b(?:asha|bhpt|boil|grid|hyperband|softmax|ucb1)\b")
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bohb", {"hyperband", "cost_aware_ei"}),
+        ("TPESampler", {"cost_aware_ei"}),
+        ("MedianPruner", {"asha", "sequential_halving", "bo_bos"}),
+        ("median_stopping", {"asha", "sequential_halving", "bo_bos"}),
+        ("pbt", {"ce_gp_ucb"}),
+        ("CMA-ES", {"sequential_halving"}),
+        ("optuna", {"cost_aware_ei"}),
+        ("freeze-thaw", {"bhpt", "freeze_thaw_bo"}),
+        ("sobol", {"random_search"}),
+        ("ei", {"cost_aware_ei"}),
+        ("halving", {"successive_halving", "sequential_halving"}),
+    ],
+)
+def test_a_name_from_elsewhere_gives_the_policies_to_use(name: str, expected: set[str]) -> None:
+    with pytest.raises(PolicyError, match=f"unknown policy '{name}'") as caught:
+        policies.make(name)
+    assert set(WORDS.findall(str(caught.value).lower().removeprefix(f"unknown policy {name.lower()!r}"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("random", "random_search"),
+        ("RandomSearch", "random_search"),
+        ("GridSearchCV", "grid"),
+        ("ASHA", "asha"),
+        ("HyperbandPruner", "hyperband"),
+        ("ahsa", "asha"),
+    ],
+)
+def test_a_misspelt_name_gives_the_right_one(name: str, suggestion: str) -> None:
+    with pytest.raises(PolicyError, match=f"Did you mean '{suggestion}'\\?"):
+        policies.make(name)
+
+
+@pytest.mark.parametrize("name", ["zzz", ""])
+def test_an_unknown_name_gives_all_names(name: str) -> None:
+    with pytest.raises(PolicyError, match="Known: asha, "):
+        policies.make(name)
+
+
 @pytest.mark.parametrize("name", sorted(other_names._INSTEAD))
-def test_advice_is_one_sentence_about_policies_that_exist(name: str) -> None:
+def test_advice_mentions_policies_that_exist(name: str) -> None:
     advice = other_names.advise(name)
     assert advice is not None
     assert advice.endswith(".")
-    assert name == other_names._normalise(name), "it could never be found"
+    assert name == other_names._normalise(name), "such a name could never match"
     assert name not in policies.REGISTRY
-    mentioned = set(WORDS.findall(advice))
-    assert mentioned, "it names nothing to use"
-    assert mentioned <= set(policies.REGISTRY)
+    expected = set(WORDS.findall(advice))
+    assert expected, "the advice names no policy"
+    assert expected <= set(policies.REGISTRY)

@@ -1,4 +1,4 @@
-"""Settings that no decision could use are refused when the policy is made, or where the space is first known."""
+"""Settings that no decision could use are errors when the policy is made, or when the space is first known."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "settings", "said"), WRONG, ids=[f"{n}-{next(iter(s))}" for n, s, _ in WRONG])
-def test_they_are_refused_at_once(name: str, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(PolicyError, match=said):
+@pytest.mark.parametrize(("name", "settings", "message"), WRONG, ids=[f"{n}-{next(iter(s))}" for n, s, _ in WRONG])
+def test_wrong_settings_are_errors(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
         policies.make(name, settings)
 
 
-def test_a_length_scale_too_many_is_told_before_anything_is_bought() -> None:
+def test_too_many_length_scales_are_an_error_before_the_first_order() -> None:
     space = {"x": {"float": [0, 1]}}
     study = Study.begin(space, "9 epochs", max_steps=3, policy="bhpt", settings={"lengthscale": [0.5, 0.5], "arms": 3})
-    with pytest.raises(PolicyError, match=r"lengthscale=\[0.5, 0.5\] must be one number, or 1: one for each parameter"):
+    with pytest.raises(PolicyError, match=r"lengthscale=\[0.5, 0.5\] must be one number, or 1"):
         study.ask()

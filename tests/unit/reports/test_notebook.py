@@ -1,4 +1,4 @@
-"""A study as HTML, and the bar that a notebook shows while it runs."""
+"""A study as HTML, and the progress bar that a notebook shows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from shoestring import Choice, Float, Space, Study, tune
-from shoestring.reports import notebook
+from shoestring.reports import notebook, progress
 from shoestring.reports.figures import notebook_cell as cell
 from shoestring.reports.figures.drawing import drop_tips, tips_as_titles
-from shoestring.reports.figures.history import gather
+from shoestring.reports.figures.history import read_history
 from shoestring.reports.figures.page import draw_study
 from shoestring.reports.figures.style import DARK, LIGHT
-from shoestring.reports.notebook import NotebookView, make_view, study_html
-from shoestring.reports.progress import Lines, LiveView, Quiet
+from shoestring.reports.notebook import NotebookView, study_html
+from shoestring.reports.progress import LineProgress, LiveView, SilentProgress, make_view
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 EVIL = "<script>alert(1)</script>&\x1b[31m\"'"
@@ -29,7 +29,7 @@ def loss(config: Any) -> float:
 
 
 class Tags(HTMLParser):
-    """Every tag opened, every tag left open."""
+    """Record the tags that were opened, and those that were not closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_best_money_and_the_best_trials() -> None:
+def test_a_study_shows_its_best_value_budget_and_best_trials() -> None:
     study = tune(loss, SPACE, "20 epochs", seed=1, name="mine")
     page = study._repr_html_()
     assert study.best is not None
@@ -63,13 +63,13 @@ def test_best_money_and_the_best_trials() -> None:
     assert values == sorted(values)
 
 
-def test_a_study_without_a_result_is_shown_too() -> None:
+def test_a_study_without_a_result_has_a_page() -> None:
     page = Study.begin(SPACE, "9 epochs")._repr_html_()
     assert "best: none yet" in page
     assert Tags(page).open == []
 
 
-def test_it_stands_alone_and_takes_the_colours_of_its_surroundings() -> None:
+def test_the_page_is_self_contained_and_uses_the_notebooks_colours() -> None:
     page = tune(loss, SPACE, "9 epochs")._repr_html_()
     assert not re.search(r"https?:|src=|href=|url\(|<script|<link|@import| id=", page)
     table = page.split("<style>")[0]
@@ -90,49 +90,49 @@ def test_every_text_of_the_user_is_escaped() -> None:
 # figures -------------------------------------------------------------------------------------------------------------
 
 
-def studied(policy: str = "sequential_halving", budget: str = "300 epochs", **more: Any) -> Study:
+def simulate_study(policy: str = "sequential_halving", budget: str = "300 epochs", **more: Any) -> Study:
     study = Study.begin(SPACE, budget, policy=policy, max_steps=50, seed=1, **more)
     study.run(_simulated())
     return study
 
 
 def test_the_figures_are_those_of_the_report() -> None:
-    study = studied()
+    study = simulate_study()
     page = study._repr_html_()
-    drawn = {figure.key: figure for figure in draw_study(gather(study.name, study.ledger))}
+    drawn = {figure.key: figure for figure in draw_study(read_history(study.name, study.ledger))}
     assert page.count("<svg ") == 3
-    for key in ("money", "best", "curves"):
+    for key in ("budget", "best", "curves"):
         assert tips_as_titles(drawn[key].svg) in page, "the same marks, from the same function"
         assert drawn[key].title in page
         assert drawn[key].sentence in page
-    assert "<title>order 0: trial 0 to step" in page, "marks say why, without a script"
+    assert "<title>order 0: trial 0 to step" in page, "marks give their reason, without a script"
     assert "data-tip" not in page
 
 
-def test_fifty_trials_of_fifty_steps_are_small() -> None:
-    study = studied("random_search", "2500 epochs")
+def test_the_page_of_fifty_trials_of_fifty_steps_is_small() -> None:
+    study = simulate_study("random_search", "2500 epochs")
     assert (len(study.ledger.trials), study.ledger.trials[-1].steps) == (50, 50)
     assert len(study._repr_html_().encode()) <= 100_000
 
 
-def test_what_is_too_large_loses_its_tips_then_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = studied()
+def test_a_page_that_is_too_large_loses_its_tips_then_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = simulate_study()
     full = study._repr_html_()
-    monkeypatch.setattr(cell, "MOST_WITH_TIPS", len(drop_tips(full)) // 4)
+    monkeypatch.setattr(cell, "MAX_BYTES_WITH_TIPS", len(drop_tips(full)) // 4)
     bare = study._repr_html_()
     assert "<title>" not in bare
     assert bare.count("<svg ") == 3
     assert len(bare) < len(full)
-    monkeypatch.setattr(cell, "MOST_BYTES", 1000)
+    monkeypatch.setattr(cell, "MAX_BYTES", 1000)
     assert "kB of figures are too much for a notebook" in study._repr_html_()
-    monkeypatch.setattr(cell, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(cell, "MAX_ENTRIES", 10)
     text = study._repr_html_()
-    assert f"{len(study.ledger)} entries are too much" in text
+    assert f"{len(study.ledger)} ledger entries are too much" in text
     assert "<svg" not in text
 
 
-def test_outputs_of_one_notebook_do_not_disturb_each_other() -> None:
-    pages = [studied()._repr_html_(), studied("random_search")._repr_html_()]
+def test_outputs_of_one_notebook_do_not_change_each_other() -> None:
+    pages = [simulate_study()._repr_html_(), simulate_study("random_search")._repr_html_()]
     for page in pages:
         (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
         (scope,) = set(re.findall(r'<div class="(shoestring-\w+)">', page))
@@ -140,22 +140,22 @@ def test_outputs_of_one_notebook_do_not_disturb_each_other() -> None:
         assert len(selectors) > 10
         assert all(f".{scope}" in selector for selector in selectors), "nothing else in the notebook is touched"
         assert page.index("<style>") > page.index(scope)
-    assert studied()._repr_html_() == pages[0], "the same study, the same bytes: notebooks are compared"
+    assert simulate_study()._repr_html_() == pages[0], "the same study, the same bytes: notebooks are compared"
 
 
 def test_dark_notebooks_have_the_dark_colours() -> None:
-    page = studied()._repr_html_()
+    page = simulate_study()._repr_html_()
     light, dark = page.split('body[data-jp-theme-light="false"]')
     assert LIGHT["c-train"] in light
     assert DARK["c-train"] not in light
     assert DARK["c-train"] in dark
     assert "body.vscode-dark" in dark
     for name in ("ink", "soft"):  # texts are the notebook's own colour, whatever it is
-        assert re.findall(rf"--{name}: ([^;]*);", page) == [cell._OF_NOTEBOOK[name]] * 2
-        assert "currentColor" in cell._OF_NOTEBOOK[name]
+        assert re.findall(rf"--{name}: ([^;]*);", page) == [cell._OWN_COLOURS[name]] * 2
+        assert "currentColor" in cell._OWN_COLOURS[name]
 
 
-def test_the_line_of_a_study() -> None:
+def test_the_repr_of_a_study_is_one_line() -> None:
     study = Study.begin(Space({"x": Choice([EVIL, "b"])}), "9 epochs", name="mine")
     assert repr(study) == "<Study 'mine': thrift, 0 epochs of 9 epochs spent, 0 trials, no result yet>"
     study = tune(lambda config: 0.5 if config["x"] == EVIL else 1.0, study.ledger.space, "2 epochs", policy="grid")
@@ -163,11 +163,11 @@ def test_the_line_of_a_study() -> None:
     assert "2 epochs of 2 epochs spent, 2 trials, best 0.5 with x=<script>" in repr(study)
 
 
-# the bar -------------------------------------------------------------------------------------------------------------
+# the progress bar -------------------------------------------------------------------------------------------------------------
 
 
-class Shown:
-    """Stands for IPython's display: keeps every picture of one output."""
+class RecordedDisplay:
+    """Stand in for IPython's display and record every version of one output."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pages: list[str] = []
@@ -175,7 +175,7 @@ class Shown:
         display = types.SimpleNamespace(HTML=str, display=self.display)
         monkeypatch.setattr(notebook, "import_module", lambda name: display)
 
-    def display(self, page: str, display_id: bool) -> Shown:
+    def display(self, page: str, display_id: bool) -> RecordedDisplay:
         assert display_id
         self.outputs += 1
         self.update(page)
@@ -190,40 +190,40 @@ def share_of(page: str) -> float:
     return float(found[1]) if found else 0.0
 
 
-def test_one_output_is_drawn_anew_until_the_money_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Shown(monkeypatch)
+def test_one_output_is_updated_until_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = RecordedDisplay(monkeypatch)
     monkeypatch.setattr(notebook, "_EVERY_S", 0.0)
     study = Study.begin(SPACE, "5 epochs", policy="random_search")
     with NotebookView("title <i>") as view:
         study.run(_simulated(), observe=view)
-    assert shown.outputs == 1
-    shares = [share_of(page) for page in shown.pages]
+    assert recorded.outputs == 1
+    shares = [share_of(page) for page in recorded.pages]
     assert shares == sorted(shares)
     assert {0.0, 0.2, 0.4, 0.6, 0.8, 1.0} <= set(shares)
-    assert "title &lt;i&gt;" in shown.pages[-1]
-    assert Tags(shown.pages[-1]).open == []
+    assert "title &lt;i&gt;" in recorded.pages[-1]
+    assert Tags(recorded.pages[-1]).open == []
 
 
 def _simulated() -> Any:
-    from shoestring.runners.simulated.simulated_runner import Simulated
-    from shoestring.testing.curves import Decaying
+    from shoestring.runners.simulated.simulated_runner import SimulatedRunner
+    from shoestring.testing.curves import DecayingCurves
 
-    return Simulated(Decaying())
+    return SimulatedRunner(DecayingCurves())
 
 
-def test_it_is_not_drawn_for_every_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Shown(monkeypatch)
+def test_the_bar_is_not_updated_for_every_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = RecordedDisplay(monkeypatch)
     monkeypatch.setattr(notebook, "_EVERY_S", 1e9)
     study = Study.begin(SPACE, "50 epochs", policy="random_search")
     with NotebookView("t") as view:
         study.run(_simulated(), observe=view)
-    assert len(shown.pages) == 2  # when it begins and when it ends
-    assert share_of(shown.pages[-1]) == 1.0
+    assert len(recorded.pages) == 2  # when it begins and when it ends
+    assert share_of(recorded.pages[-1]) == 1.0
 
 
-def test_failures_are_written_below(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Shown(monkeypatch)
-    monkeypatch.setattr(notebook, "is_notebook", lambda: True)
+def test_failures_are_listed_below_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = RecordedDisplay(monkeypatch)
+    monkeypatch.setattr(progress, "is_notebook", lambda: True)
 
     def sometimes(config: Any) -> float:
         if config["x"] > 0.5:
@@ -231,13 +231,13 @@ def test_failures_are_written_below(monkeypatch: pytest.MonkeyPatch) -> None:
         return float(config["x"])
 
     tune(sometimes, SPACE, "4 epochs", policy="random_search", seed=1)
-    assert "ValueError: &lt;b&gt;too large&lt;/b&gt;" in shown.pages[-1]
+    assert "ValueError: &lt;b&gt;too large&lt;/b&gt;" in recorded.pages[-1]
 
 
 # where to show it ----------------------------------------------------------------------------------------------------
 
 
-def test_the_view_is_chosen_by_who_can_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_view_depends_on_the_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     def with_surroundings(terminal: bool, shell: str | None) -> None:
         monkeypatch.setattr(sys, "stderr", types.SimpleNamespace(isatty=lambda: terminal, write=print, flush=print))
         fake = types.ModuleType("IPython")
@@ -245,15 +245,15 @@ def test_the_view_is_chosen_by_who_can_see_it(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setitem(sys.modules, "IPython", fake)
 
     cases = [
-        (False, None, None, Quiet),  # a test, a scheduled job
-        (False, None, True, Lines),
+        (False, None, None, SilentProgress),  # a test, a scheduled job
+        (False, None, True, LineProgress),
         (True, None, None, LiveView),
         (True, "TerminalInteractiveShell", None, LiveView),
         (False, "ZMQInteractiveShell", None, NotebookView),
         (False, "ZMQInteractiveShell", True, NotebookView),
-        (True, "ZMQInteractiveShell", False, Quiet),
-        (True, None, False, Quiet),
+        (True, "ZMQInteractiveShell", False, SilentProgress),
+        (True, None, False, SilentProgress),
     ]
-    for terminal, shell, wanted, kind in cases:
+    for terminal, shell, wanted_progress, kind in cases:
         with_surroundings(terminal, shell)
-        assert type(make_view("t", wanted)) is kind, (terminal, shell, wanted)
+        assert type(make_view("t", wanted_progress)) is kind, (terminal, shell, wanted_progress)

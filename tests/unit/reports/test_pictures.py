@@ -1,4 +1,4 @@
-"""Pictures: the numbers are the ledger's, every text is escaped, nothing is asked of anybody."""
+"""Figures and pages: the numbers agree with the ledger, every text is escaped, and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from shoestring.core.ledger.entries import Cost
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
-from shoestring.reports.figures.comparison_of_studies import draw_comparison, interval, values_at
-from shoestring.reports.figures.costs import clip_range, draw_best, staircase
-from shoestring.reports.figures.curves import draw_curves
+from shoestring.reports.figures.comparisons import best_values_at, bootstrap_mean, draw_comparison
+from shoestring.reports.figures.configs import measure_divergence, measure_importance
+from shoestring.reports.figures.costs import clip_range, draw_best, make_staircase
 from shoestring.reports.figures.drawing import PlotAxis, Sheet, thin
-from shoestring.reports.figures.history import gather
-from shoestring.reports.figures.importance import divergence, measure
-from shoestring.reports.figures.page import copies_of, draw_study, lead_of, write_page
+from shoestring.reports.figures.history import read_history
+from shoestring.reports.figures.page import describe_study, draw_study, list_copyables, write_page
+from shoestring.reports.figures.trial_curves import draw_curves
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.curves import Decaying
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import DecayingCurves
+from shoestring.testing.policies import make_opening, simulate
 
 EVIL = '<script>alert("x")</script>\x1b[31m'
 SPACE = Space(
@@ -53,7 +53,7 @@ class Curves:
 
 def study(policy: str = "sequential_halving", budget: str = "300s", **more: Any) -> Ledger:
     chosen = policies.make(policy)
-    start = opened(chosen, space=SPACE, budget=budget, max_steps=30, **{"workers": 2, **more})
+    start = make_opening(chosen, space=SPACE, budget=budget, max_steps=30, **{"workers": 2, **more})
     return simulate(chosen, Curves(), start).ledger
 
 
@@ -62,30 +62,33 @@ def ledger() -> Ledger:
     return study()
 
 
-def test_the_story_is_the_ledgers(ledger: Ledger) -> None:
-    story, books = gather("s", ledger), ledger.books
-    assert math.isclose(math.fsum(story.seconds.values()), books.seconds, rel_tol=1e-9)
+def test_the_history_agrees_with_the_ledger(ledger: Ledger) -> None:
+    history, state = read_history("s", ledger), ledger.state
+    assert math.isclose(math.fsum(history.seconds.values()), state.seconds, rel_tol=1e-9)
     assert math.isclose(
-        math.fsum(s.cost for s in story.segments) + books.by_kind["thinking"], ledger.spent, rel_tol=1e-9
+        math.fsum(s.cost for s in history.segments) + state.by_kind["thinking"], ledger.spent, rel_tol=1e-9
     )
-    assert [segment.order for segment in story.segments] == list(ledger.orders)
-    assert (story.bests[-1].value, story.bests[-1].trial) == (ledger.best and ledger.best.best_value, books.best_trial)
-    assert [best.spent for best in story.bests] == sorted(best.spent for best in story.bests)
-    assert story.failed_steps == sum(trial.failures for trial in ledger.trials) > 0
+    assert [segment.order for segment in history.segments] == list(ledger.orders)
+    assert (history.bests[-1].value, history.bests[-1].trial) == (
+        ledger.best and ledger.best.best_value,
+        state.best_trial,
+    )
+    assert [best.spent for best in history.bests] == sorted(best.spent for best in history.bests)
+    assert history.failed_steps == sum(trial.failures for trial in ledger.trials) > 0
     for trial in ledger.trials:
-        assert max(segment.to_step for segment in story.segments_of()[trial.number]) == trial.steps
+        assert max(segment.to_step for segment in history.segments_of_trials()[trial.number]) == trial.steps
 
 
-def test_an_epoch_budget_has_no_prices_to_predict() -> None:
-    keys = [figure.key for figure in draw_study(gather("s", study(budget="200 epochs")))]
+def test_a_budget_of_epochs_has_no_figure_of_expected_costs() -> None:
+    keys = [figure.key for figure in draw_study(read_history("s", study(budget="200 epochs")))]
     assert "predicted" not in keys
-    assert {"money", "best", "curves", "timeline", "front", "parallel", "slices", "importance"} <= set(keys)
+    assert {"budget", "best", "curves", "timeline", "front", "parallel", "slices", "importance"} <= set(keys)
 
 
-def test_a_study_without_values_still_has_a_page() -> None:
-    fresh = gather("new", study().fork(1))
-    assert [figure.key for figure in draw_study(fresh)] == ["money"]
-    assert "no value yet" in lead_of(fresh)
+def test_a_study_without_values_has_a_page() -> None:
+    fresh = read_history("new", study().fork(1))
+    assert [figure.key for figure in draw_study(fresh)] == ["budget"]
+    assert "no value yet" in describe_study(fresh)
 
 
 class _Reader(HTMLParser):
@@ -98,16 +101,16 @@ class _Reader(HTMLParser):
         self.handlers: list[str] = []
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        told = dict(attributes)
-        self.scripts += tag == "script" and told.get("type") != "application/json"
+        values = dict(attributes)
+        self.scripts += tag == "script" and values.get("type") != "application/json"
         self.styles += tag == "style"
         self.loads += [value or "" for name, value in attributes if name in ("src", "href", "action", "style")]
         self.handlers += [name for name, _ in attributes if name.startswith("on")]
 
 
-def test_a_page_runs_and_loads_nothing_but_its_own(ledger: Ledger) -> None:
-    story = gather(EVIL, ledger)
-    page = write_page(EVIL, lead_of(story), draw_study(story), copies_of(story, "shoestring resume"))
+def test_a_page_runs_only_its_own_script_and_loads_nothing(ledger: Ledger) -> None:
+    history = read_history(EVIL, ledger)
+    page = write_page(EVIL, describe_study(history), draw_study(history), list_copyables(history, "shoestring resume"))
     reader = _Reader()
     reader.feed(page)
     assert (reader.scripts, reader.styles, reader.handlers) == (1, 1, [])
@@ -129,33 +132,33 @@ def test_a_page_runs_and_loads_nothing_but_its_own(ledger: Ledger) -> None:
     assert max(map(int, re.findall(r'data-t="(\d+)"', page))) == len(texts) - 1
 
 
-def test_the_best_config_can_be_taken_away(ledger: Ledger) -> None:
-    story = gather("s", ledger)
-    python, as_json, words, resume = copies_of(story, "shoestring resume --study s")
+def test_the_best_configuration_can_be_copied(ledger: Ledger) -> None:
+    history = read_history("s", ledger)
+    python, as_json, words, resume = list_copyables(history, "shoestring resume --study s")
     assert ledger.best is not None
     assert json.loads(as_json.text) == dict(ledger.best.config)
     assert f"--layers={ledger.best.config['layers']}" in words.text
     assert (python.text, resume.text) == (repr(dict(ledger.best.config)), "shoestring resume --study s")
 
 
-def test_every_bought_step_is_drawn_once(ledger: Ledger) -> None:
-    figure = draw_curves(gather("s", ledger))
+def test_every_trained_step_is_drawn_once(ledger: Ledger) -> None:
+    figure = draw_curves(read_history("s", ledger))
     assert figure is not None
     lines = re.findall(r"<polyline", figure.svg)
-    assert len(lines) == sum(segment.to_step > segment.from_step for segment in gather("s", ledger).segments)
+    assert len(lines) == sum(segment.to_step > segment.from_step for segment in read_history("s", ledger).segments)
 
 
-def test_a_line_of_very_many_new_bests_stays_small() -> None:
+def test_a_line_of_many_new_best_values_is_thinned() -> None:
     policy = policies.make("random_search")
-    start = opened(policy, space=Space({"x": Float(0.0, 1.0)}), budget="2000 epochs", max_steps=1000)
-    story = gather("s", simulate(policy, Decaying(), start).ledger)
-    assert len(story.bests) > 600
-    figure = draw_best(story)
+    start = make_opening(policy, space=Space({"x": Float(0.0, 1.0)}), budget="2000 epochs", max_steps=1000)
+    history = read_history("s", simulate(policy, DecayingCurves(), start).ledger)
+    assert len(history.bests) > 600
+    figure = draw_best(history)
     assert figure is not None
     dots = re.findall(r"<circle [^>]*data-tip=\"([^\"]*)", figure.svg)
     assert 250 < len(dots) <= 301
-    assert dots[0].startswith(f"{story.bests[0].value:.6g} after")
-    assert dots[-1].startswith(f"{story.bests[-1].value:.6g} after")
+    assert dots[0].startswith(f"{history.bests[0].value:.6g} after")
+    assert dots[-1].startswith(f"{history.bests[-1].value:.6g} after")
     assert len(figure.svg) < 100_000
 
 
@@ -169,13 +172,13 @@ def test_a_line_of_very_many_new_bests_stays_small() -> None:
 )
 def test_thinning_keeps_the_ends_and_the_peaks(points: list[tuple[float, float]]) -> None:
     points.sort()
-    kept = thin(points, 50)
-    assert len(kept) <= 54
-    assert set(kept) <= set(points)
-    assert (kept[0], kept[-1]) == (points[0], points[-1])
-    assert min(p[1] for p in kept) == min(p[1] for p in points)
-    assert max(p[1] for p in kept) == max(p[1] for p in points)
-    assert kept == sorted(kept)
+    thinned = thin(points, 50)
+    assert len(thinned) <= 54
+    assert set(thinned) <= set(points)
+    assert (thinned[0], thinned[-1]) == (points[0], points[-1])
+    assert min(p[1] for p in thinned) == min(p[1] for p in points)
+    assert max(p[1] for p in thinned) == max(p[1] for p in points)
+    assert thinned == sorted(thinned)
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.booleans())
@@ -200,7 +203,7 @@ def test_a_good_value_is_never_clipped() -> None:
     assert clip_range([math.nan], is_max=True) == (0.0, 1.0)
 
 
-def test_a_sheet_escapes_what_it_is_told() -> None:
+def test_a_sheet_escapes_texts() -> None:
     sheet = Sheet(label='"quoted"')
     sheet.text(0, 0, EVIL)
     sheet.dot((1, 1), "dot", EVIL)
@@ -209,36 +212,36 @@ def test_a_sheet_escapes_what_it_is_told() -> None:
     assert 'aria-label="&quot;quoted&quot;"' in str(sheet)
 
 
-def test_importance_sees_what_matters_and_nothing_else() -> None:
+def test_importance_finds_the_parameter_that_matters() -> None:
     rng = np.random.default_rng(1)
     matters, idle = rng.integers(6, size=120).astype(float), rng.integers(6, size=120).astype(float)
     losses = (matters - 2) ** 2 + 0.5 * rng.standard_normal(120)
-    amount, low, high, chance = measure(matters, losses)
+    amount, low, high, chance = measure_importance(matters, losses)
     assert low <= amount <= high
     assert low > chance
-    assert measure(idle, losses)[1] < measure(idle, losses)[3] * 1.5
-    assert divergence(np.array([0.0, 0, 1, 1]), np.array([True, False, True, False])) == 0.0
+    assert measure_importance(idle, losses)[1] < measure_importance(idle, losses)[3] * 1.5
+    assert measure_divergence(np.array([0.0, 0, 1, 1]), np.array([True, False, True, False])) == 0.0
 
 
-def test_comparing_studies_by_hand() -> None:
-    stories = [
-        gather(f"{policy}-{seed}", study(policy, seed=seed))
+def test_the_comparison_agrees_with_a_computation_by_hand() -> None:
+    histories = [
+        read_history(f"{policy}-{seed}", study(policy, seed=seed))
         for policy in ("asha", "random_search")
         for seed in range(3)
     ]
-    figure = draw_comparison(stories)
+    figure = draw_comparison(histories)
     assert figure is not None
     assert [row[0] for row in figure.rows] == ["asha", "random_search"]
     assert float(figure.rows[0][2]) == pytest.approx(
-        np.mean([story.bests[-1].value for story in stories[:3]]), rel=1e-5
+        np.mean([history.bests[-1].value for history in histories[:3]]), rel=1e-5
     )
-    first = stories[0]
+    first = histories[0]
     slow = [next(b.value for b in reversed(first.bests) if b.spent <= at) for at in (first.bests[0].spent, 100.0, 1e9)]
-    assert list(values_at(first, np.array([first.bests[0].spent, 100.0, 1e9]))) == slow
-    assert staircase(first.bests, first.ledger.spent)[-1] == (first.ledger.spent, first.bests[-1].value)
-    low, high = interval(np.array([[1.0], [1.0], [1.0]]))
+    assert list(best_values_at(first, np.array([first.bests[0].spent, 100.0, 1e9]))) == slow
+    assert make_staircase(first.bests, first.ledger.spent)[-1] == (first.ledger.spent, first.bests[-1].value)
+    low, high = bootstrap_mean(np.array([[1.0], [1.0], [1.0]]))
     assert (float(low[0]), float(high[0])) == (1.0, 1.0)
-    assert draw_comparison(stories[:1]) is None
-    coins = draw_comparison([*stories[:3], gather("e", study(budget="100 epochs"))])
-    assert coins is not None
-    assert "1 without a value or with another coin" in coins.sentence
+    assert draw_comparison(histories[:1]) is None
+    mixed = draw_comparison([*histories[:3], read_history("e", study(budget="100 epochs"))])
+    assert mixed is not None
+    assert "1 without a value or with a budget in another unit" in mixed.sentence

@@ -1,4 +1,4 @@
-"""Figures of what a policy alone goes by: each family has its own, and they say what the orders say."""
+"""Figures of one family of policies each: they show the numbers in the orders."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import pytest
 from shoestring import policies
 from shoestring.core.space.space import Space
 from shoestring.policies.citations import CITATIONS, cite
-from shoestring.reports.figures.history import Story, gather
-from shoestring.reports.figures.page import copies_of, draw_study
+from shoestring.reports.figures.history import StudyHistory, read_history
+from shoestring.reports.figures.page import draw_study, list_copyables
 from shoestring.reports.figures.policy_figures import draw_decisions, draw_improvement, draw_schedule
 from shoestring.reports.figures.predicted_and_actual import draw_chances, draw_forecasts, read_forecasts
-from shoestring.testing.curves import Decaying
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import DecayingCurves
+from shoestring.testing.policies import make_opening, simulate
 
 POLICY_FIGURES = {"forecasts", "chances", "improvement", "decisions", "compression", "schedule"}
 
 
-def story(name: str, budget: str = "120 epochs", settings: dict[str, Any] | None = None) -> Story:
+def simulate_study(name: str, budget: str = "120 epochs", settings: dict[str, Any] | None = None) -> StudyHistory:
     policy = policies.make(name, settings)
-    start = opened(policy, budget=budget, max_steps=9, seed=3)
-    return gather("s", simulate(policy, Decaying(), start).ledger)
+    start = make_opening(policy, budget=budget, max_steps=9, seed=3)
+    return read_history("s", simulate(policy, DecayingCurves(), start).ledger)
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "wanted"),
+    ("name", "settings", "expected"),
     [
         ("sequential_halving", {}, set()),
         ("cost_aware_ei", {"initial_trials": 3}, {"improvement"}),
@@ -40,10 +40,10 @@ def story(name: str, budget: str = "120 epochs", settings: dict[str, Any] | None
         ("ce_gp_ucb", {}, {"schedule"}),
     ],
 )
-def test_each_family_has_its_own_figures(name: str, settings: dict[str, Any], wanted: set[str]) -> None:
-    figures = {figure.key: figure for figure in draw_study(story(name, settings=settings))}
-    assert set(figures) & POLICY_FIGURES == wanted
-    for key in wanted:
+def test_each_family_has_its_own_figures(name: str, settings: dict[str, Any], expected: set[str]) -> None:
+    figures = {figure.key: figure for figure in draw_study(simulate_study(name, settings=settings))}
+    assert set(figures) & POLICY_FIGURES == expected
+    for key in expected:
         assert figures[key].svg.startswith("<svg")
         assert figures[key].rows
         assert all(len(row) == len(figures[key].columns) for row in figures[key].rows)
@@ -51,63 +51,63 @@ def test_each_family_has_its_own_figures(name: str, settings: dict[str, Any], wa
 
 
 def test_forecasts_are_those_of_the_orders() -> None:
-    told = story("thrift")
-    forecasts = read_forecasts(told)
+    history = simulate_study("thrift")
+    forecasts = read_forecasts(history)
     assert forecasts
     for forecast in forecasts:
-        assert forecast.value == forecast.segment.order.why["expected_end"]
-        assert forecast.came == told.trials[forecast.segment.order.trial].best_value
-        assert math.isnan(forecast.spread)
-    figure = draw_forecasts(told)
+        assert forecast.predicted == forecast.segment.order.why["expected_end"]
+        assert forecast.actual == history.trials[forecast.segment.order.trial].best_value
+        assert math.isnan(forecast.std)
+    figure = draw_forecasts(history)
     assert figure is not None
-    assert "standard deviations" not in figure.sentence  # it does not tell any
+    assert "standard deviations" not in figure.sentence  # it reports none
 
 
 def test_chances_count_new_bests_of_the_same_trial() -> None:
-    told = story("thrift")
-    figure = draw_chances(told)
+    history = simulate_study("thrift")
+    figure = draw_chances(history)
     assert figure is not None
-    asked = [s for s in told.segments if "chance_to_beat_best" in s.order.why]
-    assert sum(int(row[2]) for row in figure.rows) == len(asked)
+    with_chance = [s for s in history.segments if "chance_to_beat_best" in s.order.why]
+    assert sum(int(row[2]) for row in figure.rows) == len(with_chance)
 
 
-def test_the_share_of_the_largest_improvement_is_told() -> None:
-    told = story("cost_aware_ei", settings={"initial_trials": 3})
-    figure = draw_improvement(told)
+def test_the_share_of_the_largest_improvement_is_shown() -> None:
+    history = simulate_study("cost_aware_ei", settings={"initial_trials": 3})
+    figure = draw_improvement(history)
     assert figure is not None
     for row in figure.rows:
-        why = told.segments[int(row[0])].order.why
+        why = history.segments[int(row[0])].order.why
         assert row[-1] == f"{float(str(why['ei'])) / float(str(why['ei_max'])):.0%}"
 
 
-def test_a_run_that_was_given_up_is_on_the_map() -> None:
-    told = story("bo_bos", settings={"initial_trials": 2, "n0": 2, "paths": 2000})
-    figure = draw_decisions(told)
+def test_a_run_that_was_stopped_is_on_the_map() -> None:
+    history = simulate_study("bo_bos", settings={"initial_trials": 2, "n0": 2, "paths": 2000})
+    figure = draw_decisions(history)
     assert figure is not None
-    given_up = sum("gave_up_statistic" in s.order.why for s in told.segments)
-    assert sum(row[-1] == "give up" for row in figure.rows) >= given_up
+    n_stopped = sum("stopped_statistic" in s.order.why for s in history.segments)
+    assert sum(row[-1] == "stop" for row in figure.rows) >= n_stopped
 
 
 def test_the_schedule_marks_every_validated_round() -> None:
-    told = story("ce_gp_ucb")
-    figure = draw_schedule(told)
+    history = simulate_study("ce_gp_ucb")
+    figure = draw_schedule(history)
     assert figure is not None
-    validated = [s.order.validate != "none" for s in told.segments]
+    validated = [s.order.validate != "none" for s in history.segments]
     assert [row[1] == "yes" for row in figure.rows] == validated
 
 
-def test_nothing_is_drawn_of_a_study_that_tells_nothing() -> None:
+def test_nothing_is_drawn_for_a_study_without_such_numbers() -> None:
     policy = policies.make("random_search")
-    start = opened(policy, space=Space.listed([{"x": 1}, {"x": 2}]), budget="4 epochs", max_steps=2)
-    empty = gather("s", simulate(policy, Decaying(), start).ledger)
+    start = make_opening(policy, space=Space.listed([{"x": 1}, {"x": 2}]), budget="4 epochs", max_steps=2)
+    empty = read_history("s", simulate(policy, DecayingCurves(), start).ledger)
     assert not {figure.key for figure in draw_study(empty)} & POLICY_FIGURES
 
 
-def test_a_report_says_what_to_cite() -> None:
-    told = story("asha")
-    copies = {copy.name: copy.text for copy in copies_of(told, "shoestring resume", cite("asha"))}
-    assert "Massively Parallel" in copies["cite what decided (asha)"]
-    assert not any("cite" in copy.name for copy in copies_of(told, "shoestring resume", cite("thrift")))
+def test_a_report_names_the_work_to_cite() -> None:
+    history = simulate_study("asha")
+    copies = {copy.name: copy.text for copy in list_copyables(history, "shoestring resume", cite("asha"))}
+    assert "Massively Parallel" in copies["cite the method (asha)"]
+    assert not any("cite" in copy.name for copy in list_copyables(history, "shoestring resume", cite("thrift")))
 
 
 @pytest.mark.parametrize("name", sorted(CITATIONS))

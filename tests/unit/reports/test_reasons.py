@@ -1,4 +1,4 @@
-"""The sentence of `explain`: what was compared, by what, how close it was."""
+"""The sentence of `explain`: what was compared, by which score, and how close it was."""
 
 from __future__ import annotations
 
@@ -9,28 +9,42 @@ import pytest
 
 from shoestring.core.deciding.comparison import compare, compare_race
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Note, Opened, Order
+from shoestring.core.ledger.entries import Amended, Note, Opened, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
-from shoestring.reports.reasons import label_numbers, say_reason
-
-BEGIN = Opened(space=Space({"x": Float(0, 1)}), budget=Budget("10s"), policy="p", settings={}, seed=4, max_steps=9)
+from shoestring.reports.reasons import describe_briefly, describe_reason, label_numbers
 
 
-def say(why: dict[str, Any], *, validate: Any = "each") -> str:
-    order = Order(number=0, trial=0, config={"x": 0.5}, until=3, why=why, validate=validate)
-    return say_reason(order, Ledger([BEGIN, order]))
+def make_ledger(why: dict[str, Any], *, policy: str = "unregistered", validate: Any = "each") -> Ledger:
+    space = Space({"x": Float(0, 1)})
+    opened = Opened(space=space, budget=Budget("10s"), policy=policy, settings={}, seed=4, max_steps=9)
+    return Ledger([opened, Order(number=0, trial=0, config={"x": 0.5}, until=3, why=why, validate=validate)])
 
 
-def test_who_stays_in_a_race_and_how_close_it_was() -> None:
+def describe(why: dict[str, Any], **options: Any) -> str:
+    ledger = make_ledger(why, **options)
+    return describe_reason(ledger.orders[0], ledger)
+
+
+def shorten(why: dict[str, Any], **options: Any) -> str:
+    ledger = make_ledger(why, **options)
+    return describe_briefly(ledger.orders[0], ledger)
+
+
+def test_a_race_names_the_last_trial_that_stayed_and_the_best_one_left_out() -> None:
     why = compare_race(1, 1.0, 45, 2, 0.29, 0.31, (0.33, 8))
-    kept = "kept: 3rd of 45 by value after step 1, with 0.29; the last one kept had 0.31, the first one left (trial 8) 0.33"
-    assert say({"round": 1, **why}) == kept
-    last = compare_race(1, 1.0, 45, 20, 0.31, 0.31, (0.33, 8))
-    assert say(last).startswith("kept: 21st of 45 by value after step 1, with 0.31; ")
-    assert say(last).endswith("; it was the last one kept, and the first one left (trial 8) had 0.33")
-    assert say(compare_race(1, 1.0, 1, 0, 0.3, 0.3, None)).endswith("it was the only one kept, and none was left")
+    sentence = (
+        "3rd of 45 by value after step 1, with 0.29; "
+        "the last trial that was kept had 0.31, the best one left out (trial 8) had 0.33"
+    )
+    assert describe({"round": 1, **why}) == sentence
+    assert shorten(why) == "3rd of 45 by value after step 1"
+    last = describe(compare_race(1, 1.0, 45, 20, 0.31, 0.31, (0.33, 8)))
+    assert last.startswith("21st of 45 by value after step 1, with 0.31; ")
+    assert last.endswith("; it was the last trial that was kept, the best one left out (trial 8) had 0.33")
+    only = describe(compare_race(1, 1.0, 1, 0, 0.3, 0.3, None))
+    assert only.endswith("it was the only trial that was kept, and none was left out")
 
 
 @pytest.mark.parametrize(
@@ -47,61 +61,103 @@ def test_who_stays_in_a_race_and_how_close_it_was() -> None:
         (compare("gain", "highest", 1, 0.5), "there was no other candidate: gain 0.5"),
         (
             compare("probability", "drawn", 4, 0.025, '{"x":1.0}', 0.9),
-            "drawn from 4 with probability 0.025; the likeliest other (x=1) had 0.9",
+            "drawn from 4 with probability 0.025; the most probable other (x=1) had 0.9",
         ),
         (
-            {**compare("expected loss of training on", "lowest", 2, 2.2, "giving up", 3.3), "reason": "undecided"},
-            "expected loss of training on 2.2, against 3.3 for giving up; undecided",
+            {**compare("expected loss of training on", "lowest", 2, 2.2, "stopping", 3.3), "reason": "undecided"},
+            "expected loss of training on 2.2, against 3.3 for stopping; undecided",
         ),
         (
             compare("reward", "highest", 3, math.inf, 1, 2.0),
             "chosen from 3 for the highest reward, unlimited (never tried); the runner-up (trial 1) had 2",
         ),
-        ({"rung": 2, "loss": 0.3}, "the policy did not say what it compared"),  # an order of an older version
-        ({"compared": 0, "point": 12}, "nothing was compared: point 12 of the grid"),
-        ({"compared": 0, "line": 3}, "nothing was compared: line 3 of the list"),
-        ({"compared": 0, "was": "cut short"}, "nothing was compared: the trial goes on where it was cut short"),
+        ({"rung": 2, "loss": 0.3}, "the policy did not report what it compared"),
+        ({"compared": 0, "was": "interrupted"}, "nothing was compared: the trial continues where it was interrupted"),
         (
-            {"compared": 0, "arm": 2, "of": 9},
-            "nothing was compared: the next new config in the order fixed by seed 4, newcomer 3 of 9",
-        ),
-        (
-            {"gave_up": 3, "gave_up_at": 5, "gave_up_reason": "too bad", "compared": 0, "phase": "initial design"},
-            "trial 3 was given up at step 5 (too bad); initial design; "
-            "nothing was compared: the next new config in the order fixed by seed 4",
+            {"compared": 0, "stage": "first steps"},
+            "first steps; nothing was compared: the next new configuration in the order fixed by seed 4",
         ),
     ],
 )
 def test_every_kind_of_comparison_has_its_sentence(why: dict[str, Any], sentence: str) -> None:
-    assert say(why) == sentence
+    assert describe(why) == sentence
 
 
-def test_the_users_own_configs_are_known_by_the_queue() -> None:
-    queued = Note(topic="enqueue", facts={"config": {"x": 0.5}})
-    order = Order(number=0, trial=0, config={"x": 0.5}, until=3, why={"compared": 0})
-    assert say_reason(order, Ledger([BEGIN, queued, order])) == "nothing was compared: you asked for this config"
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        (compare("gain", "highest", 5, 0.5, 5, 0.4), "highest of 5 by gain"),
+        (compare("probability", "drawn", 4, 0.025, '{"x":1.0}', 0.9), "drawn from 4 with probability 0.025"),
+        (compare("expected loss of training on", "lowest", 2, 2.2, "stopping", 3.3), "better than stopping"),
+        ({"compared": 0, "stage": "first steps"}, "first steps"),
+        ({"compared": 0}, "the next new configuration in the order fixed by seed 4"),
+        ({"rung": 2}, ""),
+    ],
+)
+def test_every_kind_of_comparison_has_a_short_form(why: dict[str, Any], text: str) -> None:
+    assert shorten(why) == text
 
 
-def test_a_round_says_why_it_is_validated_or_not() -> None:
-    why = {"compared": 0, "query": "kappa", "pr_better": 0.95, "kappa": 0.9}
-    surely = "since it beats its closest competitor with probability"
-    assert say(why, validate="none").endswith(f"; not validated, {surely} 0.95 (0.9 is enough)")
-    assert say(why | {"pr_better": 0.5}, validate="last").endswith(f"; validated, {surely} 0.5 (below 0.9)")
-    assert say({"compared": 0, "query": "cap"}, validate="none").endswith(
-        "not validated, since the wall on validation is reached"
+def test_policies_put_their_own_numbers_into_words() -> None:
+    new = "nothing was compared: the next new configuration in the order fixed by seed 4"
+    first_look = "first look at configuration 25 of about 45"
+    why = {"compared": 0, "round": 0, "arm": 24, "of": 45, "until": 1}
+    assert shorten(why, policy="sequential_halving") == shorten(why, policy="thrift") == first_look
+    assert describe(why, policy="sequential_halving") == f"{new}; {first_look}"
+    assert (
+        describe({"compared": 0, "arm": 2, "of": 9}, policy="hyperband")
+        == f"{new}; configuration 3 of 9 in its bracket"
     )
-    assert say({"compared": 0, "query": "kappa"}, validate="last").endswith("validated, since there is no competitor")
-    assert say({"compared": 0, "query": "lcb_ucb"}, validate="last").endswith("since a competitor could be better")
-    assert say({"compared": 0, "query": "lcb_ucb"}, validate="none").endswith("since no competitor could be better")
-    assert say({"compared": 0, "query": "mine"}, validate="last").endswith("validated, by the rule mine")
+    assert describe({"compared": 0, "point": 12}, policy="grid") == "nothing was compared: point 12 of the grid"
+    assert describe({"compared": 0, "line": 3}, policy="replay_fixed") == "nothing was compared: line 3 of the list"
+    stopped = {"stopped": 3, "stopped_at": 5, "stopped_reason": "too bad", "compared": 0, "phase": "initial design"}
+    assert describe(stopped, policy="bo_bos") == (
+        f"{new}; trial 3 was stopped at step 5 (too bad); part of the initial design"
+    )
+    committed = describe({"compared": 0, "committed": True}, policy="bhpt")
+    assert committed.endswith("the rest of the budget goes to the run expected to end best")
+
+
+def test_the_policy_that_placed_the_order_is_the_one_that_explains_it() -> None:
+    ledger = make_ledger({"compared": 0, "point": 12}, policy="grid").append(Amended(policy="asha", settings={}))
+    ledger = ledger.append(Order(number=1, trial=1, config={"x": 0.25}, until=3, why={"compared": 0, "point": 13}))
+    assert label_numbers(ledger.orders[0], ledger) == [("point of the grid (number, from 0)", 12)]
+    assert label_numbers(ledger.orders[1], ledger) == [("point", 13)]  # asha declares no such label
+
+
+def test_configurations_that_the_user_asked_for_are_recognised() -> None:
+    ledger = make_ledger({"compared": 0}).append(Note(topic="enqueue", facts={"config": {"x": 0.5}}))
+    assert describe_reason(ledger.orders[0], ledger) == "nothing was compared: you asked for this configuration"
+
+
+def test_the_reason_of_a_round_explains_its_validation() -> None:
+    def query(why: dict[str, Any], validate: str) -> str:
+        return describe({"compared": 0, **why}, policy="ce_gp_ucb", validate=validate).split("; ")[-1]
+
+    certain = "because it beats its closest competitor with probability"
+    kappa = {"query": "kappa", "kappa": 0.9}
+    assert query({**kappa, "pr_better": 0.95}, "none") == f"not validated, {certain} 0.95 (0.9 is enough)"
+    assert query({**kappa, "pr_better": 0.5}, "last") == f"validated, {certain} 0.5 (0.9 would be enough)"
+    assert query(kappa, "last") == "validated, because there is no competitor"
+    assert query({"query": "cap"}, "none") == "not validated, because the limit on validation is reached"
+    assert query({"query": "lcb_ucb"}, "last") == "validated, because a competitor could be better"
+    assert query({"query": "lcb_ucb"}, "none") == "not validated, because no competitor could be better"
+    assert query({"query": "mine"}, "last") == "validated, by the rule mine"
 
 
 def test_numbers_have_labels_with_units() -> None:
-    why = {**compare("gain", "highest", 1, 0.5), "share": 2.5, "mean": 0.1, "gave_up_mean": 0.2, "mine": 1}
-    order = Order(number=0, trial=0, config={"x": 0.5}, until=3, why=why)
-    assert label_numbers(order, Ledger([BEGIN, order])) == [
-        ("money for this round (seconds)", 2.5),
-        ("expected (value)", 0.1),
-        ("there: expected (value)", 0.2),
+    why = {**compare("gain", "highest", 1, 0.5), "share": 2.5, "round": 1, "mine": 1}
+    ledger = make_ledger(why, policy="sequential_halving")
+    assert label_numbers(ledger.orders[0], ledger) == [
+        ("budget of this round (seconds)", 2.5),
+        ("round of the race (number)", 1),
         ("mine", 1),
     ]
+    ledger = make_ledger({"stopped_prob_better": 0.2}, policy="bo_bos")
+    ((label, _),) = label_numbers(ledger.orders[0], ledger)
+    assert label == "stopped run: probability of ending better than the best other run"
+
+
+def test_an_unregistered_policy_keeps_its_raw_names() -> None:
+    ledger = make_ledger({"compared": 0, "share": 2.5})
+    assert label_numbers(ledger.orders[0], ledger) == [("share", 2.5)]

@@ -1,4 +1,4 @@
-"""Figures as files of their own: SVG that stands alone, PNG with the optional rasteriser, one look for all skins."""
+"""Figures as files of their own: self-contained SVG, and PNG with the optional rasteriser."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from shoestring.cli.main import cli
 from shoestring.errors import StudyError
 from shoestring.reports.figures import static
 from shoestring.reports.figures.drawing import Figure, Sheet
-from shoestring.reports.figures.history import gather
+from shoestring.reports.figures.history import read_history
 from shoestring.reports.figures.page import draw_study
 from shoestring.reports.figures.static import draw_png, wrap_svg, write_svg
 from shoestring.reports.figures.style import DARK, LIGHT, style_marks
-from shoestring.runners.simulated.simulated_runner import Simulated
-from shoestring.testing.curves import Decaying
-from shoestring.testing.policies import opened, simulate
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
+from shoestring.testing.curves import DecayingCurves
+from shoestring.testing.policies import make_opening, simulate
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<script>alert(1)</script>\x1b[31m"
@@ -31,38 +31,38 @@ EVIL = "<script>alert(1)</script>\x1b[31m"
 @pytest.fixture(scope="module")
 def figures() -> list[Figure]:
     policy = policies.make("sequential_halving")
-    ledger = simulate(policy, Decaying(), opened(policy, budget="200 epochs", max_steps=20)).ledger
-    return draw_study(gather("s", ledger))
+    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="200 epochs", max_steps=20)).ledger
+    return draw_study(read_history("s", ledger))
 
 
 @pytest.mark.parametrize(("look", "ground"), [("light", LIGHT["card"]), ("dark", DARK["card"])])
-def test_every_figure_stands_alone(figures: list[Figure], look: static.Look, ground: str) -> None:
+def test_every_figure_is_self_contained(figures: list[Figure], look: static.Look, ground: str) -> None:
     assert len(figures) >= 5
     for figure in figures:
         text = write_svg(figure, look)
         root = ElementTree.fromstring(text)
         assert root.findtext(f"{SVG}title") == figure.title
         assert root.findtext(f"{SVG}desc") == figure.sentence
-        assert "var(" not in text, "programs that show SVG seldom know variables"
+        assert "var(" not in text, "few programs that show SVG know variables"
         assert "data-tip" not in text
         style = root.findtext(f"{SVG}style") or ""
         assert f"svg .ground {{ fill: {ground}; }}" in style
         left, top, width, height = map(float, root.attrib["viewBox"].split())
         assert (left, top) == (-static.PADDING, -static.PADDING)
         assert (float(root.attrib["width"]), float(root.attrib["height"])) == (width, height)
-        drawn = {word for told in re.findall(r'class="([^"]*)"', text) for word in told.split()}
+        drawn = {name for names in re.findall(r'class="([^"]*)"', text) for name in names.split()}
         styled = set(re.findall(r"\.([a-z][\w-]*)", style))
-        assert styled <= drawn, "no rule for what is not there"
+        assert styled <= drawn, "the style has no rule for a mark that is not drawn"
 
 
-def test_marks_are_those_of_the_page(figures: list[Figure]) -> None:
+def test_a_file_has_the_same_marks_as_the_page(figures: list[Figure]) -> None:
     for figure in figures:
         root = ElementTree.fromstring(write_svg(figure))
         marks = [tag for tag in ("polyline", "line", "circle", "rect", "text") for _ in root.iter(f"{SVG}{tag}")]
         assert len(marks) == 1 + len(re.findall(r"<(?:polyline|line|circle|rect|text) ", figure.svg))
 
 
-def test_one_file_can_follow_its_reader(figures: list[Figure]) -> None:
+def test_a_file_can_follow_light_and_dark_mode(figures: list[Figure]) -> None:
     text = write_svg(figures[0], "reader")
     light, dark = text.split("@media (prefers-color-scheme: dark)")
     assert LIGHT["c-train"] in light
@@ -70,14 +70,14 @@ def test_one_file_can_follow_its_reader(figures: list[Figure]) -> None:
     assert DARK["c-train"] in dark
 
 
-def test_texts_grow_where_a_wide_picture_is_shown_small() -> None:
-    on_a_phone = "@media (max-width: 480px)"
-    assert on_a_phone in wrap_svg(str(Sheet()), "wide", look="reader")
-    assert on_a_phone not in wrap_svg(str(Sheet(480.0)), "drawn for a phone", look="reader")
-    assert on_a_phone not in wrap_svg(str(Sheet()), "for a paper")
+def test_texts_of_a_wide_picture_are_larger_on_small_screens() -> None:
+    small_screen = "@media (max-width: 480px)"
+    assert small_screen in wrap_svg(str(Sheet()), "wide", look="reader")
+    assert small_screen not in wrap_svg(str(Sheet(480.0)), "drawn for a phone", look="reader")
+    assert small_screen not in wrap_svg(str(Sheet()), "for a paper")
 
 
-def test_what_a_user_wrote_is_text() -> None:
+def test_texts_of_the_user_are_escaped() -> None:
     sheet = Sheet()
     sheet.text(1, 1, EVIL)
     root = ElementTree.fromstring(wrap_svg(str(sheet), EVIL, EVIL))
@@ -98,7 +98,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-def test_texts_can_be_read_and_shades_told_apart(colours: dict[str, str]) -> None:
+def test_texts_have_contrast_and_shades_differ(colours: dict[str, str]) -> None:
     for name in ("ink", "soft", "accent", *(f"l{i}" for i in range(6))):  # colours that texts have: WCAG AA
         assert contrast(colours[name], colours["card"]) >= 4.5, name
     shades = [contrast(colours[f"s{i}"], colours["card"]) for i in range(1, 6)]
@@ -107,11 +107,11 @@ def test_texts_can_be_read_and_shades_told_apart(colours: dict[str, str]) -> Non
     assert len({colours[f"l{i}"] for i in range(6)}) == 6
 
 
-def test_every_mark_that_is_drawn_has_a_look(figures: list[Figure]) -> None:
+def test_every_drawn_mark_has_a_style(figures: list[Figure]) -> None:
     styled = set(re.findall(r"\.([a-z][\w-]*)", style_marks()))
-    plain = {"label", "ok", "frozen", "new", "open", "running"}  # these look as their kind does
+    plain = {"label", "ok", "paused", "new", "open", "running"}  # these look like their kind of mark
     for figure in figures:
-        drawn = {word for told in re.findall(r'class="([^"]*)"', figure.svg) for word in told.split()}
+        drawn = {name for names in re.findall(r'class="([^"]*)"', figure.svg) for name in names.split()}
         assert drawn <= styled | plain, figure.key
 
 
@@ -121,7 +121,7 @@ def test_every_mark_that_is_drawn_has_a_look(figures: list[Figure]) -> None:
 def run_study(name: str) -> None:
     space = Space({"x": Float(0.0, 1.0)})
     study = Study.begin(space, "40 epochs", max_steps=8, seed=1, name=name, store="sqlite:///shoestring.db")
-    study.run(Simulated(Decaying()))
+    study.run(SimulatedRunner(DecayingCurves()))
 
 
 @pytest.fixture
@@ -133,28 +133,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def report(*words: str) -> str:
-    done = CliRunner().invoke(cli, ["report", *words])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    result = CliRunner().invoke(cli, ["report", *words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
-def test_figures_in_a_folder(folder: Path) -> None:
+def test_figures_are_written_to_a_folder(folder: Path) -> None:
     printed = json.loads(report("--svg", "a/b", "--json"))
     assert printed["report"] is None
-    assert not (folder / "report.html").exists(), "only what was asked for"
-    assert {"a/b/money.svg", "a/b/best.svg", "a/b/curves.svg"} <= set(printed["figures"])
+    assert not (folder / "report.html").exists(), "no page is written unless -o asks for it"
+    assert {"a/b/budget.svg", "a/b/best.svg", "a/b/curves.svg"} <= set(printed["figures"])
     assert printed["bytes"] == sum(path.stat().st_size for path in (folder / "a" / "b").iterdir())
     report("--svg", "one", "--figure", "curves", "--dark", "-o", "page.html")
     assert [path.name for path in (folder / "one").iterdir()] == ["curves-dark.svg"]
     page = (folder / "page.html").read_text()
     assert 'id="curves"' in page
-    assert 'id="money"' not in page
+    assert 'id="budget"' not in page
 
 
-def test_two_studies_have_figures_of_each(folder: Path) -> None:
+def test_a_report_on_two_studies_has_figures_of_each(folder: Path) -> None:
     run_study("t")
     found = report("--svg", "all").split()
-    assert {"all/comparison.svg", "all/money-0.svg", "all/curves-1.svg"} <= set(found)
+    assert {"all/comparison.svg", "all/budget-0.svg", "all/curves-1.svg"} <= set(found)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_errors_are_one_line(folder: Path, words: tuple[str, ...], message: str)
 
 @pytest.fixture
 def no_rasteriser() -> Iterator[None]:
-    """None is known yet, and none afterwards."""
+    """Forget the rasteriser that was found, before and after the test."""
     static.find_rasteriser.cache_clear()
     yield
     static.find_rasteriser.cache_clear()
@@ -183,23 +183,23 @@ def test_png_without_its_package(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(static, "import_module", missing)
-    said = str(CliRunner().invoke(cli, ["report", "--png", "figures"]).exception)
-    assert said == "a figure as PNG needs resvg-py, which is not installed: pip install 'shoestring[pictures]'"
+    message = str(CliRunner().invoke(cli, ["report", "--png", "figures"]).exception)
+    assert message == "a figure as PNG needs resvg-py, which is not installed: pip install 'shoestring[pictures]'"
 
 
 @pytest.mark.usefixtures("no_rasteriser")
 def test_png_without_a_font(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Blind:
+    class FontlessRasteriser:
         @staticmethod
         def svg_to_bytes(svg_string: str, **_: float) -> bytes:
-            return re.sub(r"<text.*</text>", "", svg_string).encode()  # as the rasteriser does
+            return re.sub(r"<text.*</text>", "", svg_string).encode()  # as the rasteriser does without a font
 
-    monkeypatch.setattr(static, "import_module", lambda name: Blind)
+    monkeypatch.setattr(static, "import_module", lambda name: FontlessRasteriser)
     with pytest.raises(StudyError, match=r"no font was found .*fonts-dejavu-core"):
         draw_png("<svg></svg>")
 
 
-def test_png_is_drawn(figures: list[Figure]) -> None:
+def test_figures_are_drawn_as_png(figures: list[Figure]) -> None:
     pytest.importorskip("resvg_py", reason="pip install 'shoestring[pictures]'")
     for figure in figures:
         light, dark = (draw_png(write_svg(figure, look)) for look in ("light", "dark"))
@@ -209,6 +209,6 @@ def test_png_is_drawn(figures: list[Figure]) -> None:
         assert width == round(static.PNG_ZOOM * (Sheet().width + 2 * static.PADDING))
 
 
-def test_figures_to_choose_from_are_files_of_their_own(folder: Path) -> None:
+def test_each_figure_to_choose_from_is_a_file_of_its_own(folder: Path) -> None:
     found = report("--svg", "all", "--compare", "asha", "--compare", "random_search", "--figure", "replayed").split()
     assert found == ["all/replayed-asha.svg", "all/replayed-random_search.svg"]

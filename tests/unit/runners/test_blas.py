@@ -1,4 +1,4 @@
-"""One thread while a policy decides, and as many as before for everybody else."""
+"""BLAS uses one thread while a policy decides, and as many as before afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def counts() -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not counts(), reason="no OpenBLAS in this process")
-def test_threads_are_limited_inside_and_put_back_outside() -> None:
+def test_threads_are_limited_inside_and_restored_outside() -> None:
     for _, limit in blas._find_loaded():
         limit(2)
     before = counts()
@@ -33,7 +33,7 @@ def test_threads_are_limited_inside_and_put_back_outside() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not counts(), reason="no OpenBLAS in this process")
-def test_two_that_overlap_leave_what_was_there() -> None:
+def test_overlapping_uses_restore_the_number() -> None:
     for _, limit in blas._find_loaded():
         limit(2)
     first, second = OneThread(), OneThread()
@@ -47,7 +47,7 @@ def test_two_that_overlap_leave_what_was_there() -> None:
         limit(1)
 
 
-def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openblas_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blas, "_find_loaded", lambda: iter(()))
     with OneThread():
         pass

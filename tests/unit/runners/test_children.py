@@ -1,4 +1,4 @@
-"""What training code starts does not outlive it: not the wall, a close, the worker's death, or ours."""
+"""Processes that training code starts end with it: at the budget limit, at a close, when the worker or the runner dies."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from runner_bench import DEADLINE_S, Bench, fresh_ledger, until_gone
+from runner_bench import DEADLINE_S, Bench, fresh_ledger, wait_until_gone
 from training_code import starts_a_child
 
 from shoestring.core.space.space import Space
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.command.command_run import _ask_ps, started_at
-from shoestring.runners.command.command_runner import Commands
-from shoestring.runners.process.process_group import ProcessGroup, Watch, end_groups
-from shoestring.runners.process.process_runner import Processes
+from shoestring.runners.command.command_runner import CommandRunner
+from shoestring.runners.command.command_state import _ask_ps, started_at
+from shoestring.runners.process.process_group import GroupGuard, ProcessGroup, end_groups
+from shoestring.runners.process.process_runner import ProcessRunner
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 SLEEPS, EXITS, IS_KILLED, RESTS, NEVER_LETS_GO = 0.0, 0.25, 0.5, 0.75, 1.0
@@ -34,10 +34,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Callable[[float], Bench]]:
-    made: list[Processes] = []
+    made: list[ProcessRunner] = []
 
     def make(x: float) -> Bench:
-        made.append(Processes(starts_a_child, Checkpoints(tmp_path / "root")))
+        made.append(ProcessRunner(starts_a_child, Checkpoints(tmp_path / "root")))
         return Bench(made[-1], fresh_ledger(SPACE), {"x": x})
 
     yield make
@@ -46,7 +46,7 @@ def bench(tmp_path: Path) -> Iterator[Callable[[float], Bench]]:
 
 
 def children(folder: Path, name: str = "child", count: int = 1) -> list[int]:
-    """The process numbers in names of files, when there are so many."""
+    """Return the process numbers in file names, as soon as there are so many."""
     deadline = time.monotonic() + DEADLINE_S
     while len(found := [int(path.name.rpartition("-")[2]) for path in folder.glob(f"{name}-*")]) < count:
         assert time.monotonic() < deadline, f"no {name} was started"
@@ -54,52 +54,53 @@ def children(folder: Path, name: str = "child", count: int = 1) -> list[int]:
     return found
 
 
-def test_the_wall_ends_them(bench: Callable[[float], Bench], tmp_path: Path) -> None:
+def test_children_end_at_the_budget_limit(bench: Callable[[float], Bench], tmp_path: Path) -> None:
     it = bench(SLEEPS)
     it.submit(2)
     it.wait(lambda: it.ledger.trials[0].steps == 1)
     (child,) = children(tmp_path)
     assert started_at(child)
     it.take(it.runner.interrupt("the budget is spent"))
-    until_gone(child)
+    wait_until_gone(child)
 
 
 @pytest.mark.parametrize("x", [SLEEPS, RESTS])
-def test_closing_ends_them(bench: Callable[[float], Bench], tmp_path: Path, x: float) -> None:
+def test_closing_ends_children(bench: Callable[[float], Bench], tmp_path: Path, x: float) -> None:
     it = bench(x)
     it.submit(2 if x == SLEEPS else 1)
     it.wait(lambda: it.ledger.trials[0].steps == 1)
     (child,) = children(tmp_path)
     assert started_at(child)
     it.runner.close()
-    until_gone(child)
+    wait_until_gone(child)
 
 
 @pytest.mark.parametrize("x", [EXITS, IS_KILLED])
-def test_they_go_with_a_worker_that_dies(bench: Callable[[float], Bench], tmp_path: Path, x: float) -> None:
+def test_children_end_with_a_worker_that_dies(bench: Callable[[float], Bench], tmp_path: Path, x: float) -> None:
     it = bench(x)
-    it.buy(2)
+    it.train(2)
     for child in children(tmp_path, count=3):
-        until_gone(child)
+        wait_until_gone(child)
 
 
-def test_they_go_with_a_frozen_worker_that_somebody_kills(bench: Callable[[float], Bench], tmp_path: Path) -> None:
+def test_children_end_with_a_paused_worker_that_is_killed(bench: Callable[[float], Bench], tmp_path: Path) -> None:
     it = bench(RESTS)
-    it.buy(1)
+    it.train(1)
     (child,) = children(tmp_path)
     os.kill(children(tmp_path, "worker")[0], signal.SIGKILL)
     deadline = time.monotonic() + DEADLINE_S
     while started_at(child):
         it.take(it.runner.wait(it.runner.now() + 0.05))
-        assert time.monotonic() < deadline, "the child goes on"
+        assert time.monotonic() < deadline, "the child is still running"
 
 
 @pytest.mark.parametrize("x", [SLEEPS, NEVER_LETS_GO])
-def test_they_go_when_we_are_killed(tmp_path: Path, x: float) -> None:
+def test_children_end_when_the_runner_is_killed(tmp_path: Path, x: float) -> None:
     script = f"""
         import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
         from test_children import *
-        it = Bench(Processes(starts_a_child, Checkpoints(Path({str(tmp_path / "root")!r}))), fresh_ledger(SPACE), {{"x": {x}}})
+        runner = ProcessRunner(starts_a_child, Checkpoints(Path({str(tmp_path / "root")!r})))
+        it = Bench(runner, fresh_ledger(SPACE), {{"x": {x}}})
         it.submit(2)
         while True: it.take(it.runner.wait(it.runner.now() + 1.0))
     """
@@ -108,31 +109,31 @@ def test_they_go_when_we_are_killed(tmp_path: Path, x: float) -> None:
     (child,), (worker,) = children(tmp_path), children(tmp_path, "worker")
     parent.kill()
     parent.wait()
-    until_gone(child)
-    until_gone(worker)
+    wait_until_gone(child)
+    wait_until_gone(worker)
 
 
-# commands --------------------------------------------------------------------------------------------------------------
+# commands ------------------------------------------------------------------------------------------------------------
 
 
-def command(folder: Path, then: str) -> list[str]:
-    return ["sh", "-c", f"sleep 300 & touch {folder}/child-$!; touch {folder}/worker-$$; echo 1; {then}"]
+def command(folder: Path, last_words: str) -> list[str]:
+    return ["sh", "-c", f"sleep 300 & touch {folder}/child-$!; touch {folder}/worker-$$; echo 1; {last_words}"]
 
 
-@pytest.mark.parametrize("then", ["exit 3", "kill -9 $$", "exit 0"])
-def test_they_go_with_a_command_that_ends_anyhow(tmp_path: Path, then: str) -> None:
-    runner = Commands(command(tmp_path, then), SPACE, tmp_path / "root")
-    Bench(runner, fresh_ledger(SPACE), {"x": 0.5}).buy(2)
+@pytest.mark.parametrize("last_words", ["exit 3", "kill -9 $$", "exit 0"])
+def test_children_end_with_a_command_however_it_ends(tmp_path: Path, last_words: str) -> None:
+    runner = CommandRunner(command(tmp_path, last_words), SPACE, tmp_path / "root")
+    Bench(runner, fresh_ledger(SPACE), {"x": 0.5}).train(2)
     for child in children(tmp_path):
-        until_gone(child)
+        wait_until_gone(child)
     runner.close()
 
 
-def test_a_command_goes_when_we_are_killed(tmp_path: Path) -> None:
+def test_a_command_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
     script = f"""
         import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
         from test_children import *
-        runner = Commands(command(Path({str(tmp_path)!r}), "sleep 300"), SPACE, Path({str(tmp_path / "root")!r}))
+        runner = CommandRunner(command(Path({str(tmp_path)!r}), "sleep 300"), SPACE, Path({str(tmp_path / "root")!r}))
         it = Bench(runner, fresh_ledger(SPACE), {{"x": 0.5}})
         it.submit(2)
         while True: it.take(it.runner.wait(it.runner.now() + 1.0))
@@ -141,16 +142,18 @@ def test_a_command_goes_when_we_are_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", "\n".join(lines)])
     (child,), (worker,) = children(tmp_path), children(tmp_path, "worker")
     deadline = time.monotonic() + DEADLINE_S
-    while not (tmp_path / "root" / "trial-0000" / "stdout.txt").exists():  # it was heard, so its watch knows of it too
+    while not (
+        tmp_path / "root" / "trial-0000" / "stdout.txt"
+    ).exists():  # its output was read, so the watch knows it too
         assert time.monotonic() < deadline
         time.sleep(0.01)
     parent.kill()
     parent.wait()
-    until_gone(child)
-    until_gone(worker)
+    wait_until_gone(child)
+    wait_until_gone(worker)
 
 
-# groups ----------------------------------------------------------------------------------------------------------------
+# groups --------------------------------------------------------------------------------------------------------------
 
 
 def start(script: str) -> tuple[subprocess.Popen[bytes], ProcessGroup]:
@@ -163,7 +166,7 @@ def until_group_is_gone(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         while True:
             os.killpg(pid, 0)
-            assert time.monotonic() < deadline, f"the group {pid} goes on"
+            assert time.monotonic() < deadline, f"the group {pid} is still running"
             time.sleep(0.01)
 
 
@@ -174,23 +177,25 @@ def _any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("_any_system")
-@pytest.mark.parametrize("then", ["exit 0", "exec sleep 300", "trap '' TERM; sleep 300; sleep 300"])
-def test_a_group_ends_as_a_whole(tmp_path: Path, then: str) -> None:
-    process, group = start(f"(trap '' TERM; touch {tmp_path}/child-$$; exec sleep 300) & touch {tmp_path}/up; {then}")
+@pytest.mark.parametrize("last_words", ["exit 0", "exec sleep 300", "trap '' TERM; sleep 300; sleep 300"])
+def test_a_group_ends_as_a_whole(tmp_path: Path, last_words: str) -> None:
+    process, group = start(
+        f"(trap '' TERM; touch {tmp_path}/child-$$; exec sleep 300) & touch {tmp_path}/up; {last_words}"
+    )
     while not (tmp_path / "up").exists():
         time.sleep(0.01)
     end_groups([group], grace_s=0.1)
     assert group.has_exited()
     assert process.returncode is not None
     until_group_is_gone(process.pid)
-    end_groups([group], grace_s=0.1)  # once more: nothing happens
+    end_groups([group], grace_s=0.1)  # a second call does nothing
 
 
-def test_a_group_whose_number_is_anothers_by_now_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_whose_number_belongs_to_another_process_is_not_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     other = subprocess.Popen(["sleep", "300"], start_new_session=True)
     try:
         monkeypatch.delattr(os, "waitid")
-        group = ProcessGroup(other.pid, lambda: 0)  # ours was reaped, and then another process got its number
+        group = ProcessGroup(other.pid, lambda: 0)  # our process ended, and another process got its number
         assert group.has_exited()
         assert other.poll() is None
     finally:
@@ -198,22 +203,22 @@ def test_a_group_whose_number_is_anothers_by_now_is_left_alone(monkeypatch: pyte
         other.wait()
 
 
-def test_the_watch_ends_what_it_was_told_of_and_not_what_it_was_told_to_forget(tmp_path: Path) -> None:
-    kept, kept_group = start("exec sleep 300")
-    forgotten, forgotten_group = start("exec sleep 300")
-    watch = Watch()
+def test_the_guard_ends_added_groups_and_not_removed_ones(tmp_path: Path) -> None:
+    watched, watched_group = start("exec sleep 300")
+    unwatched, unwatched_group = start("exec sleep 300")
+    watch = GroupGuard()
     try:
-        watch.add(kept_group)
-        watch.add(forgotten_group)
-        watch.forget(forgotten_group)
-        watch.close()  # it cannot tell that from our death
-        assert kept.wait(DEADLINE_S) == -signal.SIGKILL
-        assert forgotten.poll() is None
+        watch.add(watched_group)
+        watch.add(unwatched_group)
+        watch.forget(unwatched_group)
+        watch.close()  # the watch sees the same when the runner dies
+        assert watched.wait(DEADLINE_S) == -signal.SIGKILL
+        assert unwatched.poll() is None
     finally:
-        end_groups([kept_group, forgotten_group], 0.1)
+        end_groups([watched_group, unwatched_group], 0.1)
 
 
-def test_a_process_is_told_from_another_without_proc_too() -> None:
+def test_the_start_time_of_a_process_is_known_without_proc() -> None:
     process = subprocess.Popen(["sleep", "300"])
     assert _ask_ps(process.pid) == _ask_ps(process.pid) != ""
     process.kill()

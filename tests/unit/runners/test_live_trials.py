@@ -1,4 +1,4 @@
-"""Trials that rest in memory: as many as it comfortably holds, each with the random generators to itself."""
+"""Paused trials stay in memory, as many as there is room for, each with its own random generators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from shoestring.runners.local import free_memory as memory
-from shoestring.runners.local.free_memory import Gauge, is_out_of_memory, read_gauges
+from shoestring.runners.local.free_memory import MemoryState, is_out_of_memory, read_memory
 from shoestring.runners.local.live_trials import LiveTrials
-from shoestring.runners.runner import LIVE_UNMEASURED
+from shoestring.runners.runner import DEFAULT_LIVE_TRIALS
 from shoestring.runners.training.code import Live
 
 MB = 2**20
@@ -27,93 +27,93 @@ def counting(config: Any) -> Iterator[float]:
 
 
 class Machine:
-    """1000 MB, of which trials take `sizes` as they begin; what was put away is free again."""
+    """A machine of 1000 MB. Trials take `sizes` when they begin; memory of dropped trials is free again."""
 
     def __init__(self, *sizes: int, others: int = 0) -> None:
         self.sizes, self.others = sizes, others
         self.lives = LiveTrials(read=self.read)
         self.lives.start()
-        self.lives._look_again_at = float("-inf")
+        self.lives._read_again_at = float("-inf")
 
-    def read(self) -> list[Gauge]:
+    def read(self) -> list[MemoryState]:
         used = sum(self.sizes[trial] for trial, _ in self.lives) if hasattr(self, "lives") else 0
-        return [Gauge(100 * MB + used * MB, (1000 - self.others - used) * MB, 1000 * MB)]
+        return [MemoryState(100 * MB + used * MB, (1000 - self.others - used) * MB, 1000 * MB)]
 
     def train_all(self) -> list[int]:
-        """How many were alive after each trial's first order."""
+        """Return how many trials were in memory after the first order of each trial."""
         alive = []
         for trial in range(len(self.sizes)):
             self.lives.train(trial, 0, lambda: Live(counting, {}))
-            self.lives._look_again_at = float("-inf")  # this machine is quickly looked at
+            self.lives._read_again_at = float("-inf")  # reading the memory takes no time on this machine
             for surplus, _ in self.lives.find_surplus():
                 self.lives.drop(surplus)
             alive.append(len(self.lives))
         return alive
 
 
-def test_as_many_are_kept_as_leave_a_quarter_of_the_memory_once_another_has_come() -> None:
+def test_a_quarter_of_the_memory_stays_free_after_one_more_trial() -> None:
     assert Machine(*[100] * 10).train_all() == [1, 2, 3, 4, 5, 6, 6, 6, 6, 6]
 
 
-def test_small_ones_are_all_kept() -> None:
+def test_small_trials_all_stay_in_memory() -> None:
     assert Machine(*[1] * 200).train_all()[-1] == 200
 
 
-def test_one_that_takes_half_of_the_memory_is_alone() -> None:
+def test_a_trial_of_half_the_memory_stays_alone() -> None:
     assert Machine(500, 500, 500).train_all() == [1, 1, 1]
 
 
-def test_data_that_the_first_one_loads_for_all_does_not_count_for_ever() -> None:
+def test_shared_data_loaded_by_the_first_trial_stops_counting() -> None:
     assert Machine(300, *[20] * 12).train_all()[-1] == 13
 
 
-def test_where_others_take_the_memory_one_is_kept() -> None:
+def test_one_trial_stays_when_other_processes_use_the_memory() -> None:
     assert Machine(*[10] * 5, others=800).train_all() == [1, 1, 1, 1, 1]
 
 
-def test_the_least_recently_used_go_first() -> None:
+def test_the_least_recently_used_are_moved_first() -> None:
     lives = LiveTrials(limit=2)
-    for trial, held in ((0, 0), (1, 0), (0, 0), (2, 0)):
-        lives.train(trial, held, lambda: Live(counting, {}))
+    for trial, resumable_step in ((0, 0), (1, 0), (0, 0), (2, 0)):
+        lives.train(trial, resumable_step, lambda: Live(counting, {}))
     assert [trial for trial, _ in lives.find_surplus()] == [1]
 
 
-def test_eight_where_memory_cannot_be_measured() -> None:
+def test_eight_trials_stay_where_memory_cannot_be_measured() -> None:
     lives = LiveTrials(read=list)
     lives.start()
-    for trial in range(LIVE_UNMEASURED + 3):
+    for trial in range(DEFAULT_LIVE_TRIALS + 3):
         lives.train(trial, 0, lambda: Live(counting, {}))
     assert [trial for trial, _ in lives.find_surplus()] == [0, 1, 2]
 
 
-def test_looking_at_memory_takes_a_hundredth_of_the_time() -> None:
-    looks: list[None] = []
+def test_reading_memory_takes_a_hundredth_of_the_time() -> None:
+    reads: list[None] = []
 
-    def read() -> list[Gauge]:
-        looks.append(None)
-        return [Gauge(1, 900, 1000)]
+    def read() -> list[MemoryState]:
+        reads.append(None)
+        return [MemoryState(1, 900, 1000)]
 
     lives = LiveTrials(read=read)
     for trial in range(50):
         lives.train(trial, 0, lambda: Live(counting, {}))
         lives.find_surplus()
-        lives._look_again_at = float("inf")  # as if the look had taken long
-    assert len(looks) == 1
+        lives._read_again_at = float("inf")  # as if reading had taken long
+    assert len(reads) == 1
 
 
-def test_trials_that_take_turns_have_the_random_generators_to_themselves() -> None:
+def test_each_trial_has_the_random_generators_to_itself() -> None:
     def noisy(config: Any) -> Iterator[float]:
         random.seed(config["seed"])
         np.random.seed(config["seed"])
         while True:
             yield random.random() + np.random.random()
 
-    def train(*turns: int) -> dict[int, list[float | None]]:
+    def train(*trials: int) -> dict[int, list[float | None]]:
         lives, values = LiveTrials(limit=9), dict[int, list[float | None]]()
-        for trial in turns:
-            seen = values.setdefault(trial, [])
-            live = lives.train(trial, len(seen), lambda seed=trial: Live(noisy, {"seed": seed}))  # type: ignore[misc]
-            seen.append(live.advance({"seed": trial}, 9, True).value)
+        for trial in trials:
+            values_of_trial = values.setdefault(trial, [])
+            live = lives.train(trial, len(values_of_trial), lambda seed=trial: Live(noisy, {"seed": seed}))  # type: ignore[misc]
+            values_of_trial.append(live.advance({"seed": trial}, 9, True).value)
         return values
 
     assert train(0, 1, 0, 2, 2, 1, 0, 1) == {0: train(0, 0, 0)[0], 1: train(1, 1, 1)[1], 2: train(2, 2)[2]}
@@ -122,12 +122,12 @@ def test_trials_that_take_turns_have_the_random_generators_to_themselves() -> No
 # how memory is measured ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="Linux tells how much memory is left")
-def test_what_this_process_takes_is_seen() -> None:
-    (before, *_) = read_gauges()
-    kept = np.ones(64 * MB // 8)
-    (after, *_) = read_gauges()
-    assert after.used - before.used > 0.9 * kept.nbytes
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux shows how much memory is left")
+def test_the_memory_of_this_process_is_measured() -> None:
+    (before, *_) = read_memory()
+    array = np.ones(64 * MB // 8)
+    (after, *_) = read_memory()
+    assert after.used - before.used > 0.9 * array.nbytes
     assert 0 < after.available < after.total
 
 
@@ -166,7 +166,7 @@ def test_the_limits_of_containers_are_read(
     assert list(memory._container_limits(tmp_path / "fs", tmp_path / "own")) == expected
 
 
-def test_gpus_are_looked_at_when_pytorch_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_read_when_pytorch_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = SimpleNamespace(
         is_initialized=lambda: True,
         device_count=lambda: 2,
@@ -175,9 +175,9 @@ def test_gpus_are_looked_at_when_pytorch_uses_them(monkeypatch: pytest.MonkeyPat
         mem_get_info=lambda device: (40, 100),
     )
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    assert memory._gpus() == [Gauge(used=30, available=60, total=100)]
+    assert memory._read_gpus() == [MemoryState(used=30, available=60, total=100)]
     cuda.is_initialized = lambda: False
-    assert memory._gpus() == []
+    assert memory._read_gpus() == []
 
 
 @pytest.mark.parametrize(
@@ -191,5 +191,5 @@ def test_gpus_are_looked_at_when_pytorch_uses_them(monkeypatch: pytest.MonkeyPat
         (RuntimeError("shapes (3,) and (4,) do not match"), False),
     ],
 )
-def test_running_out_of_memory_is_told_from_other_errors(error: BaseException, expected: bool) -> None:
+def test_out_of_memory_errors_are_recognised(error: BaseException, expected: bool) -> None:
     assert is_out_of_memory(error) is expected

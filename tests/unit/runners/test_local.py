@@ -1,4 +1,4 @@
-"""The local runner: a paused generator is the frozen run; nothing is lost that need not be; one step over at most."""
+"""The local runner: pausing and resuming, failures, saving, and at most one step over the budget."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.local.local_runner import Local
+from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.training.code import Context, Report
 from shoestring.study.loop import run_in_memory
 
@@ -29,26 +30,26 @@ def grow(ledger: Ledger, *entries: Entry) -> Ledger:
     return ledger
 
 
-def begun(budget: str = "20 epochs", **more: Any) -> Ledger:
-    told = {"max_steps": 4, "seed": 0, "policy": "random_search", "settings": {}, **more}
-    return Ledger([Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **told)])
+def new_ledger(budget: str = "20 epochs", **more: Any) -> Ledger:
+    fields = {"max_steps": 4, "seed": 0, "policy": "random_search", "settings": {}, **more}
+    return Ledger([Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **fields)])
 
 
 class Clockwork:
-    """A runner's clock that only training code moves."""
+    """A clock that only training code moves."""
 
     def __init__(self) -> None:
         self.time = 0.0
 
     def start(self, ledger: Ledger) -> None:
-        self.time = ledger.books.clock
+        self.time = ledger.state.clock
 
     def now(self) -> float:
         return self.time
 
 
-def local(target: Any, tmp_path: Path, clock: Clockwork | None = None, **more: Any) -> Local:
-    runner = Local(target, Checkpoints(tmp_path / "checkpoints", more.pop("at_most_bytes", float("inf"))), **more)
+def local(target: Any, tmp_path: Path, clock: Clockwork | None = None, **more: Any) -> LocalRunner:
+    runner = LocalRunner(target, Checkpoints(tmp_path / "checkpoints", more.pop("at_most_bytes", float("inf"))), **more)
     if clock is not None:
         runner._clock = clock  # type: ignore[assignment]
     return runner
@@ -86,7 +87,7 @@ class Saves:
 
 
 def test_a_whole_study(tmp_path: Path) -> None:
-    outcome = run_in_memory(begun(), RandomSearch(), local(counting, tmp_path))
+    outcome = run_in_memory(new_ledger(), RandomSearch(), local(counting, tmp_path))
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
     assert [trial.steps for trial in outcome.ledger.trials] == [4] * 5
     for trial in outcome.ledger.trials:
@@ -94,33 +95,33 @@ def test_a_whole_study(tmp_path: Path) -> None:
     assert all(receipt.cost.total >= 0 and receipt.status == "ok" for receipt in receipts(outcome.ledger))
 
 
-def test_a_frozen_generator_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_paused_generator_continues_where_it_was(tmp_path: Path) -> None:
     runner = local(counting, tmp_path)
-    runner.start(begun())
+    runner.start(new_ledger())
     for number, (trial, until) in enumerate([(0, 1), (1, 2), (0, 2)]):
         order = Order(number=number, trial=trial, config={"x": 1.0}, until=until)
-        runner.submit(order, held=1 if number == 2 else 0)
+        runner.submit(order, resumable_step=1 if number == 2 else 0)
         values = []
         while runner.running():
             values += [entry.value for entry in runner.wait(float("inf")) if isinstance(entry, Receipt)]
         assert values == ([1.0], [1.0, 0.5], [0.5])[number]
 
 
-# trouble in the training code ----------------------------------------------------------------------------------------
+# errors in the training code -----------------------------------------------------------------------------------------
 
 
-def test_an_exception_is_a_receipt_with_its_text_charged_and_the_study_goes_on(tmp_path: Path) -> None:
+def test_an_exception_is_a_charged_receipt_and_the_study_continues(tmp_path: Path) -> None:
     def fragile(config: Any) -> Iterator[float]:
         yield 0.5
         if config["x"] > 0.5:
             raise ValueError(f"x={config['x']} is too much")
         yield 0.4
 
-    outcome = run_in_memory(begun(max_steps=2), RandomSearch(), local(fragile, tmp_path))
+    outcome = run_in_memory(new_ledger(max_steps=2), RandomSearch(), local(fragile, tmp_path))
     failed = [receipt for receipt in receipts(outcome.ledger) if receipt.status == "failed"]
     assert failed
     assert all("is too much" in receipt.text and "Traceback" in receipt.text for receipt in failed)
-    assert all((receipt.step, receipt.value, receipt.saved) == (2, None, 0) for receipt in failed)
+    assert all((receipt.step, receipt.value, receipt.saved_step) == (2, None, 0) for receipt in failed)
     assert (outcome.reason, outcome.ledger.spent) == ("budget", 20)
 
 
@@ -138,7 +139,7 @@ def test_the_same_failure_three_times_stops_the_study(tmp_path: Path, how: str) 
             raise OSError("no data")
 
     target = Broken if how == "in a constructor" else generator
-    outcome = run_in_memory(begun("500 epochs"), RandomSearch(), local(target, tmp_path))
+    outcome = run_in_memory(new_ledger("500 epochs"), RandomSearch(), local(target, tmp_path))
     assert outcome.reason == "failing"
     assert "no data" in outcome.text
     assert outcome.ledger.spent == 3
@@ -148,17 +149,17 @@ def test_a_generator_that_ends_early_ends_its_trial(tmp_path: Path) -> None:
     def short(config: Any) -> Iterator[float]:
         yield from (0.5, 0.25)
 
-    outcome = run_in_memory(begun("6 epochs"), RandomSearch(), local(short, tmp_path))
+    outcome = run_in_memory(new_ledger("6 epochs"), RandomSearch(), local(short, tmp_path))
     assert outcome.ledger.spent == 6
-    told = [(trial.steps, trial.limit, trial.failure) for trial in outcome.ledger.trials]
-    assert told == [(2, 2, ""), (2, 2, ""), (2, 4, "")]  # the last one was bought two steps only
+    limits = [(trial.steps, trial.limit, trial.failure) for trial in outcome.ledger.trials]
+    assert limits == [(2, 2, ""), (2, 2, ""), (2, 4, "")]  # only two steps of the last one were ordered
 
 
 def test_a_generator_that_yields_nothing_is_a_failure_not_an_endless_study(tmp_path: Path) -> None:
     def nothing(config: Any) -> Iterator[float]:
         yield from ()
 
-    outcome = run_in_memory(begun("500 epochs"), RandomSearch(), local(nothing, tmp_path))
+    outcome = run_in_memory(new_ledger("500 epochs"), RandomSearch(), local(nothing, tmp_path))
     assert (outcome.reason, outcome.ledger.spent) == ("failing", 3)
     assert "before its first step" in outcome.text
 
@@ -171,12 +172,12 @@ def test_the_time_after_the_last_report_is_charged(tmp_path: Path) -> None:
         yield Report(0.5, cost=1.0)
         clock.time += 30.0  # a long last evaluation, and no report
 
-    ledger = run_in_memory(begun("20s"), RandomSearch(), local(epilogue, tmp_path, clock)).ledger
-    assert ledger.spent == pytest.approx(31.0 + ledger.books.by_kind["thinking"])
+    ledger = run_in_memory(new_ledger("20s"), RandomSearch(), local(epilogue, tmp_path, clock)).ledger
+    assert ledger.spent == pytest.approx(31.0 + ledger.state.by_kind["thinking"])
     assert len(ledger.trials) == 1
 
 
-def test_a_clock_that_jumps_back_gives_nothing_back(tmp_path: Path) -> None:
+def test_a_clock_that_jumps_back_refunds_nothing(tmp_path: Path) -> None:
     clock = Clockwork()
 
     def odd(config: Any) -> Iterator[float]:
@@ -185,10 +186,10 @@ def test_a_clock_that_jumps_back_gives_nothing_back(tmp_path: Path) -> None:
         clock.time -= 50.0
         raise RuntimeError(f"jumped {config['x']}")
 
-    outcome = run_in_memory(begun("8 epochs"), RandomSearch(), local(odd, tmp_path, clock))
+    outcome = run_in_memory(new_ledger("8 epochs"), RandomSearch(), local(odd, tmp_path, clock))
     assert [receipt.status for receipt in receipts(outcome.ledger)] == ["ok", "failed"] * 4
     assert all(receipt.cost.total >= 0 for receipt in receipts(outcome.ledger))
-    assert outcome.ledger.books.seconds >= 0
+    assert outcome.ledger.state.seconds >= 0
 
 
 def test_prints_of_training_code_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,12 +197,12 @@ def test_prints_of_training_code_go_to_standard_error(tmp_path: Path, capsys: py
         sys.stdout.write("epoch 1\n")
         return 0.5
 
-    run_in_memory(begun("1 epochs", max_steps=1), RandomSearch(), local(chatty, tmp_path))
+    run_in_memory(new_ledger("1 epochs", max_steps=1), RandomSearch(), local(chatty, tmp_path))
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "epoch 1\n")
 
 
-# the wall ------------------------------------------------------------------------------------------------------------
+# the budget limit ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("budget", "max_steps"), [("25s", 100), ("25s", 2), ("$25 at 3600/h", 100)])
@@ -213,9 +214,9 @@ def test_at_most_one_step_goes_over_a_budget_of_time(tmp_path: Path, budget: str
             clock.time += 10.0
             yield Report(config["x"], cost=10.0)
 
-    outcome = run_in_memory(begun(budget, max_steps=max_steps), RandomSearch(), local(slow, tmp_path, clock))
+    outcome = run_in_memory(new_ledger(budget, max_steps=max_steps), RandomSearch(), local(slow, tmp_path, clock))
     assert outcome.reason == "budget"
-    assert outcome.ledger.spent <= 25.0 + 10.0 + 0.01  # and what the policy thought
+    assert outcome.ledger.spent <= 25.0 + 10.0 + 0.01  # and the thinking time of the policy
     assert len(receipts(outcome.ledger)) in (2, 3)
     assert not outcome.ledger.open_orders
 
@@ -229,20 +230,20 @@ def test_a_deadline_between_two_steps_costs_nothing_and_loses_nothing(tmp_path: 
             yield 0.5
 
     ledger = run_in_memory(
-        begun("99 epochs", max_steps=50),
+        new_ledger("99 epochs", max_steps=50),
         RandomSearch(),
         local(slow, tmp_path, clock),
         deadline_s=35.0,
     ).ledger
-    assert (ledger.spent, ledger.reserved, ledger.trials[0].held) == (4, 0, 4)
+    assert (ledger.spent, ledger.reserved, ledger.trials[0].resumable_step) == (4, 0, 4)
     released = [entry for entry in ledger.entries() if isinstance(entry, Note)]
     assert [(note.topic, note.facts["why"]) for note in released] == [("released", "the deadline has come")]
 
 
 def test_orders_left_open_by_several_workers_are_carried_out_one_by_one(tmp_path: Path) -> None:
-    ledger = begun("30 epochs", workers=4)
+    ledger = new_ledger("30 epochs", workers=4)
     for trial in range(3):
-        order = ledger.accept(Train(trial=trial, config={"x": trial / 4}, until=2))
+        order = place_order(ledger, Train(trial=trial, config={"x": trial / 4}, until=2))
         assert order is not None
         ledger = ledger.append(order)
     outcome = run_in_memory(ledger, RandomSearch(), local(counting, tmp_path))
@@ -250,39 +251,39 @@ def test_orders_left_open_by_several_workers_are_carried_out_one_by_one(tmp_path
     assert [trial.steps for trial in outcome.ledger.trials[:3]] == [2, 2, 2]
 
 
-# freezing, saving, losing --------------------------------------------------------------------------------------------
+# pausing, saving, losing ---------------------------------------------------------------------------------------------
 
 
-def orders(runner: Local, ledger: Ledger, *wanted: tuple[int, int]) -> Ledger:
-    """Train (trial, until) one after the other, as the loop would."""
+def orders(runner: LocalRunner, ledger: Ledger, *wanted: tuple[int, int]) -> Ledger:
+    """Train (trial, until) one after the other, as the loop does."""
     for trial, until in wanted:
         config = {"x": trial / 100}
-        order = ledger.accept(
-            Train(trial=trial, config=config, until=until), check_start_s=0.0 if runner.can_save else None
+        order = place_order(
+            ledger, Train(trial=trial, config=config, until=until), check_start_s=0.0 if runner.can_save else None
         )
         assert order is not None
         ledger = grow(ledger, order)
-        runner.submit(order, ledger.trials[trial].held)
+        runner.submit(order, ledger.trials[trial].resumable_step)
         while ledger.open_orders:
             ledger = grow(ledger, *runner.wait(float("inf")))
     return ledger
 
 
-def test_more_live_trials_than_allowed_are_lost_when_they_cannot_save(tmp_path: Path) -> None:
+def test_trials_over_the_live_limit_are_lost_if_they_cannot_save(tmp_path: Path) -> None:
     runner = local(counting, tmp_path, live=3)
-    ledger = begun("90 epochs")
+    ledger = new_ledger("90 epochs")
     runner.start(ledger)
     ledger = orders(runner, ledger, *((trial, 1) for trial in range(5)))
-    assert [trial.held for trial in ledger.trials] == [0, 0, 1, 1, 1]
+    assert [trial.resumable_step for trial in ledger.trials] == [0, 0, 1, 1, 1]
     ledger = orders(runner, ledger, (0, 2))
     assert ledger.trials[0].steps == 2
     assert sum(receipt.trial == 0 for receipt in receipts(ledger)) == 3  # its first step was run again
     assert ledger.spent == 6
 
 
-def test_trials_that_can_save_are_thawed_from_disk(tmp_path: Path) -> None:
+def test_trials_that_can_save_are_resumed_from_disk(tmp_path: Path) -> None:
     runner = local(Saves, tmp_path, live=1)
-    ledger = begun("90 epochs")
+    ledger = new_ledger("90 epochs")
     runner.start(ledger)
     ledger = orders(runner, ledger, (0, 2), (1, 2), (0, 4))
     assert ledger.trials[0].values == [9.0, 8.0, 7.0, 6.0]
@@ -292,28 +293,28 @@ def test_trials_that_can_save_are_thawed_from_disk(tmp_path: Path) -> None:
     assert again.start(ledger) == {0: 4, 1: 2}
 
 
-def test_closing_freezes_what_is_alive(tmp_path: Path) -> None:
+def test_closing_saves_live_trials(tmp_path: Path) -> None:
     runner = local(Saves, tmp_path)
-    ledger = begun("90 epochs")
+    ledger = new_ledger("90 epochs")
     runner.start(ledger)
-    order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4))
+    order = place_order(ledger, Train(trial=0, config={"x": 0.5}, until=4))
     assert order is not None
     ledger = ledger.append(order)
     runner.submit(order, 0)
-    runner.checkpoints._save_s[0] = 1e9  # saving seems dear: only bests are saved on the way
+    runner.checkpoints._save_s[0] = 1e9  # saving seems expensive: only best values are saved before the end
     runner.checkpoints.best_loss = -1.0
     for _ in range(2):
         ledger = grow(ledger, *runner.wait(float("inf")))
-    assert runner.checkpoints.newest(0) == 0
+    assert runner.checkpoints.newest_step(0) == 0
     runner.close()
-    assert runner.checkpoints.newest(0) == 2
+    assert runner.checkpoints.newest_step(0) == 2
     whole = run_in_memory(ledger, RandomSearch(), local(Saves, tmp_path)).ledger
     assert whole.trials[0].values == [9.0, 8.0, 7.0, 6.0]
     assert not [entry for entry in whole.entries() if isinstance(entry, Lost)]
 
 
-def test_a_state_between_two_steps_is_never_saved_as_one(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a step: what is in memory is neither this step's state nor the last one's."""
+def test_the_state_within_a_step_is_never_saved(tmp_path: Path) -> None:
+    """After Ctrl-C within a step, memory holds neither the state of this step nor that of the one before."""
 
     class Interrupted(Saves):
         def step(self) -> float:
@@ -324,9 +325,9 @@ def test_a_state_between_two_steps_is_never_saved_as_one(tmp_path: Path) -> None
             return 10.0 - self.total
 
     runner = local(Interrupted, tmp_path)
-    ledger = begun("90 epochs")
+    ledger = new_ledger("90 epochs")
     runner.start(ledger)
-    order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4))
+    order = place_order(ledger, Train(trial=0, config={"x": 0.5}, until=4))
     assert order is not None
     runner.submit(order, 0)
     runner.checkpoints._save_s[0] = 1e9
@@ -336,17 +337,19 @@ def test_a_state_between_two_steps_is_never_saved_as_one(tmp_path: Path) -> None
     with pytest.raises(KeyboardInterrupt):
         runner.wait(float("inf"))
     runner.close()
-    assert runner.checkpoints.newest(0) == 0
+    assert runner.checkpoints.newest_step(0) == 0
 
 
-def test_checkpoints_over_the_limit_are_lost_trials(tmp_path: Path) -> None:
+def test_evicted_checkpoints_are_lost_trials(tmp_path: Path) -> None:
     runner = local(Saves, tmp_path, live=1, at_most_bytes=10.0)  # a checkpoint has 3 bytes
-    ledger = begun("90 epochs")
+    ledger = new_ledger("90 epochs")
     runner.start(ledger)
     ledger = orders(runner, ledger, (0, 3), (1, 2), (2, 2), (3, 2), (4, 2))
     lost = [entry for entry in ledger.entries() if isinstance(entry, Lost)]
-    assert [(entry.trial, entry.held, entry.why) for entry in lost] == [(1, 0, "its checkpoint went over the limit")]
-    assert [trial.held for trial in ledger.trials] == [3, 0, 2, 2, 2]  # trial 0 is the best
+    assert [(entry.trial, entry.resumable_step, entry.why) for entry in lost] == [
+        (1, 0, "its checkpoint was over the size limit")
+    ]
+    assert [trial.resumable_step for trial in ledger.trials] == [3, 0, 2, 2, 2]  # trial 0 is the best
 
 
 def test_a_save_that_fails_is_a_failure_of_that_step(tmp_path: Path) -> None:
@@ -354,9 +357,9 @@ def test_a_save_that_fails_is_a_failure_of_that_step(tmp_path: Path) -> None:
         def save(self, path: Path) -> None:
             raise OSError(f"no space left for {self.total}")
 
-    ledger = run_in_memory(begun("6 epochs"), RandomSearch(), local(NoDisk, tmp_path)).ledger
+    ledger = run_in_memory(new_ledger("6 epochs"), RandomSearch(), local(NoDisk, tmp_path)).ledger
     first = receipts(ledger)[0]
-    assert (first.status, first.step, first.saved) == ("failed", 1, 0)
+    assert (first.status, first.step, first.saved_step) == ("failed", 1, 0)
     assert "no space left" in first.text
 
 
@@ -368,28 +371,28 @@ def checks(entries: list[Entry]) -> list[Note]:
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_resuming_is_tried_out_once_and_charged_as_a_step(
+def test_resuming_is_checked_once_and_charged_as_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     monkeypatch.setattr(Saves, "broken", broken)
-    outcome = run_in_memory(begun("100 epochs"), RandomSearch(), local(Saves, tmp_path))
+    outcome = run_in_memory(new_ledger("100 epochs"), RandomSearch(), local(Saves, tmp_path))
     (note,) = checks(outcome.ledger.entries())
-    told = {name: note.facts[name] for name in ("trial", "step", "went_on", "resumed", "same")}
+    facts = {name: note.facts[name] for name in ("trial", "step", "continued", "resumed", "same")}
     resumed = 9.0 if broken else 8.0
-    assert told == {"trial": 0, "step": 2, "went_on": 8.0, "resumed": resumed, "same": not broken}
+    assert facts == {"trial": 0, "step": 2, "continued": 8.0, "resumed": resumed, "same": not broken}
     assert note.facts["seconds"] > 0
     assert outcome.ledger.spent == 100
     assert sum(trial.steps for trial in outcome.ledger.trials) == 99
     assert outcome.ledger.trials[0].values == [9.0, 8.0, 7.0, 6.0]
 
 
-def test_code_that_cannot_load_is_told_by_the_check_and_fails_no_trial(tmp_path: Path) -> None:
+def test_code_that_cannot_load_is_found_by_the_check_and_fails_no_trial(tmp_path: Path) -> None:
     class CannotLoad(Saves):
         def load(self, path: Path) -> None:
             raise NotImplementedError("later")
 
     runner = local(CannotLoad, tmp_path)
-    ledger = begun("200 epochs")
+    ledger = new_ledger("200 epochs")
     runner.start(ledger)
     ledger = orders(runner, ledger, (0, 4))
     (note,) = checks(ledger.entries())
@@ -403,9 +406,9 @@ def test_the_check_waits_for_a_step_with_a_value(tmp_path: Path) -> None:
             return -self.total
 
     runner = local(Validates, tmp_path)
-    ledger = begun("200 epochs")
+    ledger = new_ledger("200 epochs")
     runner.start(ledger)
-    order = ledger.accept(Train(trial=0, config={"x": 0.5}, until=4, validate="last"), check_start_s=0.0)
+    order = place_order(ledger, Train(trial=0, config={"x": 0.5}, until=4, validate="last"), check_start_s=0.0)
     assert order is not None
     assert order.check
     ledger = ledger.append(order)
@@ -413,13 +416,13 @@ def test_the_check_waits_for_a_step_with_a_value(tmp_path: Path) -> None:
     while ledger.open_orders:
         ledger = grow(ledger, *runner.wait(float("inf")))
     (note,) = checks(ledger.entries())
-    assert (note.facts["step"], note.facts["went_on"], note.facts["resumed"]) == (4, -4.0, -4.0)
+    assert (note.facts["step"], note.facts["continued"], note.facts["resumed"]) == (4, -4.0, -4.0)
 
 
-def test_a_trial_just_thawed_is_no_proof_of_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_just_resumed_is_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Saves, "broken", True)
     first = local(Saves, tmp_path)
-    ledger = begun("200 epochs", max_steps=9)
+    ledger = new_ledger("200 epochs", max_steps=9)
     first.start(ledger)
     first.can_save = False  # as if not known yet: no check is ordered
     ledger = orders(first, ledger, (0, 2))
@@ -438,26 +441,26 @@ def test_the_check_is_charged_to_time_with_its_checkpoint(tmp_path: Path) -> Non
             step += 1
             yield Report(float(step), cost=0.5, save=lambda path: path.write_text("x"))
 
-    ledger = run_in_memory(begun("100s", max_steps=3), RandomSearch(), local(slow_to_save, tmp_path)).ledger
+    ledger = run_in_memory(new_ledger("100s", max_steps=3), RandomSearch(), local(slow_to_save, tmp_path)).ledger
     (note,) = checks(ledger.entries())
     assert note.facts["same"]
-    assert ledger.books.by_kind["check"] == note.facts["seconds"] > 0
+    assert ledger.state.by_kind["check"] == note.facts["seconds"] > 0
 
 
 def test_reported_costs_are_charged_instead_of_the_clock(tmp_path: Path) -> None:
-    def told(config: Any) -> Iterator[Report]:
+    def costly(config: Any) -> Iterator[Report]:
         while True:
             yield Report(0.5, cost={"setup": 0.5, "train": 1.0, "validate": 0.25})
 
-    ledger = run_in_memory(begun("8 epochs"), RandomSearch(), local(told, tmp_path)).ledger
+    ledger = run_in_memory(new_ledger("8 epochs"), RandomSearch(), local(costly, tmp_path)).ledger
     assert all(receipt.cost == Cost(setup=0.5, train=1.0, validate=0.25) for receipt in receipts(ledger))
-    assert ledger.books.seconds == pytest.approx(8 * 1.75 + ledger.books.by_kind["thinking"])
+    assert ledger.state.seconds == pytest.approx(8 * 1.75 + ledger.state.by_kind["thinking"])
 
 
-def test_a_value_that_was_not_bought_is_not_told(tmp_path: Path) -> None:
+def test_a_value_that_was_not_ordered_is_not_recorded(tmp_path: Path) -> None:
     runner = local(counting, tmp_path)
     order = Order(number=0, trial=0, config={"x": 1.0}, until=3, validate="last")
-    ledger = begun()
+    ledger = new_ledger()
     runner.start(ledger)
     ledger = ledger.append(order)
     runner.submit(order, 0)
@@ -468,10 +471,10 @@ def test_a_value_that_was_not_bought_is_not_told(tmp_path: Path) -> None:
     assert ledger.trials[0].best_step == 3
 
 
-def test_a_value_that_was_not_bought_still_tells_that_the_step_diverged(tmp_path: Path) -> None:
+def test_a_value_that_was_not_ordered_can_still_show_divergence(tmp_path: Path) -> None:
     order = Order(number=0, trial=0, config={"x": float("nan")}, until=3, validate="none")
     runner = local(counting, tmp_path)
-    runner.start(begun())
+    runner.start(new_ledger())
     runner.submit(order, 0)
     (paid,) = runner.wait(float("inf"))
     runner.close()
@@ -484,23 +487,23 @@ def test_metrics_are_kept_and_never_charged(tmp_path: Path) -> None:
         while True:
             yield Report(1.0, metrics={"accuracy": 0.5})
 
-    ledger = run_in_memory(begun("3 epochs"), RandomSearch(), local(train, tmp_path)).ledger
+    ledger = run_in_memory(new_ledger("3 epochs"), RandomSearch(), local(train, tmp_path)).ledger
     assert [receipt.metrics for receipt in receipts(ledger)] == [{"accuracy": 0.5}] * 3
     assert ledger.spent == 3
 
 
 @pytest.mark.parametrize("train", [Saves, counting])
-def test_a_folder_that_cannot_be_written_is_told_before_anything_is_bought(tmp_path: Path, train: Any) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_before_any_training(tmp_path: Path, train: Any) -> None:
     (tmp_path / "checkpoints").touch()
     with pytest.raises(RunnerError, match=r"the checkpoint folder .*checkpoints cannot be used: File exists: make it"):
-        run_in_memory(begun(), RandomSearch(), local(train, tmp_path))
+        run_in_memory(new_ledger(), RandomSearch(), local(train, tmp_path))
     (tmp_path / "checkpoints").unlink()
-    run_in_memory(begun(), RandomSearch(), local(lambda config: 1.0, tmp_path))
+    run_in_memory(new_ledger(), RandomSearch(), local(lambda config: 1.0, tmp_path))
     assert list(tmp_path.iterdir()) == []  # a plain function needs no folder
 
 
 def test_code_that_cannot_save_leaves_no_folder(tmp_path: Path) -> None:
-    run_in_memory(begun(), RandomSearch(), local(counting, tmp_path))
+    run_in_memory(new_ledger(), RandomSearch(), local(counting, tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -520,20 +523,20 @@ def test_a_step_that_fails_after_its_check_pays_the_check_as_one(tmp_path: Path)
 
     clock = Clockwork()
     runner = local(Breaks, tmp_path, clock)
-    order, ledger = Order(number=0, trial=0, config={"x": 0.5}, until=3, check=True), begun()
+    order, ledger = Order(number=0, trial=0, config={"x": 0.5}, until=3, check=True), new_ledger()
     runner.start(ledger)
     ledger = ledger.append(order)
     runner.submit(order, 0)
-    news = [*runner.wait(float("inf")), *runner.wait(float("inf"))]
-    ledger = grow(ledger, *news)
+    events = [*runner.wait(float("inf")), *runner.wait(float("inf"))]
+    ledger = grow(ledger, *events)
     runner.close()
-    assert [getattr(entry, "topic", getattr(entry, "status", "")) for entry in news] == ["ok", "check", "failed"]
-    assert news[1].facts["same"] is None  # type: ignore[union-attr]
+    assert [getattr(entry, "topic", getattr(entry, "status", "")) for entry in events] == ["ok", "check", "failed"]
+    assert events[1].facts["same"] is None  # type: ignore[union-attr]
 
 
-def test_code_that_raises_what_generators_use_fails_its_step(tmp_path: Path) -> None:
+def test_code_that_raises_stop_iteration_or_generator_exit_fails_its_step(tmp_path: Path) -> None:
     def train(config: Any) -> float:
         raise GeneratorExit("closed")
 
-    ledger = run_in_memory(begun("1 epochs", max_steps=1), RandomSearch(), local(train, tmp_path)).ledger
+    ledger = run_in_memory(new_ledger("1 epochs", max_steps=1), RandomSearch(), local(train, tmp_path)).ledger
     assert [receipt.status for receipt in receipts(ledger)] == ["failed"]

@@ -14,7 +14,7 @@ from training_code import Counter, prints, prints_a_lot
 from shoestring.core.space.space import Space
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.checkpoints.trial_logs import cut_long_logs, log_files, read_log
-from shoestring.runners.process.process_runner import Processes
+from shoestring.runners.process.process_runner import ProcessRunner
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 
@@ -25,7 +25,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     made: list[Any] = []
 
     def make(train: Any) -> Bench:
-        made.append(Processes(train, Checkpoints(tmp_path / "root"), live=1))
+        made.append(ProcessRunner(train, Checkpoints(tmp_path / "root"), live=1))
         return Bench(made[-1], fresh_ledger(SPACE), {"x": 0.5})
 
     yield make
@@ -38,8 +38,8 @@ def test_worker_processes_print_to_their_trials_logs(
 ) -> None:
     it = bench(prints)
     for trial in range(6):  # more than there are processes: each serves several trials
-        it.buy(1, trial=trial, config={"x": trial / 10})
-    it.buy(2, trial=5, config={"x": 0.5})
+        it.train(1, trial=trial, config={"x": trial / 10})
+    it.train(2, trial=5, config={"x": 0.5})
     it.runner.close()
     for trial in range(6):
         out, err = log_files(tmp_path / "root" / f"trial-000{trial}")
@@ -51,18 +51,18 @@ def test_worker_processes_print_to_their_trials_logs(
 
 def test_a_trial_that_prints_nothing_leaves_no_logs(bench: Callable[..., Bench], tmp_path: Path) -> None:
     it = bench(Counter)
-    it.buy(2, check=True)
+    it.train(2, check=True)
     it.runner.close()
     assert [path.name for path in (tmp_path / "root" / "trial-0000").iterdir() if path.suffix == ".txt"] == []
 
 
-def test_a_log_that_grows_too_long_loses_its_oldest_part(
+def test_the_oldest_part_of_a_long_log_is_cut_off(
     bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "shoestring.runners.process.process_runner.cut_long_logs", lambda folders: cut_long_logs(folders, 50_000)
     )
-    bench(prints_a_lot).buy(9)
+    bench(prints_a_lot).train(9)
     text = (tmp_path / "root" / "trial-0000" / "stdout.txt").read_text()
     assert text.startswith("[the log grew too long: ")
     assert len(text) <= 50_000
@@ -71,7 +71,7 @@ def test_a_log_that_grows_too_long_loses_its_oldest_part(
 def test_only_long_logs_are_cut_and_their_end_is_kept(tmp_path: Path) -> None:
     (tmp_path / "stdout.txt").write_text("a" * 50 + "b" * 50)
     (tmp_path / "stderr.txt").write_text("short")
-    cut_long_logs([tmp_path, tmp_path / "nowhere"], most_bytes=60)
+    cut_long_logs([tmp_path, tmp_path / "nowhere"], max_bytes=60)
     assert (tmp_path / "stdout.txt").read_text() == "[the log grew too long: 70 bytes were cut off here]\n" + "b" * 30
     assert (tmp_path / "stderr.txt").read_text() == "short"
 

@@ -1,4 +1,4 @@
-"""The process runner with real processes: freezing, dying, hanging, the wall, and how it all ends."""
+"""The process runner with real processes: pausing, death, hanging, the budget limit, and closing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runner_bench import DEADLINE_S, Bench, checks, fresh_ledger, losses, receipts, shown, until_gone
+from runner_bench import DEADLINE_S, Bench, checks, fresh_ledger, losses, receipts, summarise, wait_until_gone
 from training_code import (
     CheckedThenFailing,
     Counter,
@@ -44,29 +44,29 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.process.process_runner import Processes
-from shoestring.runners.process.worker import Patience
+from shoestring.runners.process.process_runner import ProcessRunner
+from shoestring.runners.remote.silence_limit import SilenceLimit
 from shoestring.runners.training.targets import Target
 from shoestring.study.study import Study
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 CONFIG = {"x": 0.5}
 
-# the bench -------------------------------------------------------------------------------------------------------------
+# the bench -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
 def _light_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worker processes import the main script, which is pytest here: spare them that."""
+    """Keep worker processes from importing the main script, which is pytest here."""
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
-    made: list[Processes] = []
+    made: list[ProcessRunner] = []
 
     def make(train: Any, *, ledger: Ledger | None = None, **more: Any) -> Bench:
-        made.append(Processes(train, Checkpoints(tmp_path / "root"), **more))
+        made.append(ProcessRunner(train, Checkpoints(tmp_path / "root"), **more))
         return Bench(made[-1], ledger or fresh_ledger(SPACE), CONFIG)
 
     yield make
@@ -76,14 +76,14 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 
 
 def numbers(entries: list[Entry]) -> list[int]:
-    """The process numbers that `process_number` reported."""
+    """Return the process numbers that `process_number` reported."""
     return [int(r.value or 0) for r in receipts(entries)]
 
 
-# freezing --------------------------------------------------------------------------------------------------------------
+# pausing -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_frozen_trial_is_a_process_of_its_own(bench: Callable[..., Bench]) -> None:
+def test_a_paused_trial_is_a_process_of_its_own(bench: Callable[..., Bench]) -> None:
     it = bench(process_number, workers=2)
     assert it.runner.can_save is None
     it.submit(2, trial=0)
@@ -93,46 +93,46 @@ def test_a_frozen_trial_is_a_process_of_its_own(bench: Callable[..., Bench]) -> 
     first, second = (set(trial.values) for trial in it.ledger.trials)
     assert len(first) == len(second) == len(first | second) - 1 == 1
     assert os.getpid() not in first | second
-    assert set(numbers(it.buy(4, trial=0))) == first
+    assert set(numbers(it.train(4, trial=0))) == first
     assert it.runner.can_save is False
 
 
-def test_more_than_the_live_limit_are_not_kept(bench: Callable[..., Bench]) -> None:
+def test_trials_over_the_live_limit_are_dropped(bench: Callable[..., Bench]) -> None:
     it = bench(process_number, live=2)
-    pids = [numbers(it.buy(1, trial=trial))[0] for trial in range(2)]
-    it.buy(2, trial=0)  # now trial 1 is the least recently used
-    told = it.buy(1, trial=2)
-    assert shown(told)[1:] == [("lost", 0)]
-    assert isinstance(told[-1], Lost)
-    assert told[-1].trial == 1
-    assert numbers(it.buy(3, trial=0)) == [pids[0]]
-    again = it.buy(2, trial=1)
+    pids = [numbers(it.train(1, trial=trial))[0] for trial in range(2)]
+    it.train(2, trial=0)  # now trial 1 is the least recently used
+    events = it.train(1, trial=2)
+    assert summarise(events)[1:] == [("lost", 0)]
+    assert isinstance(events[-1], Lost)
+    assert events[-1].trial == 1
+    assert numbers(it.train(3, trial=0)) == [pids[0]]
+    again = it.train(2, trial=1)
     assert [r.step for r in receipts(again)] == [1, 2]
 
 
-def test_the_process_of_a_trial_that_is_gone_serves_another(bench: Callable[..., Bench]) -> None:
+def test_the_process_of_a_dropped_trial_is_used_again(bench: Callable[..., Bench]) -> None:
     it = bench(process_number, live=1)
-    pids = {numbers(it.buy(1, trial=trial))[0] for trial in range(8)}
-    assert len(pids) <= 4  # imports are dear: they are done once for each process, not for each trial
+    pids = {numbers(it.train(1, trial=trial))[0] for trial in range(8)}
+    assert len(pids) <= 4  # imports take long: they are done once for each process, not for each trial
 
 
-def test_one_that_can_save_goes_on_from_its_checkpoint(bench: Callable[..., Bench]) -> None:
-    it = bench(Counter)  # one worker: one live frozen trial
+def test_a_trial_that_can_save_continues_from_its_checkpoint(bench: Callable[..., Bench]) -> None:
+    it = bench(Counter)  # one worker: one live paused trial
     assert it.runner.can_save is True
     for trial in range(2):
-        it.buy(2, trial=trial)
-    told = it.buy(3, trial=0)
-    assert shown(told) == [(3, 3.5, "ok")]
-    assert receipts(told)[0].saved == 3
+        it.train(2, trial=trial)
+    events = it.train(3, trial=0)
+    assert summarise(events) == [(3, 3.5, "ok")]
+    assert receipts(events)[0].saved_step == 3
     it.runner.close()
     again = bench(Counter, ledger=it.ledger)
     assert again.survivors == {0: 3, 1: 2}
-    assert shown(again.buy(4, trial=1)) == [(3, 3.5, "ok"), (4, 4.5, "ok")]
+    assert summarise(again.train(4, trial=1)) == [(3, 3.5, "ok"), (4, 4.5, "ok")]
 
 
 def test_closing_saves_what_was_not_saved(bench: Callable[..., Bench], tmp_path: Path) -> None:
     it = bench(Counter)
-    it.buy(2)
+    it.train(2)
     it.runner.checkpoints.path(0, 2).unlink()
     it.runner.close()
     assert (tmp_path / "root" / "trial-0000" / "step-000002").read_text() == "2"
@@ -140,60 +140,60 @@ def test_closing_saves_what_was_not_saved(bench: Callable[..., Bench], tmp_path:
 
 def test_a_plain_function_needs_no_new_process_each_time(bench: Callable[..., Bench]) -> None:
     it = bench(one_number)
-    pids = [numbers(it.buy(1, trial=trial))[0] for trial in range(6)]
+    pids = [numbers(it.train(1, trial=trial))[0] for trial in range(6)]
     assert len(set(pids)) <= 2
     assert os.getpid() not in pids
 
 
-def test_processes_that_training_code_starts_are_started_as_in_any_script(bench: Callable[..., Bench]) -> None:
+def test_training_code_starts_processes_by_the_default_method(bench: Callable[..., Bench]) -> None:
     it = bench(start_method)
-    it.buy(1)
+    it.train(1)
     assert it.ledger.trials[0].values == [1.0]
 
 
-def test_what_is_told_about_a_step_is_passed_on(bench: Callable[..., Bench]) -> None:
+def test_reported_values_and_costs_are_in_the_receipts(bench: Callable[..., Bench]) -> None:
     it = bench(three_steps)
-    told = it.buy(5)
-    assert shown(told) == [(1, 0.0, "ok"), (2, 1.0, "ok"), (3, 2.0, "ok"), ("ended", 3)]
-    assert [(r.cost.train, r.cost.validate) for r in receipts(told)] == [(2.0, 3.0)] * 3
+    events = it.train(5)
+    assert summarise(events) == [(1, 0.0, "ok"), (2, 1.0, "ok"), (3, 2.0, "ok"), ("ended", 3)]
+    assert [(r.cost.train, r.cost.validate) for r in receipts(events)] == [(2.0, 3.0)] * 3
 
 
-def test_metrics_are_kept_and_wrong_ones_are_told(bench: Callable[..., Bench]) -> None:
-    told = receipts(bench(with_metrics).buy(2))
-    assert told[0].metrics["accuracy"] == 0.9
-    assert math.isnan(told[0].metrics["gap"])
-    assert told[1].status == "failed"
-    assert told[1].text.endswith("TypeError: the metric 'accuracy' is 'high': report a number")
+def test_metrics_are_kept_and_invalid_ones_are_failures(bench: Callable[..., Bench]) -> None:
+    events = receipts(bench(with_metrics).train(2))
+    assert events[0].metrics["accuracy"] == 0.9
+    assert math.isnan(events[0].metrics["gap"])
+    assert events[1].status == "failed"
+    assert events[1].text.endswith("TypeError: the metric 'accuracy' is 'high': report a number")
 
 
-def test_the_resume_check_is_made_beside_the_trial(bench: Callable[..., Bench]) -> None:
+def test_the_resume_check_is_made_while_the_trial_continues(bench: Callable[..., Bench]) -> None:
     it = bench(Counter)
-    told = it.buy(3, check=True)
-    assert shown(told) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
-    note = next(entry for entry in told if isinstance(entry, Note))
+    events = it.train(3, check=True)
+    assert summarise(events) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
+    note = next(entry for entry in events if isinstance(entry, Note))
     assert note.facts["same"] is True
     assert note.facts["seconds"] > 0
 
 
-def test_the_resume_check_finds_what_is_forgotten(bench: Callable[..., Bench]) -> None:
-    note = next(entry for entry in bench(Forgetful).buy(2, check=True) if isinstance(entry, Note))
-    assert (note.facts["same"], note.facts["went_on"], note.facts["resumed"]) == (False, 2.5, 1.5)
+def test_the_resume_check_finds_missing_state(bench: Callable[..., Bench]) -> None:
+    note = next(entry for entry in bench(Forgetful).train(2, check=True) if isinstance(entry, Note))
+    assert (note.facts["same"], note.facts["continued"], note.facts["resumed"]) == (False, 2.5, 1.5)
 
 
 @pytest.mark.parametrize("train", [Unloadable, DyingOnLoad])
 def test_a_checkpoint_that_cannot_be_loaded_is_found_without_harm(bench: Callable[..., Bench], train: type) -> None:
-    told = bench(train).buy(3, check=True)
-    assert shown(told) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
-    note = next(entry for entry in told if isinstance(entry, Note))
+    events = bench(train).train(3, check=True)
+    assert summarise(events) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
+    note = next(entry for entry in events if isinstance(entry, Note))
     assert (note.facts["same"], note.facts["resumed"]) == (False, None)
 
 
-def test_all_seconds_of_a_check_are_the_checks(bench: Callable[..., Bench]) -> None:
-    told = bench(SlowToLoad).buy(2, check=True)
-    (note,) = checks(told)
+def test_all_seconds_of_a_check_are_charged_to_it(bench: Callable[..., Bench]) -> None:
+    events = bench(SlowToLoad).train(2, check=True)
+    (note,) = checks(events)
     assert note.facts["same"] is True
     assert note.facts["seconds"] >= 2.0
-    assert receipts(told)[1].cost.total < 2.0
+    assert receipts(events)[1].cost.total < 2.0
 
 
 def slow_to_import(folder: Path) -> Target:
@@ -202,24 +202,26 @@ def slow_to_import(folder: Path) -> Target:
     return Target.find(f"{folder}/slow_to_import.py:Counter")
 
 
-def test_starting_the_process_of_a_check_is_the_checks_and_its_price_is_known(
+def test_starting_a_process_for_a_check_is_charged_to_the_check(
     bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = bench(slow_to_import(tmp_path))
     assert it.runner.check_start_s >= 1.5
-    monkeypatch.setattr(it.runner._crew, "refill", lambda device: None)  # no spare: the copy needs a process of its own
-    told = it.buy(2, check=True)
-    assert checks(told)[0].facts["seconds"] >= 1.5
-    assert receipts(told)[1].cost.total < 1.5
+    monkeypatch.setattr(
+        it.runner._spares, "refill", lambda device: None
+    )  # no spare: the copy needs a process of its own
+    events = it.train(2, check=True)
+    assert checks(events)[0].facts["seconds"] >= 1.5
+    assert receipts(events)[1].cost.total < 1.5
 
 
-def test_a_check_that_the_wall_cuts_off_is_booked_as_one(bench: Callable[..., Bench]) -> None:
+def test_a_check_interrupted_at_the_budget_limit_is_charged_as_a_check(bench: Callable[..., Bench]) -> None:
     it = bench(NeverLoaded)
     it.submit(2, check=True)
-    it.wait(lambda: any(live.copy for live in it.runner._lives))
+    it.wait(lambda: any(live.copy for live in it.runner._trials))
     it.take(it.runner.wait(it.runner.now() + 1.0))
     cut = it.take(it.runner.interrupt("the budget is spent"))
-    assert shown(cut) == [("check", 2), (2, None, "interrupted")]
+    assert summarise(cut) == [("check", 2), (2, None, "interrupted")]
     assert cut[0].facts["same"] is None
     assert cut[0].facts["seconds"] >= 1.0
     assert cut[1].cost.total < 1.0
@@ -227,60 +229,60 @@ def test_a_check_that_the_wall_cuts_off_is_booked_as_one(bench: Callable[..., Be
 
 def test_a_copy_that_hangs_does_not_fail_the_trial(bench: Callable[..., Bench]) -> None:
     it = bench(NeverLoaded, hung_after_s=2.0)
-    told = it.buy(3, check=True)
-    assert shown(told) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
-    assert checks(told)[0].facts["resumed"] is None
+    events = it.train(3, check=True)
+    assert summarise(events) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
+    assert checks(events)[0].facts["resumed"] is None
 
 
-def test_a_step_that_fails_after_its_check_is_not_called_a_difference(bench: Callable[..., Bench]) -> None:
-    told = bench(CheckedThenFailing).buy(3, check=True)
-    assert shown(told) == [(1, 1.5, "ok"), ("check", 2), (2, None, "failed")]
-    assert checks(told)[0].facts["same"] is None
+def test_a_step_that_fails_after_its_check_is_no_difference(bench: Callable[..., Bench]) -> None:
+    events = bench(CheckedThenFailing).train(3, check=True)
+    assert summarise(events) == [(1, 1.5, "ok"), ("check", 2), (2, None, "failed")]
+    assert checks(events)[0].facts["same"] is None
 
 
-def test_a_trial_that_was_just_thawed_is_not_checked_against_itself(bench: Callable[..., Bench]) -> None:
+def test_a_trial_that_was_just_resumed_is_not_checked(bench: Callable[..., Bench]) -> None:
     it = bench(Counter)
-    it.buy(1)
+    it.train(1)
     it.runner.close()
     again = bench(Counter, ledger=it.ledger)
-    assert shown(again.buy(4, check=True)) == [(2, 2.5, "ok"), ("check", 3), (3, 3.5, "ok"), (4, 4.5, "ok")]
+    assert summarise(again.train(4, check=True)) == [(2, 2.5, "ok"), ("check", 3), (3, 3.5, "ok"), (4, 4.5, "ok")]
 
 
-# dying -----------------------------------------------------------------------------------------------------------------
+# death ---------------------------------------------------------------------------------------------------------------
 
 
 def test_an_exception_is_a_failure_with_its_text(bench: Callable[..., Bench]) -> None:
     it = bench(failing)
-    told = receipts(it.buy(3))
-    assert [r.status for r in told] == ["ok", "failed"]
-    assert told[-1].text.endswith("RuntimeError: no such data")
-    assert it.ledger.trials[0].held == 0
-    assert shown(it.buy(1, trial=1)) == [(1, 1.0, "ok")]
+    events = receipts(it.train(3))
+    assert [r.status for r in events] == ["ok", "failed"]
+    assert events[-1].text.endswith("RuntimeError: no such data")
+    assert it.ledger.trials[0].resumable_step == 0
+    assert summarise(it.train(1, trial=1)) == [(1, 1.0, "ok")]
 
 
 def test_code_that_exits_is_a_failure_with_its_text(bench: Callable[..., Bench]) -> None:
-    told = receipts(bench(Exiting).buy(1))
-    assert told[0].status == "failed"
-    assert "no licence for this" in told[0].text
+    events = receipts(bench(Exiting).train(1))
+    assert events[0].status == "failed"
+    assert "no licence for this" in events[0].text
 
 
 @pytest.mark.parametrize(("x", "how"), [(0.5, "exit code 3"), (1.0, "SIGKILL (out of memory?)")])
-def test_a_dead_process_is_lost_and_fails_its_trial_only_the_third_time(
+def test_a_dead_process_is_lost_and_fails_its_trial_at_the_third_death(
     bench: Callable[..., Bench], x: float, how: str
 ) -> None:
     it = bench(Dying)
-    it.buy(1, config={"x": x})
-    told = it.buy(4, config={"x": x})
-    assert shown(told) == [("lost", 1)] * 3  # its checkpoint
-    for loss in losses(told):
+    it.train(1, config={"x": x})
+    events = it.train(4, config={"x": x})
+    assert summarise(events) == [("lost", 1)] * 3  # its checkpoint
+    for loss in losses(events):
         assert (loss.trial, loss.death) == (0, True)
         assert loss.seconds > 0
         assert how in loss.why
     trial = it.ledger.trials[0]
-    assert (trial.held, trial.failures) == (1, 1)
+    assert (trial.resumable_step, trial.failures) == (1, 1)
     assert how in trial.failure
-    assert it.ledger.books.by_kind["lost"] == sum(loss.seconds for loss in losses(told))
-    assert shown(it.buy(1, trial=1)) == [(1, 1.5, "ok")]
+    assert it.ledger.state.by_kind["lost"] == sum(loss.seconds for loss in losses(events))
+    assert summarise(it.train(1, trial=1)) == [(1, 1.5, "ok")]
 
 
 def test_a_process_that_was_killed_once_costs_its_step_only(
@@ -288,98 +290,98 @@ def test_a_process_that_was_killed_once_costs_its_step_only(
 ) -> None:
     monkeypatch.setenv("SHOESTRING_TEST_FOLDER", str(tmp_path))
     it = bench(DyingOnce)
-    told = it.buy(4)
-    assert [loss.death for loss in losses(told)] == [True]
+    events = it.train(4)
+    assert [loss.death for loss in losses(events)] == [True]
     assert it.ledger.trials[0].values == [1.5, 2.5, 3.5, 4.5]
     assert it.ledger.spent == 4
     assert it.ledger.trials[0].failures == 0
 
 
-def test_code_that_cannot_save_and_always_dies_at_one_step_is_not_bought_for_ever(
+def test_code_that_cannot_save_and_always_dies_at_one_step_fails_at_the_third_death(
     bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOESTRING_TEST_FOLDER", str(tmp_path))
     it = bench(starts_a_child)
-    told = it.buy(2, config={"x": 0.25})  # step 1 is run again each time: that is no progress
-    assert shown(told) == [(1, 1.0, "ok"), ("lost", 0)] * 3
+    events = it.train(2, config={"x": 0.25})  # step 1 is run again each time: that is no progress
+    assert summarise(events) == [(1, 1.0, "ok"), ("lost", 0)] * 3
     assert it.ledger.trials[0].failures == 1
 
 
 def test_a_hung_process_is_a_failure(bench: Callable[..., Bench]) -> None:
     it = bench(Dying, hung_after_s=1.0)
-    it.buy(1, config={"x": 0.0})
-    told = receipts(it.buy(2, config={"x": 0.0}))
-    assert told[-1].status == "failed"
-    assert "taken for hung" in told[-1].text
+    it.train(1, config={"x": 0.0})
+    events = receipts(it.train(2, config={"x": 0.0}))
+    assert events[-1].status == "failed"
+    assert "counts as hung" in events[-1].text
 
 
-def test_the_patience_rule() -> None:
-    patience = Patience(None)
-    assert not patience.is_over(1e9)  # nothing was seen yet
-    patience.note_step(4.0)
-    patience.note_step(1.0)
-    assert not patience.is_over(99.9)
-    assert patience.is_over(100.1)
+def test_the_silence_limit() -> None:
+    limit = SilenceLimit(None)
+    assert not limit.is_over(1e9)  # no step was observed yet
+    limit.note_step(4.0)
+    limit.note_step(1.0)
+    assert not limit.is_over(99.9)
+    assert limit.is_over(100.1)
 
 
 def test_a_checkpoint_that_cannot_be_written_fails_its_step(bench: Callable[..., Bench]) -> None:
     it = bench(Unwritable)
-    told = receipts(it.buy(3))
-    assert [(r.step, r.status) for r in told] == [(1, "failed")]
-    assert "no space left" in told[0].text
+    events = receipts(it.train(3))
+    assert [(r.step, r.status) for r in events] == [(1, "failed")]
+    assert "no space left" in events[0].text
 
 
-def test_a_frozen_trial_whose_process_dies_is_lost(bench: Callable[..., Bench]) -> None:
+def test_a_paused_trial_whose_process_dies_is_lost(bench: Callable[..., Bench]) -> None:
     it = bench(process_number)
-    pids = [numbers(it.buy(1, trial=trial))[0] for trial in range(2)]
+    pids = [numbers(it.train(1, trial=trial))[0] for trial in range(2)]
     os.kill(pids[0], signal.SIGKILL)
     os.kill(pids[1], signal.SIGKILL)
     deadline = time.monotonic() + DEADLINE_S
-    while any(live.worker.alive for live in it.runner._lives):  # threads of a dead process may outlive it a moment
+    while any(live.worker.alive for live in it.runner._trials):  # threads of a dead process may outlive it a moment
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    told = it.buy(2, trial=0)
-    assert [entry for entry in shown(told) if entry == ("lost", 0)] == [("lost", 0)] * 2
-    assert [r.step for r in receipts(told)] == [1, 2]
-    assert it.ledger.trials[1].held == 0
+    events = it.train(2, trial=0)
+    assert [entry for entry in summarise(events) if entry == ("lost", 0)] == [("lost", 0)] * 2
+    assert [r.step for r in receipts(events)] == [1, 2]
+    assert it.ledger.trials[1].resumable_step == 0
 
 
-# the wall --------------------------------------------------------------------------------------------------------------
+# the budget limit ----------------------------------------------------------------------------------------------------
 
 
-def test_the_wall_ends_a_step_at_once(bench: Callable[..., Bench]) -> None:
+def test_the_budget_limit_ends_a_step_at_once(bench: Callable[..., Bench]) -> None:
     it = bench(Dying)
-    it.buy(1, config={"x": 0.0})
+    it.train(1, config={"x": 0.0})
     it.submit(2, config={"x": 0.0})
-    wall = it.runner.now() + 0.1
-    assert it.runner.wait(wall) == []
-    assert it.runner.now() >= wall
+    limit = it.runner.now() + 0.1
+    assert it.runner.wait(limit) == []
+    assert it.runner.now() >= limit
     cut = it.take(it.runner.interrupt("the budget is spent"))
-    assert it.runner.now() < wall + 1.0  # it ignores SIGTERM, and is gone all the same
-    assert shown(cut) == [(2, None, "interrupted")]
+    assert it.runner.now() < limit + 1.0  # it ignores SIGTERM, and is ended all the same
+    assert summarise(cut) == [(2, None, "interrupted")]
     assert 0.1 <= cut[0].cost.total < 1.1
-    assert it.ledger.trials[0].held == 1
+    assert it.ledger.trials[0].resumable_step == 1
     assert it.runner.running() == {}
     assert it.runner.wait(math.inf) == []
 
 
 @pytest.mark.parametrize(("until", "given_up"), [(1, []), (3, [("released", None)])])
-def test_at_the_wall_a_step_that_is_being_saved_is_paid_for(
+def test_at_the_budget_limit_a_step_that_is_being_saved_is_paid_for(
     bench: Callable[..., Bench], until: int, given_up: list[Any]
 ) -> None:
     it = bench(SlowToSave)
     it.submit(until)
     deadline = time.monotonic() + DEADLINE_S
-    while not any(live.result for live in it.runner._lives):
+    while not any(live.result for live in it.runner._trials):
         assert it.runner.wait(it.runner.now() + 0.05) == []
         assert time.monotonic() < deadline
-    assert shown(it.take(it.runner.interrupt("now"))) == [(1, 1.5, "ok"), *given_up, ("lost", 0)]
+    assert summarise(it.take(it.runner.interrupt("now"))) == [(1, 1.5, "ok"), *given_up, ("lost", 0)]
     assert it.ledger.spent == 1
     assert it.ledger.open_orders == {}
 
 
 def test_a_budget_of_seconds_is_not_overspent(tmp_path: Path) -> None:
-    runner = Processes(sleeping, Checkpoints(tmp_path), workers=2)
+    runner = ProcessRunner(sleeping, Checkpoints(tmp_path), workers=2)
     study = Study.begin(SPACE, "2s", policy="random_search", max_steps=5, workers=2, seed=1)
     outcome = study.run(runner)
     assert outcome.reason == "budget"
@@ -388,43 +390,43 @@ def test_a_budget_of_seconds_is_not_overspent(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_the_wall_does_not_hide_what_was_lost_a_moment_before(bench: Callable[..., Bench]) -> None:
+def test_an_interruption_keeps_earlier_losses(bench: Callable[..., Bench]) -> None:
     it = bench(Counter)
-    it.buy(2)
+    it.train(2)
     it.runner.close()
     again = bench(Counter, ledger=it.ledger)
     again.runner.checkpoints.path(0, 2).unlink()
     again.runner.checkpoints.path(0, 1).unlink(missing_ok=True)
     again.submit(3)
-    assert shown(again.take(again.runner.interrupt("now"))) == [("lost", 0), (1, None, "interrupted")]
+    assert summarise(again.take(again.runner.interrupt("now"))) == [("lost", 0), (1, None, "interrupted")]
 
 
-def test_submitting_after_the_wall_works(bench: Callable[..., Bench]) -> None:
+def test_submitting_after_an_interruption_works(bench: Callable[..., Bench]) -> None:
     it = bench(Dying)
     it.submit(2, config={"x": 0.0})
     it.wait(lambda: it.ledger.trials[0].steps == 1)
     it.take(it.runner.interrupt("now"))
-    assert shown(it.buy(1, trial=1)) == [(1, 1.5, "ok")]
+    assert summarise(it.train(1, trial=1)) == [(1, 1.5, "ok")]
 
 
-# beginning and ending --------------------------------------------------------------------------------------------------
+# beginning and ending ------------------------------------------------------------------------------------------------
 
 
-def test_code_that_other_processes_cannot_find_is_refused_before_anything_is_bought(
+def test_code_that_other_processes_cannot_find_is_an_error_before_any_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(RunnerError, match="lambda"):
-        Processes(lambda config: 1.0, Checkpoints(tmp_path))
+        ProcessRunner(lambda config: 1.0, Checkpoints(tmp_path))
 
 
-def test_code_that_fails_to_import_in_the_worker_is_told_in_one_line(tmp_path: Path) -> None:
+def test_code_that_fails_to_import_in_the_worker_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "only_in_parent.py").write_text(
         "import multiprocessing\n"
         "if multiprocessing.parent_process() is not None: raise ImportError('no GPU here')\n"
         "def train(config): return 1.0\n"
     )
-    runner = Processes(Target.find(f"{tmp_path}/only_in_parent.py:train"), Checkpoints(tmp_path / "root"))
+    runner = ProcessRunner(Target.find(f"{tmp_path}/only_in_parent.py:train"), Checkpoints(tmp_path / "root"))
     try:
         with pytest.raises(RunnerError, match="no GPU here") as caught:
             Bench(runner, fresh_ledger(SPACE), CONFIG)
@@ -448,7 +450,7 @@ CALL = """tune(train, {"x": {"float": [0, 1]}}, "10 epochs", max_steps=2, worker
 
 
 @pytest.mark.parametrize("store", ["None", "'study.db'"])
-def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path, store: str) -> None:
+def test_an_unguarded_script_is_an_error_with_a_remedy(tmp_path: Path, store: str) -> None:
     script = tmp_path / "unguarded.py"
     script.write_text(SCRIPT + CALL.replace("max_steps", f"store={store}, max_steps"))
     done = subprocess.run(
@@ -465,11 +467,13 @@ def test_an_unguarded_script_is_told_what_to_do(tmp_path: Path, store: str) -> N
 def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "guarded.py"
     born = 'if __name__ != "__main__":\n    Path(sys.argv[1], f"born-{os.getpid()}").touch()\nelse:\n    '
-    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n    "  # a shell's background job is deaf
+    listen = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n    "  # ignored in a background job
+    )
     script.write_text(SCRIPT + born + listen + CALL)
     parent = subprocess.Popen([sys.executable, script, tmp_path], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + DEADLINE_S
-    # Two at work and a spare: one that is killed while it is being born is still in the hands of multiprocessing.
+    # Two workers and a spare: multiprocessing itself handles a process that is killed while it starts.
     while (
         len(pids := [int(path.name[4:]) for path in tmp_path.glob("pid-*")]) < 2 or len([*tmp_path.glob("born-*")]) < 3
     ):
@@ -478,51 +482,50 @@ def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -
     parent.send_signal(number)
     _, errors = parent.communicate(timeout=DEADLINE_S)
     for pid in pids:
-        until_gone(pid)
-    assert errors.count("Traceback") <= (
-        1 if number == signal.SIGINT else 0
-    )  # the parent's own, none from its children
+        wait_until_gone(pid)
+    own_tracebacks = 1 if number == signal.SIGINT else 0  # that of the parent; its children print none
+    assert errors.count("Traceback") <= own_tracebacks
 
 
-def test_a_process_whose_children_hold_its_pipe_is_missed_all_the_same(bench: Callable[..., Bench]) -> None:
-    told = bench(leaves_a_child).buy(3)
-    assert ["exit code 5" in loss.why for loss in losses(told)] == [True] * 3
-    for child in numbers(told):
-        until_gone(child)
+def test_the_death_of_a_process_is_noticed_though_its_children_hold_its_pipe(bench: Callable[..., Bench]) -> None:
+    events = bench(leaves_a_child).train(3)
+    assert ["exit code 5" in loss.why for loss in losses(events)] == [True] * 3
+    for child in numbers(events):
+        wait_until_gone(child)
 
 
 @pytest.mark.parametrize("train", [Counter, three_steps])
-def test_a_folder_that_cannot_be_written_is_told_before_anything_is_bought(tmp_path: Path, train: Any) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_before_any_training(tmp_path: Path, train: Any) -> None:
     (tmp_path / "file").touch()
-    runner = Processes(train, Checkpoints(tmp_path / "file" / "root"))
+    runner = ProcessRunner(train, Checkpoints(tmp_path / "file" / "root"))
     try:
-        with pytest.raises(RunnerError, match=r"the checkpoint folder .*root cannot be used: Not a directory: make it"):
+        with pytest.raises(RunnerError, match=r"the checkpoint folder .*root"):
             runner.start(fresh_ledger(SPACE))
     finally:
         runner.close()
-    plain = Processes(one_number, Checkpoints(tmp_path / "file" / "root"))
+    plain = ProcessRunner(one_number, Checkpoints(tmp_path / "file" / "root"))
     it = Bench(plain, fresh_ledger(SPACE), CONFIG)  # it saves nothing, so it needs no folder, not even for its logs
-    assert [r.status for r in receipts(it.buy(1))] == ["ok"]
+    assert [r.status for r in receipts(it.train(1))] == ["ok"]
     plain.close()
 
 
-def test_nothing_empty_is_left_behind(bench: Callable[..., Bench], tmp_path: Path) -> None:
+def test_no_empty_folder_or_file_remains(bench: Callable[..., Bench], tmp_path: Path) -> None:
     it = bench(process_number)
-    it.buy(1)
+    it.train(1)
     it.runner.close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_study_that_another_process_has_taken_over_is_not_tidied_up(
+def test_the_folder_of_a_study_taken_over_by_another_process_is_left_alone(
     bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     it = bench(process_number)
-    it.buy(1)
-    it.runner.close(freeze=False)
+    it.train(1)
+    it.runner.close(pause=False)
     assert (tmp_path / "root" / "trial-0000" / "stdout.txt").exists()  # empty, but a process may be writing there
 
 
-def test_orders_beyond_the_workers_wait_and_are_released_at_the_wall(bench: Callable[..., Bench]) -> None:
+def test_orders_beyond_the_workers_wait_and_are_released_at_the_budget_limit(bench: Callable[..., Bench]) -> None:
     it = bench(Dying)
     it.submit(2, config={"x": 0.0})
     it.submit(1, trial=1)
@@ -530,8 +533,8 @@ def test_orders_beyond_the_workers_wait_and_are_released_at_the_wall(bench: Call
     assert set(it.runner.running()) == {0}
     it.wait(lambda: it.ledger.trials[0].steps == 1)
     cut = it.take(it.runner.interrupt("now"))
-    assert shown(cut) == [("released", None), ("released", None), (2, None, "interrupted")]
+    assert summarise(cut) == [("released", None), ("released", None), (2, None, "interrupted")]
     assert it.ledger.open_orders == {}
     it.submit(1, trial=1)
     it.submit(1, trial=2)
-    assert shown(it.wait()) == [(1, 1.5, "ok")] * 2
+    assert summarise(it.wait()) == [(1, 1.5, "ok")] * 2

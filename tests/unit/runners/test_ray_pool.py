@@ -1,4 +1,4 @@
-"""Seats of a Ray cluster, with a made-up Ray: who is silent, who is stopped, and where new seats are asked for."""
+"""Workers of a fake Ray cluster: which are silent, which are stopped, and where new ones are started."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.ray import worker_pool as ray_pool
+from shoestring.runners.ray import worker_pool
 from shoestring.runners.ray.cluster import RayCluster
-from shoestring.runners.ray.worker_pool import SeatPool
+from shoestring.runners.ray.worker_pool import WorkerPool
 
 
 class RayError(Exception):
@@ -43,11 +43,11 @@ class Actor:
         return SimpleNamespace(remote=remote)
 
 
-class MadeUpRay:
-    """Time passes when the test says so; seats and sentries are the actors that were asked for."""
+class FakeClusterRay:
+    """Time passes when the test says so; workers and monitors are the actors that were created."""
 
     def __init__(self) -> None:
-        self.clock, self.seats, self.sentries, self.killed = 100.0, list[Actor](), dict[str, Actor](), list[Actor]()
+        self.clock, self.workers, self.monitors, self.killed = 100.0, list[Actor](), dict[str, Actor](), list[Actor]()
         self.without: list[list[str]] = []
         self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
 
@@ -64,102 +64,102 @@ class MadeUpRay:
         assert no_restart
         self.killed.append(actor)
 
-    def make_seat(self, cluster: object, code: bytes, storage: object, mark: str, without: list[str]) -> Actor:
-        self.seats.append(Actor())
+    def make_remote_worker(self, cluster: object, code: bytes, store: object, marker: str, without: list[str]) -> Actor:
+        self.workers.append(Actor())
         self.without.append(without)
-        return self.seats[-1]
+        return self.workers[-1]
 
-    def make_sentry(self, node: str) -> Actor:
-        self.sentries[node] = Actor()
-        return self.sentries[node]
+    def make_node_monitor(self, node: str) -> Actor:
+        self.monitors[node] = Actor()
+        return self.monitors[node]
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> MadeUpRay:
-    made = MadeUpRay()
-    monkeypatch.setattr(ray_pool, "import_ray", lambda: made)
-    monkeypatch.setattr(ray_pool, "make_seat", made.make_seat)
-    monkeypatch.setattr(ray_pool, "make_sentry", made.make_sentry)
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeClusterRay:
+    made = FakeClusterRay()
+    monkeypatch.setattr(worker_pool, "import_ray", lambda: made)
+    monkeypatch.setattr(worker_pool, "make_remote_worker", made.make_remote_worker)
+    monkeypatch.setattr(worker_pool, "make_node_monitor", made.make_node_monitor)
     monkeypatch.setattr("time.monotonic", lambda: made.clock)
     return made
 
 
 @pytest.fixture
-def pool(ray: MadeUpRay, tmp_path: Path) -> SeatPool:
-    """Two seats, on the nodes `a` and `b`, whose sentries have spoken."""
-    pool = SeatPool(RayCluster(), b"", Checkpoints(tmp_path), lambda: ray.clock, 2)
-    pool.open(9, is_storage_needed=True)
-    greet(ray, "a", "b")
+def pool(ray: FakeClusterRay, tmp_path: Path) -> WorkerPool:
+    """Two workers, on the nodes `a` and `b`, whose monitors have spoken."""
+    pool = WorkerPool(RayCluster(), b"", Checkpoints(tmp_path), 2)
+    pool.open(is_store_needed=True)
+    answer_hello(ray, "a", "b")
     list(pool.listen(0.0))
     assert pool.find_silent() == []
-    answer(ray.sentries["a"], [])
-    answer(ray.sentries["b"], [])
+    answer(ray.monitors["a"], [])
+    answer(ray.monitors["b"], [])
     list(pool.listen(0.0))
     return pool
 
 
-def greet(ray: MadeUpRay, *nodes: str, first: int = 0) -> None:
-    for number, (seat, node) in enumerate(zip(ray.seats[first:], nodes, strict=True), first + 1):
-        ready = {"is": "ready", "reaches": True, "can_save": True, "is_plain": False, "host": "tower"}
-        answer(seat, {**ready, "pid": 100 + number, "node": node})
+def answer_hello(ray: FakeClusterRay, *nodes: str, first: int = 0) -> None:
+    for number, (worker, node) in enumerate(zip(ray.workers[first:], nodes, strict=True), first + 1):
+        ready = {"is": "ready", "can_reach_store": True, "can_save": True, "is_plain": False, "host": "tower"}
+        answer(worker, {**ready, "pid": 100 + number, "node": node})
 
 
 def answer(actor: Actor, what: Any) -> None:
     actor.calls[-1].answers.append(what)
 
 
-def pass_time(ray: MadeUpRay, pool: SeatPool, seconds: float, answering: str) -> list[str]:
-    """Seats given up meanwhile, by name; the sentries of some nodes answer what they are asked."""
+def pass_time(ray: FakeClusterRay, pool: WorkerPool, seconds: float, answering: str) -> list[str]:
+    """Return the names of workers that are given up meanwhile; the monitors of some nodes answer."""
     given_up: list[str] = []
     for _ in range(int(seconds * 2)):
         ray.clock += 0.5
         for node in answering:
-            if not ray.sentries[node].calls[-1].answers:
-                answer(ray.sentries[node], [])
+            if not ray.monitors[node].calls[-1].answers:
+                answer(ray.monitors[node], [])
         list(pool.listen(0.0))
-        given_up += [seat.name for seat, _ in pool.find_silent()]
+        given_up += [worker.name for worker, _ in pool.find_silent()]
     return given_up
 
 
-def test_a_node_that_says_nothing_for_ten_seconds_is_given_up(ray: MadeUpRay, pool: SeatPool) -> None:
+def test_a_node_that_is_silent_for_ten_seconds_is_given_up(ray: FakeClusterRay, pool: WorkerPool) -> None:
     assert pass_time(ray, pool, 60, "ab") == []
     assert pass_time(ray, pool, 9, "a") == []
     assert set(pass_time(ray, pool, 4, "a")) == {"tower:2"}
 
 
-def test_silence_counts_only_while_we_listen(ray: MadeUpRay, pool: SeatPool) -> None:
+def test_silence_counts_only_while_the_pool_listens(ray: FakeClusterRay, pool: WorkerPool) -> None:
     pass_time(ray, pool, 5, "ab")
-    ray.clock += 3600  # the driver was stopped, or thinking, with questions open
+    ray.clock += 3600  # the driver was stopped or busy while calls were open
     assert pass_time(ray, pool, 5, "") == []
     assert pass_time(ray, pool, 5, "ab") == []
 
 
-def test_a_sentry_may_take_its_time_to_start(ray: MadeUpRay, tmp_path: Path) -> None:
-    pool = SeatPool(RayCluster(), b"", Checkpoints(tmp_path), lambda: ray.clock, 1)
-    pool.open(9, is_storage_needed=True)
-    greet(ray, "a")
+def test_a_monitor_may_start_slowly(ray: FakeClusterRay, tmp_path: Path) -> None:
+    pool = WorkerPool(RayCluster(), b"", Checkpoints(tmp_path), 1)
+    pool.open(is_store_needed=True)
+    answer_hello(ray, "a")
     list(pool.listen(0.0))
     assert pass_time(ray, pool, 50, "") == []
     assert set(pass_time(ray, pool, 20, "")) == {"tower:1"}
 
 
-def test_a_stopped_process_is_given_up_and_one_that_goes_on_is_not(ray: MadeUpRay, pool: SeatPool) -> None:
+def test_a_stopped_process_is_given_up_and_one_that_continues_is_not(ray: FakeClusterRay, pool: WorkerPool) -> None:
     stopped = itertools.chain([[101]] * 3, [[]], itertools.repeat([101]))
     given_up: list[tuple[float, str]] = []
     for _ in range(60):
         ray.clock += 0.5
-        if not ray.sentries["a"].calls[-1].answers:
-            answer(ray.sentries["a"], next(stopped))
-        if not ray.sentries["b"].calls[-1].answers:
-            answer(ray.sentries["b"], [])
+        if not ray.monitors["a"].calls[-1].answers:
+            answer(ray.monitors["a"], next(stopped))
+        if not ray.monitors["b"].calls[-1].answers:
+            answer(ray.monitors["b"], [])
         list(pool.listen(0.0))
-        given_up += [(ray.clock, why) for seat, why in pool.find_silent() if seat.pid == 101]
+        given_up += [(ray.clock, why) for worker, why in pool.find_silent() if worker.pid == 101]
     assert given_up[0][1] == "its process was stopped for 10 s"
-    assert given_up[0][0] > 100 + 8 + 10, "the first time it went on"
+    assert given_up[0][0] > 100 + 8 + 10, "it was not given up after the first pause"
     assert given_up[0][0] < 100 + 8 + 15
 
 
-def test_new_seats_avoid_nodes_that_are_gone(ray: MadeUpRay, pool: SeatPool) -> None:
+def test_new_workers_avoid_nodes_that_are_gone(ray: FakeClusterRay, pool: WorkerPool) -> None:
     (lost, _) = pool
     pool.expect(lost, lost.actor.step.remote())
     answer(lost.actor, RayError("the actor died"))
@@ -167,42 +167,42 @@ def test_new_seats_avoid_nodes_that_are_gone(ray: MadeUpRay, pool: SeatPool) -> 
     assert pool.last_death == "the actor died"
     pool.drop(lost)
     pool.fill()
-    assert len(ray.seats) == 2, "first it is asked whether the node is there"
+    assert len(ray.workers) == 2, "first the pool checks whether the node is alive"
     pool.find_silent()
-    answer(ray.sentries["a"], RayError("the node died"))
+    answer(ray.monitors["a"], RayError("the node died"))
     list(pool.listen(0.0))
     pool.fill()
     assert ray.without[2:] == [["a"]]
-    greet(ray, "b", first=2)
+    answer_hello(ray, "b", first=2)
     list(pool.listen(0.0))
-    assert [seat.name for seat in pool.ready] == ["tower:2", "tower:1"]
+    assert [worker.name for worker in pool.ready] == ["tower:2", "tower:1"]
 
 
-def test_a_seat_that_died_alone_is_replaced_at_once(ray: MadeUpRay, pool: SeatPool) -> None:
+def test_a_worker_that_died_alone_is_replaced_at_once(ray: FakeClusterRay, pool: WorkerPool) -> None:
     (lost, _) = pool
     pool.expect(lost, lost.actor.step.remote())
     answer(lost.actor, RayError("out of memory"))
     list(pool.listen(0.0))
     pool.drop(lost)
     pool.find_silent()
-    answer(ray.sentries["a"], [])
+    answer(ray.monitors["a"], [])
     list(pool.listen(0.0))
     pool.fill()
     assert ray.without[2:] == [[]]
 
 
-def test_what_a_given_up_seat_says_later_is_not_heard(ray: MadeUpRay, pool: SeatPool) -> None:
-    (seat, _) = pool
-    pool.expect(seat, seat.actor.step.remote())
-    pool.drop(seat)
-    assert ray.killed == [seat.actor]
-    answer(seat.actor, {"is": "stepped"})
+def test_later_answers_of_a_given_up_worker_are_ignored(ray: FakeClusterRay, pool: WorkerPool) -> None:
+    (worker, _) = pool
+    pool.expect(worker, worker.actor.step.remote())
+    pool.drop(worker)
+    assert ray.killed == [worker.actor]
+    answer(worker.actor, {"is": "stepped"})
     assert list(pool.listen(0.0)) == []
 
 
-def test_code_that_a_node_cannot_import_is_told(ray: MadeUpRay, tmp_path: Path) -> None:
-    pool = SeatPool(RayCluster(), b"", Checkpoints(tmp_path), lambda: ray.clock, 1)
-    pool.open(9, is_storage_needed=False)
-    answer(ray.seats[0], {"is": "unusable", "text": "ModuleNotFoundError: No module named 'mine'"})
+def test_code_that_a_node_cannot_import_is_an_error(ray: FakeClusterRay, tmp_path: Path) -> None:
+    pool = WorkerPool(RayCluster(), b"", Checkpoints(tmp_path), 1)
+    pool.open(is_store_needed=False)
+    answer(ray.workers[0], {"is": "unusable", "text": "ModuleNotFoundError: No module named 'mine'"})
     with pytest.raises(RunnerError, match="No module named 'mine': put it where every node finds it"):
         list(pool.listen(0.0))

@@ -1,4 +1,4 @@
-"""The resume check: what counts as the same, and what the user is told."""
+"""The resume check: which values are the same, and the warning."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import training_code
 
 from shoestring import Float, tune
 from shoestring.core.ledger.entries import Note, Order
-from shoestring.reports.text import warning_of
+from shoestring.reports.messages import find_warning
 from shoestring.runners.training.resume_check import note_check, preserve_random_state
 
 ORDER = Order(number=3, trial=1, config={}, until=5, check=True)
 
 
 @pytest.mark.parametrize(
-    ("went_on", "resumed", "same"),
+    ("continued", "resumed", "same"),
     [
         (0.5, 0.5, True),
         (0.5, 0.5 * (1 + 1e-9), True),
@@ -34,23 +34,24 @@ ORDER = Order(number=3, trial=1, config={}, until=5, check=True)
         (None, None, True),
     ],
 )
-def test_what_counts_as_the_same(went_on: float | None, resumed: float | None, same: bool) -> None:
-    note = note_check(ORDER, 2, went_on, resumed, 1.5)
+def test_which_values_are_the_same(continued: float | None, resumed: float | None, same: bool) -> None:
+    note = note_check(ORDER, 2, continued, resumed, 1.5)
     assert note.facts["same"] is same
     assert (note.facts["order"], note.facts["trial"], note.facts["step"], note.facts["seconds"]) == (3, 1, 2, 1.5)
-    warning = warning_of(note)
+    warning = find_warning(note)
     assert (warning is None) is same
     if warning is not None:
-        for words in ("step 2 of trial 1", repr(went_on), repr(resumed), "optimiser"):
+        for words in ("step 2 of trial 1", repr(continued), repr(resumed), "optimiser"):
             assert words in warning
 
 
-def test_code_that_declares_itself_inexact_is_noted_without_an_alarm() -> None:
-    warning = warning_of(note_check(ORDER, 2, 0.5, 0.4, 1.5, exact=False))
+def test_code_that_declares_itself_inexact_gives_another_text() -> None:
+    warning = find_warning(note_check(ORDER, 2, 0.5, 0.4, 1.5, exact=False))
     assert warning == (
-        "resuming is inexact, as the training code declares: step 2 of trial 1 gave 0.5 going on and 0.4 after save and load"
+        "resuming is inexact, as the training code declares: step 2 of trial 1 gave 0.5 without interruption "
+        "and 0.4 after save and load"
     )
-    assert warning_of(note_check(ORDER, 2, 0.5, 0.5, 1.5, exact=False)) is None
+    assert find_warning(note_check(ORDER, 2, 0.5, 0.5, 1.5, exact=False)) is None
     assert "declared" not in note_check(ORDER, 2, 0.5, 0.4, 1.5).facts
 
 
@@ -66,11 +67,11 @@ def test_the_declaration_reaches_the_note(
     assert ["as the training code declares" in str(one.message) for one in recwarn] == [True]
 
 
-def test_other_notes_warn_of_nothing() -> None:
-    assert warning_of(Note(topic="released", facts={"order": 1})) is None
+def test_other_notes_give_no_warning() -> None:
+    assert find_warning(Note(topic="released", facts={"order": 1})) is None
 
 
-def test_global_random_generators_are_put_back() -> None:
+def test_global_random_generators_are_restored() -> None:
     random.seed(1)
     np.random.seed(1)
     expected = random.random(), np.random.random()

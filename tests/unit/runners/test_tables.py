@@ -11,7 +11,7 @@ import pytest
 from shoestring import policies
 from shoestring.errors import StudyError
 from shoestring.runners.simulated.recorded_table import Table
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.policies import make_opening, simulate
 
 NAN = math.nan
 
@@ -107,14 +107,14 @@ def test_a_study_runs_on_it(tmp_path: Path) -> None:
     values = np.linspace(1, 0, 12)[:, None] + 1 / np.arange(1, 10)
     table = Table.load(write(tmp_path / "t.npz", -values, meta={"direction": "max"}))
     policy = policies.make("sequential_halving")
-    start = opened(policy, space=table.space(), budget="30 epochs", max_steps=9, direction=table.direction)
+    start = make_opening(policy, space=table.space(), budget="30 epochs", max_steps=9, direction=table.direction)
     best = simulate(policy, table, start).ledger.best
     assert best is not None
     assert best.config == table.configs[11]
 
 
-def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"the table '.*absent.npz' is not there: check the path"):
+def test_unreadable_tables_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"the table '.*absent.npz' does not exist: check the path"):
         Table.load(tmp_path / "absent.npz")
     np.savez(tmp_path / "odd.npz", x=np.zeros(3))
     with pytest.raises(StudyError, match="lacks 'meta"):
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"the costs have the shape \(2, 1\), the values \(2, 2\)"):
         Table.load(write(tmp_path / "shapes.npz", [[1, 2], [1, 2]], cost=[[1.0], [2.0]]))
     table = Table.load(write(tmp_path / "t.npz", [[1.0], [2.0]]))
-    with pytest.raises(StudyError, match="is none of the 2 rows of the table 't'"):
+    with pytest.raises(StudyError, match="is not one of the 2 rows of the table 't'"):
         table.step({"lr": 9.0}, 1)
     with pytest.raises(StudyError, match="values and costs must both be"):
         Table(table.configs, table.values, np.zeros((2, 5)))

@@ -1,4 +1,4 @@
-"""From words to training code, and from training code to something that another process can import."""
+"""Finding training code by name, and sending it to another process."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def test_a_relative_path_and_a_module_are_found_from_the_present_folder(
 
 
 @pytest.mark.parametrize("words", ["train.py", ":train", "train.py:", ""])
-def test_words_without_a_name_are_refused(words: str) -> None:
+def test_targets_without_a_name_are_refused(words: str) -> None:
     assert "write file.py:train or package.module:train" in one_line(words)
 
 
-def test_misspelt_things_are_pointed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelt_targets_get_a_suggestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits_target.py").write_text("def train(config): return 1.0\ndef _own(): pass\nLIMIT = 3\n")
     assert "Did you mean 'digits_target.py'?" in one_line("digit_target.py:train")
@@ -72,19 +72,19 @@ def test_misspelt_things_are_pointed_out(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("import not_installed_anywhere\n", "No module named 'not_installed_anywhere'"),
         ("x = 1\ny = 1 / 0\n", "ZeroDivisionError: division by zero (broken_target.py, line 2)"),
         ("def train(:\n", "SyntaxError"),
     ],
 )
-def test_code_that_cannot_be_imported_is_told_in_one_line(tmp_path: Path, code: str, told: str) -> None:
+def test_code_that_cannot_be_imported_is_a_one_line_error(tmp_path: Path, code: str, message: str) -> None:
     (tmp_path / "broken_target.py").write_text(code)
-    assert told in one_line(f"{tmp_path}/broken_target.py:train")
+    assert message in one_line(f"{tmp_path}/broken_target.py:train")
 
 
-def test_a_file_that_hides_behind_another_module_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_the_name_of_another_module_is_refused(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("def train(config): return 1.0\n")
     assert "rename the file" in one_line(f"{tmp_path}/json.py:train")
 
@@ -93,7 +93,7 @@ def loss(config: dict[str, Any], scale: float = 1.0) -> float:
     return scale * float(config["x"])
 
 
-def test_what_can_be_found_by_name_travels() -> None:
+def test_code_with_a_name_is_sent_as_a_reference() -> None:
     assert unpack_code(pack_code(loss)) is loss
     assert unpack_code(pack_code(functools.partial(loss, scale=2.0)))({"x": 3}) == 6.0
     assert unpack_code(pack_code(Target.find("shoestring.testing.runners:Curve"))).__name__ == "Curve"
@@ -106,29 +106,29 @@ def typed_in_functions() -> list[tuple[Any, str]]:
     return [(lambda config: 1.0, "lambda"), (local, "inside another function")]
 
 
-@pytest.mark.parametrize(("train", "told"), typed_in_functions())
-def test_without_cloudpickle_what_has_no_name_is_refused_with_a_remedy(
-    train: Any, told: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("train", "message"), typed_in_functions())
+def test_without_cloudpickle_code_without_a_name_is_refused(
+    train: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(RunnerError, match=told) as caught:
+    with pytest.raises(RunnerError, match=message) as caught:
         pack_code(train)
     assert "pip install cloudpickle, or define it at the top level of a file" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("train", "told"), typed_in_functions())
-def test_with_cloudpickle_it_travels_whole(train: Any, told: str) -> None:
+@pytest.mark.parametrize(("train", "message"), typed_in_functions())
+def test_with_cloudpickle_code_is_sent_as_a_whole(train: Any, message: str) -> None:
     assert unpack_code(pack_code(train))({"x": 1}) == 1.0
 
 
-def test_what_holds_something_that_cannot_travel_is_refused() -> None:
+def test_code_that_cannot_be_pickled_is_refused() -> None:
     lock = threading.Lock()
 
     def local(config: dict[str, Any]) -> float:
         return float(lock.locked())
 
-    with pytest.raises(RunnerError, match="it holds something that cannot travel: TypeError") as caught:
+    with pytest.raises(RunnerError, match="it refers to something that cannot be pickled: TypeError") as caught:
         pack_code(local)
     assert "\n" not in str(caught.value)
 
@@ -162,11 +162,11 @@ def test_code_that_was_typed_in_is_trained_by_two_workers(tmp_path: Path) -> Non
 
 def test_code_that_was_typed_in_is_refused_without_cloudpickle(tmp_path: Path) -> None:
     done = type_in("sys.modules['cloudpickle'] = None", tmp_path)
-    assert "it was typed in, not read from a file; pip install cloudpickle" in done.stderr.splitlines()[-1]
+    assert "it was typed in and is in no file; pip install cloudpickle" in done.stderr.splitlines()[-1]
 
 
-def test_code_of_the_script_itself_travels_whole_to_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node imports no script of ours; a worker process does."""
+def test_code_of_the_main_script_is_sent_to_a_cluster_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node of a cluster does not import the main script; a worker process does."""
 
     def train(config: object) -> float:
         return 3.0

@@ -1,4 +1,4 @@
-"""Training code in its shapes, as a live trial that advances step by step."""
+"""Training code in its three shapes, as a live trial that advances step by step."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ class OnlySaves:
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "parts"),
     [
         (5, ["5 is not training code", "class with step()"]),
         (object, ["object", "step()"]),
-        (OnlySaves, ["OnlySaves", "only one of save(path) and load(path)", "both"]),
+        (OnlySaves, ["OnlySaves", "only one of save(path) and load(path)", "add the other"]),
         (lambda: 1.0, ["takes 0 arguments", "(config) or (config, context)"]),
         (lambda a, b, c: 1.0, ["takes 3 arguments"]),
     ],
 )
-def test_what_is_no_training_code(target: Any, said: list[str]) -> None:
+def test_other_objects_are_not_training_code(target: Any, parts: list[str]) -> None:
     with pytest.raises(RunnerError) as caught:
         shape_of(target)
-    for words in said:
-        assert words in str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("target", [lambda *args: args[0]["x"], lambda c, scale=2: c["x"], lambda c, *, k=1: c["x"]])
@@ -104,7 +104,7 @@ def test_a_function_is_one_step() -> None:
     assert result.cost.train >= 0
 
 
-def test_a_generator_is_paused_between_steps_and_comes_to_its_end(tmp_path: Path) -> None:
+def test_a_generator_is_suspended_between_steps_and_ends(tmp_path: Path) -> None:
     live = Live(generator, {"x": 1.0})
     assert live.can_save is None
     assert [live.advance({"x": 1.0}, 3, True).value for _ in range(3)] == [1.0, 2.0, 3.0]
@@ -117,25 +117,25 @@ def test_a_generator_is_paused_between_steps_and_comes_to_its_end(tmp_path: Path
     assert not live.is_between_steps
 
 
-def test_a_thawed_generator_sees_where_it_was(tmp_path: Path) -> None:
+def test_a_resumed_generator_gets_its_checkpoint_and_step(tmp_path: Path) -> None:
     live = Live(generator, {"x": 0.0}, step=2, checkpoint=tmp_path / "c")
     assert live.advance({"x": 0.0}, 3, True).value == 2.0
-    assert (live.step, live.thawed_at) == (3, 2)
+    assert (live.step, live.resumed_at) == (3, 2)
 
 
 def test_the_context_is_kept_up_to_date() -> None:
-    seen = []
+    contexts = []
 
     def watching(config: Any, context: Context) -> Iterator[float]:
         while True:
-            seen.append((dict(config), context.step, context.until, context.should_validate, context.checkpoint))
+            contexts.append((dict(config), context.step, context.until, context.should_validate, context.checkpoint))
             assert context.max_steps == 9
             yield 0.0
 
     live = Live(watching, {"x": 1}, max_steps=9)
     live.advance({"x": 1}, 2, False)
-    live.advance({"x": 2}, 5, True)  # tuned as it goes: the same dict, changed
-    assert seen == [({"x": 1}, 0, 2, False, None), ({"x": 2}, 1, 5, True, None)]
+    live.advance({"x": 2}, 5, True)  # the config changes during training: the same dict has new values
+    assert contexts == [({"x": 1}, 0, 2, False, None), ({"x": 2}, 1, 5, True, None)]
 
 
 def test_a_class_saves_and_loads(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_class_saves_and_loads(tmp_path: Path) -> None:
     assert result.cost.setup >= 0
 
 
-def test_a_class_with_validate_is_asked_only_for_what_was_bought() -> None:
+def test_validate_is_called_only_for_steps_to_validate() -> None:
     Validating.validated = 0
     live = Live(Validating, {})
     assert [live.advance({}, 3, validate).value for validate in (True, False, True)] == [0.5, None, 0.5]
@@ -168,62 +168,62 @@ def test_a_class_with_validate_is_asked_only_for_what_was_bought() -> None:
     ],
 )
 def test_values_become_floats(reported: Any, value: float | None) -> None:
-    told = Live(lambda config: reported, {}).advance({}, 1, True).value
-    assert told == value or (value is not None and math.isnan(value) and told is not None and math.isnan(told))
+    result = Live(lambda config: reported, {}).advance({}, 1, True).value
+    assert result == value or (value is not None and math.isnan(value) and result is not None and math.isnan(result))
 
 
 @pytest.mark.parametrize("reported", ["good", [1, 2], {"loss": 1}, 1j, 10**400, object()])
-def test_values_that_are_no_numbers_are_named(reported: Any) -> None:
+def test_values_that_are_not_numbers_are_refused(reported: Any) -> None:
     live = Live(lambda config: reported, {})
     with pytest.raises(TypeError, match="report a number, None or a Report"):
         live.advance({}, 1, True)
     assert (live.step, live.is_between_steps) == (0, False)
 
 
-def test_costs_may_be_told() -> None:
-    told = Live(lambda config: Report(1.0, cost=2.5), {}).advance({}, 1, True).cost
-    assert (told.setup, told.train, told.validate) == (0.0, 2.5, 0.0)
-    told = Live(lambda config: Report(1.0, cost={"setup": 1, "validate": 3}), {}).advance({}, 1, True).cost
-    assert (told.setup, told.train, told.validate) == (1, 0.0, 3)
+def test_costs_may_be_reported() -> None:
+    result = Live(lambda config: Report(1.0, cost=2.5), {}).advance({}, 1, True).cost
+    assert (result.setup, result.train, result.validate) == (0.0, 2.5, 0.0)
+    result = Live(lambda config: Report(1.0, cost={"setup": 1, "validate": 3}), {}).advance({}, 1, True).cost
+    assert (result.setup, result.train, result.validate) == (1, 0.0, 3)
 
 
 @pytest.mark.parametrize("cost", [-1, math.nan, math.inf, {"train": -1}, {"gpu": 3}])
-def test_costs_that_cannot_be(cost: Any) -> None:
-    with pytest.raises(ValueError, match="seconds >= 0"):
+def test_wrong_costs_are_refused(cost: Any) -> None:
+    with pytest.raises(ValueError, match="must be seconds from 0 to"):
         Live(lambda config: Report(1.0, cost=cost), {}).advance({}, 1, True)
 
 
-def test_closing_a_generator_that_objects_is_no_drama() -> None:
-    def stubborn(config: Any) -> Iterator[float]:
+def test_closing_a_generator_that_raises_is_not_an_error() -> None:
+    def refuse_to_end(config: Any) -> Iterator[float]:
         try:
             yield 1.0
         finally:
             raise RuntimeError("not like this")
 
-    live = Live(stubborn, {})
+    live = Live(refuse_to_end, {})
     live.advance({}, 1, True)
     live.close()
 
 
 @pytest.mark.parametrize(
-    ("metrics", "kept"),
+    ("metrics", "stored"),
     [
         (None, {}),
         ({}, {}),
         ({"acc": 1, "loss": np.float32(0.5), "gap": math.inf}, {"acc": 1.0, "loss": 0.5, "gap": math.inf}),
     ],
 )
-def test_metrics_are_numbers_by_name(metrics: Any, kept: dict[str, float]) -> None:
-    assert read_metrics(metrics) == kept
+def test_metrics_become_floats(metrics: Any, stored: dict[str, float]) -> None:
+    assert read_metrics(metrics) == stored
 
 
 @pytest.mark.parametrize(
-    ("metrics", "told"),
+    ("metrics", "message"),
     [
-        ([0.9], "the reported metrics [0.9] must be numbers by name"),
-        ({1: 0.9}, "the metric 1 must have a text of 1 to 100 characters for its name"),
-        ({"": 0.9}, "must have a text"),
-        ({"n" * 101: 0.9}, "must have a text"),
+        ([0.9], "the reported metrics [0.9] must be a mapping of names to numbers"),
+        ({1: 0.9}, "the metric 1 must have a name of 1 to 100 characters"),
+        ({"": 0.9}, "must have a name"),
+        ({"n" * 101: 0.9}, "must have a name"),
         ({"acc": "0.9"}, "the metric 'acc' is '0.9': report a number"),
         ({"acc": None}, "the metric 'acc' is None: report a number"),
         ({"acc": 10**400}, "report a number"),
@@ -231,15 +231,15 @@ def test_metrics_are_numbers_by_name(metrics: Any, kept: dict[str, float]) -> No
         ({str(n): 0.0 for n in range(101)}, "101 metrics were reported: at most 100"),
     ],
 )
-def test_other_metrics_are_refused_in_one_line(metrics: Any, told: str) -> None:
+def test_wrong_metrics_are_refused_in_one_line(metrics: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
         read_metrics(metrics)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
-def test_a_report_hands_its_metrics_on() -> None:
+def test_metrics_are_in_the_result_of_a_step() -> None:
     def train(config: Any) -> Iterator[Report]:
         yield Report(1.0, metrics={"acc": 0.9})
 

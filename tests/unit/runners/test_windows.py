@@ -14,9 +14,9 @@ from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints import checkpoint_store as storage
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.command.command_runner import CommandRunner
 from shoestring.runners.process import process_group as groups
-from shoestring.runners.process.process_runner import Processes
+from shoestring.runners.process.process_runner import ProcessRunner
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
 
@@ -50,11 +50,11 @@ except shoestring.errors.RunnerError as error:
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda folder: Processes(Counter, Checkpoints(folder)), "process"),
-        (lambda folder: Commands(["true"], SPACE, folder), "command"),
+        (lambda folder: ProcessRunner(Counter, Checkpoints(folder)), "process"),
+        (lambda folder: CommandRunner(["true"], SPACE, folder), "command"),
     ],
 )
-def test_what_does_not_work_is_told_in_one_line(
+def test_other_runners_are_errors_of_one_line(
     make: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(groups, "IS_WINDOWS", True)
@@ -64,7 +64,7 @@ def test_what_does_not_work_is_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_the_local_runner_needs_nothing_that_windows_lacks(tmp_path: Path) -> None:
+def test_the_local_runner_works_without_process_groups(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
     )
@@ -73,7 +73,7 @@ def test_the_local_runner_needs_nothing_that_windows_lacks(tmp_path: Path) -> No
     assert "the process runner does not work on Windows" in done.stdout.splitlines()[1]
 
 
-def test_checkpoints_are_flushed_by_a_writer_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_flushed_through_a_writable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "IS_WINDOWS", True)
     modes: list[bool] = []
     monkeypatch.setattr(storage.os, "fsync", lambda number: modes.append(_is_writable(number)))  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ def one_number(config: Mapping[str, Any]) -> float:
 
 
 class Counter:
-    """Can save; `x` says at which step it does what."""
+    """Can save; `x` decides what it does at which step."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config, self.count = config, 0
@@ -139,7 +139,7 @@ def shared_folder() -> Path:
 
 
 def starts_a_child(config: Mapping[str, Any]) -> Iterator[float]:
-    """A child, two steps, and an end by `x`: 0 sleeps, 0.25 exits, 0.5 is killed, 0.75 ends, 1 never lets go."""
+    """Start a child, train two steps and end as `x` says: 0 sleeps, 0.25 exits, 0.5 is killed, 0.75 ends, 1 never ends."""
     child = subprocess.Popen(["sleep", "300"])
     (shared_folder() / f"child-{child.pid}").touch()
     (shared_folder() / f"worker-{os.getpid()}").touch()
@@ -205,7 +205,7 @@ def sleeping(config: Mapping[str, Any]) -> Iterator[float]:
 
 
 class Inexact(Counter):
-    """Forgets a little when it is saved, and says so."""
+    """Loses a little when it is saved, and declares so."""
 
     resume = "inexact"
 
@@ -225,7 +225,7 @@ def inexact_report(config: Mapping[str, Any], context: Context) -> Iterator[Repo
 
 
 def start_method(config: Mapping[str, Any]) -> float:
-    """1 where a process of its own would be started as in any script, 0 where not."""
+    """Report 1 if its own processes would be started by the default method, else 0."""
     inherited = multiprocessing.get_start_method()
     multiprocessing.set_start_method(None, force=True)
     return float(inherited == multiprocessing.get_start_method())

@@ -1,4 +1,4 @@
-"""Studies in memory leave nothing behind, and keep their checkpoints as long as they live."""
+"""Studies in memory leave no files, and have their checkpoints as long as they exist."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from training_code import Counter
 
 from shoestring import tune
-from shoestring.study.checkpoint_place import temporary_folder
+from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -23,7 +23,7 @@ def run(train: Any, **more: Any) -> Any:
     return tune(train, {"x": {"float": [0.0, 1.0]}}, "6 epochs", max_steps=3, seed=1, **more)
 
 
-def test_a_study_in_memory_keeps_its_best_as_long_as_it_lives() -> None:
+def test_a_study_in_memory_has_its_best_checkpoint_as_long_as_it_exists() -> None:
     study = run(Counter)
     checkpoint = study.best.checkpoint
     assert checkpoint.read_text() == "1"
@@ -46,13 +46,13 @@ def test_a_study_in_a_file_leaves_no_empty_folders() -> None:
     assert [path.name for path in Path.cwd().iterdir() if path.is_dir()] == ["study.db.checkpoints"]
 
 
-def test_a_forked_child_does_not_delete_what_its_parent_uses() -> None:
+def test_a_forked_child_does_not_delete_the_folder_of_its_parent() -> None:
     class Owner:
         pass
 
     owner = Owner()
-    folder = temporary_folder(owner)
-    assert temporary_folder(owner) == folder
+    folder = get_temporary_folder(owner)
+    assert get_temporary_folder(owner) == folder
     child = os.fork()
     if child == 0:
         try:

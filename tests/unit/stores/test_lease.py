@@ -1,4 +1,4 @@
-"""Leases: who runs a study, how the dead are recognised, and that a step they were at is charged exactly once."""
+"""Leases: who runs a study, how dead holders are recognised, and that their running steps are charged exactly once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from thoroughness import examples
 from shoestring.core.ledger.budget import PricedSeconds, price_of
 from shoestring.core.ledger.entries import Entry, Lost, Note
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.errors import Damaged, Leased
+from shoestring.errors import DamagedStore, StudyInUse
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.local.local_runner import Local
+from shoestring.runners.local.local_runner import LocalRunner
+from shoestring.stores import ledger_store as heartbeat
 from shoestring.stores import sqlite_file as files
-from shoestring.stores import store as heartbeat
 from shoestring.stores.lease import Process, find_uncharged
-from shoestring.stores.sql import Sql
-from shoestring.stores.store import HEARTBEAT_S, Heartbeat
+from shoestring.stores.ledger_store import HEARTBEAT_S, Heartbeat
+from shoestring.stores.sql import SqlStore
 from shoestring.study.study import Study
 from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text
 
@@ -36,32 +36,32 @@ ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="proc
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Sql:
-    store = Sql(f"sqlite:///{tmp_path}/store.db")
+def store(tmp_path: Path) -> SqlStore:
+    store = SqlStore(f"sqlite:///{tmp_path}/store.db")
     store.append("s", None, an_opening("1h"), an_order(0, until=4), an_order(1, until=4))
     return store
 
 
-def another(store: Sql) -> Sql:
-    return Sql(f"sqlite:///{store.path}")
+def open_again(store: SqlStore) -> SqlStore:
+    return SqlStore(f"sqlite:///{store.path}")
 
 
-def change_lease(store: Sql, **values: object) -> None:
+def change_lease(store: SqlStore, **values: object) -> None:
     assert store.path is not None
     with closing(sqlite3.connect(store.path)) as connection, connection:
         for column, value in values.items():
             connection.execute(f"UPDATE leases SET {column} = ?", (value,))
 
 
-def read_lease(store: Sql) -> Mapping[str, object]:
+def read_lease(store: SqlStore) -> Mapping[str, object]:
     assert store.path is not None
     with closing(sqlite3.connect(store.path)) as connection:
         connection.row_factory = sqlite3.Row
         return dict(connection.execute("SELECT * FROM leases").fetchone())
 
 
-def crash(store: Sql, running_s: Mapping[int, float], *entries: Entry) -> None:
-    """Take the lease, beat, append entries, and vanish without a word."""
+def crash(store: SqlStore, running_s: Mapping[int, float], *entries: Entry) -> None:
+    """Take the lease, write a heartbeat, append entries, and end without closing the lease."""
     ledger = store.load("s")
     assert ledger is not None
     store.lease("s").beat(len(ledger), running_s)
@@ -80,66 +80,66 @@ def test_this_process_is_alive() -> None:
 
 
 @ON_LINUX
-def test_a_process_that_ended_is_dead_even_before_its_parent_looks() -> None:
+def test_a_process_that_ended_is_dead_before_its_parent_waits_for_it() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         stat = Path(f"/proc/{child.pid}/stat").read_text()
         holder = Process.this()._replace(pid=child.pid, started=stat.rpartition(")")[2].split()[19])
         assert not holder.is_dead()
         child.kill()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, but nobody has collected it
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, but its parent has not collected it
         assert holder.is_dead()
     assert holder.is_dead()
 
 
 @ON_LINUX
-def test_a_pid_used_again_is_another_process() -> None:
+def test_a_later_process_with_the_same_pid_is_another_process() -> None:
     assert Process.this()._replace(started="1").is_dead()
 
 
-@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"machine": "another boot"}])
-def test_of_other_machines_nothing_is_known(elsewhere: dict[str, str]) -> None:
+@pytest.mark.parametrize("differences", [{"host": "another"}, {"machine": "another boot"}])
+def test_processes_of_other_machines_are_not_known_to_be_dead(differences: dict[str, str]) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         pass
-    gone = Process.this()._replace(pid=child.pid)
-    assert gone.is_dead()
-    assert not gone._replace(**elsewhere).is_dead()  # type: ignore[arg-type]
+    child_process = Process.this()._replace(pid=child.pid)
+    assert child_process.is_dead()
+    assert not child_process._replace(**differences).is_dead()  # type: ignore[arg-type]
 
 
 # taking over ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_holder_is_named(store: Sql) -> None:
+def test_the_message_names_the_holder(store: SqlStore) -> None:
     with store.lease("s"):
         change_lease(store, host="tower", pid=4711, heard_at=time.time() - 30)
         with pytest.raises(
-            Leased, match=r"the study 's' is being run by process 4711 on tower, last heard of 3\d s ago"
+            StudyInUse, match=r"the study 's' is being run by process 4711 on tower, last heartbeat 3\d s ago"
         ):
-            another(store).lease("s")
+            open_again(store).lease("s")
 
 
 @pytest.mark.parametrize("age_s", [61.0, -61.0])
-def test_a_minute_of_silence_frees_the_study(store: Sql, age_s: float) -> None:
+def test_a_minute_of_silence_frees_the_study(store: SqlStore, age_s: float) -> None:
     first = store.lease("s")
     change_lease(store, host="tower", heard_at=time.time() - age_s)
-    with another(store).lease("s"):
-        taken = read_lease(store)
-        first.beat(99, {0: 99.0})  # whoever was ousted has no say any more
+    with open_again(store).lease("s"):
+        row = read_lease(store)
+        first.beat(99, {0: 99.0})  # the old holder can no longer write
         first.__exit__(None, None, None)
-        assert read_lease(store) == taken
+        assert read_lease(store) == row
 
 
-def test_a_heartbeat_keeps_the_lease(store: Sql) -> None:
+def test_a_heartbeat_keeps_the_lease(store: SqlStore) -> None:
     with store.lease("s") as lease:
         change_lease(store, host="tower", heard_at=0.0)
         lease.beat(3, {})
-        with pytest.raises(Leased):
-            another(store).lease("s")
+        with pytest.raises(StudyInUse):
+            open_again(store).lease("s")
 
 
 HOLDER = """
 import sys
-from shoestring.stores.sql import Sql
-store = Sql(sys.argv[1])
+from shoestring.stores.sql import SqlStore
+store = SqlStore(sys.argv[1])
 with store.lease("s") as lease:
     lease.beat(len(store.load("s")), {1: 7.5})
     print("held", flush=True)
@@ -147,7 +147,7 @@ with store.lease("s") as lease:
 """
 
 
-def test_a_killed_holder_is_succeeded_at_once(store: Sql) -> None:
+def test_the_lease_of_a_killed_holder_is_taken_over_at_once(store: SqlStore) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, f"sqlite:///{store.path}"],
         stdin=subprocess.PIPE,
@@ -156,17 +156,19 @@ def test_a_killed_holder_is_succeeded_at_once(store: Sql) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(Leased, match=f"process {holder.pid} "):
+        with pytest.raises(StudyInUse, match=f"process {holder.pid} "):
             store.lease("s")
         holder.kill()
     with store.lease("s") as lease:
-        assert 7.5 < lease.cut_off[1] <= 7.5 + HEARTBEAT_S, "as it said, and what it may have worked since"
+        assert 7.5 < lease.uncharged_s[1] <= 7.5 + HEARTBEAT_S, (
+            "the stored seconds, and the time it may have lived since"
+        )
 
 
-def test_a_lock_does_not_stop_the_heart(store: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_does_not_stop_heartbeats(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "BUSY_S", 0.05)
-    impatient = another(store)
-    with impatient.lease("s") as lease:
+    second = open_again(store)
+    with second.lease("s") as lease:
         assert store.path is not None
         with closing(sqlite3.connect(store.path)) as other:
             other.execute("BEGIN EXCLUSIVE")
@@ -176,32 +178,32 @@ def test_a_lock_does_not_stop_the_heart(store: Sql, monkeypatch: pytest.MonkeyPa
         assert read_lease(store)["running"] == '{"0":2.0}'
 
 
-def test_a_damaged_study_is_not_held(store: Sql) -> None:
+def test_the_lease_of_a_damaged_study_is_released(store: SqlStore) -> None:
     crash(store, {0: 1.0})
     assert store.path is not None
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("DELETE FROM entries WHERE seq = 1")
-    with pytest.raises(Damaged):
-        another(store).lease("s")
+    with pytest.raises(DamagedStore):
+        open_again(store).lease("s")
     assert read_lease(store)["holder"] == ""
 
 
-def test_a_heartbeat_that_cannot_be_read_is_no_obstacle(store: Sql) -> None:
+def test_a_heartbeat_that_cannot_be_read_is_ignored(store: SqlStore) -> None:
     for text in ("", "[]", '{"x":1}', '{"0":null}'):
         crash(store, {0: 1.0})
         change_lease(store, running=text)
-        with another(store).lease("s") as lease:
-            assert dict(lease.cut_off) == {}
+        with open_again(store).lease("s") as lease:
+            assert dict(lease.uncharged_s) == {}
 
 
 # what is charged -----------------------------------------------------------------------------------------------------
 
 
-def test_a_clean_stop_hands_on_what_was_under_way(store: Sql) -> None:
+def test_a_regular_stop_passes_on_the_running_steps(store: SqlStore) -> None:
     with store.lease("s") as lease:
         lease.beat(3, {0: 2.5, 1: 0.0})
-    with another(store).lease("s") as lease:
-        assert dict(lease.cut_off) == {0: 2.5}
+    with open_again(store).lease("s") as lease:
+        assert dict(lease.uncharged_s) == {0: 2.5}
 
 
 @pytest.mark.parametrize(
@@ -209,18 +211,20 @@ def test_a_clean_stop_hands_on_what_was_under_way(store: Sql) -> None:
     [
         ([], {0: 3.0, 1: 4.0}),
         ([a_step(0, 1)], {1: 4.0}),
-        ([Lost(trial=0, held=0, seconds=2.0)], {1: 4.0}),
+        ([Lost(trial=0, resumable_step=0, seconds=2.0)], {1: 4.0}),
         ([Note(topic="released", facts={"order": 1})], {0: 3.0}),
         ([Note(topic="enqueue", facts={"config": {"lr": 0.5, "kind": "naïve"}})], {0: 3.0, 1: 4.0}),
         ([an_order(2)], {0: 3.0, 1: 4.0}),
-        ([a_step(0, 1), Lost(trial=1, held=0, seconds=3.0)], {}),
+        ([a_step(0, 1), Lost(trial=1, resumable_step=0, seconds=3.0)], {}),
     ],
 )
-def test_what_a_later_entry_speaks_of_is_paid_for(store: Sql, entries: list[Entry], due: dict[int, float]) -> None:
-    """One second more than was said: it crashed long ago, and may have worked on for one heartbeat."""
+def test_a_step_with_a_later_entry_is_not_charged_again(
+    store: SqlStore, entries: list[Entry], due: dict[int, float]
+) -> None:
+    """One second is added: the holder crashed long ago, and may have lived for one more heartbeat."""
     crash(store, {0: 2.0, 1: 3.0}, *entries)
-    with another(store).lease("s") as lease:
-        assert dict(lease.cut_off) == due
+    with open_again(store).lease("s") as lease:
+        assert dict(lease.uncharged_s) == due
 
 
 def test_an_order_that_is_not_open_is_not_charged() -> None:
@@ -229,102 +233,105 @@ def test_an_order_that_is_not_open_is_not_charged() -> None:
 
 
 @pytest.mark.parametrize(("ago_s", "extra_s"), [(0.25, 0.25), (0.75, 0.75), (30.0, HEARTBEAT_S), (-30.0, HEARTBEAT_S)])
-def test_a_crash_is_charged_for_what_was_not_heard(store: Sql, ago_s: float, extra_s: float) -> None:
+def test_the_time_since_the_last_heartbeat_is_charged(store: SqlStore, ago_s: float, extra_s: float) -> None:
     crash(store, {0: 2.0, 1: 0.0})
-    change_lease(store, host=Process.this().host, started="1", heard_at=time.time() - ago_s)  # certainly dead
-    with another(store).lease("s") as lease:
-        assert lease.cut_off[0] == pytest.approx(2.0 + extra_s, abs=0.2)
-        assert lease.cut_off[0] <= 2.0 + HEARTBEAT_S
-        assert lease.cut_off[1] == pytest.approx(extra_s, abs=0.2), "a step that had just begun"
+    change_lease(store, host=Process.this().host, started="1", heard_at=time.time() - ago_s)  # dead
+    with open_again(store).lease("s") as lease:
+        assert lease.uncharged_s[0] == pytest.approx(2.0 + extra_s, abs=0.2)
+        assert lease.uncharged_s[0] <= 2.0 + HEARTBEAT_S
+        assert lease.uncharged_s[1] == pytest.approx(extra_s, abs=0.2), "a step that had just begun"
 
 
-def test_seconds_of_a_dear_worker_stay_seconds_and_keep_their_price(store: Sql) -> None:
-    """However often they are handed on. The heartbeat that was not heard costs as much."""
+def test_seconds_of_an_expensive_worker_have_their_price_factor(store: SqlStore) -> None:
+    """Also after several take-overs, and for the added heartbeat."""
     crash(store, {0: PricedSeconds(2.0, 2.5), 1: 3.0})
     for _ in range(2):
-        with another(store).lease("s") as lease:
-            assert dict(lease.cut_off) == {0: 3.0, 1: 4.0}
-            assert {number: price_of(seconds) for number, seconds in lease.cut_off.items()} == {0: 2.5, 1: 1.0}
+        with open_again(store).lease("s") as lease:
+            assert dict(lease.uncharged_s) == {0: 3.0, 1: 4.0}
+            assert {number: price_of(seconds) for number, seconds in lease.uncharged_s.items()} == {0: 2.5, 1: 1.0}
 
 
-def test_nothing_is_added_twice(store: Sql) -> None:
-    """Those who took over and ended before the charge was stored: by a crash, or in peace."""
+def test_no_time_is_added_twice(store: SqlStore) -> None:
+    """Holders that took over and ended before the charge was stored, by a crash or regularly."""
     crash(store, {0: 2.0})
     for _ in range(3):
-        lease = another(store).lease("s")
-        assert dict(lease.cut_off) == {0: 3.0}
-        lease.beat(3, {})  # its own word must not hide what is due
+        lease = open_again(store).lease("s")
+        assert dict(lease.uncharged_s) == {0: 3.0}
+        lease.beat(3, {})  # its own heartbeat must not hide what is due
         change_lease(store, heard_at=0.0)
-    with another(store).lease("s") as lease:
-        assert dict(lease.cut_off) == {0: 3.0}
-    with another(store).lease("s") as lease:
-        assert dict(lease.cut_off) == {0: 3.0}
+    with open_again(store).lease("s") as lease:
+        assert dict(lease.uncharged_s) == {0: 3.0}
+    with open_again(store).lease("s") as lease:
+        assert dict(lease.uncharged_s) == {0: 3.0}
 
 
-def test_an_append_says_what_is_under_way_in_one_commit(store: Sql) -> None:
+def test_an_append_stores_the_heartbeat_in_the_same_transaction(store: SqlStore) -> None:
     ledger = store.load("s")
     assert ledger is not None
     commits: list[object] = []
     with store.lease("s") as lease:
         event.listen(store.database._engine, "commit", commits.append)
-        store.append("s", ledger, an_order(2), beat=Heartbeat(lease, {0: 4.0, 2: 0.0}))
+        store.append("s", ledger, an_order(2), heartbeat=Heartbeat(lease, {0: 4.0, 2: 0.0}))
         assert len(commits) == 1
         row = read_lease(store)
         assert (row["entries"], row["running"]) == (4, '{"0":4.0,"2":0.0}')
 
 
-def test_nothing_is_appended_under_a_lease_that_is_gone(store: Sql) -> None:
+def test_nothing_is_appended_after_the_lease_was_taken_over(store: SqlStore) -> None:
     ledger = store.load("s")
     assert ledger is not None
     lease = store.lease("s")
     change_lease(store, holder="somebody else")
-    with pytest.raises(Leased, match="taken over by another process"):
-        store.append("s", ledger, an_order(2), beat=Heartbeat(lease, {}))
+    with pytest.raises(StudyInUse, match="taken over by another process"):
+        store.append("s", ledger, an_order(2), heartbeat=Heartbeat(lease, {}))
     assert lease.lost
-    assert entries_as_text(another(store).load("s")) == entries_as_text(ledger)
+    assert entries_as_text(open_again(store).load("s")) == entries_as_text(ledger)
 
 
 @examples(5, thorough=15)
-@given(lives=st.lists(st.sets(st.sampled_from(["beat before", "charge", "step", "beat after"])), max_size=3))
-def test_a_lost_step_is_charged_once(lives: list[set[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(crashes=st.lists(st.sets(st.sampled_from(["beat before", "charge", "step", "beat after"])), max_size=3))
+def test_a_lost_step_is_charged_once(crashes: list[set[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
     """One holder crashes at a step; others take over and crash in turn, wherever in their work.
 
     Two seconds were heard of the first step; each crash adds the heartbeat that it may have worked on for.
     """
     address = f"sqlite:///{tmp_path_factory.mktemp('lives')}/store.db"
-    store = Sql(address)
+    store = SqlStore(address)
     ledger: Ledger | None = store.append("s", None, an_opening("1h"), an_order(0, until=4))
     crash(store, {0: 2.0})
-    for life in [*lives, {"charge"}]:
-        successor = Sql(address)
+    for events in [*crashes, {"charge"}]:
+        successor = SqlStore(address)
         lease = successor.lease("s")
         ledger = successor.load("s")
         assert ledger is not None
-        if "beat before" in life:
+        if "beat before" in events:
             lease.beat(len(ledger), {})
-        if "charge" in life:  # as the loop does, before it buys anything
-            charges = [Lost(trial=n, held=ledger.trials[n].held, seconds=s) for n, s in lease.cut_off.items()]
-            ledger = successor.append("s", ledger, *charges, beat=Heartbeat(lease, {0: 0.0}))
-            if "step" in life:
-                step = a_step(0, ledger.trials[0].held + 1)
-                ledger = successor.append("s", ledger, step, beat=Heartbeat(lease, {0: 0.0}))
-            if "beat after" in life:
+        if "charge" in events:  # as the loop does, before it orders anything
+            charges = [
+                Lost(trial=n, resumable_step=ledger.trials[n].resumable_step, seconds=s)
+                for n, s in lease.uncharged_s.items()
+            ]
+            ledger = successor.append("s", ledger, *charges, heartbeat=Heartbeat(lease, {0: 0.0}))
+            if "step" in events:
+                step = a_step(0, ledger.trials[0].resumable_step + 1)
+                ledger = successor.append("s", ledger, step, heartbeat=Heartbeat(lease, {0: 0.0}))
+            if "beat after" in events:
                 lease.beat(len(ledger), {0: 0.0})
         change_lease(successor, heard_at=0.0)
         successor.close()
     assert ledger is not None
-    charged = sum("charge" in life for life in lives)  # each of them began the next step, and crashed at it
-    assert ledger.books.by_kind["lost"] == 2.0 + HEARTBEAT_S + charged * HEARTBEAT_S
+    charged = sum("charge" in events for events in crashes)  # each of them began the next step, and crashed at it
+    assert ledger.state.by_kind["lost"] == 2.0 + HEARTBEAT_S + charged * HEARTBEAT_S
     store.close()
 
 
 # the loop ------------------------------------------------------------------------------------------------------------
 
 
-def test_of_quick_entries_one_in_a_tenth_of_a_second_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_entries_wait_for_the_disk_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now, beats = [100.0], []
-    monkeypatch.setattr("shoestring.stores.store.time.monotonic", lambda: now[0])
-    heart = heartbeat.Heart(lambda: beats.append(now[0]))
+    monkeypatch.setattr("shoestring.stores.ledger_store.time.monotonic", lambda: now[0])
+    heart = heartbeat.HeartbeatThread(lambda: beats.append(now[0]))
     try:
         assert heart.wait_for_disk()
         now[0] += 0.05
@@ -333,19 +340,19 @@ def test_of_quick_entries_one_in_a_tenth_of_a_second_waits_for_the_disk(monkeypa
             if beats:
                 break
             time.sleep(0.01)
-        assert beats, "what did not wait is taken to the disk by a beat"
+        assert beats, "a heartbeat takes the others to the disk"
         now[0] += 0.06
         assert heart.wait_for_disk()
     finally:
         heart.stop()
 
 
-def test_every_append_of_a_run_says_what_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start of each step is known to the store at the moment at which the step begins."""
-    monkeypatch.setattr(heartbeat, "_TO_DISK_S", 60.0)  # no beat of the heart's own comes between
-    store = Sql(f"sqlite:///{tmp_path}/run.db")
+def test_every_append_of_a_run_stores_the_running_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store knows the start of each step when the step begins."""
+    monkeypatch.setattr(heartbeat, "_TO_DISK_S", 60.0)  # no heartbeat of the thread comes between
+    store = SqlStore(f"sqlite:///{tmp_path}/run.db")
     study = Study.begin({"x": {"float": [0, 1]}}, "1h", store=store, max_steps=3, policy="random_search", seed=1)
-    seen: list[tuple[str, dict[str, float]]] = []
+    recorded: list[tuple[str, dict[str, float]]] = []
 
     def train(config: object) -> Iterator[float]:
         for _ in range(3):
@@ -355,35 +362,37 @@ def test_every_append_of_a_run_says_what_is_under_way(tmp_path: Path, monkeypatc
     def look(ledger: Ledger, entry: Entry | None) -> None:
         row = read_lease(store)
         if entry is not None and row["entries"] == len(ledger):  # else two entries were stored together
-            seen.append((entry.kind, json.loads(str(row["running"]))))
+            recorded.append((entry.kind, json.loads(str(row["running"]))))
 
     study.run(
-        Local(train, Checkpoints(tmp_path / "checkpoints")), should_stop=lambda: len(study.ledger) > 12, observe=look
+        LocalRunner(train, Checkpoints(tmp_path / "checkpoints")),
+        should_stop=lambda: len(study.ledger) > 12,
+        observe=look,
     )
-    orders = [running for kind, running in seen if kind == "order"]
+    orders = [running for kind, running in recorded if kind == "order"]
     assert orders[:3] == [{"0": 0.0}, {"1": 0.0}, {"2": 0.0}]
-    between = [running for kind, running in seen if kind == "receipt" and running]
-    assert between, "a step follows in the same order"
-    assert all(0 <= seconds < 0.1 for running in between for seconds in running.values()), "what is paid is not due"
+    between = [running for kind, running in recorded if kind == "receipt" and running]
+    assert between, "the order has another step"
+    assert all(0 <= seconds < 0.1 for running in between for seconds in running.values()), "paid seconds are not due"
 
 
-def test_a_study_taken_up_says_so_before_its_first_step(tmp_path: Path) -> None:
+def test_a_resumed_study_writes_a_heartbeat_before_its_first_step(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/run.db"
     study = Study.begin({"x": {"float": [0, 1]}}, "1h", store=address, max_steps=3, policy="random_search", seed=1)
-    study.run(Local(forever, Checkpoints(tmp_path / "c")), should_stop=lambda: len(study.ledger) == 3)
-    store = Sql(address)
+    study.run(LocalRunner(train_forever, Checkpoints(tmp_path / "c")), should_stop=lambda: len(study.ledger) == 3)
+    store = SqlStore(address)
     change_lease(store, running="{}")
     again = Study.open(store=address)
-    seen: list[object] = []
+    recorded: list[object] = []
 
     def look_first(config: object) -> Iterator[float]:
-        seen.append(read_lease(store)["running"])
-        yield from forever(config)
+        recorded.append(read_lease(store)["running"])
+        yield from train_forever(config)
 
-    again.run(Local(look_first, Checkpoints(tmp_path / "c")), should_stop=lambda: bool(seen))
-    assert list(json.loads(str(seen[0]))) == ["0"]
+    again.run(LocalRunner(look_first, Checkpoints(tmp_path / "c")), should_stop=lambda: bool(recorded))
+    assert list(json.loads(str(recorded[0]))) == ["0"]
 
 
-def forever(config: object) -> Iterator[float]:
+def train_forever(config: object) -> Iterator[float]:
     while True:
         yield 1.0

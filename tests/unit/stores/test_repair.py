@@ -1,4 +1,4 @@
-"""Repair: everything up to the last good entry, and never a byte written to the damaged file."""
+"""Repair copies all entries up to the last good one, and never writes to the damaged file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from thoroughness import examples
 
 from shoestring.core.ledger.entries import Note
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.errors import Damaged, StoreError
-from shoestring.stores.repair import Repaired, repair
-from shoestring.stores.sql import Sql
-from shoestring.testing.ledger_stores import a_life, an_opening, entries_as_text
+from shoestring.errors import DamagedStore, StoreError
+from shoestring.stores.repair import RepairResult, repair
+from shoestring.stores.sql import SqlStore
+from shoestring.testing.ledger_stores import an_opening, entries_as_text, entries_of_all_kinds
 
 PAGE = 4096
 
 
 def begin(file: Path, entries: int = 60) -> Ledger:
-    store = Sql(f"sqlite:///{file}")
-    ledger = store.append("s", None, *a_life())
+    store = SqlStore(f"sqlite:///{file}")
+    ledger = store.append("s", None, *entries_of_all_kinds())
     notes = [Note(topic="n", facts={"n": n, "text": "x" * (37 * n % 900)}) for n in range(entries)]
     ledger = store.append("s", ledger, *notes)
     store.append("other", None, an_opening())
@@ -37,8 +37,8 @@ def begin(file: Path, entries: int = 60) -> Ledger:
 
 
 @contextmanager
-def untouched(folder: Path) -> Iterator[None]:
-    """No file of this folder is written, made or removed."""
+def check_unchanged(folder: Path) -> Iterator[None]:
+    """Check that no file of this folder is written, created or removed."""
 
     def state() -> dict[str, tuple[bytes, int]]:
         return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
@@ -54,15 +54,15 @@ def test_a_row_that_was_changed(tmp_path: Path) -> None:
     ledger = begin(file)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE entries SET body = 'x' WHERE study = 's' AND seq = 20")
-    with untouched(tmp_path / "old"):
+    with check_unchanged(tmp_path / "old"):
         done = repair(f"sqlite:///{file}", "s", f"sqlite:///{tmp_path}/new.db")
-    assert done == Repaired(kept=20, dropped=len(ledger) - 20, why="entry 20 does not match its checksum")
-    store = Sql(f"sqlite:///{tmp_path}/new.db")
-    kept = store.load("s")
-    assert entries_as_text(kept) == entries_as_text(ledger.fork(20))
+    assert done == RepairResult(n_copied=20, n_dropped=len(ledger) - 20, reason="entry 20 does not match its checksum")
+    store = SqlStore(f"sqlite:///{tmp_path}/new.db")
+    n_copied = store.load("s")
+    assert entries_as_text(n_copied) == entries_as_text(ledger.fork(20))
     assert store.studies() == ["s"]
-    assert kept is not None
-    assert len(store.append("s", kept, Note(topic="on we go"))) == 21
+    assert n_copied is not None
+    assert len(store.append("s", n_copied, Note(topic="more"))) == 21
 
 
 def test_a_missing_row(tmp_path: Path) -> None:
@@ -70,35 +70,35 @@ def test_a_missing_row(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute("DELETE FROM entries WHERE study = 's' AND seq = 20")
     done = repair(str(tmp_path / "store.db"), "s", str(tmp_path / "new.db"))
-    assert done == Repaired(kept=20, dropped=len(ledger) - 21, why="entry 20 is missing")
+    assert done == RepairResult(n_copied=20, n_dropped=len(ledger) - 21, reason="entry 20 is missing")
 
 
-def test_a_sound_study_is_copied_whole(tmp_path: Path) -> None:
+def test_an_undamaged_study_is_copied_completely(tmp_path: Path) -> None:
     ledger = begin(tmp_path / "store.db")
     done = repair(str(tmp_path / "store.db"), "s", str(tmp_path / "new.db"))
-    assert done == Repaired(kept=len(ledger), dropped=0, why="")
-    assert entries_as_text(Sql(f"sqlite:///{tmp_path}/new.db").load("s")) == entries_as_text(ledger)
+    assert done == RepairResult(n_copied=len(ledger), n_dropped=0, reason="")
+    assert entries_as_text(SqlStore(f"sqlite:///{tmp_path}/new.db").load("s")) == entries_as_text(ledger)
 
 
 CRASH = """
 import os, sys
 from shoestring.core.ledger.entries import Note
-from shoestring.stores.sql import Sql
-store = Sql(sys.argv[1])
+from shoestring.stores.sql import SqlStore
+store = SqlStore(sys.argv[1])
 store.append("s", store.load("s"), *[Note(topic="late", facts={"n": n}) for n in range(5)])
 os.kill(os.getpid(), 9)
 """
 
 
-def test_what_a_crash_left_in_the_journal_is_saved_too(tmp_path: Path) -> None:
+def test_entries_that_a_crash_left_in_the_journal_are_copied(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     file = tmp_path / "old" / "store.db"
     ledger = begin(file)
     subprocess.run([sys.executable, "-c", CRASH, f"sqlite:///{file}"], check=False, timeout=60)
     assert Path(f"{file}-wal").stat().st_size > 0
-    with untouched(tmp_path / "old"):
+    with check_unchanged(tmp_path / "old"):
         done = repair(f"sqlite:///{file}", "s", f"sqlite:///{tmp_path}/new.db")
-    assert done.kept == len(ledger) + 5
+    assert done.n_copied == len(ledger) + 5
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Ledger]:
 def test_any_destroyed_page(
     whole: tuple[bytes, Ledger], tmp_path_factory: pytest.TempPathFactory, seed: int, cut: bool
 ) -> None:
-    """A page of noise, or the file cut short: what is read is always a true beginning of the study."""
+    """With a page of noise, or a file cut short, the entries that are read are always the first entries of the study."""
     folder = tmp_path_factory.mktemp("pages")
     (folder / "old").mkdir()
     file = folder / "old" / "store.db"
@@ -125,39 +125,41 @@ def test_any_destroyed_page(
     else:
         data[page * PAGE : (page + 1) * PAGE] = noise.randbytes(PAGE)
     file.write_bytes(data)
-    store = Sql(f"sqlite:///{file}")
+    store = SqlStore(f"sqlite:///{file}")
     try:
         loaded = store.load("s")
         last_good = len(loaded or ()) - 1
-        assert entries_as_text(loaded) == entries_as_text(ledger), "what loads is whole"
-    except Damaged as error:
+        assert entries_as_text(loaded) == entries_as_text(ledger), "a study that loads is complete"
+    except DamagedStore as error:
         last_good = error.last_good
     store.close()
-    with untouched(folder / "old"):
+    with check_unchanged(folder / "old"):
         if last_good < 0:
-            with pytest.raises(StoreError, match="nothing of the study 's' can be saved"):
+            with pytest.raises(StoreError, match="nothing of the study 's' can be copied"):
                 repair(str(file), "s", str(folder / "new.db"))
             assert not (folder / "new.db").exists()
             return
         done = repair(str(file), "s", str(folder / "new.db"))
-    assert done.kept == last_good + 1, "the error names exactly what repair keeps"
-    assert entries_as_text(Sql(f"sqlite:///{folder}/new.db").load("s")) == entries_as_text(ledger.fork(done.kept))
+    assert done.n_copied == last_good + 1, "the error names exactly the last entry that repair copies"
+    assert entries_as_text(SqlStore(f"sqlite:///{folder}/new.db").load("s")) == entries_as_text(
+        ledger.fork(done.n_copied)
+    )
 
 
-def test_most_destroyed_pages_cost_only_what_comes_after_them(tmp_path: Path) -> None:
-    """Of all pages, one after another: the entries kept grow with the place of the damage."""
+def test_most_destroyed_pages_cost_only_later_entries(tmp_path: Path) -> None:
+    """Destroy each page in turn: the later the page, the more entries are copied."""
     ledger = begin(tmp_path / "store.db", entries=100)
     whole = (tmp_path / "store.db").read_bytes()
-    kept = []
+    n_copied = []
     for page in range(2, len(whole) // PAGE):
         damaged = tmp_path / f"{page}.db"
         damaged.write_bytes(whole[: page * PAGE] + b"\xa5" * PAGE + whole[(page + 1) * PAGE :])
         try:
-            kept.append(repair(str(damaged), "s", str(tmp_path / f"new-{page}.db")).kept)
+            n_copied.append(repair(str(damaged), "s", str(tmp_path / f"new-{page}.db")).n_copied)
         except StoreError:
-            kept.append(0)
-    assert max(kept) > len(ledger) / 2
-    assert sum(count > 0 for count in kept) > len(kept) / 2
+            n_copied.append(0)
+    assert max(n_copied) > len(ledger) / 2
+    assert sum(count > 0 for count in n_copied) > len(n_copied) / 2
 
 
 def test_a_destroyed_beginning(tmp_path: Path) -> None:
@@ -165,11 +167,11 @@ def test_a_destroyed_beginning(tmp_path: Path) -> None:
     begin(file)
     data = file.read_bytes()
     file.write_bytes(b"\0" * 100 + data[100:])
-    with pytest.raises(StoreError, match="nothing of the study 's' can be saved"):
+    with pytest.raises(StoreError, match="nothing of the study 's' can be copied"):
         repair(str(file), "s", str(tmp_path / "new.db"))
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_refused_repairs(tmp_path: Path) -> None:
     file, new = tmp_path / "store.db", tmp_path / "new.db"
     ledger = begin(file)
     with pytest.raises(StoreError, match=r"there is no such study\. Did you mean 'other'"):
@@ -183,10 +185,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"new\.db exists"):
         repair(str(file), "s", str(new))
     assert new.read_text() == "mine"
-    assert entries_as_text(Sql(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
+    assert entries_as_text(SqlStore(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_file(tmp_path: Path) -> None:
     begin(tmp_path / "store.db")
 
     def limit(connection: sqlite3.Connection, _: object) -> None:
@@ -199,4 +201,4 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     finally:
         event.remove(Engine, "connect", limit)
     assert [path.name for path in tmp_path.iterdir()] == ["store.db"]
-    assert repair(str(tmp_path / "store.db"), "s", str(tmp_path / "new.db")).dropped == 0
+    assert repair(str(tmp_path / "store.db"), "s", str(tmp_path / "new.db")).n_dropped == 0

@@ -1,4 +1,4 @@
-"""The SQL store on SQLite: addresses, safety, damage, a full disk, and writers that race."""
+"""The SQL store on SQLite: addresses, durability, damage, a full disk, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from shoestring.core.ledger.entries import Note
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
-from shoestring.errors import Conflict, Damaged, DecisionError, MissingExtra, StoreError
+from shoestring.errors import Conflict, DamagedStore, DecisionError, MissingExtra, StoreError
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.local.local_runner import Local
-from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.runners.local.local_runner import LocalRunner
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.stores import database
 from shoestring.stores import sqlite_file as files
 from shoestring.stores.database import read_server_address
-from shoestring.stores.sql import Sql
+from shoestring.stores.sql import SqlStore
 from shoestring.study.study import Study
-from shoestring.testing.curves import Decaying
-from shoestring.testing.ledger_stores import a_life, a_step, an_opening, an_order, entries_as_text
+from shoestring.testing.curves import DecayingCurves
+from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text, entries_of_all_kinds
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True)})
 
@@ -44,8 +44,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def begin(file: Path, entries: int = 10) -> Ledger:
-    """A study 's' of some entries in that file, in one piece: no journal is left beside it."""
-    store = Sql(f"sqlite:///{file}")
+    """Write a study 's' of some entries into a file, without a journal beside it."""
+    store = SqlStore(f"sqlite:///{file}")
     notes = [Note(topic="n", facts={"n": n, "text": "x" * 500}) for n in range(1, entries)]
     ledger = store.append("s", None, an_opening(), *notes)
     store.close()
@@ -61,7 +61,7 @@ def tamper(file: Path, *statements: str) -> None:
 
 def refusal(file: Path) -> StoreError:
     with pytest.raises(StoreError) as caught:
-        Sql(f"sqlite:///{file}").load("s")
+        SqlStore(f"sqlite:///{file}").load("s")
     assert "\n" not in str(caught.value)
     return caught.value
 
@@ -69,9 +69,9 @@ def refusal(file: Path) -> StoreError:
 # addresses -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_relative_path_means_the_folder_of_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_resolved_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    store = Sql("sqlite:///a b%20ö.db")
+    store = SqlStore("sqlite:///a b%20ö.db")
     assert store.path == tmp_path / "a b%20ö.db"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -79,8 +79,8 @@ def test_a_relative_path_means_the_folder_of_the_moment(tmp_path: Path, monkeypa
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".db"] == ["a b%20ö.db"]
 
 
-def test_reading_makes_nothing(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+def test_reading_creates_no_file(file: Path) -> None:
+    store = SqlStore(f"sqlite:///{file}")
     assert store.studies() == []
     assert store.load("s") is None
     assert not file.exists()
@@ -102,19 +102,19 @@ def test_reading_makes_nothing(file: Path) -> None:
 )
 def test_an_address_that_cannot_be_used(address: str, text: str) -> None:
     with pytest.raises(StoreError, match=text) as caught:
-        Sql(address)
+        SqlStore(address)
     assert address in str(caught.value)
 
 
 def test_postgresql_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"psycopg.*pip install 'shoestring\[postgresql\]'"):
-        Sql("postgresql://127.0.0.1/db")
+        SqlStore("postgresql://127.0.0.1/db")
 
 
-def test_postgresql_has_no_path_and_keeps_its_password_to_itself() -> None:
+def test_postgresql_has_no_path_and_hides_its_password() -> None:
     pytest.importorskip("psycopg")
-    store = Sql("postgresql://me:secret@127.0.0.1:1/db")  # nobody listens on port 1
+    store = SqlStore("postgresql://me:secret@127.0.0.1:1/db")  # no server listens on port 1
     assert store.path is None
     with pytest.raises(StoreError, match="check the address") as caught:
         store.load("s")
@@ -125,59 +125,59 @@ def test_postgresql_has_no_path_and_keeps_its_password_to_itself() -> None:
 def test_a_study_has_a_name(file: Path) -> None:
     for name in ("", "two\nlines", "\x00", "\udcff"):
         with pytest.raises(StoreError, match="printable"):
-            Sql(f"sqlite:///{file}").append(name, None, an_opening())
-        assert Sql(f"sqlite:///{file}").load(name) is None
+            SqlStore(f"sqlite:///{file}").append(name, None, an_opening())
+        assert SqlStore(f"sqlite:///{file}").load(name) is None
     assert not file.exists()
 
 
 # safety --------------------------------------------------------------------------------------------------------------
 
 
-def pragma(store: Sql, name: str) -> object:
+def pragma(store: SqlStore, name: str) -> object:
     with store.database.transaction() as connection:
         return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
 
 
 def test_every_commit_reaches_the_disk(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+    store = SqlStore(f"sqlite:///{file}")
     store.append("s", None, an_opening())
     assert (pragma(store, "journal_mode"), pragma(store, "synchronous")) == ("wal", 2)
     assert pragma(store, "busy_timeout") == 30_000
     assert store.notices == []
 
 
-def test_a_disk_without_write_ahead_logging_is_mentioned(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}?vfs=unix-dotfile")  # has no shared memory, as network disks have not
-    ledger = store.append("s", None, *a_life())
+def test_a_disk_without_write_ahead_logging_gives_a_notice(file: Path) -> None:
+    store = SqlStore(f"sqlite:///{file}?vfs=unix-dotfile")  # without shared memory, like network disks
+    ledger = store.append("s", None, *entries_of_all_kinds())
     assert (pragma(store, "journal_mode"), pragma(store, "synchronous")) == ("delete", 2)
     (notice,) = store.notices
     assert str(file) in notice
     assert "rollback journal" in notice
     store.close()
-    assert entries_as_text(Sql(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
+    assert entries_as_text(SqlStore(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
 
 
-def test_a_store_that_nobody_uses_lets_go_of_its_file(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+def test_an_unused_store_closes_its_file(file: Path) -> None:
+    store = SqlStore(f"sqlite:///{file}")
     store.append("s", None, an_opening())
     assert Path(f"{file}-wal").exists()
-    gone = weakref.ref(store.database)
+    reference = weakref.ref(store.database)
     del store
     gc.collect()
-    assert gone() is None
-    assert not Path(f"{file}-wal").exists(), "closing the last connection folds the journal into the file"
+    assert reference() is None
+    assert not Path(f"{file}-wal").exists(), "closing the last connection merges the journal into the file"
 
 
 def test_a_closed_store_opens_again(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+    store = SqlStore(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening())
     store.close()
     store.close()
     assert entries_as_text(store.append("s", ledger, an_order(0))) == entries_as_text(store.load("s"))
 
 
-def test_what_cannot_be_stored_changes_nothing(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+def test_entries_that_cannot_be_stored_change_nothing(file: Path) -> None:
+    store = SqlStore(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening(), an_order(0))
     with pytest.raises(StoreError, match="cannot be stored"):
         store.append("s", ledger, a_step(0, 1), Note(topic="x", facts={"what": object()}))
@@ -189,7 +189,7 @@ def test_what_cannot_be_stored_changes_nothing(file: Path) -> None:
 
 @pytest.fixture
 def small_disk() -> Iterator[None]:
-    """SQLite files that cannot grow beyond a few pages."""
+    """Make SQLite files fail beyond a few pages."""
 
     def limit(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA max_page_count=8")
@@ -201,17 +201,17 @@ def small_disk() -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_disk")
 def test_a_full_disk(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+    store = SqlStore(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening(), an_order(0))
     big = Note(topic="big", facts={"text": "x" * 5000})
-    with pytest.raises(StoreError, match=r"full: free some space.*what was stored is safe") as caught:  # noqa: PT012
+    with pytest.raises(StoreError, match=r"full: free some space.*stored entries are safe") as caught:  # noqa: PT012
         for _ in range(20):
             ledger = store.append("s", ledger, big, big)
     assert "\n" not in str(caught.value)
     assert len(ledger) % 2 == 0
-    assert entries_as_text(store.load("s")) == entries_as_text(ledger), "both of an append's entries, or none"
-    assert entries_as_text(Sql(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
-    assert len(store.append("s", ledger, a_step(0, 1))) == len(ledger) + 1, "what is small still fits"
+    assert entries_as_text(store.load("s")) == entries_as_text(ledger), "an append stores all its entries or none"
+    assert entries_as_text(SqlStore(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
+    assert len(store.append("s", ledger, a_step(0, 1))) == len(ledger) + 1, "a smaller entry can be stored"
 
 
 # damage --------------------------------------------------------------------------------------------------------------
@@ -233,34 +233,34 @@ def test_a_damaged_row_is_named(file: Path, statement: str, last_good: int, text
     begin(file)
     tamper(file, statement)
     error = refusal(file)
-    assert isinstance(error, Damaged)
+    assert isinstance(error, DamagedStore)
     assert error.last_good == last_good
     assert text in str(error)
     if last_good >= 0:
         assert f"entry {last_good}: `shoestring repair s --store {file} -o NEW`" in str(error)
 
 
-def test_others_are_not_harmed_by_a_damaged_study(file: Path) -> None:
+def test_a_damaged_study_does_not_affect_others(file: Path) -> None:
     begin(file)
-    store = Sql(f"sqlite:///{file}")
+    store = SqlStore(f"sqlite:///{file}")
     other = store.append("t", None, an_opening())
     tamper(file, "DELETE FROM entries WHERE study = 's' AND seq = 4")
     assert store.studies() == ["s", "t"]
     assert entries_as_text(store.load("t")) == entries_as_text(other)
 
 
-@pytest.mark.parametrize("pages_kept", [2, 3, 4])
-def test_a_file_cut_short(file: Path, pages_kept: int) -> None:
+@pytest.mark.parametrize("n_pages", [2, 3, 4])
+def test_a_file_cut_short(file: Path, n_pages: int) -> None:
     ledger = begin(file, entries=60)
     data = file.read_bytes()
-    file.write_bytes(data[: 4096 * pages_kept])
+    file.write_bytes(data[: 4096 * n_pages])
     error = refusal(file)
-    assert isinstance(error, Damaged)
+    assert isinstance(error, DamagedStore)
     assert "-o NEW" in str(error) or "restore" in str(error)
     assert -1 <= error.last_good < len(ledger)
 
 
-def test_a_file_that_is_something_else(file: Path) -> None:
+def test_a_file_that_is_not_a_database(file: Path) -> None:
     file.write_text("lr,loss\n0.1,0.5\n" * 100)
     assert "not a database" in str(refusal(file))
     file.unlink()
@@ -268,7 +268,7 @@ def test_a_file_that_is_something_else(file: Path) -> None:
     assert "its folder must exist" in str(refusal(file))
     missing = file.parent / "nowhere" / "store.db"
     with pytest.raises(StoreError, match="its folder must exist"):
-        Sql(f"sqlite:///{missing}").append("s", None, an_opening())
+        SqlStore(f"sqlite:///{missing}").append("s", None, an_opening())
 
 
 def test_another_program_s_tables(file: Path) -> None:
@@ -279,46 +279,46 @@ def test_another_program_s_tables(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_a_file_held_by_another_program(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_locked_by_another_program(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = begin(file)
     monkeypatch.setattr(files, "BUSY_S", 0.05)
     monkeypatch.setattr(database, "RETRY_S", 0.2)
-    store = Sql(f"sqlite:///{file}")
-    said: list[str] = []
-    store.on_trouble = said.append
+    store = SqlStore(f"sqlite:///{file}")
+    messages: list[str] = []
+    store.on_trouble = messages.append
     with closing(sqlite3.connect(file)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreError, match="locked: another program holds it"):
+        with pytest.raises(StoreError, match="locked: another program has locked it"):
             store.append("s", ledger, an_order(0))
-    (word,) = said  # once, however often it was tried
-    assert "another program holds it" in word
-    assert "Trying again" in word
+    (message,) = messages  # once, however often it was repeated
+    assert "another program has locked it" in message
+    assert "Trying again" in message
     assert entries_as_text(store.append("s", ledger, an_order(0))) == entries_as_text(store.load("s"))
 
 
 # others --------------------------------------------------------------------------------------------------------------
 
 
-def test_refresh_verifies_what_is_new_and_only_that(file: Path) -> None:
-    ours, theirs = Sql(f"sqlite:///{file}"), Sql(f"sqlite:///{file}")
+def test_refresh_verifies_only_new_rows(file: Path) -> None:
+    ours, theirs = SqlStore(f"sqlite:///{file}"), SqlStore(f"sqlite:///{file}")
     ledger = ours.append("s", None, an_opening(), an_order(0))
-    seen = theirs.load("s")
-    assert seen is not None
-    tamper(file, "UPDATE entries SET at = 0 WHERE seq = 1")  # long read
+    loaded = theirs.load("s")
+    assert loaded is not None
+    tamper(file, "UPDATE entries SET at = 0 WHERE seq = 1")  # this row was read before
     ledger = ours.append("s", ledger, a_step(0, 1))
-    seen = theirs.refresh("s", seen)
-    assert entries_as_text(seen) == entries_as_text(ledger)
+    loaded = theirs.refresh("s", loaded)
+    assert entries_as_text(loaded) == entries_as_text(ledger)
     ledger = ours.append("s", ledger, a_step(0, 2), an_order(1))
     tamper(file, "UPDATE entries SET at = 0 WHERE seq = 4")
-    with pytest.raises(Damaged, match="entry 4 does not match") as caught:
-        theirs.refresh("s", seen)
+    with pytest.raises(DamagedStore, match="entry 4 does not match") as caught:
+        theirs.refresh("s", loaded)
     assert caught.value.last_good == 3
 
 
-def test_a_study_that_went_away(file: Path) -> None:
+def test_a_study_that_was_deleted(file: Path) -> None:
     ledger = begin(file)
     with pytest.raises(StoreError, match="has the file been replaced"):
-        Sql(f"sqlite:///{file.parent}/another.db").refresh("s", ledger)
+        SqlStore(f"sqlite:///{file.parent}/another.db").refresh("s", ledger)
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["append", "stale", "refresh", "reopen"])), max_size=25)
@@ -329,29 +329,31 @@ STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["append", "stale"
 def test_two_writers_against_a_plain_list(
     steps: list[tuple[int, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever two handles do in whatever order, the study is the list of what was accepted."""
+    """Whatever two handles do in any order, the study is the list of the accepted entries."""
     address = f"sqlite:///{tmp_path_factory.mktemp('two')}/store.db"
-    stores = [Sql(address), Sql(address)]
+    stores = [SqlStore(address), SqlStore(address)]
     ledger = stores[0].append("s", None, an_opening())
     ledgers, truth = [ledger, stores[1].load("s") or ledger], list(entries_as_text(ledger))
-    for number, (who, what) in enumerate(steps):
+    for number, (index, what) in enumerate(steps):
         if what == "reopen":
-            stores[who].close()
-            stores[who] = Sql(address)
+            stores[index].close()
+            stores[index] = SqlStore(address)
         elif what == "refresh":
-            ledgers[who] = stores[who].refresh("s", ledgers[who])
-            assert entries_as_text(ledgers[who]) == truth
+            ledgers[index] = stores[index].refresh("s", ledgers[index])
+            assert entries_as_text(ledgers[index]) == truth
         else:
             entry = Note(topic="n", facts={"n": number})
             base = (
-                ledgers[who].fork(len(ledgers[who]) - 1) if what == "stale" and len(ledgers[who]) > 1 else ledgers[who]
+                ledgers[index].fork(len(ledgers[index]) - 1)
+                if what == "stale" and len(ledgers[index]) > 1
+                else ledgers[index]
             )
             if len(base) == len(truth):
-                ledgers[who] = stores[who].append("s", base, entry)
-                truth = entries_as_text(ledgers[who])
+                ledgers[index] = stores[index].append("s", base, entry)
+                truth = entries_as_text(ledgers[index])
             else:
                 with pytest.raises(Conflict):
-                    stores[who].append("s", base, entry)
+                    stores[index].append("s", base, entry)
     for store in stores:
         assert entries_as_text(store.load("s")) == truth
         store.close()
@@ -361,10 +363,10 @@ WRITER = """
 import sys
 from shoestring.core.ledger.entries import Note
 from shoestring.errors import Conflict
-from shoestring.stores.sql import Sql
+from shoestring.stores.sql import SqlStore
 from shoestring.testing.ledger_stores import an_opening
 address, who, many = sys.argv[1], sys.argv[2], int(sys.argv[3])
-store, written = Sql(address), 0
+store, written = SqlStore(address), 0
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -381,15 +383,15 @@ while written < many:
 
 
 def race(address: str, writers: int = 3, many: int = 20) -> None:
-    """Processes that begin one new study at once and append to it as fast as they can: nothing is lost, nothing doubled."""
+    """Let processes begin the same study and append as fast as they can; check that no entry is lost or stored twice."""
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, address, f"writer {who}", str(many)],
+            [sys.executable, "-c", WRITER, address, f"writer {number}", str(many)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for who in range(writers)
+        for number in range(writers)
     ]
     for writer in started:
         assert writer.stdout is not None
@@ -401,20 +403,20 @@ def race(address: str, writers: int = 3, many: int = 20) -> None:
     for writer in started:
         writer.communicate(timeout=60)
         assert writer.returncode == 0
-    ledger = Sql(address).load("s")
+    ledger = SqlStore(address).load("s")
     assert ledger is not None
     notes = [entry for entry in ledger.entries(1) if isinstance(entry, Note)]
     assert len(notes) == len(ledger) - 1 == writers * many
-    for who in range(writers):
-        assert [note.facts["n"] for note in notes if note.topic == f"writer {who}"] == list(range(many))
+    for number in range(writers):
+        assert [note.facts["n"] for note in notes if note.topic == f"writer {number}"] == list(range(many))
 
 
-def test_processes_that_race(file: Path) -> None:
+def test_concurrent_processes(file: Path) -> None:
     race(f"sqlite:///{file}")
 
 
-def test_the_heart_beats_while_entries_are_appended(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+def test_heartbeats_are_written_while_entries_are_appended(file: Path) -> None:
+    store = SqlStore(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening())
     stop, beats = threading.Event(), [0]
     with store.lease("s") as lease:
@@ -435,11 +437,11 @@ def test_the_heart_beats_while_entries_are_appended(file: Path) -> None:
             stop.set()
             heart.join()
     assert len(ledger) == appended + 1
-    assert entries_as_text(Sql(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
+    assert entries_as_text(SqlStore(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
 
 
-def test_a_file_that_others_make_at_this_moment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite does not wait for others while it changes a file's journal: it says "locked" at once, so we try again."""
+def test_a_file_that_another_process_creates_at_the_same_time(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite does not wait while another process changes the journal mode: it reports "locked" at once, so we try again."""
     refusals = iter([True, True])
     transaction = database.Database.transaction
 
@@ -461,7 +463,7 @@ def test_a_file_that_others_make_at_this_moment(file: Path, monkeypatch: pytest.
 
 
 def test_a_batch_of_receipts_is_one_commit(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+    store = SqlStore(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening(), *(an_order(n) for n in range(5)))
     commits: list[object] = []
     event.listen(store.database._engine, "commit", commits.append)
@@ -469,21 +471,21 @@ def test_a_batch_of_receipts_is_one_commit(file: Path) -> None:
     assert len(commits) == 1
 
 
-def test_what_can_be_computed_again_does_not_wait_for_the_disk(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}")
+def test_entries_that_are_not_durable_do_not_wait_for_the_disk(file: Path) -> None:
+    store = SqlStore(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening(), durable=False)
     assert pragma_now(store, "synchronous") == 1
     ledger = store.append("s", ledger, an_order(0))
-    assert pragma_now(store, "synchronous") == 2, "and what others append does"
+    assert pragma_now(store, "synchronous") == 2, "and other appends do"
     store.append("s", ledger, a_step(0, 1), durable=False)
     assert pragma_now(store, "synchronous") == 1
     with store.lease("s") as lease:
         lease.beat(3, {})
-        assert pragma_now(store, "synchronous") == 2, "a heartbeat takes to the disk whatever came before"
+        assert pragma_now(store, "synchronous") == 2, "a heartbeat takes all earlier entries to the disk"
 
 
-def pragma_now(store: Sql, name: str) -> object:
-    """As the last transaction left it."""
+def pragma_now(store: SqlStore, name: str) -> object:
+    """Return the setting that the last transaction left."""
     connection = store.database._connection
     assert connection is not None
     driver = connection.connection.dbapi_connection
@@ -492,37 +494,37 @@ def pragma_now(store: Sql, name: str) -> object:
 
 
 def test_without_write_ahead_logging_every_commit_waits(file: Path) -> None:
-    store = Sql(f"sqlite:///{file}?vfs=unix-dotfile")
+    store = SqlStore(f"sqlite:///{file}?vfs=unix-dotfile")
     store.append("s", None, an_opening(), durable=False)
     assert pragma_now(store, "synchronous") == 2
 
 
-def test_a_simulated_study_hardly_waits_for_the_disk(file: Path) -> None:
-    """Its commits do not ask for it; its last word does."""
-    settings_seen: list[object] = []
+def test_a_simulated_study_waits_for_the_disk_only_at_its_end(file: Path) -> None:
+    """Its appends do not wait; the last heartbeat does."""
+    settings: list[object] = []
     study = Study.begin(SPACE, "30 epochs", store=f"sqlite:///{file}", policy="random_search", seed=1)
 
     def look(ledger: Ledger, entry: object) -> None:
-        assert isinstance(study.store, Sql)
-        settings_seen.append(pragma_now(study.store, "synchronous"))
+        assert isinstance(study.store, SqlStore)
+        settings.append(pragma_now(study.store, "synchronous"))
 
-    study.run(Simulated(Decaying()), observe=look)
-    assert settings_seen.count(1) >= 58  # a heartbeat may come between
-    assert isinstance(study.store, Sql)
+    study.run(SimulatedRunner(DecayingCurves()), observe=look)
+    assert settings.count(1) >= 58  # a heartbeat may come between
+    assert isinstance(study.store, SqlStore)
     assert pragma_now(study.store, "synchronous") == 2
-    assert entries_as_text(Sql(f"sqlite:///{file}").load("study")) == entries_as_text(study.ledger)
+    assert entries_as_text(SqlStore(f"sqlite:///{file}").load("study")) == entries_as_text(study.ledger)
 
 
-def test_a_real_study_goes_to_the_disk_while_it_trains(file: Path, tmp_path: Path) -> None:
-    """No append waits for the disk, but a heartbeat soon takes to it what was stored, and the last word waits."""
-    store = Sql(f"sqlite:///{file}")
+def test_a_real_study_reaches_the_disk_while_it_trains(file: Path, tmp_path: Path) -> None:
+    """Quick appends do not wait for the disk, but a heartbeat soon takes them there, and the last one waits."""
+    store = SqlStore(f"sqlite:///{file}")
     study = Study.begin(SPACE, "3 epochs", store=store, policy="random_search", seed=1)
     waited: list[object] = []
 
     def train(config: object) -> float:
         deadline = time.monotonic() + 30.0
         while time.monotonic() < deadline and pragma_now(store, "synchronous") != 2:
-            time.sleep(0.005)  # as long as it takes the heart
+            time.sleep(0.005)  # long enough for the heartbeat thread
         waited.append(pragma_now(store, "synchronous"))
         return 1.0
 
@@ -530,7 +532,7 @@ def test_a_real_study_goes_to_the_disk_while_it_trains(file: Path, tmp_path: Pat
         appended.append(pragma_now(store, "synchronous"))
 
     appended: list[object] = []
-    study.run(Local(train, Checkpoints(tmp_path / "checkpoints")), observe=look)
+    study.run(LocalRunner(train, Checkpoints(tmp_path / "checkpoints")), observe=look)
     assert waited == [2, 2, 2]
     assert 1 in appended
     assert pragma_now(store, "synchronous") == 2
@@ -544,21 +546,21 @@ def test_a_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
     bare = "postgresql://me@127.0.0.1:1/db"
     monkeypatch.delenv("SHOESTRING_STORE_PASSWORD", raising=False)
     assert read_server_address(bare).password is None
-    assert not Sql(bare).has_password
+    assert not SqlStore(bare).has_password
     assert read_server_address("postgresql://me:own@127.0.0.1:1/db").password == "own"
     with pytest.raises(StoreError, match="hides its password: put it into SHOESTRING_STORE_PASSWORD"):
-        Sql("postgresql://me:***@127.0.0.1:1/db")
+        SqlStore("postgresql://me:***@127.0.0.1:1/db")
     monkeypatch.setenv("SHOESTRING_STORE_PASSWORD", "p@ss/word")
     for address in (bare, "postgresql://me:***@127.0.0.1:1/db"):
         assert read_server_address(address).password == "p@ss/word"
     assert read_server_address("postgresql://me:own@127.0.0.1:1/db").password == "own"
 
 
-def test_the_place_of_a_store_can_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_a_store_can_be_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("psycopg")
-    store = Sql("postgresql://me:p%40ss@127.0.0.1:1/db")
+    store = SqlStore("postgresql://me:p%40ss@127.0.0.1:1/db")
     assert store.has_password
     assert store.where == "postgresql+psycopg://me@127.0.0.1:1/db"
     monkeypatch.setenv("SHOESTRING_STORE_PASSWORD", "p@ss")
-    assert Sql(store.where).where == store.where
+    assert SqlStore(store.where).where == store.where
     assert "SHOESTRING_STORE_PASSWORD" in str(store._damaged("s", 3, "entry 3 is missing"))

@@ -1,4 +1,4 @@
-"""Plans: what a budget buys, counted on made-up curves."""
+"""`plan`: what a budget pays for, counted on random curves."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from shoestring.core.space.space import Space
 from shoestring.errors import BudgetError
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.study.simulation import MadeUp, plan
+from shoestring.study.simulation import RandomCurves, plan
 
 
-def opened(budget: str, **more: Any) -> Opened:
-    told = {"max_steps": 4, "seed": 3, "policy": "random_search", "settings": {}, **more}
-    return Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **told)
+def make_opened(budget: str, **more: Any) -> Opened:
+    options = {"max_steps": 4, "seed": 3, "policy": "random_search", "settings": {}, **more}
+    return Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **options)
 
 
 @pytest.mark.parametrize(
-    ("budget", "step_s", "bought"),
+    ("budget", "step_s", "trained"),
     [
         ("10 epochs", 1.0, {4: 2, 2: 1}),
         ("10 epochs", 0.0, {4: 2, 2: 1}),
@@ -31,15 +31,15 @@ def opened(budget: str, **more: Any) -> Opened:
         ("$2 at 3600/h", 0.25, {4: 2}),
     ],
 )
-def test_what_a_budget_buys(budget: str, step_s: float, bought: dict[int, int]) -> None:
-    planned = plan(opened(budget), RandomSearch(), step_s)
-    assert planned.trials_by_steps == bought
-    assert list(planned.trials_by_steps) == sorted(bought, reverse=True)
+def test_the_number_of_trials_by_steps(budget: str, step_s: float, trained: dict[int, int]) -> None:
+    planned = plan(make_opened(budget), RandomSearch(), step_s)
+    assert planned.trials_by_steps == trained
+    assert list(planned.trials_by_steps) == sorted(trained, reverse=True)
     assert planned.ledger.spent <= planned.ledger.budget.total
 
 
 @pytest.mark.parametrize(
-    ("budget", "step_s", "worth"),
+    ("budget", "step_s", "description"),
     [
         ("36 epochs", 1.0, "9 "),
         ("40 epochs", 1.0, None),
@@ -48,26 +48,26 @@ def test_what_a_budget_buys(budget: str, step_s: float, bought: dict[int, int]) 
         ("$0.01 at 3600/h", 1e-3, "2.5 "),
     ],
 )
-def test_a_budget_too_small_for_a_model_is_told(budget: str, step_s: float, worth: str | None) -> None:
+def test_a_budget_too_small_for_a_model_has_a_warning(budget: str, step_s: float, description: str | None) -> None:
     policy = CostAwareEI(candidates=10)
-    told = plan(opened(budget, policy="cost_aware_ei"), policy, step_s).warning
-    assert (told is None) if worth is None else f"worth {worth}full trainings" in str(told)
-    assert plan(opened(budget), RandomSearch(), step_s).warning is None
+    warning = plan(make_opened(budget, policy="cost_aware_ei"), policy, step_s).warning
+    assert (warning is None) if description is None else f"worth {description}full trainings" in str(warning)
+    assert plan(make_opened(budget), RandomSearch(), step_s).warning is None
 
 
-def test_several_workers_buy_as_much() -> None:
-    planned = plan(opened("10 epochs", workers=3), RandomSearch(), 1.0)
+def test_several_workers_train_as_many_trials() -> None:
+    planned = plan(make_opened("10 epochs", workers=3), RandomSearch(), 1.0)
     assert sum(steps * count for steps, count in planned.trials_by_steps.items()) == 10
 
 
 @pytest.mark.parametrize("step_s", [0.0, -1.0, float("nan"), float("inf")])
-def test_time_needs_the_price_of_a_step(step_s: float) -> None:
-    with pytest.raises(BudgetError, match="seconds of a step, above 0"):
-        plan(opened("20s"), RandomSearch(), step_s)
+def test_a_time_budget_needs_the_duration_of_a_step(step_s: float) -> None:
+    with pytest.raises(BudgetError, match="duration of a step in seconds, above 0"):
+        plan(make_opened("20s"), RandomSearch(), step_s)
 
 
-def test_made_up_curves_fall_and_belong_to_their_config() -> None:
-    source = MadeUp(0, 1.0)
+def test_random_curves_fall_and_depend_on_the_config() -> None:
+    source = RandomCurves(0, 1.0)
     curve = [source.step({"x": 0.5}, step).value for step in (1, 2, 3)]
     assert curve == sorted(curve, reverse=True)  # type: ignore[type-var]
     assert curve == [source.step({"x": 0.5}, step).value for step in (1, 2, 3)]

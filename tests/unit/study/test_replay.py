@@ -1,4 +1,4 @@
-"""Replay: another policy on a study's own receipts."""
+"""`replay`: another policy on the recorded curves of a study."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
 from shoestring.errors import StudyError
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.study.simulation import Recorded, price_of, replay
+from shoestring.study.simulation import RecordedCurves, cost_until, replay
 
 
 def grow(ledger: Ledger, *entries: Entry) -> Ledger:
@@ -25,20 +25,23 @@ def grow(ledger: Ledger, *entries: Entry) -> Ledger:
     return ledger
 
 
-def recorded(budget: str = "100 epochs") -> Ledger:
-    """Trial 0 went to step 3 and won at step 2; trial 1 diverged at once; trial 2 failed at step 2; 3 never began."""
+def make_ledger(budget: str = "100 epochs") -> Ledger:
+    """Trial 0 went to step 3 and was best at step 2; 1 diverged at step 1; 2 failed at step 2; 3 was never trained."""
     opened = Opened(
         space=Space({"x": Float(0, 1)}), budget=Budget(budget), policy="random_search", settings={}, seed=0, max_steps=3
     )
     cost = Cost(setup=1.0, train=2.0)
     entries: list[Entry] = [
         Order(number=0, trial=0, config={"x": 0.0}, until=3),
-        *(Receipt(order=0, trial=0, step=s, value=v, cost=cost, saved=s) for s, v in ((1, 0.5), (2, 0.1), (3, 0.2))),
+        *(
+            Receipt(order=0, trial=0, step=s, value=v, cost=cost, saved_step=s)
+            for s, v in ((1, 0.5), (2, 0.1), (3, 0.2))
+        ),
         Order(number=1, trial=1, config={"x": 0.1}, until=3),
-        Receipt(order=1, trial=1, step=1, value=float("nan"), cost=cost, status="diverged", saved=1),
+        Receipt(order=1, trial=1, step=1, value=float("nan"), cost=cost, status="diverged", saved_step=1),
         Order(number=2, trial=2, config={"x": 0.2}, until=3),
-        Receipt(order=2, trial=2, step=1, value=0.7, cost=cost, saved=1),
-        Receipt(order=2, trial=2, step=2, cost=Cost(train=9.0), status="failed", text="boom", saved=1),
+        Receipt(order=2, trial=2, step=1, value=0.7, cost=cost, saved_step=1),
+        Receipt(order=2, trial=2, step=2, cost=Cost(train=9.0), status="failed", text="boom", saved_step=1),
         Order(number=3, trial=3, config={"x": 0.3}, until=3),
     ]
     return grow(Ledger([opened]), *entries)
@@ -59,8 +62,8 @@ class OneStepEach:
         return Train(trial=len(ledger.trials), config=ledger.space.rows[len(ledger.trials)], until=1)
 
 
-def test_curves_are_known_as_far_as_they_were_bought() -> None:
-    source = Recorded(recorded())
+def test_curves_are_known_up_to_their_last_step() -> None:
+    source = RecordedCurves(make_ledger())
     assert [source.step({"x": 0.0}, s).value for s in (1, 2, 3)] == [0.5, 0.1, 0.2]  # type: ignore[union-attr]
     assert source.step({"x": 0.0}, 4) is None
     first, second = source.step({"x": 0.2}, 1), source.step({"x": 0.2}, 2)
@@ -70,65 +73,65 @@ def test_curves_are_known_as_far_as_they_were_bought() -> None:
     assert (second.failure, second.cost) == ("boom", Cost(train=9.0))
 
 
-def test_a_step_run_again_keeps_its_first_word() -> None:
+def test_a_step_that_was_trained_again_keeps_its_first_value() -> None:
     again = Order(number=4, trial=0, config={"x": 0.0}, until=4)
-    ledger = recorded().fork(5)
-    ledger = grow(ledger, Lost(trial=0, held=0))
-    repeated = Receipt(order=1, trial=0, step=1, value=0.9, cost=Cost(train=50.0), saved=1)
+    ledger = make_ledger().fork(5)
+    ledger = grow(ledger, Lost(trial=0, resumable_step=0))
+    repeated = Receipt(order=1, trial=0, step=1, value=0.9, cost=Cost(train=50.0), saved_step=1)
     opened = ledger.opened
     longer = Opened(**{f: getattr(opened, f) for f in ("space", "budget", "policy", "settings", "seed")}, max_steps=9)
     ledger = grow(Ledger([longer, *ledger.entries(1)]), Order(**{**again.body(), "number": 1}), repeated)
-    told = Recorded(ledger).step({"x": 0.0}, 1)
-    assert told is not None
-    assert (told.value, told.cost.train) == (0.5, 2.0)
+    outcome = RecordedCurves(ledger).step({"x": 0.0}, 1)
+    assert outcome is not None
+    assert (outcome.value, outcome.cost.train) == (0.5, 2.0)
 
 
-def test_the_same_policy_finds_the_winner_again() -> None:
-    result = replay(recorded(), RandomSearch())
-    assert (result.winner.number, result.winner_steps, result.winner_frozen) == (0, 3, False)
+def test_the_same_policy_finds_the_best_trial_again() -> None:
+    result = replay(make_ledger(), RandomSearch())
+    assert (result.winner.number, result.winner_steps, result.winner_missed) == (0, 3, False)
     assert result.ledger.space.size == 3  # the trial that never began is not known
     assert result.ledger.best is not None
     assert result.ledger.best.best_loss == 0.1
     assert sorted(bool(trial.failure) for trial in result.ledger.trials) == [False, False, True]
 
 
-def test_would_it_have_frozen_the_winner() -> None:
-    result = replay(recorded(), OneStepEach())
-    assert (result.winner_steps, result.winner_frozen) == (1, True)
-    missed = replay(recorded(), RandomSearch(), Budget("1 epochs"))
-    assert missed.winner_frozen
-    assert missed.ledger.spent == 1
+def test_whether_the_policy_would_have_missed_the_best_step() -> None:
+    result = replay(make_ledger(), OneStepEach())
+    assert (result.winner_steps, result.winner_missed) == (1, True)
+    comparison = replay(make_ledger(), RandomSearch(), Budget("1 epochs"))
+    assert comparison.winner_missed
+    assert comparison.ledger.spent == 1
 
 
-def test_time_is_replayed_at_its_price_setup_included() -> None:
-    result = replay(recorded("100s"), OneStepEach())
+def test_time_is_charged_with_setup() -> None:
+    result = replay(make_ledger("100s"), OneStepEach())
     assert result.ledger.spent == 9.0
 
 
-def test_what_it_took_to_be_as_good() -> None:
-    """In steps or in seconds, setting up and failures included; a step that was run again counts once."""
-    assert price_of(recorded(), 0.1) == 2.0
-    assert price_of(recorded("100s"), 0.1) == 6.0
-    assert price_of(recorded("100s"), 0.05) is None
+def test_the_cost_of_being_as_good() -> None:
+    """In steps or in seconds, with setup and failures; a step that was trained again counts once."""
+    assert cost_until(make_ledger(), 0.1) == 2.0
+    assert cost_until(make_ledger("100s"), 0.1) == 6.0
+    assert cost_until(make_ledger("100s"), 0.05) is None
     lost = grow(
-        recorded("100s"),
-        Lost(trial=2, held=0, why="gone"),
+        make_ledger("100s"),
+        Lost(trial=2, resumable_step=0, why="gone"),
         Order(number=4, trial=2, config={"x": 0.2}, until=3),
-        *(Receipt(order=4, trial=2, step=s, value=0.7 / s**9, cost=Cost(train=1.0), saved=s) for s in (1, 2)),
+        *(Receipt(order=4, trial=2, step=s, value=0.7 / s**9, cost=Cost(train=1.0), saved_step=s) for s in (1, 2)),
     )
-    assert price_of(lost, 0.01) == 3 * 3 + 3 + 3 + 9 + 1
-    again = replay(recorded(), OneStepEach())
-    assert (again.price, again.real_price) == (None, 2.0)
+    assert cost_until(lost, 0.01) == 3 * 3 + 3 + 3 + 9 + 1
+    again = replay(make_ledger(), OneStepEach())
+    assert (again.cost, again.real_cost) == (None, 2.0)
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
-    [([None], "nothing to replay"), ([0.5, None, 0.2], "step 2 of trial 0 was not validated.*validate every step")],
+    ("values", "message"),
+    [([None], "nothing to replay"), ([0.5, None, 0.2], "step 2 of trial 0 has no value.*validate every step")],
 )
-def test_studies_that_cannot_be_replayed(values: list[Any], said: str) -> None:
-    opened = recorded().opened
+def test_studies_that_cannot_be_replayed(values: list[Any], message: str) -> None:
+    opened = make_ledger().opened
     ledger = grow(Ledger([opened]), Order(number=0, trial=0, config={"x": 0.0}, until=len(values)))
     for step, value in enumerate(values, 1):
-        ledger = ledger.append(Receipt(order=0, trial=0, step=step, value=value, saved=step))
-    with pytest.raises(StudyError, match=said):
+        ledger = ledger.append(Receipt(order=0, trial=0, step=step, value=value, saved_step=step))
+    with pytest.raises(StudyError, match=message):
         replay(ledger, RandomSearch())

@@ -1,4 +1,4 @@
-"""The winner trained once more, and the best checkpoint loaded: the model is handed back."""
+"""Training the best trial again, and loading the best checkpoint: both return the model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from shoestring import Choice, Float, OnlineTuner, Report, Space, Study, tune
 from shoestring.core.ledger.entries import Cost, Order, Receipt
 from shoestring.errors import RunnerError, StudyError, TrainingFailed
-from shoestring.runners.command.command_runner import Commands
+from shoestring.runners.command.command_runner import CommandRunner
 from shoestring.runners.training.targets import resolve
-from shoestring.stores.in_memory import Memory
+from shoestring.stores.in_memory import MemoryStore
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 
@@ -50,16 +50,16 @@ class Saving(Trainer):
 # training again ------------------------------------------------------------------------------------------------------
 
 
-def test_a_generator_is_handed_back_paused_at_its_best_step() -> None:
+def test_a_generator_is_returned_paused_at_its_best_step() -> None:
     study = tune(descend, SPACE, "60 epochs", max_steps=9, seed=1)
     assert study.best is not None
     before = study.ledger.entries()
-    seen: list[tuple[int, float | None]] = []
-    again = study.retrain_best(descend, on_step=lambda step, value: seen.append((step, value)))
+    reported: list[tuple[int, float | None]] = []
+    again = study.retrain_best(descend, on_step=lambda step, value: reported.append((step, value)))
     assert again.is_same
     assert again.value == again.recorded == study.best.value
-    assert again.cost == study.best.step == len(seen)
-    assert seen[-1] == (study.best.step, study.best.value)
+    assert again.cost == study.best.step == len(reported)
+    assert reported[-1] == (study.best.step, study.best.value)
     weight = again.variables["weight"]
     assert (weight - 1.0) ** 2 + 0.01 * (study.best.step - 1) == study.best.value
     assert next(again.trainer) != again.value  # it is alive: one more step can be trained
@@ -67,7 +67,7 @@ def test_a_generator_is_handed_back_paused_at_its_best_step() -> None:
     assert again.study.name == "study-winner"
 
 
-def test_an_instance_is_handed_back_as_what_it_is() -> None:
+def test_an_instance_of_the_class_is_returned() -> None:
     study = tune(Trainer, SPACE, "40 epochs", max_steps=9, seed=1)
     assert study.best is not None
     again = study.retrain_best(Trainer)
@@ -84,20 +84,21 @@ def test_a_function_has_only_its_value() -> None:
     assert (again.is_same, again.trainer, again.cost) == (True, None, 1.0)
 
 
-def test_training_that_depends_on_chance_is_told() -> None:
+def test_a_different_value_gives_a_warning() -> None:
     def noisy(config: Any) -> Iterator[float]:
         while True:
             yield random.random()
 
     study = tune(noisy, SPACE, "9 epochs", max_steps=3, seed=1)
     with pytest.warns(
-        UserWarning, match=r"trained again, step \d of trial \d gave .*, not the recorded .*fix its seeds"
+        UserWarning,
+        match=r"trained again, step \d of trial \d has the value .*, not the recorded .*set its random seeds",
     ):
         again = study.retrain_best(noisy)
     assert not again.is_same
 
 
-def test_code_that_no_longer_works_is_told() -> None:
+def test_code_that_fails_now_raises() -> None:
     def broken(config: Any) -> Iterator[float]:
         raise OSError("the data is gone")
         yield 1.0
@@ -107,7 +108,7 @@ def test_code_that_no_longer_works_is_told() -> None:
         study.retrain_best(broken)
 
 
-def test_code_that_ends_too_early_is_told() -> None:
+def test_code_that_ends_before_the_best_step_raises() -> None:
     def short(config: Any) -> Iterator[float]:
         yield 1.0
 
@@ -118,15 +119,17 @@ def test_code_that_ends_too_early_is_told() -> None:
         study.retrain_best(short)
 
 
-def test_there_must_be_a_winner() -> None:
+def test_a_study_without_a_best_trial_raises() -> None:
     study = Study.begin(SPACE, "9 epochs")
     for call in (study.retrain_best, study.retrain_cost):
-        with pytest.raises(StudyError, match="'study' has no best trial to train again"):
+        with pytest.raises(StudyError, match="'study' has no best trial"):
             call()
 
 
-def test_configs_of_a_run_tuned_as_it_goes_are_trained_step_by_step() -> None:
-    tuner = OnlineTuner(Space({"rate": Choice([0.1, 0.5, 0.9])}), 12, store=Memory(), seed=1, policy="epsilon_greedy")
+def test_a_config_that_changed_is_repeated_step_by_step() -> None:
+    tuner = OnlineTuner(
+        Space({"rate": Choice([0.1, 0.5, 0.9])}), 12, store=MemoryStore(), seed=1, policy="epsilon_greedy"
+    )
     weight = 5.0
     while (config := tuner.next()) is not None:
         weight -= config["rate"] * weight
@@ -145,7 +148,7 @@ def test_configs_of_a_run_tuned_as_it_goes_are_trained_step_by_step() -> None:
     assert math.isclose(again.value, weight, rel_tol=1e-12)
 
 
-def test_validation_passes_are_those_that_were_bought() -> None:
+def test_only_recorded_validation_passes_are_repeated() -> None:
     class Counting:
         validated: ClassVar[list[int]] = []
 
@@ -172,8 +175,8 @@ def test_validation_passes_are_those_that_were_bought() -> None:
     assert Counting.validated == [4]
 
 
-def test_what_it_costs_is_said_in_the_unit_of_the_budget() -> None:
-    for budget, said in (("9 epochs", "2 epochs"), ("90s", "7.5 s"), ("$9 at 3600/h", "$7.50")):
+def test_the_cost_is_in_the_unit_of_the_budget() -> None:
+    for budget, cost in (("9 epochs", "2 epochs"), ("90s", "7.5 s"), ("$9 at 3600/h", "$7.50")):
         study = Study.begin(SPACE, budget, max_steps=3, policy="random_search")
         study.journal.append(
             Order(number=0, trial=0, config={"x": 0.5}, until=3),
@@ -181,13 +184,13 @@ def test_what_it_costs_is_said_in_the_unit_of_the_budget() -> None:
             Receipt(order=0, trial=0, step=2, value=1.0, cost=Cost(train=2.5)),
             Receipt(order=0, trial=0, step=3, value=1.5, cost=Cost(train=50.0)),  # beyond the best
         )
-        assert study.retrain_cost() == said
+        assert study.retrain_cost() == cost
 
 
 # without naming the code ---------------------------------------------------------------------------------------------
 
 
-def test_what_the_command_line_began_needs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_of_the_command_line_needs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     Path("again.py").write_text("def train(config):\n    while True:\n        yield config['x']\n")
@@ -202,13 +205,13 @@ def test_a_program_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     words = ["sh", "-c", "echo '{\"value\": {x}}'"]
     study = Study.begin(SPACE, "4 epochs", seed=1, target={"kind": "command", "where": words})
-    study.run(Commands(words, study.ledger.space, Path(study.checkpoints), 1))
+    study.run(CommandRunner(words, study.ledger.space, Path(study.checkpoints), 1))
     again = study.retrain_best()
     assert again.is_same
     assert again.trainer is None
 
 
-def test_what_python_began_needs_its_code_and_a_table_has_none() -> None:
+def test_a_study_of_python_needs_its_code_and_a_table_has_none() -> None:
     study = tune(descend, SPACE, "9 epochs", max_steps=9)
     with pytest.raises(
         StudyError, match=r"begun from Python: pass the training code again, as study.retrain_best\(train\)"
@@ -236,7 +239,7 @@ def test_a_class_that_can_save_is_loaded(tmp_path: Path) -> None:
         study.best.load(Trainer)
 
 
-def test_a_generator_knows_its_own_format(tmp_path: Path) -> None:
+def test_a_generator_loads_its_checkpoint_itself(tmp_path: Path) -> None:
     def saving(config: Any) -> Iterator[Report]:
         for step in range(3):
             yield Report(config["x"] + step, save=lambda path, step=step: path.write_text(str(step)))  # type: ignore[misc]
@@ -246,8 +249,8 @@ def test_a_generator_knows_its_own_format(tmp_path: Path) -> None:
     assert study.best.load(saving).read_text() == "0"
 
 
-def test_what_was_not_kept_says_how_to_have_it() -> None:
+def test_a_missing_checkpoint_raises_with_a_remedy() -> None:
     study = tune(descend, SPACE, "9 epochs", max_steps=9)
     assert study.best is not None
-    with pytest.raises(StudyError, match=r"was not kept: study.retrain_best\(train\) trains it again"):
+    with pytest.raises(StudyError, match=r"has no checkpoint: study.retrain_best\(train\) trains it again"):
         study.best.load(descend)

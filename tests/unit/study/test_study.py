@@ -1,4 +1,4 @@
-"""Studies from Python: tune, go on, ask and tell, look back. What is wrong is said in one line, and nothing is written."""
+"""Studies from Python: tune, continue, ask and tell, read results. Wrong arguments are one-line errors and write nothing."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from thoroughness import examples
 
 from shoestring import Choice, Float, Int, Prices, Report, ShoestringError, Space, Study, policies, tune
 from shoestring.core.deciding.decision import Decision, Finish, Train
-from shoestring.core.deciding.policy import fresh_config
+from shoestring.core.deciding.policy import find_untried_config
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Amended, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.errors import Leased, PolicyError, StudyError, TrainingFailed
-from shoestring.runners.simulated.simulated_runner import Simulated
-from shoestring.stores.in_memory import Memory
-from shoestring.stores.sql import Sql
-from shoestring.testing.curves import Decaying
+from shoestring.errors import PolicyError, StudyError, StudyInUse, TrainingFailed
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
+from shoestring.stores.in_memory import MemoryStore
+from shoestring.stores.sql import SqlStore
+from shoestring.testing.curves import DecayingCurves
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "n": Int(1, 9)})
 
@@ -59,11 +59,11 @@ class Trainer:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
-    """Opens one and the same store, as another process would."""
+    """Return a function that opens the same store again, as another process would."""
     if request.param == "memory":
-        store = Memory()
+        store = MemoryStore()
         return lambda: store
-    return lambda: Sql(f"sqlite:///{tmp_path}/store.db")
+    return lambda: SqlStore(f"sqlite:///{tmp_path}/store.db")
 
 
 # tune ----------------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_tune_a_generator_from_a_plain_dict() -> None:
     assert study.best.step == 4
 
 
-def test_larger_is_better_if_told_so() -> None:
+def test_larger_values_are_better_with_direction_max() -> None:
     study = tune(loss, SPACE, "20 epochs", direction="max", policy="random_search")
     assert study.best is not None
     assert study.best.value == max(value for trial in study.trials for value in trial.values if value is not None)
@@ -105,7 +105,7 @@ def test_the_best_checkpoint_is_of_exactly_the_best_step(tmp_path: Path) -> None
     assert Study.open(store=store).best == study.best
 
 
-def test_two_studies_in_memory_do_not_mix_their_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_studies_in_memory_have_separate_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     first = tune(Trainer, SPACE, "8 epochs", max_steps=4, policy="random_search", seed=1)
     second = tune(Trainer, SPACE, "8 epochs", max_steps=4, policy="random_search", seed=2)
@@ -137,36 +137,37 @@ def test_observers_see_every_entry() -> None:
 
 @dataclass(frozen=True)
 class Unregistered:
-    """A policy that is in no registry: its object is all there is."""
+    """A policy that is not registered: only its object exists."""
 
     stop_after: int = 2
     name: ClassVar[str] = "unregistered"
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        config = fresh_config(ledger)
+        config = find_untried_config(ledger)
         if config is None or len(ledger.trials) >= self.stop_after:
             return Finish("enough")
         return Train(trial=len(ledger.trials), config=config, until=1, why={"score": 0.5})
 
 
-def test_a_policy_object_is_used_as_it_is() -> None:
+def test_a_policy_object_is_used_unchanged() -> None:
     with pytest.warns(
-        UserWarning, match="unregistered has ended the run: enough, 5 epochs of 9 epochs left unspent; widen the space"
+        UserWarning,
+        match="unregistered has ended the run: enough, 5 epochs of 9 epochs left unspent; to spend the rest",
     ):
         study = tune(loss, SPACE, "9 epochs", policy=Unregistered(stop_after=4))
     assert len(study.trials) == 4
-    assert study.ledger.books.settings == {"stop_after": 4}
-    asked = Study.begin(SPACE, "9 epochs", policy=Unregistered(stop_after=1))
-    assert asked.ask() is not None
+    assert study.ledger.state.settings == {"stop_after": 4}
+    study = Study.begin(SPACE, "9 epochs", policy=Unregistered(stop_after=1))
+    assert study.ask() is not None
 
 
 class Plain:
-    """A policy with nothing but what a policy must have."""
+    """A policy with only the required attributes."""
 
     name = "plain"
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        config = fresh_config(ledger)
+        config = find_untried_config(ledger)
         assert config is not None
         return Train(trial=len(ledger.trials), config=config, until=1)
 
@@ -175,7 +176,7 @@ def test_an_unregistered_policy_is_passed_again(tmp_path: Path) -> None:
     where = f"sqlite:///{tmp_path}/s.db"
     tune(loss, SPACE, "3 epochs", policy=Plain(), store=where)
     assert tune(loss, SPACE, "5 epochs", policy=Plain(), store=where).spent == 5
-    assert tune(loss, SPACE, "6 epochs", policy=Plain(), store=where).ledger.books.policy == "plain"
+    assert tune(loss, SPACE, "6 epochs", policy=Plain(), store=where).ledger.state.policy == "plain"
     with pytest.raises(PolicyError, match=r"'plain' is not registered: pass it again, as policy=Plain"):
         Study.open("study", where).ask()
     study = Study.begin(SPACE, "7 epochs", policy=Plain(), store=where)
@@ -183,7 +184,7 @@ def test_an_unregistered_policy_is_passed_again(tmp_path: Path) -> None:
     for wrong, what in ((Unregistered(), "has the policy plain .*not unregistered"), ("asha", "not asha with")):
         with pytest.raises(PolicyError, match=what):
             Study.open("study", where, policy=wrong)  # type: ignore[arg-type]
-    assert study.ledger.books.policy == "plain"
+    assert study.ledger.state.policy == "plain"
     Study.begin(SPACE, "9 epochs", name="by name", policy="random_search", store=where)
     assert Study.open("by name", where, policy="random_search").ask() is not None  # type: ignore[arg-type]
 
@@ -192,7 +193,7 @@ def test_a_name_belongs_to_one_policy() -> None:
     class Fake(Plain):
         name = "asha"
 
-    with pytest.raises(PolicyError, match="that of another policy: give it a name of its own"):
+    with pytest.raises(PolicyError, match="belongs to another policy"):
         Study.begin(SPACE, "9 epochs", policy=Fake())
 
 
@@ -202,26 +203,26 @@ def test_settings_must_be_storable() -> None:
         how: Any = print
 
     with pytest.raises(
-        PolicyError, match=r"the setting 'how' of the policy plain cannot be kept in the ledger: .*use numbers"
+        PolicyError, match=r"the setting 'how' of the policy plain cannot be stored in the ledger: .*use numbers"
     ):
         Study.begin(SPACE, "9 epochs", policy=Odd())
 
 
-def test_configs_of_a_run_tuned_as_it_goes_are_told_apart() -> None:
+def test_the_best_config_of_a_trial_whose_config_changes() -> None:
     study = Study.begin(SPACE, "9 epochs", max_steps=3, policy=Unregistered())
     for number, (lr, value) in enumerate([(0.1, 1.0), (0.2, 5.0)]):
         order = Order(number=number, trial=0, config={"lr": lr, "n": 1}, until=number + 1)
-        paid = Receipt(order=number, trial=0, step=number + 1, value=value, saved=number + 1)
-        study.journal.append_newest(lambda ledger, entries=(order, paid): entries)  # type: ignore[misc]
+        receipt = Receipt(order=number, trial=0, step=number + 1, value=value, saved_step=number + 1)
+        study.journal.append_newest(lambda ledger, entries=(order, receipt): entries)  # type: ignore[misc]
     assert study.best is not None
     assert study.best.config == {"lr": 0.1, "n": 1}
 
 
-# what is wrong is said, and nothing is written -----------------------------------------------------------------------
+# wrong arguments ----------------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"budget": "lots"}, ["'lots'", "400 epochs"]),
-    ({"budget": "1 epoch", "prices": Prices(1.0)}, ["1 epoch buys nothing", "costs 2", "raise it"]),
+    ({"budget": "1 epoch", "prices": Prices(1.0)}, ["1 epoch is too small", "costs 2", "raise it"]),
     ({"space": {}}, ["empty", "at least one parameter"]),
     ({"space": None}, ["dict of parameters"]),
     ({"space": {"lr": {"flaot": [0, 1]}}}, ["lr", "Did you mean 'float'?"]),
@@ -243,24 +244,24 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"deadline": "soon"}, ["deadline", "'soon'"]),
     ({"train": 5}, ["5 is not training code"]),
     ({"train": lambda: 1.0}, ["(config) or (config, context)"]),
-    ({"train": loss, "max_steps": 7}, ["max_steps=7", "a plain function is one step"]),
+    ({"train": loss, "max_steps": 7}, ["max_steps=7", "a plain function has one step"]),
     ({"max_steps": None}, ["max_steps"]),
 ]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), WRONG, ids=[f"{i}-{next(iter(change))}" for i, (change, _) in enumerate(WRONG)]
+    ("change", "expected"), WRONG, ids=[f"{i}-{next(iter(change))}" for i, (change, _) in enumerate(WRONG)]
 )
-def test_mistakes_are_told_in_one_line_and_nothing_is_written(
-    change: dict[str, Any], said: list[str], tmp_path: Path
+def test_wrong_arguments_are_one_line_errors_and_write_nothing(
+    change: dict[str, Any], expected: list[str], tmp_path: Path
 ) -> None:
     store = f"sqlite:///{tmp_path}/s.db"
     words = {"train": curve, "space": SPACE, "budget": "9 epochs", "max_steps": 3, "store": store, **change}
     with pytest.raises(ShoestringError) as caught:
         tune(words.pop("train"), words.pop("space"), words.pop("budget"), **words)
     assert "\n" not in str(caught.value)
-    for part in said:
-        assert part in str(caught.value)
+    for word in expected:
+        assert word in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -273,16 +274,16 @@ junk = st.recursive(
 
 @examples(100, thorough=300)
 @given(st.one_of(junk, st.sampled_from(sorted(policies.REGISTRY))), junk, junk)
-def test_only_our_own_errors_come_out_of_policies(name: Any, names: Any, value: Any) -> None:
-    tries: list[Any] = [names, {"x": value}]
+def test_wrong_settings_raise_only_our_own_errors(name: Any, names: Any, value: Any) -> None:
+    all_settings: list[Any] = [names, {"x": value}]
     if isinstance(name, str) and name in policies.REGISTRY:
-        tries += [{setting: value} for setting in policies.defaults_of(name)]
-    for settings_tried in tries:
+        all_settings += [{setting: value} for setting in policies.defaults_of(name)]
+    for settings_tried in all_settings:
         with contextlib.suppress(ShoestringError):
             policies.make(name, settings_tried)
 
 
-# going on ------------------------------------------------------------------------------------------------------------
+# continuing ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_call_again_continues(reopen: Callable[[], Any]) -> None:
@@ -290,17 +291,17 @@ def test_the_same_call_again_continues(reopen: Callable[[], Any]) -> None:
         return tune(loss, SPACE, budget, store=reopen(), policy="random_search", **more)
 
     first = again("5 epochs", seed=4)
-    assert again("5 epochs").ledger.entries() == first.ledger.entries()  # spent: nothing to do, nothing to write
+    assert again("5 epochs").ledger.entries() == first.ledger.entries()  # the budget is spent, so nothing is written
     second = again("9 epochs")
     assert (second.spent, second.ledger.opened.seed) == (9, 4)
     whole = tune(loss, SPACE, "9 epochs", policy="random_search", seed=4)
     assert [trial.config for trial in second.trials] == [trial.config for trial in whole.trials]
-    for change, said in (
+    for change, message in (
         ({"seed": 5}, "seed 4, not 5"),
         ({"direction": "max"}, "direction"),
         ({"prices": Prices(1.0)}, "validation pass"),
     ):
-        with pytest.raises(StudyError, match=said):
+        with pytest.raises(StudyError, match=message):
             again("9 epochs", **change)
     with pytest.raises(StudyError, match="below the 9 epochs that the study has spent"):
         again("8 epochs")
@@ -314,11 +315,11 @@ def test_the_same_call_again_continues(reopen: Callable[[], Any]) -> None:
 def test_another_policy_is_amended(reopen: Callable[[], Any]) -> None:
     tune(loss, SPACE, "5 epochs", store=reopen(), policy="random_search")
     study = tune(loss, SPACE, "9 epochs", store=reopen(), policy="asha", settings={"reduction_factor": 2})
-    assert (study.ledger.books.policy, study.ledger.books.settings["reduction_factor"]) == ("asha", 2)
+    assert (study.ledger.state.policy, study.ledger.state.settings["reduction_factor"]) == ("asha", 2)
     assert sum(isinstance(entry, Amended) for entry in study.ledger.entries()) == 1
 
 
-def test_new_initial_configs_are_queued_when_a_study_goes_on_known_ones_are_not(reopen: Callable[[], Any]) -> None:
+def test_only_new_initial_configs_are_queued_when_a_study_continues(reopen: Callable[[], Any]) -> None:
     mine = [{"lr": 0.5, "n": 9}, {"lr": 0.25, "n": 8}, {"lr": 0.125, "n": 7}]
     tune(loss, SPACE, "1 epochs", store=reopen(), initial=mine[:2])
     study = tune(loss, SPACE, "4 epochs", store=reopen(), initial=mine)
@@ -327,12 +328,12 @@ def test_new_initial_configs_are_queued_when_a_study_goes_on_known_ones_are_not(
 
 
 def test_open_by_name_or_the_only_one(reopen: Callable[[], Any]) -> None:
-    with pytest.raises(StudyError, match="it holds none"):
+    with pytest.raises(StudyError, match="it has none"):
         Study.open(store=_with_tables(reopen))
     Study.begin(SPACE, "5 epochs", name="one", store=reopen())
     assert Study.open(store=reopen()).name == "one"
     Study.begin(SPACE, "5 epochs", name="two", store=reopen())
-    with pytest.raises(StudyError, match=r"it holds 2: one, two; name one with --study"):
+    with pytest.raises(StudyError, match=r"it has 2: one, two; give the name with --study"):
         Study.open(store=reopen())
     assert Study.open("two", store=reopen()).name == "two"
     with pytest.raises(StudyError, match=r"no study 'tow'.*Did you mean 'two'\?"):
@@ -341,38 +342,38 @@ def test_open_by_name_or_the_only_one(reopen: Callable[[], Any]) -> None:
 
 def _with_tables(reopen: Callable[[], Any]) -> Any:
     store = reopen()
-    if isinstance(store, Sql):
+    if isinstance(store, SqlStore):
         store.database.make_tables()
     return store
 
 
 def test_only_one_may_run_a_study_at_a_time(reopen: Callable[[], Any]) -> None:
     study = Study.begin(SPACE, "5 epochs", store=reopen(), policy="random_search")
-    with reopen().lease("study"), pytest.raises(Leased, match="'study' is being run"):
-        study.run(Simulated(Decaying()))
-    assert study.run(Simulated(Decaying())).reason == "budget"
+    with reopen().lease("study"), pytest.raises(StudyInUse, match="'study' is being run"):
+        study.run(SimulatedRunner(DecayingCurves()))
+    assert study.run(SimulatedRunner(DecayingCurves())).reason == "budget"
 
 
 def test_a_runner_is_closed_whatever_happens() -> None:
-    class Fragile(Simulated):
+    class Fragile(SimulatedRunner):
         closed = False
 
         def wait(self, until: float) -> Any:
             raise RuntimeError("out of paper")
 
-        def close(self, freeze: bool = True) -> None:
+        def close(self, pause: bool = True) -> None:
             self.closed = True
 
-    runner = Fragile(Decaying())
+    runner = Fragile(DecayingCurves())
     study = Study.begin(SPACE, "5 epochs", policy="random_search")
     with pytest.raises(RuntimeError, match="out of paper"):
         study.run(runner)
     assert runner.closed
-    assert list(study.ledger.open_orders) == [0]  # a bill that was recorded, to be continued
-    assert study.run(Simulated(Decaying())).ledger.spent == 5
+    assert list(study.ledger.open_orders) == [0]  # the order was recorded, and the next run continues it
+    assert study.run(SimulatedRunner(DecayingCurves())).ledger.spent == 5
 
 
-def test_enqueue_is_tried_next(reopen: Callable[[], Any]) -> None:
+def test_an_enqueued_config_is_tried_next(reopen: Callable[[], Any]) -> None:
     study = Study.begin(SPACE, "9 epochs", store=reopen(), policy="random_search")
     assert study.ask() is not None
     Study.open(store=reopen()).enqueue({"lr": 0.5, "n": 3})
@@ -386,34 +387,34 @@ def test_enqueue_is_tried_next(reopen: Callable[[], Any]) -> None:
 # ask and tell --------------------------------------------------------------------------------------------------------
 
 
-def test_ask_and_tell_until_the_money_is_gone() -> None:
+def test_ask_and_tell_until_the_budget_is_spent() -> None:
     study = Study.begin(SPACE, "12 epochs", max_steps=3, policy="random_search")
     while (order := study.ask()) is not None:
-        for _ in range(study.trials[order.trial].held, order.until):
+        for _ in range(study.trials[order.trial].resumable_step, order.until):
             study.tell(order, loss(order.config), cost_s=2.0)
     assert study.spent == 12
-    assert study.ledger.books.by_kind["train"] == 24.0
+    assert study.ledger.state.by_kind["train"] == 24.0
     assert study.best is not None
     assert study.ask() is None
 
 
-def test_what_may_be_told() -> None:
+def test_reports_are_checked() -> None:
     study = Study.begin(SPACE, "12 epochs", max_steps=3, policy="random_search")
     order = study.ask()
     assert order is not None
-    for value, cost_s, said in (
+    for value, cost_s, message in (
         ("good", None, "value='good'.*report a number"),
         (1.0, -1.0, "cost_s=-1.0 must be seconds, 0 or more"),
         (1.0, math.nan, "cost_s=nan"),
         (1.0, math.inf, "cost_s=inf"),
     ):
-        with pytest.raises(StudyError, match=said):
+        with pytest.raises(StudyError, match=message):
             study.tell(order, value, cost_s)  # type: ignore[arg-type]
     assert study.spent == 0
     study.tell(order, np.float32(0.5))  # type: ignore[arg-type]
     study.tell(order, failed="out of memory")
     trial = study.trials[order.trial]
-    assert (trial.values, trial.failure, trial.held, study.spent) == ([0.5], "out of memory", 1, 2)
+    assert (trial.values, trial.failure, trial.resumable_step, study.spent) == ([0.5], "out of memory", 1, 2)
     with pytest.raises(StudyError, match="order 0 is not open"):
         study.tell(order, 1.0)
     other = study.ask()
@@ -422,11 +423,11 @@ def test_what_may_be_told() -> None:
     assert study.trials[other.trial].diverged
     third = study.ask()
     assert third is not None
-    study.tell(third)  # no value though one was ordered
+    study.tell(third)  # the step was ordered with validation, but no value is reported
     assert study.trials[third.trial].diverged
 
 
-def test_the_clock_never_gives_money_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_runs_backwards_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([1000.0, 400.0, 300.0, 200.0, 100.0])
     monkeypatch.setattr("shoestring.study.ask.time.time", lambda: next(clock))
     study = Study.begin(SPACE, "100s", max_steps=3, policy="random_search")
@@ -434,10 +435,10 @@ def test_the_clock_never_gives_money_back(monkeypatch: pytest.MonkeyPatch) -> No
     assert order is not None
     study.tell(order, 1.0)
     study.tell(order, failed="boom")
-    assert study.spent == study.ledger.books.by_kind["thinking"]
+    assert study.spent == study.ledger.state.by_kind["thinking"]
 
 
-def test_an_order_never_told_about_is_released(reopen: Callable[[], Any]) -> None:
+def test_an_order_without_a_report_is_released(reopen: Callable[[], Any]) -> None:
     study = Study.begin(SPACE, "2 epochs", max_steps=2, policy="random_search", store=reopen())
     lost = study.ask()
     assert lost is not None
@@ -454,34 +455,34 @@ def test_an_order_never_told_about_is_released(reopen: Callable[[], Any]) -> Non
     assert Study.open(store=reopen()).spent == 2
 
 
-def test_several_askers_never_spend_more_than_there_is(reopen: Callable[[], Any]) -> None:
+def test_several_askers_stay_within_the_budget(reopen: Callable[[], Any]) -> None:
     Study.begin(SPACE, "40 epochs", max_steps=5, policy="random_search", store=reopen(), seed=1)
-    askers = [Study.open(store=reopen()) for _ in range(4)]
+    handles = [Study.open(store=reopen()) for _ in range(4)]
     open_orders: list[tuple[Study, Order]] = []
     rng = np.random.default_rng(0)
-    told = 0
+    reported = 0
     while True:
-        asker = askers[rng.integers(4)]
-        if rng.random() < 0.4 and (order := asker.ask()) is not None:
-            open_orders.append((asker, order))
+        handle = handles[rng.integers(4)]
+        if rng.random() < 0.4 and (order := handle.ask()) is not None:
+            open_orders.append((handle, order))
         elif open_orders:
-            asker, order = open_orders[rng.integers(len(open_orders))]
-            asker.tell(order, loss(order.config))
-            told += 1
-            if order.number not in asker.ledger.open_orders:
-                open_orders.remove((asker, order))
-        elif asker.ask() is None:
+            handle, order = open_orders[rng.integers(len(open_orders))]
+            handle.tell(order, loss(order.config))
+            reported += 1
+            if order.number not in handle.ledger.open_orders:
+                open_orders.remove((handle, order))
+        elif handle.ask() is None:
             break
         now = Study.open(store=reopen()).ledger
         assert now.spent + now.reserved <= 40
-    assert told == 40
+    assert reported == 40
     final = Study.open(store=reopen())
     assert final.spent == 40
     assert [order.number for order in final.ledger.orders] == list(range(len(final.ledger.orders)))
 
 
 def test_askers_in_threads_share_one_database(tmp_path: Path) -> None:
-    """Compare-and-swap under real contention: every conflict is asked anew, and the budget holds."""
+    """Compare-and-swap under contention: after a conflict the policy is asked again, and the budget is kept."""
     address = f"sqlite:///{tmp_path}/store.db"
     started = threading.Barrier(4)
     errors: list[BaseException] = []
@@ -507,14 +508,14 @@ def test_askers_in_threads_share_one_database(tmp_path: Path) -> None:
     assert all(None not in trial.values for trial in ledger.trials)
 
 
-# looking back --------------------------------------------------------------------------------------------------------
+# results -------------------------------------------------------------------------------------------------------------
 
 
 def test_explain() -> None:
     study = Study.begin(SPACE, "9 epochs", policy=Unregistered(stop_after=9))
     with pytest.raises(StudyError, match="no order 0: the study 'study' has no orders yet"):
         study.explain(0)
-    study.run(Simulated(Decaying()))
+    study.run(SimulatedRunner(DecayingCurves()))
     assert study.explain(3).why == {"score": 0.5}
     assert study.explain(3).trial == 3
     with pytest.raises(StudyError, match="no order 9: the study 'study' has orders 0 to 8"):
@@ -536,11 +537,11 @@ def test_to_frame() -> None:
 def test_best_is_none_before_the_first_value() -> None:
     study = Study.begin(SPACE, "9 epochs")
     assert study.best is None
-    with pytest.raises(TrainingFailed, match="'study' has no result: no value was reported; look at what") as caught:
+    with pytest.raises(TrainingFailed, match="'study' has no result: no value was reported; check what") as caught:
         tune(lambda config: Report(None), SPACE, "40 epochs")
     failing = caught.value.study
     assert failing.best is None
-    assert failing.spent == 3  # code that never reports a value will not begin to
+    assert failing.spent == 3  # more trials of the same code would not report a value either
     assert failing.ending is not None
     assert (failing.ending.reason, failing.ending.text) == ("failing", "no value was reported")
 

@@ -1,9 +1,10 @@
-"""`tune` and `Study.run` with training code: what they take, what they show, what they say when something is wrong."""
+"""`tune` and `Study.run` with training code: their arguments, what they show, and their warnings and errors."""
 
 from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -16,11 +17,12 @@ import pytest
 from shoestring import Float, Space, Study, tune
 from shoestring.core.ledger.entries import Amended, Cost, Order, Receipt
 from shoestring.errors import RunnerError, StudyError, TrainingFailed
-from shoestring.runners.simulated.simulated_runner import Simulated
-from shoestring.study import run_code
+from shoestring.runners.make import RunnerOptions
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
+from shoestring.study import run_study
 from shoestring.study.loop import Ending
-from shoestring.study.run_code import conclude
-from shoestring.testing.curves import Decaying
+from shoestring.study.run_study import report_problems
+from shoestring.testing.curves import DecayingCurves
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 
@@ -52,28 +54,28 @@ class Trainer:
 def test_every_argument_is_named_typed_and_explained() -> None:
     parameters = inspect.signature(tune).parameters
     assert all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters.values())
-    lines = inspect.getdoc(tune).splitlines()  # type: ignore[union-attr]
-    explained = [line.split()[0] for line in lines if line and line.split()[0] in parameters and "  " in line]
-    assert explained == list(parameters)
+    (section,) = re.findall(r"^Parameters\n-+\n(.*?)\n\n", inspect.getdoc(tune) or "", flags=re.M | re.S)
+    assert re.findall(r"^(\w+) : ", section, flags=re.M) == list(parameters)
     assert all(p.annotation is not p.empty for p in parameters.values())
     passed_on = set(inspect.signature(Study.begin).parameters) - {"target"}
     assert passed_on <= set(parameters)
 
 
-def test_devices_reach_the_runner_only_when_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[dict[str, Any]] = []
+def test_devices_reach_the_runner_and_set_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[Any, int]] = []
 
-    def make(*_: Any, **more: Any) -> Simulated:
-        given.append(more)
-        return Simulated(Decaying())
+    def make(options: RunnerOptions, train: Any, checkpoints: Path, workers: int) -> SimulatedRunner:
+        given.append((options.devices, workers))
+        return SimulatedRunner(DecayingCurves())
 
-    monkeypatch.setattr(run_code, "make_runner", make)
+    monkeypatch.setattr(run_study, "make_runner", make)
     tune(loss, SPACE, "2 epochs")
     tune(loss, SPACE, "2 epochs", devices="0,1")
-    assert given == [{}, {"devices": "0,1"}]
+    tune(loss, SPACE, "2 epochs", devices="0,1", workers=3)
+    assert given == [(None, 1), ("0,1", 2), ("0,1", 3)]
 
 
-def test_a_deadline_of_nothing_buys_nothing() -> None:
+def test_a_deadline_of_zero_trains_nothing() -> None:
     for deadline in (0, 0.0, "0s"):
         study = tune(loss, SPACE, "5 epochs", deadline=deadline)
         assert study.spent == 0
@@ -84,35 +86,35 @@ def test_a_deadline_of_nothing_buys_nothing() -> None:
 # code that fails -----------------------------------------------------------------------------------------------------
 
 
-def test_code_that_always_fails_raises_and_the_study_is_at_hand() -> None:
+def test_code_that_always_fails_raises_an_error_with_the_study() -> None:
     with pytest.raises(TrainingFailed) as caught:
         tune(crash, SPACE, "40 epochs", name="doomed")
-    said = str(caught.value)
-    assert "'doomed' has no result: 3 of 3 trials failed and no step has ever worked" in said
-    assert "ZeroDivisionError: nothing works\\x1b[31m" in said
-    assert said.isprintable()
+    message = str(caught.value)
+    assert "'doomed' has no result: 3 of 3 trials failed and no step has ever worked" in message
+    assert "ZeroDivisionError: nothing works\\x1b[31m" in message
+    assert message.isprintable()
     study = caught.value.study
     assert isinstance(study, Study)
-    assert "error.study.trials[2].failure" in said
+    assert "error.study.trials[2].failure" in message
     assert "in crash" in study.trials[2].failure
     assert study.spent == 3
 
 
-def test_a_budget_too_small_to_be_sure_is_no_reason_to_be_silent() -> None:
+def test_a_single_failed_trial_raises_too() -> None:
     with pytest.raises(TrainingFailed, match="its only trial failed"):
         tune(crash, SPACE, "1 epoch")
 
 
 def test_values_that_are_never_numbers_raise() -> None:
     with pytest.raises(
-        TrainingFailed, match=r"no step has ever worked: 10 trials diverged.*; look at what .* reports for \{'x'"
+        TrainingFailed, match=r"no step has ever worked: 10 trials diverged.*; check what .* reports for \{'x'"
     ):
         tune(lambda config: float("nan"), SPACE, "40 epochs")
     with pytest.raises(TrainingFailed, match="no value was a finite number"):
         tune(lambda config: float("inf"), SPACE, "4 epochs")
 
 
-def test_code_that_begins_to_fail_warns_and_keeps_what_there_is() -> None:
+def test_code_that_begins_to_fail_warns_and_keeps_its_results() -> None:
     calls: list[int] = []
 
     def fading(config: Any) -> float:
@@ -122,86 +124,86 @@ def test_code_that_begins_to_fail_warns_and_keeps_what_there_is() -> None:
         return float(config["x"])
 
     with pytest.warns(
-        UserWarning, match=r"'study' ended early: OSError: disk full, again and again; repair the code"
-    ) as said:
+        UserWarning, match=r"'study' ended early after repeated failures: OSError: disk full; repair the code"
+    ) as caught:
         study = tune(fading, SPACE, "40 epochs", policy="random_search")
     assert study.best is not None
-    assert said[0].filename == __file__  # points at the user's call, not into the package
+    assert caught[0].filename == __file__  # points at the user's call, not into the package
 
 
-def test_a_budget_that_bought_no_step_is_told() -> None:
+def test_a_budget_without_a_validated_step_warns() -> None:
     study = Study.begin(SPACE, "10s", policy="random_search")
     order = Order(number=0, trial=0, config={"x": 0.5}, until=1)
     study.journal.append(order, Receipt(order=0, trial=0, step=1, cost=Cost(train=10.0), status="interrupted"))
     with pytest.warns(
-        UserWarning, match=r"'study' has no result: 10.0 s of 10.0 s bought no validated step; raise the budget"
+        UserWarning,
+        match=r"'study' has no result: it spent 10.0 s of 10.0 s and no step was validated; raise the budget",
     ):
         assert study.run(loss).reason == "budget"
 
 
-def test_a_run_that_was_stopped_is_no_failure() -> None:
+def test_a_stopped_run_raises_nothing() -> None:
     study = Study.begin(SPACE, "9 epochs")
     assert study.run(loss, should_stop=lambda: True).reason == "stopped"
     assert tune(crash, SPACE, "9 epochs", deadline=0).best is None
 
 
-# money left over -----------------------------------------------------------------------------------------------------
+# a budget left unspent -----------------------------------------------------------------------------------------------------
 
 
-def test_a_policy_that_leaves_money_says_so_and_why() -> None:
+def test_a_policy_that_leaves_budget_unspent_warns_with_its_reason() -> None:
     with pytest.warns(
         UserWarning,
-        match=r"grid has ended the run: .*, 2\d epochs of 30 epochs left unspent; widen the space or choose",
+        match=r"grid has ended the run: .*, 2\d epochs of 30 epochs left unspent; to spend the rest, widen the space",
     ):
         tune(loss, SPACE, "30 epochs", policy="grid", settings={"levels": 5})
 
 
-def test_a_budget_that_is_spent_says_nothing() -> None:
+def test_a_spent_budget_gives_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tune(loss, SPACE, "5 epochs")
 
 
-def test_less_than_a_step_is_not_worth_a_word() -> None:
-    """conclude() warns of what could have paid for another step, and of nothing else."""
+def test_unspent_budget_gives_a_warning_only_if_it_pays_for_a_step() -> None:
 
     def end(budget: str) -> None:
-        study = _paid(budget, train_s=4.0, thinking_s=0.0, steps=2)
-        conclude(study, Ending("policy", "done, much left unspent", study.ledger))
+        study = _make_study(budget, train_s=4.0, thinking_s=0.0, steps=2)
+        report_problems(study, Ending("policy", "done, much left unspent", study.ledger))
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         end("10s")
-    with pytest.warns(UserWarning, match="random_search has ended the run: done, much left unspent; widen"):
+    with pytest.warns(UserWarning, match="random_search has ended the run: done, much left unspent; to spend"):
         end("20s")
 
 
-def _paid(budget: str, train_s: float, thinking_s: float, steps: int) -> Study:
+def _make_study(budget: str, train_s: float, thinking_s: float, steps: int) -> Study:
     study = Study.begin(SPACE, budget, policy="random_search")
     for number in range(steps):
         order = Order(number=number, trial=number, config={"x": number / 9}, until=1, thinking_s=thinking_s)
-        paid = Receipt(order=number, trial=number, step=1, value=1.0, cost=Cost(train=train_s))
-        study.journal.append(order, paid)
+        receipt = Receipt(order=number, trial=number, step=1, value=1.0, cost=Cost(train=train_s))
+        study.journal.append(order, receipt)
     return study
 
 
-def test_much_thinking_is_pointed_out_with_a_remedy() -> None:
-    study = _paid("100s", train_s=2.0, thinking_s=1.0, steps=5)
-    with pytest.warns(UserWarning, match=r"thinking took 5\.0 s of 15\.0 s.*take a policy that thinks less"):
-        conclude(study, Ending("stopped", "", study.ledger))
+def test_a_slow_policy_gives_a_warning_with_a_remedy() -> None:
+    study = _make_study("100s", train_s=2.0, thinking_s=1.0, steps=5)
+    with pytest.warns(UserWarning, match=r"decisions took 5\.0 s of 15\.0 s.*Choose a faster policy"):
+        report_problems(study, Ending("stopped", "", study.ledger))
 
 
-def test_the_remark_about_thinking_comes_with_the_end_of_a_run() -> None:
-    study = _paid("100s", train_s=2.0, thinking_s=1.0, steps=5)
-    with pytest.warns(UserWarning, match="take a policy that thinks less"):
+def test_the_warning_of_a_slow_policy_comes_at_the_end_of_a_run() -> None:
+    study = _make_study("100s", train_s=2.0, thinking_s=1.0, steps=5)
+    with pytest.warns(UserWarning, match="Choose a faster policy"):
         study.run(loss, deadline=0)
 
 
-# a study that is there already ---------------------------------------------------------------------------------------
+# a study that exists already ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("train", "max_steps"), [(loss, 1), (curve, 5), (Trainer, 5)])
-def test_a_study_takes_training_code_itself(train: Any, max_steps: int, tmp_path: Path) -> None:
+def test_a_study_runs_training_code(train: Any, max_steps: int, tmp_path: Path) -> None:
     where = f"sqlite:///{tmp_path}/s.db"
     Study.begin(SPACE, "10 epochs", max_steps=max_steps, store=where, seed=3, policy="random_search")
     opened = Study.open(store=where)
@@ -214,7 +216,7 @@ def test_a_study_takes_training_code_itself(train: Any, max_steps: int, tmp_path
 
 def test_code_that_does_not_fit_the_study_is_refused() -> None:
     study = Study.begin(SPACE, "10 epochs", max_steps=5)
-    with pytest.raises(RunnerError, match="a plain function is one step"):
+    with pytest.raises(RunnerError, match="a plain function has one step"):
         study.run(loss)
     with pytest.raises(RunnerError, match="5 is not training code"):
         study.run(5)  # type: ignore[arg-type]
@@ -230,28 +232,28 @@ def test_another_number_of_workers_is_amended() -> None:
     assert sum(isinstance(entry, Amended) for entry in study.ledger.entries()) == 1
 
 
-def test_a_runner_is_still_a_runner() -> None:
+def test_a_study_runs_a_runner() -> None:
     study = Study.begin(SPACE, "4 epochs", policy="random_search")
-    assert study.run(Simulated(Decaying())).reason == "budget"
+    assert study.run(SimulatedRunner(DecayingCurves())).reason == "budget"
 
 
 # progress ------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_shown_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_shown_outside_terminals_and_notebooks(capfd: pytest.CaptureFixture[str]) -> None:
     tune(loss, SPACE, "5 epochs")
     tune(loss, SPACE, "5 epochs", progress=False)
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_can_be_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_true_shows_the_progress(capfd: pytest.CaptureFixture[str]) -> None:
     tune(loss, SPACE, "5 epochs", progress=True)
-    said = capfd.readouterr()
-    assert "spent 5 epochs of 5 epochs" in said.err
-    assert said.out == ""
+    output = capfd.readouterr()
+    assert "spent 5 epochs of 5 epochs" in output.err
+    assert output.out == ""
 
 
-def test_an_observer_sees_every_entry_beside_the_progress(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_observer_sees_every_entry_while_progress_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     kinds: list[str] = []
     tune(
         loss, SPACE, "2 epochs", progress=True, observe=lambda ledger, entry: kinds.append(entry.kind if entry else "")
@@ -261,35 +263,35 @@ def test_an_observer_sees_every_entry_beside_the_progress(capfd: pytest.CaptureF
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"progress": "yes"}, "progress='yes' must be True, False, or None"),
-    ({"observe": 5}, r"observe=5 must be a function, as observe\(ledger, entry\)"),
-    ({"prices": 0.5}, r"prices=0.5 must be Prices\(…\), as Prices\(validate_epochs=0.5\)"),
-    ({"initial": {"x": 0.5}}, r"initial=\{'x': 0.5\} must be a list of configs, as \[\{'lr': 0.1\}\]"),
-    ({"store": 5}, "store=5 must be an address"),
+    ({"progress": "yes"}, "progress='yes' must be"),
+    ({"observe": 5}, r"observe=5 must be"),
+    ({"prices": 0.5}, r"prices=0.5 must be"),
+    ({"initial": {"x": 0.5}}, r"initial=\{'x': 0.5\} must be"),
+    ({"store": 5}, "store=5 must be"),
     ({"store": "a\x00b"}, "must be an address of printable characters"),
     ({"name": 5}, "the study's name 5 must be text"),
     ({"name": "a\nb"}, "a name is one line of printable characters"),
-    ({"seed": 1.5}, "seed=1.5 must be a whole number"),
-    ({"workers": True}, "workers=True must be a whole number"),
-    ({"live": "two"}, "live='two' must be a whole number"),
-    ({"checkpoints": 5}, "checkpoints=5 must be a folder, or a place like s3://bucket/runs"),
+    ({"seed": 1.5}, "seed=1.5 must be"),
+    ({"workers": True}, "workers=True must be"),
+    ({"live": "two"}, "live='two' must be"),
+    ({"checkpoints": 5}, "checkpoints=5 must be"),
     ({"checkpoints_at_most": 5}, "the size 5 cannot be read"),
-    ({"runner": 5}, r"runner=5 must be 'local', 'process', 'ray', RayCluster\(…\), or an object"),
-    ({"deadline": [1]}, r"deadline=\[1\] must be a number of seconds, or text as '2h'"),
-    ({"max_steps": "3"}, "max_steps='3' must be a whole number"),
-    ({"direction": ["min"]}, r"direction=\['min'\] must be 'min' or 'max'"),
+    ({"runner": 5}, r"runner=5 must be"),
+    ({"deadline": [1]}, r"deadline=\[1\] must be"),
+    ({"max_steps": "3"}, "max_steps='3' must be"),
+    ({"direction": ["min"]}, r"direction=\['min'\] must be"),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "said"), WRONG, ids=[next(iter(wrong)) for wrong, _ in WRONG])
-def test_wrong_types_are_told_in_one_line_before_anything_is_written(
-    wrong: dict[str, Any], said: str, tmp_path: Path
+@pytest.mark.parametrize(("wrong", "message"), WRONG, ids=[next(iter(wrong)) for wrong, _ in WRONG])
+def test_wrong_types_are_refused_in_one_line_before_anything_is_written(
+    wrong: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     from shoestring import ShoestringError
 
-    told = {"max_steps": 5, "store": f"sqlite:///{tmp_path}/s.db", **wrong}
-    with pytest.raises(ShoestringError, match=said) as caught:
-        tune(curve, SPACE, "9 epochs", **told)
+    given = {"max_steps": 5, "store": f"sqlite:///{tmp_path}/s.db", **wrong}
+    with pytest.raises(ShoestringError, match=message) as caught:
+        tune(curve, SPACE, "9 epochs", **given)
     assert str(caught.value).isprintable()
     assert list(tmp_path.iterdir()) == []
 
@@ -313,13 +315,13 @@ def test_a_terminal_gets_the_live_view() -> None:
     )
     ours, theirs = os.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=theirs, env=environment, timeout=120, check=True
     )
     os.close(theirs)
-    shown = os.read(ours, 1_000_000).decode()
+    output = os.read(ours, 1_000_000).decode()
     os.close(ours)
-    assert "study: thrift, seed 5" in shown
-    assert "spent 3 epochs" in shown
-    assert "printed by the training code" in shown
-    assert float(done.stdout) == 3  # results alone on stdout
+    assert "study: thrift, seed 5" in output
+    assert "spent 3 epochs" in output
+    assert "printed by the training code" in output
+    assert float(result.stdout) == 3  # results alone on stdout

@@ -1,4 +1,4 @@
-"""What may be trained on: weights are derived from it, so this is a question of licences, not of taste."""
+"""Which curves may be trained on: weights are derived from them, so their licences decide."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from shoestring.runners.simulated.recorded_table import Table
 ROOT = Path(__file__).parents[3]
 
 
-def test_nothing_that_may_only_be_judged_on_is_trained_on() -> None:
+def test_sources_for_judging_only_are_not_trained_on() -> None:
     for fold in sources.FOLDS:
         assert not set(sources.trained_on(fold)) & set(sources.JUDGED_ONLY)
         assert not set(sources.trained_on(fold)) & set(sources.judged_on(fold))
 
 
-def test_every_source_is_judged_by_weights_that_have_not_seen_it() -> None:
+def test_every_source_is_judged_by_weights_that_were_not_trained_on_it() -> None:
     for source in (*sources.TRAINABLE, *sources.JUDGED_ONLY):
         if source != "small_trainings":
             assert source in sources.judged_on(sources.fold_of(source))
 
 
-def test_the_shipped_weights_say_what_they_were_trained_on() -> None:
+def test_the_shipped_weights_list_their_training_sources() -> None:
     with np.load(ROOT / "src" / "shoestring" / "models" / "thrift" / "weights.npz") as stored:
         facts = json.loads(str(stored["facts"]))
     assert facts["fold"] == "all"

@@ -1,4 +1,4 @@
-"""Augmentation: incremental choices against a reference that solves the whole system at every step."""
+"""Augmentation: incremental selection against a reference that solves the whole system at every step."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from thoroughness import examples
 from shoestring.core.deciding.reproducible import reaches
 from shoestring.models.boil.augmentation import (
     count_allowed_points,
+    estimate_log_condition,
     find_least_variance,
     log_condition,
     pick_full_curve,
     pick_most_uncertain,
     pick_random_times,
     step_grid,
-    tell_log_condition,
 )
 from shoestring.models.boil.process import ProcessParameters, product_kernel
 from shoestring.models.gp.posterior import GP, condition
@@ -45,7 +45,7 @@ def covariance(gp: GP, z: Array) -> Array:
 
 
 def plain_state(gp: GP, x: Array, picked: list[int]) -> tuple[float, Array]:
-    """ln cond(A) and the variances over the grid after some choices, everything anew."""
+    """Return ln cond(A) and the variances over the grid after some choices, computed from the start."""
     z = np.concatenate([gp.x, at(x, GRID[picked])])
     a = covariance(gp, z)
     eigenvalues = np.linalg.eigvalsh(a)
@@ -63,7 +63,7 @@ def plain_state(gp: GP, x: Array, picked: list[int]) -> tuple[float, Array]:
     st.sampled_from([1e-2, 5e-4, 1e-5]),
 )
 @quick
-def test_choices_are_those_of_the_plain_rule(
+def test_selection_equals_the_direct_computation(
     seed: int, n: int, limit: int, delta: float, scale: float, noise: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -99,25 +99,25 @@ def test_condition_number_and_its_bound(seed: int, n: int, scale: float, exponen
     gp = model(z, lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
     exact = log_condition(gp, z[:0])
     assert exact == pytest.approx(np.log(np.linalg.cond(covariance(gp, z))), rel=1e-6, abs=1e-9)
-    assert exact <= np.log1p(n / noise) + 1e-9  # what spares the eigenvalues
+    assert exact <= np.log1p(n / noise) + 1e-9  # the bound that makes eigenvalues unnecessary
     more = log_condition(gp, rng.random((1, 3)))
-    assert more >= exact - 1e-9  # a further point never improves it, so to stop once is to stop for good
+    assert more >= exact - 1e-9  # another point never lowers it, so the first stop is final
 
 
 @pytest.mark.parametrize("dims", [1, 2, 6])
 @pytest.mark.parametrize(("scale", "noise"), [(0.25, 5e-4), (0.1, 1e-2), (1.0, 1e-6)])
-def test_the_condition_number_that_is_told_of_many_points(dims: int, scale: float, noise: float) -> None:
+def test_the_estimate_of_the_condition_number_of_many_points(dims: int, scale: float, noise: float) -> None:
     z = np.random.default_rng(dims).random((300, dims + 1))
     gp = model(z, lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
-    exact, told = log_condition(gp, z[:0]), tell_log_condition(gp)
-    assert exact - 0.2 <= told <= exact + 1e-6
-    assert told != exact  # O(n^2), not all eigenvalues
+    exact, estimate = log_condition(gp, z[:0]), estimate_log_condition(gp)
+    assert exact - 0.2 <= estimate <= exact + 1e-6
+    assert estimate != exact  # O(n^2), without all eigenvalues
     few = model(z[:100], lengthscale_x=scale, lengthscale_t=scale, noise_variance=noise)
-    assert tell_log_condition(few) == log_condition(few, z[:0])
+    assert estimate_log_condition(few) == log_condition(few, z[:0])
 
 
 def test_the_limit_on_the_condition_is_exact() -> None:
-    """Copies of one point reach the bound, cond(A) = 1 + n / noise; points apart stay far below it."""
+    """Copies of one point reach the bound, cond(A) = 1 + n / noise; distinct points stay far below it."""
     x, noise = np.array([0.9, 0.9]), 1e-3
     copies = model(np.tile([0.1, 0.1, 0.0], (6, 1)), noise_variance=noise)
     spread = model(np.random.default_rng(0).random((6, 3)), noise_variance=noise)
@@ -127,7 +127,7 @@ def test_the_limit_on_the_condition_is_exact() -> None:
 
 
 def test_a_floor_of_variances_and_one_of_deviations() -> None:
-    """The golden case that stops by variance after three times: with deviations, as in the authors' programs, it does not."""
+    """The golden case stops by variance after three times; with deviations, as in the authors' programs, it does not."""
     z, x = np.array([[0.5, 0.5, 1.0], [0.5, 0.52, 0.9]]), np.array([0.5, 0.5])
     gp = model(z, lengthscale_x=0.5, lengthscale_t=0.6, noise_variance=1e-6)
     limits: dict[str, Any] = {"max_points": 15, "max_log_condition": 20.0}
@@ -135,7 +135,7 @@ def test_a_floor_of_variances_and_one_of_deviations() -> None:
     by_deviation = pick_most_uncertain(gp, x, GRID, floor="std", **limits)
     assert by_variance.times.tolist() == pytest.approx([0.0, 0.4, 0.7])
     assert by_deviation.times[:3].tolist() == by_variance.times.tolist()
-    assert by_deviation.variances[3] == pytest.approx(0.0005214918057242501, rel=1e-7)  # as the golden trace has it
+    assert by_deviation.variances[3] == pytest.approx(0.0005214918057242501, rel=1e-7)  # the number of the golden trace
     assert by_deviation.times.size > 3
     assert find_least_variance(5e-4, "variance") == 1.5e-3
     assert find_least_variance(5e-4, "std") == 1.5e-3**2
@@ -148,13 +148,13 @@ def test_each_reason_to_stop() -> None:
     assert pick_most_uncertain(gp, x, GRID, max_points=4, max_log_condition=20.0).stop == "count"
     assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0).stop == "variance"
     assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=1.0).stop == "condition"
-    # Many observations at time 0, none at 1: once 1 is added it is still the less certain of the two.
-    crowd = model(np.tile([0.5, 0.5, 0.0], (20, 1)), lengthscale_t=0.05, noise_variance=1e-2)
-    found = pick_most_uncertain(crowd, x, np.array([0.0, 1.0]), max_points=2, max_log_condition=20.0, floor=0.0)
+    # Many observations at time 0, none at 1: even after 1 is added it is the less certain of the two.
+    repeated = model(np.tile([0.5, 0.5, 0.0], (20, 1)), lengthscale_t=0.05, noise_variance=1e-2)
+    found = pick_most_uncertain(repeated, x, np.array([0.0, 1.0]), max_points=2, max_log_condition=20.0, floor=0.0)
     assert (found.picked.tolist(), found.stop) == ([1], "repeat")
 
 
-def test_variances_agree_with_the_model_that_was_given_the_points() -> None:
+def test_variances_equal_those_of_the_extended_model() -> None:
     rng = np.random.default_rng(0)
     z, x = rng.random((6, 3)), rng.random(2)
     gp = model(z)
@@ -165,7 +165,7 @@ def test_variances_agree_with_the_model_that_was_given_the_points() -> None:
         gp = gp.append(np.append(x, time), 0.0)
 
 
-def test_a_run_that_is_stored_already_adds_little() -> None:
+def test_a_run_with_all_prefixes_stored_adds_none() -> None:
     rng = np.random.default_rng(1)
     z, x = rng.random((4, 3)), rng.random(2)
     gp = model(np.concatenate([z, at(x, GRID)]))
@@ -173,7 +173,7 @@ def test_a_run_that_is_stored_already_adds_little() -> None:
     assert pick_most_uncertain(gp, x, GRID, max_points=15, max_log_condition=20.0).picked.size == 0
 
 
-def test_random_times_are_distinct_and_of_the_generator() -> None:
+def test_random_times_are_distinct_and_reproducible() -> None:
     z, x = np.array([[0.2, 0.5, 1.0]]), np.array([0.5, 0.5])
     gp = model(z)
     first = pick_random_times(gp, x, GRID, np.random.default_rng(3), max_points=8, max_log_condition=20.0)
@@ -189,7 +189,7 @@ def test_random_times_are_distinct_and_of_the_generator() -> None:
     assert limited.picked.tolist() == first.picked[: limited.picked.size].tolist()
 
 
-def test_the_whole_curve_is_ill_conditioned() -> None:
+def test_full_curves_are_ill_conditioned() -> None:
     rng = np.random.default_rng(0)
     gp = model(rng.random((10, 3)), noise_variance=1e-10)
     x = rng.random(2)
@@ -219,7 +219,7 @@ def test_duplicate_points_and_duplicate_times() -> None:
 
 @given(st.integers(1, 200), st.integers(0, 300))
 @quick
-def test_prefixes_are_whole_steps_short_of_the_run(min_steps: int, extra: int) -> None:
+def test_prefixes_are_whole_steps_below_the_length_of_the_run(min_steps: int, extra: int) -> None:
     trained = min_steps + extra
     grid = step_grid(min_steps, trained)
     assert np.all(np.diff(grid) > 0)
@@ -228,6 +228,6 @@ def test_prefixes_are_whole_steps_short_of_the_run(min_steps: int, extra: int) -
     assert extra == 0 or grid[0] == min_steps
 
 
-def test_number_of_points_falls_with_the_length_of_the_run() -> None:
+def test_shorter_runs_get_fewer_points() -> None:
     assert [count_allowed_points(t, 15) for t in (0.0, 0.05, 0.5, 0.99, 1.0)] == [0, 0, 7, 14, 15]
     assert [count_allowed_points(k / 100, 100) for k in range(101)] == list(range(101))

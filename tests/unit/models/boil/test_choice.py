@@ -26,11 +26,11 @@ from shoestring.models.gp.posterior import GP, condition
 
 Array = NDArray[np.float64]
 LENGTHS = RunLengths(5, 20)
-FINE = RunLengths(1, 1_000_001)  # so many steps that rounding moves nothing
+FINE = RunLengths(1, 1_000_001)  # so many steps that rounding has no effect
 
 
 def model(seed: int, n: int = 10, dims: int = 2, **parameters: float) -> tuple[GP, CostPlane]:
-    """Runs whose score grows with their length, to a height that depends on x, and their costs."""
+    """Return a model of runs whose score grows with their length to a height that depends on x, and of their costs."""
     rng = np.random.default_rng(seed)
     x, steps = rng.random((n, dims)), rng.integers(LENGTHS.min_steps, LENGTHS.max_steps + 1, n)
     scores = np.exp(-2.0 * ((x - 0.6) ** 2).sum(axis=1)) * (1.0 - np.exp(-steps / 6.0)) + 0.02 * rng.random(n)
@@ -48,19 +48,19 @@ def pool(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def pool_and_stored(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
-    """A pool, and what may move of its points and of the stored ones: everything."""
+    """Return a pool with the stored points, and its free columns: all of them."""
     z, free = pool(gp, seed)
     return z, np.ones((len(z) + len(gp.x), free.shape[1]), dtype=bool)
 
 
-def tradeoff(gp: GP, plane: CostPlane, seed: int) -> Tradeoff:
+def make_trade_off(gp: GP, plane: CostPlane, seed: int) -> Tradeoff:
     return Tradeoff(gp, plane, find_largest_mean(gp, *pool_and_stored(gp, seed)).mean)
 
 
-def chosen(
-    way: Tradeoff, seed: int, lengths: RunLengths, may_train: Callable[[Array, int], bool] = lambda x, start: True
+def choose_run(
+    trade_off: Tradeoff, seed: int, lengths: RunLengths, may_train: Callable[[Array, int], bool] = lambda x, start: True
 ) -> ChosenRun:
-    return choose(way, *pool(way.gp, seed), lengths, may_train)
+    return choose(trade_off, *pool(trade_off.gp, seed), lengths, may_train)
 
 
 def test_cost_is_a_plane_with_intercept() -> None:
@@ -76,7 +76,7 @@ def test_cost_is_a_plane_with_intercept() -> None:
     np.testing.assert_allclose(CostPlane.of(z, noisy).coefficients, expected, rtol=1e-9)
 
 
-def test_cost_from_hardly_any_points() -> None:
+def test_cost_plane_of_one_or_two_points() -> None:
     one = CostPlane.of(np.array([[0.3, 0.8]]), np.array([7.0]))
     np.testing.assert_allclose(one.predict(np.array([[0.0, 0.0], [1.0, 1.0]])), 7.0)
     np.testing.assert_allclose(one.share(one.predict(np.array([[0.5, 0.5]]))), 0.0, atol=1e-12)
@@ -94,72 +94,63 @@ def test_log_ratio_where_the_improvement_underflows() -> None:
     assert far[0] > far[1]
 
 
-def test_no_cost_is_less_than_the_cheapest_seen() -> None:
+def test_costs_below_the_cheapest_count_as_the_cheapest() -> None:
     floor = log_ratio(np.zeros(2), np.array([-3.0, 0.0]))
     assert floor[0] == floor[1] == pytest.approx(-math.log(0.1))
 
 
 @pytest.mark.parametrize("rule", ["log_ratio", "softplus"])
 @pytest.mark.parametrize("seed", range(3))
-def test_gradient_of_the_ratio_is_finite_differences(seed: int, rule: Rule) -> None:
+def test_gradient_of_the_ratio_equals_finite_differences(seed: int, rule: Rule) -> None:
     gp, plane = model(seed, noise_variance=1e-2)
     query = np.random.default_rng(seed).uniform(0.05, 0.95, (12, 3))
     plane = replace(plane, lowest=float(np.median(plane.predict(query))))  # so that the floor holds for half the points
-    way = replace(tradeoff(gp, plane, seed), rule=rule)
-    value, gradient = way.bent_log_ratio_with_gradient(query)
+    trade_off = replace(make_trade_off(gp, plane, seed), rule=rule)
+    value, gradient = trade_off.smooth_log_ratio_with_gradient(query)
     h = 1e-6
     for j in range(3):
         step = h * np.eye(3)[j]
         difference = (
-            way.bent_log_ratio_with_gradient(query + step)[0] - way.bent_log_ratio_with_gradient(query - step)[0]
+            trade_off.smooth_log_ratio_with_gradient(query + step)[0]
+            - trade_off.smooth_log_ratio_with_gradient(query - step)[0]
         )
         np.testing.assert_allclose(gradient[:, j], difference / (2 * h), rtol=1e-4, atol=1e-4)
-    plain = way.appraise(query).log_ratio
+    plain = trade_off.predict(query).log_ratio
     if rule == "softplus":
         np.testing.assert_allclose(value, plain, rtol=1e-9)
-    else:  # bent next to the cheapest cost, nowhere above the ratio itself, and the same far from the edge
+    else:  # smooth at the cheapest cost, nowhere above the ratio itself, and equal to it far from the edge
         share = plane.share(plane.predict(query))
         assert np.all(value <= plain)
         np.testing.assert_allclose(value[np.abs(share) > 0.2], plain[np.abs(share) > 0.2], atol=2e-3)
 
 
-def test_the_printed_ratio_is_that_of_standardised_scores_whatever_their_unit() -> None:
+def test_the_printed_ratio_does_not_depend_on_the_unit_of_scores() -> None:
     gp, plane = model(0)
     query = np.random.default_rng(0).random((6, 3))
-    way = Tradeoff(gp, plane, float(gp.y.max()), "softplus")
-    ei = np.exp(way.appraise(query).log_ei) / gp.scale
+    trade_off = Tradeoff(gp, plane, float(gp.y.max()), "softplus")
+    ei = np.exp(trade_off.predict(query).log_ei) / gp.scale
     plain = np.log1p(np.exp(ei)) / np.log1p(np.exp(plane.share(plane.predict(query))))
-    np.testing.assert_allclose(np.exp(way.appraise(query).log_ratio), plain, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(trade_off.predict(query).log_ratio), plain, rtol=1e-9)
     larger = condition(gp.kernel, gp.theta, gp.x, 1000.0 * gp.y, mean="zero")
     again = Tradeoff(larger, plane, 1000.0 * float(gp.y.max()), "softplus")
-    np.testing.assert_allclose(again.appraise(query).log_ratio, way.appraise(query).log_ratio, rtol=1e-9)
+    np.testing.assert_allclose(again.predict(query).log_ratio, trade_off.predict(query).log_ratio, rtol=1e-9)
 
 
-def test_the_printed_ratio_prefers_what_is_cheap_to_what_is_promising() -> None:
-    """Soft-plus of an improvement lies between ln 2 and about 1; that of a cost goes from ln 2 to 1.3: price decides."""
-    hopeless_and_cheap, promising_and_dear = 0, 1
+def test_the_printed_ratio_prefers_cheap_points_without_improvement() -> None:
+    """Soft-plus of an improvement is between ln 2 and about 1; that of a cost between ln 2 and 1.3: so cost decides."""
+    bad_and_cheap, good_and_expensive = 0, 1
     log_ei, share = np.log([1e-9, 0.3]), np.array([0.0, 1.0])
-    assert np.argmax(log_softplus_ratio(log_ei, share)) == hopeless_and_cheap
-    assert np.argmax(log_ratio(log_ei, share)) == promising_and_dear
-
-
-def test_known_costs_take_the_place_of_predicted_ones() -> None:
-    way = tradeoff(*model(0), 0)
-    query = np.random.default_rng(0).random((4, 3))
-    predicted = way.cost.predict(query)
-    np.testing.assert_array_equal(way.appraise(query, predicted).log_ratio, way.appraise(query).log_ratio)
-    dearer = way.appraise(query, predicted + 100.0)
-    assert np.all(dearer.log_ratio < way.appraise(query).log_ratio)
-    np.testing.assert_array_equal(dearer.log_ei, way.appraise(query).log_ei)
+    assert np.argmax(log_softplus_ratio(log_ei, share)) == bad_and_cheap
+    assert np.argmax(log_ratio(log_ei, share)) == good_and_expensive
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_choice_is_the_best_of_a_fine_grid(seed: int) -> None:
-    way = tradeoff(*model(seed, dims=1), seed)
+def test_choice_is_at_least_the_best_of_a_fine_grid(seed: int) -> None:
+    trade_off = make_trade_off(*model(seed, dims=1), seed)
     axis = np.linspace(0.0, 1.0, 81)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    assert way.best_mean >= way.gp.predict(grid)[0].max() - 1e-9
-    assert chosen(way, seed, FINE).promise.log_ratio >= way.appraise(grid).log_ratio.max() - 1e-3
+    assert trade_off.best_mean >= trade_off.gp.predict(grid)[0].max() - 1e-9
+    assert choose_run(trade_off, seed, FINE).prediction.log_ratio >= trade_off.predict(grid).log_ratio.max() - 1e-3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -173,37 +164,37 @@ def test_largest_mean_finds_narrow_peaks_between_random_points(seed: int) -> Non
 
 
 def test_time_is_rounded_to_the_nearest_step() -> None:
-    way = tradeoff(*model(2, dims=1, lengthscale_t=0.2), 0)
-    time = chosen(way, 0, FINE).z[-1]
+    trade_off = make_trade_off(*model(2, dims=1, lengthscale_t=0.2), 0)
+    time = choose_run(trade_off, 0, FINE).z[-1]
     assert 0.0 < time < 1.0
     exact = [1 + time * (longest - 1) for longest in range(2, 12)]
     assert any(t % 1.0 > 0.5 for t in exact)  # some are rounded up
-    steps = [chosen(way, 0, RunLengths(1, longest)).steps for longest in range(2, 12)]
+    steps = [choose_run(trade_off, 0, RunLengths(1, longest)).steps for longest in range(2, 12)]
     assert steps == [math.floor(t + 0.5) for t in exact]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_choice_is_whole_steps_inside_the_box_and_repeats(seed: int) -> None:
-    way = tradeoff(*model(seed, n=6, dims=1), seed)
-    first, second = (chosen(way, seed, LENGTHS) for _ in range(2))
+def test_choice_is_in_bounds_and_reproducible(seed: int) -> None:
+    trade_off = make_trade_off(*model(seed, n=6, dims=1), seed)
+    first, second = (choose_run(trade_off, seed, LENGTHS) for _ in range(2))
     assert isinstance(first.steps, int)
     assert LENGTHS.min_steps <= first.steps <= LENGTHS.max_steps
     assert first.z[-1] == LENGTHS.time_of(first.steps)
     assert np.all((first.z >= 0.0) & (first.z <= 1.0))
-    assert first.promise.log_ratio == way.appraise(first.z[None]).log_ratio[0]
-    assert first.promise.score == way.gp.predict(first.z[None])[0][0]
+    assert first.prediction.log_ratio == trade_off.predict(first.z[None]).log_ratio[0]
+    assert first.prediction.score == trade_off.gp.predict(first.z[None])[0][0]
     assert (first.z.tolist(), first.steps) == (second.z.tolist(), second.steps)
 
 
-def test_only_free_columns_move_and_only_to_what_may_be_trained() -> None:
+def test_only_free_columns_move_and_only_to_allowed_configs() -> None:
     gp, plane = model(1)
     starts, free = pool(gp, 1)
     free[:, 0] = False
-    way = Tradeoff(gp, plane, find_largest_mean(gp, starts, free).mean)
-    moved = choose(way, starts, free, LENGTHS, lambda x, start: True)
+    trade_off = Tradeoff(gp, plane, find_largest_mean(gp, starts, free).mean)
+    moved = choose(trade_off, starts, free, LENGTHS, lambda x, start: True)
     assert moved.z[0] == starts[moved.start, 0]
     assert moved.z[1] != starts[moved.start, 1]
-    refused = choose(way, starts, free, LENGTHS, lambda x, start: False)
+    refused = choose(trade_off, starts, free, LENGTHS, lambda x, start: False)
     assert refused.z[:-1].tolist() == starts[refused.start, :-1].tolist()
 
 
@@ -211,4 +202,4 @@ def test_only_free_columns_move_and_only_to_what_may_be_trained() -> None:
 def test_choice_from_one_point_and_from_equal_scores(n: int) -> None:
     gp, plane = model(0, n=n)
     gp = condition(gp.kernel, gp.theta, gp.x, np.full(n, gp.y[0]), mean="zero")
-    assert np.isfinite(chosen(tradeoff(gp, plane, 0), 0, LENGTHS).promise).all()
+    assert np.isfinite(choose_run(make_trade_off(gp, plane, 0), 0, LENGTHS).prediction).all()

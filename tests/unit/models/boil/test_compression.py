@@ -16,7 +16,9 @@ from shoestring.models.boil.compression import CurveMatrix, Preference, compress
 
 MAX_STEPS = 12
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
-rewards = st.integers(-5_000_000, 5_000_000).map(lambda i: i / 1e6)  # no subnormals: their products have no digits left
+rewards = st.integers(-5_000_000, 5_000_000).map(
+    lambda i: i / 1e6
+)  # no subnormal numbers: their products lose all digits
 curve_lists = st.lists(
     st.lists(rewards, min_size=1, max_size=MAX_STEPS),
     min_size=1,
@@ -28,7 +30,7 @@ quick = examples(20, thorough=60)
 
 
 def plain_score(curve: list[float], m0: float, g0: float, shift: float, preference: Preference) -> float:
-    """One curve, one step after the other, as the formulas read."""
+    """Return the score of one curve, summed step by step as in the formula."""
     t = len(curve)
     terms = []
     for u in range(1, t + 1):
@@ -50,7 +52,7 @@ def plain_score(curve: list[float], m0: float, g0: float, shift: float, preferen
 
 @given(curve_lists, midpoints, growths, shifts, preferences)
 @quick
-def test_scores_are_the_plain_loops(
+def test_scores_equal_plain_loops(
     curves: list[list[float]], m0: float, g0: float, shift: float, preference: Preference
 ) -> None:
     scores, _ = compress(CurveMatrix.of(curves, MAX_STEPS), midpoint=m0, growth=g0, shift=shift, preference=preference)
@@ -73,11 +75,11 @@ def central_difference(
 
 @given(curve_lists, st.floats(-4.0, 4.0), st.floats(0.2, 3.0), shifts, preferences)
 @quick
-def test_derivatives_are_finite_differences(
+def test_derivatives_equal_finite_differences(
     curves: list[list[float]], m0: float, g0: float, shift: float, preference: Preference
 ) -> None:
     matrix = CurveMatrix.of(curves, MAX_STEPS)
-    if preference == "tail_mean":  # between two jumps of the start of the tail
+    if preference == "tail_mean":  # m0 between two steps of the start of the tail
         starts = (m0 + 4.0) * matrix.lengths / 12.0
         assume(np.all(np.abs(starts - np.rint(starts)) > 1e-4))
     _, slopes = compress(matrix, midpoint=m0, growth=g0, shift=shift, preference=preference)
@@ -93,14 +95,14 @@ def test_derivatives_through_the_standardisation(seed: int) -> None:
     values, gradient = standardise(*compress(matrix, midpoint=m0, growth=g0))
     expected = central_difference(matrix, m0, g0, 0.0, "logistic", standardised=True)
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8)
-    # mean 0 and spread 1 whatever the parameters: the derivative can move neither
+    # mean 0 and deviation 1 for all parameters, so the derivative changes neither
     np.testing.assert_allclose(gradient.sum(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(values @ gradient, 0.0, atol=1e-12)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=20), st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
 @quick
-def test_standardised_scores_forget_unit_and_origin(values: list[float], unit: float, origin: float) -> None:
+def test_standardised_scores_do_not_depend_on_unit_and_origin(values: list[float], unit: float, origin: float) -> None:
     scores = np.array(values)
     assume(np.ptp(scores) > 1e-3)
     none = np.zeros((len(scores), 2))
@@ -124,7 +126,7 @@ def test_huge_scores_do_not_overflow() -> None:
 
 @given(st.lists(rewards, min_size=2, max_size=MAX_STEPS), midpoints, growths)
 @quick
-def test_lifted_rewards_never_punish_longer_training(curve: list[float], m0: float, g0: float) -> None:
+def test_scores_of_shifted_rewards_never_fall_with_length(curve: list[float], m0: float, g0: float) -> None:
     matrix = CurveMatrix.of([curve[:t] for t in range(1, len(curve) + 1)], MAX_STEPS)
     shift = reward_shift(min(curve), max(curve))
     scores, _ = compress(matrix, midpoint=m0, growth=g0, shift=shift)
@@ -132,7 +134,7 @@ def test_lifted_rewards_never_punish_longer_training(curve: list[float], m0: flo
     assert np.all(np.diff(scores) >= -rounding)
 
 
-def test_negative_rewards_would_make_the_shortest_run_look_best() -> None:
+def test_without_a_shift_negative_rewards_favour_short_runs() -> None:
     matrix = CurveMatrix.of([[-1.0] * t for t in (2, 6, 12)], MAX_STEPS)
     scores, _ = compress(matrix, midpoint=0.0, growth=1.0)
     assert np.argmax(scores) == 0
@@ -140,14 +142,14 @@ def test_negative_rewards_would_make_the_shortest_run_look_best() -> None:
     assert np.argmax(lifted) == 2
 
 
-def test_shift_stays_until_it_no_longer_does() -> None:
+def test_the_shift_stays_while_it_is_large_enough() -> None:
     first = reward_shift(-10.0, 0.0)
     assert first == 11.0
     assert reward_shift(-10.9, 5.0, current=first) == first
     assert reward_shift(3.0, 5.0, current=first) == first
     assert reward_shift(-12.0, 8.0, current=first) == 14.0
     assert reward_shift(0.0, 1.0) == 0.0
-    assert reward_shift(-200.0, -200.0) == 200.0  # no range, no margin
+    assert reward_shift(-200.0, -200.0) == 200.0  # without a range there is no margin
 
 
 def test_a_prefix_has_exactly_its_own_steps() -> None:
@@ -155,7 +157,7 @@ def test_a_prefix_has_exactly_its_own_steps() -> None:
     matrix = CurveMatrix.of([curve[:7], np.where(np.arange(12) < 7, curve, 0.0)], MAX_STEPS)
     scores, _ = compress(matrix, midpoint=0.0, growth=1.0)
     assert matrix.lengths.tolist() == [7, 12]
-    assert scores[0] == scores[1]  # the padding adds nothing
+    assert scores[0] == scores[1]  # the padding has no effect
 
 
 def test_one_step_of_training() -> None:
@@ -176,7 +178,7 @@ def test_rewards_that_are_not_finite_are_refused(bad: float) -> None:
         CurveMatrix.of([[1.0, bad]], MAX_STEPS)
 
 
-def test_refused_settings() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="max_steps=0"):
         CurveMatrix.of([], 0)
     with pytest.raises(ValueError, match="lowest first"):

@@ -55,7 +55,7 @@ def test_derivatives_along_points() -> None:
         np.testing.assert_allclose(gradient[:, :, j], slope, atol=1e-8)
 
 
-def test_the_likelihood_s_gradient_and_predictions() -> None:
+def test_gradient_of_the_likelihood_and_predictions() -> None:
     z = points(5, 9)
     curves = CurveMatrix.of(np.random.default_rng(6).random((9, 12)), 12)
     process = CurveProcess(z, curves, time_kernel="freeze_thaw")
@@ -63,7 +63,7 @@ def test_the_likelihood_s_gradient_and_predictions() -> None:
     _, gradient = process.log_likelihood_and_gradient(p)
     for name, slope in zip(BOUNDS, gradient, strict=True):
         step = 1e-5 * (getattr(p, name) if name in ON_LOG_SCALE else 1.0)
-        up, down = (process.log_likelihood(replace(p, **{name: getattr(p, name) + by})) for by in (step, -step))
-        assert (up - down) / 2e-5 == pytest.approx(slope, rel=1e-4, abs=1e-6)
+        above, below = (process.log_likelihood(replace(p, **{name: getattr(p, name) + by})) for by in (step, -step))
+        assert (above - below) / 2e-5 == pytest.approx(slope, rel=1e-4, abs=1e-6)
     gp = process.posterior(replace(p, noise_variance=1e-8))
     np.testing.assert_allclose(gp.predict(z)[0], gp.y, rtol=1e-4)

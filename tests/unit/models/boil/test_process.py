@@ -60,7 +60,7 @@ def parameters(seed: int) -> ProcessParameters:
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 4), st.sampled_from(["logistic", "tail_mean", "log"]))
 @quick
-def test_likelihood_is_the_dense_formula(seed: int, n: int, dims: int, preference: Preference) -> None:
+def test_likelihood_equals_the_dense_formula(seed: int, n: int, dims: int, preference: Preference) -> None:
     z, curves = runs(seed, n, dims)
     p = parameters(seed)
     y, _ = compress(curves, midpoint=p.midpoint, growth=p.growth, shift=0.5, preference=preference)
@@ -74,7 +74,7 @@ def test_likelihood_is_the_dense_formula(seed: int, n: int, dims: int, preferenc
 
 @pytest.mark.parametrize("preference", ["logistic", "tail_mean", "log", "average"])
 @pytest.mark.parametrize("seed", range(4))
-def test_gradient_is_finite_differences(seed: int, preference: Preference) -> None:
+def test_gradient_equals_finite_differences(seed: int, preference: Preference) -> None:
     z, curves = runs(seed)
     process = CurveProcess(z, curves, shift=0.3, preference=preference)
     p = parameters(seed)
@@ -82,9 +82,9 @@ def test_gradient_is_finite_differences(seed: int, preference: Preference) -> No
     h = 1e-5
     for name, derivative in zip(BOUNDS, gradient, strict=True):
         value = getattr(p, name)
-        up, down = (value * math.exp(h), value * math.exp(-h)) if name in ON_LOG_SCALE else (value + h, value - h)
-        difference = process.log_likelihood(replace(p, **{name: up})) - process.log_likelihood(
-            replace(p, **{name: down})
+        above, below = (value * math.exp(h), value * math.exp(-h)) if name in ON_LOG_SCALE else (value + h, value - h)
+        difference = process.log_likelihood(replace(p, **{name: above})) - process.log_likelihood(
+            replace(p, **{name: below})
         )
         assert derivative == pytest.approx(difference / (2 * h), rel=1e-5, abs=1e-5), name
 
@@ -101,7 +101,7 @@ def test_the_unit_of_rewards_does_not_matter(seed: int, unit: float) -> None:
 
 
 def test_the_likelihood_does_not_grow_with_the_midpoint() -> None:
-    """On scores that are not standardised it does, since late midpoints shrink every score."""
+    """Without standardisation it does, since late midpoints shrink every score."""
     z, curves = runs(1)
     p = ProcessParameters()
     process = CurveProcess(z, curves)
@@ -132,7 +132,7 @@ def test_fit_beats_a_grid() -> None:
 
 @given(st.integers(0, 10**6), st.booleans())
 @examples(5, thorough=6)
-def test_fit_never_loses_stays_in_bounds_and_repeats(seed: int, learn_noise: bool) -> None:
+def test_fit_improves_stays_in_bounds_and_is_reproducible(seed: int, learn_noise: bool) -> None:
     z, curves = runs(seed, n=8)
     process, previous = CurveProcess(z, curves), ProcessParameters()
     found = fit(process, previous, np.random.default_rng(seed), learn_noise=learn_noise, random_starts=3)
@@ -156,19 +156,19 @@ def test_fit_starts_from_the_previous_values_too() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 6, 8])
-def test_random_starts_lead_out_of_a_poor_corner(seed: int) -> None:
+def test_random_starts_leave_a_bad_corner(seed: int) -> None:
     z, curves = runs(seed, n=20)
     process = CurveProcess(z, curves)
     corner = ProcessParameters(lengthscale_x=0.05, lengthscale_t=0.05, midpoint=4.0, growth=3.0)
     alone = process.log_likelihood(fit(process, corner, np.random.default_rng(0), random_starts=0))
     values = [process.log_likelihood(fit(process, corner, np.random.default_rng(i))) for i in range(4)]
     assert min(values) > alone + 1.0
-    np.testing.assert_allclose(values, values[0], rtol=1e-6)  # the best of twenty leads to the same top
+    np.testing.assert_allclose(values, values[0], rtol=1e-6)  # the best of twenty starts leads to the same maximum
 
 
-def test_fit_keeps_the_previous_values_on_failure() -> None:
+def test_a_failed_fit_returns_the_previous_values() -> None:
     z, curves = runs(0)
-    z[:] = z[0]  # one point ten times, and no noise worth the name: no Cholesky factor
+    z[:] = z[0]  # one point ten times with almost no noise: no Cholesky factor
     previous = ProcessParameters(noise_variance=1e-300)
     process = CurveProcess(z, curves)
     with pytest.raises(np.linalg.LinAlgError):
@@ -176,14 +176,14 @@ def test_fit_keeps_the_previous_values_on_failure() -> None:
     assert fit(process, previous, np.random.default_rng(0)) is previous
 
 
-def test_fit_learns_nothing_from_one_curve() -> None:
+def test_one_curve_is_not_fitted() -> None:
     z, curves = runs(0, n=1)
     previous = ProcessParameters()
     assert fit(CurveProcess(z, curves), previous, np.random.default_rng(0)) is previous
 
 
 @pytest.mark.parametrize("preference", ["log", "average"])
-def test_fit_leaves_a_logistic_that_is_not_used(preference: Preference) -> None:
+def test_fit_does_not_change_an_unused_logistic(preference: Preference) -> None:
     z, curves = runs(0)
     found = fit(CurveProcess(z, curves, preference=preference), ProcessParameters(), np.random.default_rng(0))
     assert (found.midpoint, found.growth) == (ProcessParameters().midpoint, ProcessParameters().growth)
@@ -202,7 +202,7 @@ def test_memo_and_back() -> None:
 
 @given(st.integers(0, 10**6), st.integers(2, 10))
 @quick
-def test_posterior_is_the_dense_formula(seed: int, n: int) -> None:
+def test_posterior_equals_the_dense_formula(seed: int, n: int) -> None:
     z, curves = runs(seed, n)
     p = parameters(seed)
     query = np.random.default_rng(seed).random((4, 3))
@@ -216,7 +216,7 @@ def test_posterior_is_the_dense_formula(seed: int, n: int) -> None:
     np.testing.assert_allclose(variance, left * y.std() ** 2, rtol=1e-6, atol=1e-9 * y.std() ** 2)
 
 
-def test_appending_equals_conditioning_anew() -> None:
+def test_appending_equals_conditioning_again() -> None:
     z, curves = runs(2, n=9)
     p = ProcessParameters()
     y, _ = compress(curves, midpoint=p.midpoint, growth=p.growth)

@@ -1,4 +1,4 @@
-"""The search over a mixed space: gradients, improvement, feasibility, and the properties of the rules it serves."""
+"""The search over a mixed space: gradients, improvement, feasibility, and the properties of the selection rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SPACE = Space(
 
 
 def surface(seed: int, scale: float = 1.0) -> Surface:
-    """A posterior on a few random points, and a smooth cost."""
+    """Return a posterior on a few random points, and a smooth cost."""
     encoding = Encoding(SPACE)
     rng = np.random.default_rng(seed)
     x = encoding.features(encoding.snap(rng.random((8, SPACE.dims))))
@@ -90,7 +90,7 @@ def test_gradients(seed: int) -> None:
 def test_climbing_never_ends_below_the_best_candidate(seed: int, alpha: float) -> None:
     here, from_these = surface(seed), pool(seed)
     log_ei, log_cost = here.scores(from_these)
-    found = find_ei_alpha(here, from_these, alpha, allowed=anything, refine=True)
+    found = find_ei_alpha(here, from_these, alpha, is_allowed=anything, refine=True)
     score = found.log_ei - alpha * found.log_cost
     assert score.max() >= (log_ei - alpha * log_cost).max()
     assert reaches(score[found.index], score.max())
@@ -104,9 +104,9 @@ def test_climbing_never_ends_below_the_best_candidate(seed: int, alpha: float) -
 
 @examples(10, thorough=30)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.05, 0.2, 0.5, 1.0]))
-def test_cei_is_feasible_on_the_front_and_no_dearer_than_the_scan(seed: int, slack: float) -> None:
+def test_cei_is_feasible_on_the_front_and_no_more_expensive_than_without_refinement(seed: int, slack: float) -> None:
     here, from_these = surface(seed), pool(seed)
-    found = find_cei(here, from_these, slack, allowed=anything, refine=True)
+    found = find_cei(here, from_these, slack, is_allowed=anything, refine=True)
     assert found.threshold is not None
     assert reaches(found.log_ei[found.index], found.threshold)
     assert found.threshold == cei_threshold(float(found.log_ei.max()), slack)
@@ -142,8 +142,8 @@ def test_sliding_finds_the_cheap_edge_of_a_wide_peak() -> None:
     )
     here = Surface(encoding, gp, -1.0, lambda points: points.cube[:, 0])
     from_these = draw_candidates(encoding, np.full((1, 2), 0.5), 500, 1, np.random.default_rng(0))
-    scanned = find_cei(here, from_these, 0.5, allowed=anything, refine=False)
-    refined = find_cei(here, from_these, 0.5, allowed=anything, refine=True)
+    scanned = find_cei(here, from_these, 0.5, is_allowed=anything, refine=False)
+    refined = find_cei(here, from_these, 0.5, is_allowed=anything, refine=True)
     grid = np.stack(np.meshgrid(np.linspace(0, 1, 401), np.linspace(0, 1, 401)), axis=-1).reshape(-1, 2)
     everywhere = Points(grid, np.empty((len(grid), 0), dtype=bool))
     log_ei, log_cost = here.scores(everywhere)
@@ -157,8 +157,8 @@ def test_sliding_finds_the_cheap_edge_of_a_wide_peak() -> None:
 def test_the_unit_of_cost_makes_no_difference(seed: int, scale: float) -> None:
     from_these = pool(seed)
     for find, number in ((find_cei, 0.2), (find_ei_alpha, 0.5)):
-        one = find(surface(seed), from_these, number, allowed=anything, refine=False)
-        other = find(surface(seed, scale), from_these, number, allowed=anything, refine=False)
+        one = find(surface(seed), from_these, number, is_allowed=anything, refine=False)
+        other = find(surface(seed, scale), from_these, number, is_allowed=anything, refine=False)
         assert one.index == other.index
 
 
@@ -167,19 +167,19 @@ def test_the_unit_of_cost_makes_no_difference(seed: int, scale: float) -> None:
 def test_cost_never_rises_with_slack_or_exponent(seed: int) -> None:
     here, from_these = surface(seed), pool(seed)
     for find, numbers in ((find_cei, (0.0, 0.1, 0.3, 0.6, 1.0)), (find_ei_alpha, (0.0, 0.1, 0.5, 1.0, 3.0))):
-        found = [find(here, from_these, number, allowed=anything, refine=False) for number in numbers]
+        found = [find(here, from_these, number, is_allowed=anything, refine=False) for number in numbers]
         costs = [f.log_cost[f.index] for f in found]
         assert all(reaches(a, b) for a, b in pairwise(costs))
 
 
-def test_what_is_not_allowed_is_not_found() -> None:
+def test_points_that_are_not_allowed_are_not_found() -> None:
     here, from_these = surface(3), pool(3)
-    found = find_cei(here, from_these, 0.3, allowed=lambda points: np.zeros(len(points), dtype=bool), refine=True)
+    found = find_cei(here, from_these, 0.3, is_allowed=lambda points: np.zeros(len(points), dtype=bool), refine=True)
     assert len(found.points) == len(from_these)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 30))
-def test_the_costliest_and_the_closest_go_in_turn(seed: int, m: int) -> None:
+def test_the_most_expensive_and_the_closest_are_removed_in_turn(seed: int, m: int) -> None:
     rng = np.random.default_rng(seed)
     x, tried, log_cost = rng.random((m, 2)), rng.random((3, 2)), rng.normal(size=m)
     left = list(range(m))

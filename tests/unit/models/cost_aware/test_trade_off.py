@@ -1,4 +1,4 @@
-"""The rules that trade improvement against cost, against brute force."""
+"""The rules that trade improvement against cost, compared with brute force."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def brute_front(log_ei: Array, log_cost: Array) -> list[int]:
 
 @examples(34, thorough=100)
 @given(candidates)
-def test_front_is_what_nothing_dominates(rows: list[tuple[int, int]]) -> None:
+def test_the_front_has_the_points_that_no_other_dominates(rows: list[tuple[int, int]]) -> None:
     log_ei, log_cost = split(rows)
     assert pareto_front(log_ei, log_cost).tolist() == brute_front(log_ei, log_cost)
     log_ei[log_ei < 0] = -np.inf
@@ -63,12 +63,12 @@ def test_cei_is_the_cheapest_admissible_point(rows: list[tuple[int, int]], slack
 @given(candidates)
 def test_every_front_point_is_reached_by_some_slack(rows: list[tuple[int, int]]) -> None:
     log_ei, log_cost = split(rows)
-    seen = set()
+    choices = set()
     for i in pareto_front(log_ei, log_cost):
         chosen = choose_cei(log_ei, log_cost, float(-np.expm1(log_ei[i] - log_ei.max())))
         assert (log_ei[chosen], log_cost[chosen]) == (log_ei[i], log_cost[i])
-        seen.add(chosen)
-    assert choose_cei(log_ei, log_cost, 0.0) in seen
+        choices.add(chosen)
+    assert choose_cei(log_ei, log_cost, 0.0) in choices
 
 
 @examples(20, thorough=60)
@@ -77,8 +77,8 @@ def test_choices_get_cheaper_as_cost_counts_more(rows: list[tuple[int, int]], al
     log_ei, log_cost = split(rows)
     by_alpha = [log_cost[choose_ei_alpha(log_ei, log_cost, a)] for a in sorted(alphas)]
     by_slack = [log_cost[choose_cei(log_ei, log_cost, a / 4)] for a in sorted(alphas)]
-    assert all(later <= sooner + 1e-12 for sooner, later in pairwise(by_alpha))
-    assert all(later <= sooner for sooner, later in pairwise(by_slack))
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(by_alpha))
+    assert all(later <= earlier for earlier, later in pairwise(by_slack))
 
 
 @examples(14, thorough=40)
@@ -90,9 +90,9 @@ def test_the_unit_of_cost_does_not_matter(seed: int, log_unit: float, alpha: flo
     assert choose_ei_alpha(log_ei, log_cost, alpha) == choose_ei_alpha(log_ei, other, alpha)
     assert pareto_front(log_ei, log_cost).tolist() == pareto_front(log_ei, other).tolist()
     chosen = choose_cei(log_ei, log_cost, slack)
-    one, two = find_implied_alpha(log_ei, log_cost, chosen), find_implied_alpha(log_ei, other, chosen)
-    assert one.supported == two.supported
-    np.testing.assert_allclose(two.alpha, one.alpha, rtol=1e-9, atol=1e-12)
+    first, second = find_implied_alpha(log_ei, log_cost, chosen), find_implied_alpha(log_ei, other, chosen)
+    assert first.supported == second.supported
+    np.testing.assert_allclose(second.alpha, first.alpha, rtol=1e-9, atol=1e-12)
 
 
 @examples(27, thorough=80)
@@ -100,8 +100,8 @@ def test_the_unit_of_cost_does_not_matter(seed: int, log_unit: float, alpha: flo
 def test_implied_alpha_against_every_crossing(rows: list[tuple[int, int]]) -> None:
     """The gap to the best score is convex and piecewise linear in alpha: its minimum is at 0 or where two scores cross."""
     log_ei, log_cost = split(rows)
-    apart = log_cost[:, None] - log_cost[None, :]
-    slopes = (log_ei[:, None] - log_ei[None, :])[apart > 0] / apart[apart > 0]
+    differences = log_cost[:, None] - log_cost[None, :]
+    slopes = (log_ei[:, None] - log_ei[None, :])[differences > 0] / differences[differences > 0]
     alphas = np.concatenate([[0.0], slopes[slopes > 0], [1e3]])
     scores = log_ei[:, None] - alphas * log_cost[:, None]  # (m, n_alphas)
     for i in range(len(rows)):
@@ -122,15 +122,15 @@ def test_points_without_improvement() -> None:
     log_cost = np.array([1.0, 0.0, 2.0])
     assert choose_ei_alpha(nothing, log_cost, 0.0) == choose_ei_alpha(nothing, log_cost, 1.0) == 1
     assert choose_cei(nothing, log_cost, 0.1) == 1
-    some = np.array([0.0, -np.inf, 2.0, 0.5])
+    scores = np.array([0.0, -np.inf, 2.0, 0.5])
     log_cost = np.array([1.0, 0.0, 2.0, 1.5])
-    assert choose_cei(some, log_cost, 0.999) == 0
-    assert choose_cei(some, log_cost, 1.0) == 1
-    implied = find_implied_alpha(some, log_cost, 3)
+    assert choose_cei(scores, log_cost, 0.999) == 0
+    assert choose_cei(scores, log_cost, 1.0) == 1
+    implied = find_implied_alpha(scores, log_cost, 3)
     assert not implied.supported
     np.testing.assert_allclose([implied.alpha, implied.gap], [2.0, 0.5])
     with pytest.raises(ValueError, match="without improvement there is no alpha"):
-        find_implied_alpha(some, log_cost, 1)
+        find_implied_alpha(scores, log_cost, 1)
 
 
 def test_one_candidate() -> None:
@@ -153,7 +153,7 @@ def test_cooling_with_a_spent_budget() -> None:
     assert cooling_exponent(10.0, 2.0, 1.0) == 1.0
 
 
-def test_wrong_arguments_are_refused_with_advice() -> None:
+def test_wrong_arguments_are_errors() -> None:
     a, b = np.zeros(2), np.zeros(2)
     with pytest.raises(ValueError, match=r"alpha=-1.0 must be >= 0"):
         choose_ei_alpha(a, b, -1.0)

@@ -1,4 +1,4 @@
-"""Rollout against the same tree written as plain recursion over one imagined past at a time."""
+"""Rollout: comparison with a plain recursion over one simulated history at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def improvement(mean: float, variance: float, best: float) -> float:
     return float(std * (z * norm.cdf(z) + norm.pdf(z)))
 
 
-class Plain:
+class PlainRecursion:
     def __init__(self, can_run: NDArray[np.bool_], noise: float, n_nodes: int) -> None:
         self.can_run, self.noise = can_run, noise
         self.nodes, weights = np.polynomial.hermite.hermgauss(n_nodes)
@@ -70,9 +70,9 @@ def problem(seed: int, n_arms: int, n_stages: int) -> tuple[Floats, Floats, NDAr
 )
 def test_equals_the_plain_recursion(seed: int, n_arms: int, n_stages: int, noise: float) -> None:
     mean, cov, can_run = problem(seed, n_arms, n_stages)
-    plain = Plain(can_run, noise, 3)
-    wanted = [plain.value(mean.ravel(), cov, [0] * n_arms, arm, 0.2, n_stages - 1) for arm in range(n_arms)]
-    np.testing.assert_allclose(roll_out(mean, cov, can_run, noise, 0.2), wanted, rtol=1e-8, atol=1e-12)
+    plain = PlainRecursion(can_run, noise, 3)
+    expected = [plain.value(mean.ravel(), cov, [0] * n_arms, arm, 0.2, n_stages - 1) for arm in range(n_arms)]
+    np.testing.assert_allclose(roll_out(mean, cov, can_run, noise, 0.2), expected, rtol=1e-8, atol=1e-12)
 
 
 def test_one_stage_is_expected_improvement() -> None:
@@ -81,12 +81,12 @@ def test_one_stage_is_expected_improvement() -> None:
     np.testing.assert_allclose(values, [improvement(0.1, 0.25, 0.3), improvement(0.5, 0.45, 0.3)], rtol=1e-12)
 
 
-def test_an_arm_that_cannot_run_is_out() -> None:
+def test_an_arm_that_cannot_run_has_no_value() -> None:
     mean, cov, _ = problem(0, 3, 2)
     can_run = np.array([[True, True], [False, False], [True, False]])
     assert np.isneginf(roll_out(mean, cov, can_run, 0.1, 0.0)).tolist() == [False, True, False]
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit"):
+def test_shapes_that_do_not_match_raise_an_error() -> None:
+    with pytest.raises(ValueError, match="do not match"):
         roll_out(np.zeros((2, 2)), np.eye(3), np.ones((2, 2), dtype=bool), 0.1, 0.0)

@@ -1,4 +1,4 @@
-"""Log EI against 80-digit arithmetic, and its gradients."""
+"""Log EI and its gradients, compared with 80-digit arithmetic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Z = [8.0, 2.0, 0.5, 0.25, -0.25, -0.9999, -1.0001, -3.0, -12.0, -29.9, -30.1, -1
 
 
 def exact(z: float) -> tuple[Decimal, Decimal, Decimal]:
-    """h = phi + z Phi as (log h, Phi / h, phi / h), by the continued fraction of Mills' ratio with 80 digits."""
+    """Return (log h, Phi / h, phi / h) for h = phi + z Phi, by the continued fraction of Mills' ratio with 80 digits."""
     with localcontext() as context:
         context.prec = 80
         t = abs(Decimal(z))
@@ -63,7 +63,7 @@ def test_leading_tail_term() -> None:
 
 @examples(20, thorough=60)
 @given(st.floats(-50, 50), st.floats(1e-3, 1e3), st.floats(-50, 50), st.floats(1e-6, 1e6))
-def test_ei_is_sound(mean: float, std: float, f_min: float, unit: float) -> None:
+def test_ei_is_bounded_and_scales_with_the_unit(mean: float, std: float, f_min: float, unit: float) -> None:
     at = np.array([mean, mean, mean + 0.1 * std])
     log_ei = aq.log_expected_improvement(at, np.array([std, 1.1 * std, std]), f_min)
     assert np.all(np.isfinite(log_ei))

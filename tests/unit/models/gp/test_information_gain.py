@@ -1,4 +1,4 @@
-"""Information gain: its limits, and the entropy that dense conditioning gives."""
+"""Information gain: its limits, and a comparison with dense conditioning."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from shoestring.models.gp.information_gain import information_gain
 DRAWS = 20_000
 
 
-def test_seeing_the_difference_of_two_numbers_tells_all() -> None:
-    """Two numbers, one observation that is nearly their difference: log 2 nats, all there was to know."""
+def test_the_difference_of_two_numbers_gives_all_information() -> None:
+    """An observation that is nearly the difference of two numbers gives log 2 nats, all the information there is."""
     cov = np.eye(2)
     cross = np.array([[1.0], [-1.0]])
     gain = information_gain(np.zeros(2), cov, cross, np.array([2.0 + 1e-9]), np.random.default_rng(0), 6, DRAWS)
     assert gain[0] == pytest.approx(np.log(2.0), abs=0.02)
 
 
-def test_an_unrelated_observation_tells_nothing() -> None:
+def test_an_unrelated_observation_gives_no_information() -> None:
     gain = information_gain(
         np.zeros(3), np.eye(3), np.zeros((3, 2)), np.array([1.0, 5.0]), np.random.default_rng(0), 5, DRAWS
     )
@@ -49,6 +49,6 @@ def test_equals_draws_from_the_conditional_distribution(seed: int) -> None:
     assert got[0] == pytest.approx(entropy(mean, cov) - np.mean(after), abs=0.03)
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_shapes_that_do_not_fit_are_errors() -> None:
     with pytest.raises(ValueError, match="do not fit"):
         information_gain(np.zeros(2), np.eye(3), np.zeros((3, 1)), np.ones(1), np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""Kernels against scalar formulas, finite differences and scikit-learn."""
+"""Kernels, compared with scalar formulas, finite differences and scikit-learn."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def points(kernel: Kernel, n: int, seed: int = 0) -> Array:
 
 
 def scalar_kernel(kernel: Kernel, theta: Array, a: Array, b: Array) -> float:
-    """The definition, one pair at a time."""
+    """Return the matrix by the definition, one pair at a time."""
     value, position = math.exp(theta[0]), 1
     for block in kernel.blocks:
         r2 = 0.0
         for i, j in enumerate(block.dims):
             length = math.exp(theta[position if block.tied else position + i])
-            apart = float(a[j] != b[j]) if block.family == "hamming" else a[j] - b[j]
-            r2 += (apart / length) ** 2
+            distance = float(a[j] != b[j]) if block.family == "hamming" else a[j] - b[j]
+            r2 += (distance / length) ** 2
         position += 1 if block.tied else len(block.dims)
         r = math.sqrt(r2)
         if block.family in ("se", "hamming"):
@@ -156,6 +156,6 @@ def test_matrices_are_positive_semidefinite(n: int, seed: int, log_length: float
         ((Block("rbf", (0,)),), "unknown: use one of se"),  # type: ignore[arg-type]
     ],
 )
-def test_impossible_kernels_are_refused(blocks: tuple[Block, ...], message: str) -> None:
+def test_impossible_kernels_are_errors(blocks: tuple[Block, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Kernel(blocks)

@@ -1,4 +1,4 @@
-"""The exact GP against dense algebra, finite differences and scikit-learn; degenerate data; the fit."""
+"""The exact GP, compared with dense algebra, finite differences and scikit-learn; degenerate data; the fit."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def data(n: int = 15, d: int = 3, seed: int = 0) -> tuple[Array, Array]:
 
 
 def log_likelihood(gp: GP, theta: Array | None = None) -> tuple[float, Array]:
-    """Of the standardised outputs, and its gradient."""
+    """Return the log likelihood of the standardised outputs and its gradient."""
     y = (gp.y - gp.shift) / gp.scale
     return make_log_likelihood(gp.kernel, gp.kernel.pairs(gp.x), y)(gp.theta if theta is None else theta)
 
 
 def dense(gp: GP, x_new: Array) -> tuple[Array, Array]:
-    """Textbook formulas with a general solver: latent mean and covariance."""
+    """Return latent mean and covariance by textbook formulas with a general solver."""
     theta = gp.theta[:-1]
     n = gp.y.size
     a = gp.kernel.matrix(theta, gp.x, gp.x) + (math.exp(gp.theta[-1]) + gp.jitter) * np.eye(n)
@@ -114,8 +114,8 @@ def test_the_likelihood_agrees_with_scikit_learn() -> None:
     x, y = data(25)
     gp = condition(KERNEL, THETA, x, y)
     kernel = ConstantKernel(math.exp(THETA[0])) * Matern(np.exp(THETA[1:-1]), nu=2.5) + WhiteKernel(math.exp(THETA[-1]))
-    around = (y - gp.shift) / gp.scale - gp.constant  # theirs has no mean: ours is taken off, and its prior put on
-    peer = GaussianProcessRegressor(kernel, alpha=1e-300, optimizer=None).fit(x, around)
+    standardised = (y - gp.shift) / gp.scale - gp.constant  # scikit-learn has no mean parameter: subtract ours
+    peer = GaussianProcessRegressor(kernel, alpha=1e-300, optimizer=None).fit(x, standardised)
     want_value, want_gradient = peer.log_marginal_likelihood(peer.kernel_.theta, eval_gradient=True)
     value, gradient = log_likelihood(gp)
     np.testing.assert_allclose(value, want_value - 0.5 * (gp.constant**2 + math.log(2 * math.pi)), rtol=1e-8)
@@ -198,8 +198,8 @@ def test_appending_a_repeated_point_without_noise_adds_jitter() -> None:
     twice = gp.append(x[0], float(y[0]) + 1.0)
     assert twice.jitter > 0.0
     np.testing.assert_allclose(twice.predict(x[:1])[0], y[0] + 0.5, rtol=1e-6)  # between the two contradicting values
-    further = twice.append(np.array([0.1, 0.2, 0.3]), 41.0)
-    np.testing.assert_allclose(further.factor @ further.factor.T, dense_covariance(further), rtol=1e-9, atol=1e-12)
+    extended = twice.append(np.array([0.1, 0.2, 0.3]), 41.0)
+    np.testing.assert_allclose(extended.factor @ extended.factor.T, dense_covariance(extended), rtol=1e-9, atol=1e-12)
 
 
 def dense_covariance(gp: GP) -> Array:
@@ -226,7 +226,7 @@ DEGENERATE: dict[str, tuple[Array, Array]] = {
 @pytest.mark.parametrize("name", DEGENERATE)
 @pytest.mark.parametrize("log_noise", [None, -200.0])
 def test_degenerate_data_give_finite_predictions(name: str, log_noise: float | None) -> None:
-    """Fitted, and with no noise at all and a long length-scale, which only the jitter can save."""
+    """With fitted parameters, and with no noise and a long length-scale, where only the jitter makes a factor possible."""
     x, y = DEGENERATE[name]
     theta = np.array([0.0, 2.0, 2.0, 2.0, -200.0])
     gp = fit_gp(KERNEL, x, y, n_starts=1) if log_noise is None else condition(KERNEL, theta, x, y)
@@ -249,8 +249,8 @@ def test_priors_keep_few_points_from_degenerating(n: int, seed: int) -> None:
     gp = fit_gp(KERNEL, x, y)
     assert np.exp(gp.theta[1:-1]).min() > 0.05
     assert np.exp(gp.theta[1:-1]).max() < 20.0
-    assert np.exp(gp.theta[-1]) < 0.5 * np.exp(gp.theta[0])  # not all noise
-    assert gp.predict(np.full((1, 3), 9.0))[1][0] > 0.1 * y.var()  # and not all known
+    assert np.exp(gp.theta[-1]) < 0.5 * np.exp(gp.theta[0])  # the data are not taken for noise
+    assert gp.predict(np.full((1, 3), 9.0))[1][0] > 0.1 * y.var()  # and predictions far from the data stay uncertain
 
 
 @examples(5, thorough=10)
@@ -269,8 +269,8 @@ def test_fit_finds_the_mode_and_which_inputs_matter() -> None:
     gp = fit_gp(KERNEL, x, y)
 
     def log_posterior(theta: Array) -> float:
-        away = (theta - np.log([1.0, *[0.5 * math.sqrt(3)] * 3, 3e-3])) / np.array([1.0, 1.2, 1.2, 1.2, 2.0])
-        return log_likelihood(gp, theta)[0] - 0.5 * float(away @ away)
+        standard_score = (theta - np.log([1.0, *[0.5 * math.sqrt(3)] * 3, 3e-3])) / np.array([1.0, 1.2, 1.2, 1.2, 2.0])
+        return log_likelihood(gp, theta)[0] - 0.5 * float(standard_score @ standard_score)
 
     here = log_posterior(gp.theta)
     rng = np.random.default_rng(0)
@@ -291,11 +291,11 @@ def test_without_priors_the_likelihood_alone_is_largest() -> None:
     assert likelihood(alone.theta)[0] > likelihood(weighed.theta)[0] + 1e-3
     inside = (
         np.abs(alone.theta - np.log(200.0)) > 1e-6
-    )  # the second column says nothing: its length-scale is at the bound
+    )  # the second column has no effect: its length-scale is at the bound
     np.testing.assert_allclose(likelihood(alone.theta)[1][inside], 0.0, atol=0.02)
 
 
-def test_memo_is_where_the_next_fit_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_fit_starts_from_the_memo(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = data(30)
     gp = fit_gp(KERNEL, x, y)
     memo = gp.memo()
@@ -306,12 +306,12 @@ def test_memo_is_where_the_next_fit_starts(monkeypatch: pytest.MonkeyPatch) -> N
     from_memo = fit_gp(KERNEL, x, y, memo=memo, n_starts=0)
     from_medians = fit_gp(KERNEL, x, y, n_starts=0)
     np.testing.assert_allclose(from_memo.theta, gp.theta, atol=0.02)
-    assert np.abs(from_medians.theta - gp.theta).max() > 0.5  # one step does not get there from elsewhere
+    assert np.abs(from_medians.theta - gp.theta).max() > 0.5  # from other start values one step does not reach it
 
 
-def test_very_many_observations_are_scouted_with_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handful of evaluations with all of them, and still as probable as the long way finds."""
-    x, y = data(fit.MANY + 60)
+def test_with_very_many_observations_the_search_uses_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few evaluations use all observations, and the result is as probable as that of a full search."""
+    x, y = data(fit.MAX_FULL_SEARCH + 60)
     sizes: list[int] = []
 
     def counted(kernel: Kernel, pairs: Pairs, scaled: Array) -> Callable[[Array], tuple[float, Array]]:
@@ -326,8 +326,8 @@ def test_very_many_observations_are_scouted_with_a_part_of_them(monkeypatch: pyt
     monkeypatch.setattr(fit, "make_log_likelihood", counted)
     quick = fit_gp(KERNEL, x, y)
     assert 1 < sizes.count(y.size) < 12
-    assert sizes.count(fit.MANY) > 20
-    monkeypatch.setattr(fit, "MANY", 10**9)
+    assert sizes.count(fit.MAX_FULL_SEARCH) > 20
+    monkeypatch.setattr(fit, "MAX_FULL_SEARCH", 10**9)
     slow = fit_gp(KERNEL, x, y)
     assert log_likelihood(quick)[0] == pytest.approx(log_likelihood(slow)[0], abs=0.5)
 
@@ -337,7 +337,7 @@ def test_same_data_same_fit() -> None:
     assert np.array_equal(fit_gp(KERNEL, x, y).theta, fit_gp(KERNEL, x, y).theta)
 
 
-def test_wrong_data_are_refused_with_advice() -> None:
+def test_wrong_data_are_errors() -> None:
     x, y = data(4)
     with pytest.raises(ValueError, match=r"must be \(n, 3\) and \(n,\) with n >= 1"):
         condition(KERNEL, THETA, np.empty((0, 3)), np.empty(0))
@@ -353,7 +353,7 @@ def test_wrong_data_are_refused_with_advice() -> None:
         fit_gp(KERNEL, x, y, memo={"log_signal_variance": [0.0]})
 
 
-def test_factorise_says_when_a_matrix_is_no_covariance() -> None:
+def test_factorise_raises_for_a_matrix_that_is_no_covariance() -> None:
     with pytest.raises(ValueError, match="not positive definite even with"):
         factorise(np.array([[1.0, 2.0], [2.0, 1.0]]), typical=1.0)
     factor, jitter = factorise(np.ones((3, 3)), typical=1.0)

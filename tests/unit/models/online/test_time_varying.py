@@ -25,11 +25,11 @@ from shoestring.models.online.query_rules import (
 )
 from shoestring.models.online.time_varying import (
     TimeVaryingGP,
+    drift_correlation,
     fit_forgetting_rate,
     forgetting_bounds,
     lifetime_rounds,
     log_likelihood,
-    memory,
 )
 from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP, merge_modes
 
@@ -39,12 +39,12 @@ DOMAIN = np.linspace(0.0, 1.0, 9)[:, None]
 
 quick = examples(20, thorough=60)
 rates = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(1e-4, 0.999))
-# What happens in one round: the points observed in it, then the number of rounds to move on.
-happenings = st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=3), st.integers(1, 6)), max_size=25)
+# A round in the tests: the points observed in it, then the number of rounds to advance.
+observed_rounds = st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=3), st.integers(1, 6)), max_size=25)
 
 
 def matern52(x: Floats, z: Floats) -> tuple[Floats, Floats]:
-    """Covariance (m, n) and its gradient in x, (m, n, d); length-scale 0.3, variance 2."""
+    """Return the covariance (m, n) and its gradient in x, (m, n, d); length-scale 0.3, variance 2."""
     a = np.sqrt(5.0) * cdist(x, z) / 0.3
     value = 2.0 * (1.0 + a + a**2 / 3.0) * np.exp(-a)
     slope = -2.0 * 5.0 / 3.0 / 0.3**2 * (1.0 + a) * np.exp(-a)
@@ -55,16 +55,16 @@ KERNEL = matern52(DOMAIN, DOMAIN)[0]
 
 
 def of_matrix(kernel: Floats, **settings: float) -> TimeVaryingGP:
-    """The process on points whose covariances are known as a matrix (N, N)."""
+    """Return the process on points with this covariance matrix (N, N)."""
     return TimeVaryingGP(kernel.__getitem__, kernel.diagonal(), **settings)
 
 
 def dense(
     kernel: Floats, history: list[tuple[int, int, float]], now: int, rate: float, noise: float = NOISE
 ) -> tuple[Floats, Floats]:
-    """Mean (N,) and covariance (N, N) of round `now` from (point, round, value) triples, by the formula."""
+    """Return mean (N,) and covariance (N, N) in round `now` given (point, round, value) triples, by the formula."""
     x = np.array([point for point, _, _ in history], dtype=int)
-    h = np.array([seen for _, seen, _ in history])
+    h = np.array([observed_in for _, observed_in, _ in history])
     y = np.array([value for _, _, value in history])
     if not history:
         return np.zeros(len(kernel)), kernel
@@ -74,10 +74,12 @@ def dense(
     return cross.T @ solved[:, 0], kernel - cross.T @ solved[:, 1:]
 
 
-def play(gp: TimeVaryingGP, happened: list[tuple[list[int], int]], seed: int = 0) -> list[tuple[int, int, float]]:
+def play(
+    gp: TimeVaryingGP, rounds_observed: list[tuple[list[int], int]], seed: int = 0
+) -> list[tuple[int, int, float]]:
     rng = np.random.default_rng(seed)
     history = []
-    for points, rounds in happened:
+    for points, rounds in rounds_observed:
         for point in points:
             value = float(rng.normal(0.0, 1.5))
             gp.observe(point, value)
@@ -94,24 +96,26 @@ def agrees(gp: TimeVaryingGP, mean: Floats, covariance: Floats) -> None:
 
 class TestFiniteDomain:
     @quick
-    @given(rates, happenings)
-    def test_recursion_is_the_dense_posterior(self, rate: float, happened: list[tuple[list[int], int]]) -> None:
+    @given(rates, observed_rounds)
+    def test_recursion_equals_the_dense_posterior(
+        self, rate: float, rounds_observed: list[tuple[list[int], int]]
+    ) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=1e-30)
-        history = play(gp, happened)
+        history = play(gp, rounds_observed)
         agrees(gp, *dense(KERNEL, history, gp.round, rate))
 
     @quick
-    @given(st.floats(0.05, 0.999), happenings)
+    @given(st.floats(0.05, 0.999), observed_rounds)
     def test_dropping_leaves_the_posterior_of_the_rest(
-        self, rate: float, happened: list[tuple[list[int], int]]
+        self, rate: float, rounds_observed: list[tuple[list[int], int]]
     ) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=0.01)
-        history = play(gp, happened)
+        history = play(gp, rounds_observed)
         in_force = [entry for entry in history if entry[1] >= gp.round - lifetime_rounds(rate, 0.01)]
         assert len(in_force) <= gp.n_observations <= 2 * len(in_force)
         agrees(gp, *dense(KERNEL, history[len(history) - gp.n_observations :], gp.round, rate))
 
-    def test_dropping_at_the_default_threshold_is_hardly_felt(self) -> None:
+    def test_dropping_at_the_default_threshold_changes_little(self) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=0.3, noise_variance=NOISE)
         history = play(gp, [([t % 7], 1) for t in range(200)])
         assert gp.n_observations < 100
@@ -120,12 +124,12 @@ class TestFiniteDomain:
         np.testing.assert_allclose(gp.variance, np.diag(covariance), rtol=0, atol=2e-6)  # forget_below * k(x, x)
 
     @quick
-    @given(rates, happenings)
+    @given(rates, observed_rounds)
     def test_a_skipped_round_shrinks_mean_and_restores_variance(
-        self, rate: float, happened: list[tuple[list[int], int]]
+        self, rate: float, rounds_observed: list[tuple[list[int], int]]
     ) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=1e-30)
-        play(gp, happened)
+        play(gp, rounds_observed)
         mean, variance, covariance = gp.mean, gp.variance, gp.covariance(3)
         gp.advance()
         np.testing.assert_allclose(gp.mean, np.sqrt(1.0 - rate) * mean, atol=1e-10)
@@ -133,13 +137,13 @@ class TestFiniteDomain:
         np.testing.assert_allclose(gp.covariance(3), (1.0 - rate) * covariance + rate * KERNEL[3], atol=1e-10)
 
     @quick
-    @given(rates, happenings, st.integers(1, 50))
-    def test_many_rounds_at_once_are_as_many_single_ones(
-        self, rate: float, happened: list[tuple[list[int], int]], rounds: int
+    @given(rates, observed_rounds, st.integers(1, 50))
+    def test_many_rounds_at_once_equal_single_rounds(
+        self, rate: float, rounds_observed: list[tuple[list[int], int]], rounds: int
     ) -> None:
         one, other = (of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE) for _ in range(2))
-        play(one, happened)
-        play(other, happened)
+        play(one, rounds_observed)
+        play(other, rounds_observed)
         one.advance(rounds)
         for _ in range(rounds):
             other.advance()
@@ -163,19 +167,19 @@ class TestFiniteDomain:
             assert gp.mean[4] == pytest.approx(2.0 / 2.01)
             gp.advance()
 
-    @pytest.mark.parametrize("silent_rounds", [1, 10**5])
-    def test_a_long_silence_does_no_harm(self, silent_rounds: int) -> None:
+    @pytest.mark.parametrize("skipped_rounds", [1, 10**5])
+    def test_many_rounds_without_observations(self, skipped_rounds: int) -> None:
         """The decay of 10^5 rounds underflows; the first observation after them must not divide by it."""
         gp = of_matrix(KERNEL, forgetting_rate=0.4, noise_variance=NOISE)
         gp.observe(1, 5.0)
-        for _ in range(silent_rounds // 100):
+        for _ in range(skipped_rounds // 100):
             gp.advance(100)
         gp.advance()
         gp.observe(6, -1.0)
         history = [(1, 1, 5.0), (6, gp.round, -1.0)]
         agrees(gp, *dense(KERNEL, history, gp.round, 0.4))
 
-    def test_reset_is_the_prior_and_time_runs_on(self) -> None:
+    def test_reset_returns_to_the_prior_and_keeps_the_round(self) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=0.0, noise_variance=NOISE)
         play(gp, [([0, 3], 1), ([5], 4)])
         gp.reset()
@@ -185,33 +189,35 @@ class TestFiniteDomain:
         agrees(gp, *dense(KERNEL, [(2, 6, 0.7)], 6, 0.0))
 
     @quick
-    @given(rates, happenings)
-    def test_rows_from_a_function_equal_the_matrix(self, rate: float, happened: list[tuple[list[int], int]]) -> None:
+    @given(rates, observed_rounds)
+    def test_rows_from_a_function_equal_the_matrix(
+        self, rate: float, rounds_observed: list[tuple[list[int], int]]
+    ) -> None:
         def rows(points: NDArray[np.intp]) -> Floats:
             return matern52(DOMAIN[points], DOMAIN)[0]
 
         by_matrix = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE)
         by_rows = TimeVaryingGP(rows, np.full(9, 2.0), forgetting_rate=rate, noise_variance=NOISE)
-        play(by_matrix, happened)
-        play(by_rows, happened)
+        play(by_matrix, rounds_observed)
+        play(by_rows, rounds_observed)
         np.testing.assert_array_equal(by_rows.mean, by_matrix.mean)
         np.testing.assert_array_equal(by_rows.variance, by_matrix.variance)
 
     @quick
-    @given(happenings, st.sampled_from([1e-8, 1e-3, 1e6, 1e9]))
-    def test_units_do_not_matter(self, happened: list[tuple[list[int], int]], unit: float) -> None:
+    @given(observed_rounds, st.sampled_from([1e-8, 1e-3, 1e6, 1e9]))
+    def test_units_do_not_matter(self, rounds_observed: list[tuple[list[int], int]], unit: float) -> None:
         plain = of_matrix(KERNEL, forgetting_rate=0.1, noise_variance=NOISE)
         scaled = of_matrix(KERNEL * unit**2, forgetting_rate=0.1, noise_variance=NOISE * unit**2)
-        for point, seen, value in play(plain, happened):
-            if seen > scaled.round:
-                scaled.advance(seen - scaled.round)
+        for point, observed_in, value in play(plain, rounds_observed):
+            if observed_in > scaled.round:
+                scaled.advance(observed_in - scaled.round)
             scaled.observe(point, value * unit)
         if plain.round > scaled.round:
             scaled.advance(plain.round - scaled.round)
         np.testing.assert_allclose(scaled.mean / unit, plain.mean, atol=1e-9)
         np.testing.assert_allclose(scaled.variance / unit**2, plain.variance, atol=1e-9)
 
-    def test_the_same_point_again_and_again_keeps_a_positive_variance(self) -> None:
+    def test_a_point_observed_many_times_has_a_positive_variance(self) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=0.0, noise_variance=1e-14)
         for _ in range(200):
             gp.observe(4, 3.0)
@@ -225,14 +231,14 @@ class TestFiniteDomain:
         gp.advance(2)
         assert (gp.mean[0], gp.variance[0]) == (pytest.approx(0.25), pytest.approx(1.75))
 
-    def test_unrelated_arms_tell_nothing_of_each_other(self) -> None:
+    def test_unrelated_arms_do_not_affect_each_other(self) -> None:
         gp = of_matrix(0.25 * np.eye(3), forgetting_rate=0.1, noise_variance=NOISE)
         gp.observe(1, 0.4)
         assert gp.mean[[0, 2]].tolist() == [0.0, 0.0]
         assert gp.variance[[0, 2]].tolist() == [0.25, 0.25]
         assert gp.variance[1] < 0.25
 
-    def test_arrays_handed_out_stay_as_they_were(self) -> None:
+    def test_returned_arrays_do_not_change(self) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=0.1, noise_variance=NOISE)
         gp.observe(0, 1.0)
         mean, variance = gp.mean, gp.variance
@@ -247,10 +253,10 @@ class TestFiniteDomain:
     @pytest.mark.parametrize(
         ("settings_", "message"),
         [
-            ({"forgetting_rate": -0.1}, r"forgetting_rate=-0.1 must lie in \[0, 1\]"),
-            ({"forgetting_rate": math.nan}, r"forgetting_rate=nan must lie in \[0, 1\]"),
+            ({"forgetting_rate": -0.1}, r"forgetting_rate=-0.1 must be in \[0, 1\]"),
+            ({"forgetting_rate": math.nan}, r"forgetting_rate=nan must be in \[0, 1\]"),
             ({"noise_variance": 0.0}, "noise_variance=0.0 must be positive"),
-            ({"forget_below": 1.0}, r"forget_below=1.0 must lie in \(0, 1\)"),
+            ({"forget_below": 1.0}, r"forget_below=1.0 must be in \(0, 1\)"),
             ({"prior_variance": np.array([1.0, 0.0])}, "positive, finite variance for each point"),
             ({"prior_variance": np.array([1.0, math.inf])}, "positive, finite variance for each point"),
             ({"prior_variance": np.eye(2)}, "positive, finite variance for each point"),
@@ -288,7 +294,7 @@ class TestForgettingRate:
 
     @quick
     @given(st.floats(0.0, 1.0), st.integers(1, 12), st.integers(0, 1000))
-    def test_likelihood_is_that_of_the_normal(self, rate: float, n: int, seed: int) -> None:
+    def test_likelihood_equals_the_normal_density(self, rate: float, n: int, seed: int) -> None:
         prior, rounds, values = self.draw(0.05, n, seed)
         lags = np.abs(rounds[:, None] - rounds)
         full = prior * np.sqrt(1.0 - rate) ** lags + NOISE * np.eye(n)
@@ -298,7 +304,7 @@ class TestForgettingRate:
 
     @examples(5, thorough=15)
     @given(st.sampled_from([0.003, 0.02, 0.1, 0.4]), st.integers(2, 30), st.integers(0, 1000))
-    def test_no_rate_on_a_fine_grid_is_likelier(self, rate: float, n: int, seed: int) -> None:
+    def test_no_rate_on_a_fine_grid_is_more_likely(self, rate: float, n: int, seed: int) -> None:
         prior, rounds, values = self.draw(rate, n, seed)
         bounds = forgetting_bounds(500)
 
@@ -309,14 +315,14 @@ class TestForgettingRate:
         assert bounds[0] <= found <= bounds[1]
         assert likelihood(found) >= max(likelihood(r) for r in np.geomspace(*bounds, 150)) - 1e-4
 
-    def test_a_known_rate_is_found_again(self) -> None:
+    def test_a_known_rate_is_recovered(self) -> None:
         found = [
             fit_forgetting_rate(*self.draw(0.05, 200, seed), noise_variance=NOISE, bounds=(1e-3, 0.5))
             for seed in range(5)
         ]
         assert all(0.025 < rate < 0.1 for rate in found)
 
-    def test_a_still_function_gets_the_lower_bound_and_no_less(self) -> None:
+    def test_a_constant_function_gets_the_lower_bound(self) -> None:
         prior, rounds, values = self.draw(0.0, 60, 3)
         bounds = forgetting_bounds(500)
         found = fit_forgetting_rate(prior, rounds, values, noise_variance=NOISE, bounds=bounds)
@@ -327,40 +333,40 @@ class TestForgettingRate:
     def test_bounds_forget_within_an_eighth_of_the_horizon(self, horizon: int) -> None:
         low, high = forgetting_bounds(horizon)
         assert 0.0 < low <= high < 1.0
-        assert float(memory(low, horizon / 8)) == pytest.approx(math.exp(-0.5)) or low == high
+        assert float(drift_correlation(low, horizon / 8)) == pytest.approx(math.exp(-0.5)) or low == high
 
     @pytest.mark.parametrize("bounded", [True, False])
-    def test_without_its_lower_bound_a_cost_saving_agent_falls_silent(self, bounded: bool) -> None:
-        """Three unrelated arms whose rewards are shifted sines; the rate is learned anew every tenth query."""
+    def test_without_the_lower_bound_validation_stops(self, bounded: bool) -> None:
+        """Three unrelated arms whose rewards are shifted sines; the rate is learned again every tenth query."""
         horizon = 600
         t = np.arange(horizon)[:, None]
         truth = 0.5 * np.sin(4.0 * np.pi * t / horizon + 2.0 * np.pi * np.arange(3) / 3.0)  # (horizon, 3)
         prior, rng = 0.25 * np.eye(3), np.random.default_rng(0)
         bounds = forgetting_bounds(horizon) if bounded else (1e-6, 0.5)
         gp = of_matrix(prior, forgetting_rate=0.02, noise_variance=NOISE)
-        seen: list[tuple[int, int, float]] = []
+        observations: list[tuple[int, int, float]] = []
         regret = 0.0
         for f in truth:
             mean, variance, now = gp.mean, gp.variance, gp.round
             arm = choose(upper_confidence(mean, variance, beta_schedule(now)))
             regret += (f.max() - f[arm]) / horizon
             if query_by_confidence(probability_better(mean, variance, arm, other_arms(3, arm)), 0.95):
-                seen.append((arm, now, float(f[arm] + rng.normal(0.0, 0.1))))
-                gp.observe(arm, seen[-1][2])
-                if len(seen) % 10 == 0:
-                    arms, rounds, values = (np.array(column) for column in zip(*seen, strict=True))
+                observations.append((arm, now, float(f[arm] + rng.normal(0.0, 0.1))))
+                gp.observe(arm, observations[-1][2])
+                if len(observations) % 10 == 0:
+                    arms, rounds, values = (np.array(column) for column in zip(*observations, strict=True))
                     rate = fit_forgetting_rate(
                         prior[np.ix_(arms, arms)], rounds, values, noise_variance=NOISE, bounds=bounds
                     )
                     gp = of_matrix(prior, forgetting_rate=rate, noise_variance=NOISE)
-                    for past, round_seen, value in seen:
-                        if round_seen > gp.round:
-                            gp.advance(round_seen - gp.round)
-                        gp.observe(past, value)
+                    for earlier_arm, observed_in, value in observations:
+                        if observed_in > gp.round:
+                            gp.advance(observed_in - gp.round)
+                        gp.observe(earlier_arm, value)
             gp.advance()
-        silence = np.diff([round_seen for _, round_seen, _ in seen] + [horizon + 1]).max()
+        silence = np.diff([observed_in for _, observed_in, _ in observations] + [horizon + 1]).max()
         assert (silence <= horizon / 8) == bounded
-        assert regret < 0.06 if bounded else regret > 0.3  # playing at random costs about 0.41
+        assert regret < 0.06 if bounded else regret > 0.3  # random choices have about 0.41
 
     def test_equal_bounds_leave_no_choice(self) -> None:
         prior, rounds, values = self.draw(0.1, 5, 0)
@@ -410,22 +416,22 @@ def scattered(rate: float, n_dims: int, n: int, seed: int) -> ContinuousTimeVary
 
 class TestContinuousDomain:
     @quick
-    @given(rates, happenings, st.sampled_from([1e-30, 0.01]))
-    def test_posterior_is_that_of_the_finite_domain(
-        self, rate: float, happened: list[tuple[list[int], int]], forget_below: float
+    @given(rates, observed_rounds, st.sampled_from([1e-30, 0.01]))
+    def test_posterior_equals_that_of_the_finite_domain(
+        self, rate: float, rounds_observed: list[tuple[list[int], int]], forget_below: float
     ) -> None:
         finite = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=forget_below)
         cube = continuous(rate, forget_below=forget_below)
-        history = play(finite, happened)
-        for point, seen, value in history:
-            while seen > cube.round:
+        history = play(finite, rounds_observed)
+        for point, observed_in, value in history:
+            while observed_in > cube.round:
                 cube.advance()
             cube.observe(DOMAIN[point], value)
         while finite.round > cube.round:
             cube.advance()
         assert cube.round == finite.round
-        kept = history[len(history) - cube.n_observations :]
-        mean, covariance = dense(KERNEL, kept, cube.round, rate)
+        recent = history[len(history) - cube.n_observations :]
+        mean, covariance = dense(KERNEL, recent, cube.round, rate)
         got_mean, got_variance = cube.predict(DOMAIN)
         np.testing.assert_allclose(got_mean, mean, atol=1e-9)
         np.testing.assert_allclose(got_variance, np.diag(covariance), atol=1e-9)
@@ -433,7 +439,7 @@ class TestContinuousDomain:
 
     @quick
     @given(st.integers(1, 4), st.integers(0, 12), st.floats(0.0, 6.0), st.integers(0, 1000))
-    def test_gradient_is_that_of_differences(self, n_dims: int, n: int, beta: float, seed: int) -> None:
+    def test_gradient_equals_finite_differences(self, n_dims: int, n: int, beta: float, seed: int) -> None:
         gp = scattered(0.05, n_dims, n, seed)
         x = np.random.default_rng(seed + 1).random(n_dims)
         value, gradient = gp.ucb_and_gradient(x, beta)
@@ -447,25 +453,25 @@ class TestContinuousDomain:
     @given(st.integers(1, 15), st.integers(0, 1000))
     def test_modes_on_a_line_are_its_local_maxima(self, n: int, seed: int) -> None:
         gp = scattered(0.02, 1, n, seed)
-        modes = gp.modes(2.0, np.random.default_rng(seed + 1))  # no start on an observation, where u has a dip
+        modes = gp.modes(2.0, np.random.default_rng(seed + 1))  # no start is an observation, where u has a dip
         line = np.linspace(0.0, 1.0, 2001)[:, None]
         mean, variance = gp.predict(line)
         u = mean + math.sqrt(2.0) * np.sqrt(variance)
-        assert modes.ucb[0] >= u.max() - 1e-5  # the highest hump is found
+        assert modes.ucb[0] >= u.max() - 1e-5  # the highest mode is found
         assert np.all(np.diff(modes.ucb) <= 0.0)
         for x, height in zip(modes.points[:, 0], modes.ucb, strict=True):
-            beside = np.clip([x - 1e-5, x + 1e-5], 0.0, 1.0)[:, None]  # humps can be narrow: a dip may begin 4e-4 away
-            near_mean, near_variance = gp.predict(beside)
+            near = np.clip([x - 1e-5, x + 1e-5], 0.0, 1.0)[:, None]  # modes can be narrow: a dip may begin 4e-4 away
+            near_mean, near_variance = gp.predict(near)
             assert height >= (near_mean + math.sqrt(2.0) * np.sqrt(near_variance)).max() - 1e-7
         np.testing.assert_allclose(modes.ucb, modes.mean + math.sqrt(2.0) * np.sqrt(modes.variance))
 
-    def test_two_humps_are_two_modes_and_their_like_is_merged(self) -> None:
+    def test_two_hills_are_two_modes(self) -> None:
         gp = continuous(0.0, n_dims=2)
         for x, y in (([0.1, 0.1], 2.0), ([0.9, 0.9], 3.0), ([0.5, 0.5], -3.0), ([0.1, 0.9], -3.0), ([0.9, 0.1], -3.0)):
             gp.observe(np.array(x), y)
         modes = gp.modes(0.01, np.random.default_rng(0))
         np.testing.assert_allclose(modes.points[:2], [[0.9, 0.9], [0.1, 0.1]], atol=0.1)
-        assert np.all(modes.ucb[2:] < 0.0)  # shallow humps in the corners where little was seen
+        assert np.all(modes.ucb[2:] < 0.0)  # low modes in the corners with few observations
         gaps = cdist(modes.points, modes.points)[np.triu_indices(len(modes.points), 1)]
         assert gaps.min() > 0.2
 
@@ -479,7 +485,7 @@ class TestContinuousDomain:
         np.testing.assert_allclose(modes.ucb, 2.0 * math.sqrt(2.0))
         assert not modes.mean.any()
 
-    def test_reset_is_the_prior(self) -> None:
+    def test_reset_returns_to_the_prior(self) -> None:
         gp = scattered(0.01, 2, 5, 0)
         now = gp.round
         gp.reset()
@@ -509,8 +515,8 @@ class TestContinuousDomain:
             ContinuousTimeVaryingGP(matern52, **(arguments | {name: value}))
 
 
-def shifted(start: Floats, points: Floats, bandwidth: float) -> Floats:
-    """Where mean shift takes one point, one step at a time."""
+def shift_to_mode(start: Floats, points: Floats, bandwidth: float) -> Floats:
+    """Return the end of one point under mean shift, computed step by step."""
     centre = start
     while True:
         near = [p for p in points if math.dist(p, centre) <= bandwidth]
@@ -526,22 +532,22 @@ class TestMergeModes:
     def test_every_point_ends_in_one_mode(self, n: int, n_dims: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
         points, heights = rng.random((n, n_dims)), rng.normal(size=n)
-        kept = merge_modes(points, heights, 0.2)
-        assert kept[0] == np.argmax(heights)
-        assert np.all(np.diff(heights[kept]) < 0.0)
-        gaps = cdist(*[[shifted(p, points, 0.2) for p in points]] * 2)  # (n, n)
-        assert gaps[:, kept].min(axis=1).max() <= 0.2 + 1e-6
-        assert np.all(gaps[np.ix_(kept, kept)][np.triu_indices(len(kept), 1)] > 0.2 - 1e-6)
-        for i in range(n):  # no member of a mode is higher than the one that stands for it
-            assert heights[kept][gaps[i, kept] <= 0.2 + 1e-6].max() >= heights[i]
+        modes = merge_modes(points, heights, 0.2)
+        assert modes[0] == np.argmax(heights)
+        assert np.all(np.diff(heights[modes]) < 0.0)
+        gaps = cdist(*[[shift_to_mode(p, points, 0.2) for p in points]] * 2)  # (n, n)
+        assert gaps[:, modes].min(axis=1).max() <= 0.2 + 1e-6
+        assert np.all(gaps[np.ix_(modes, modes)][np.triu_indices(len(modes), 1)] > 0.2 - 1e-6)
+        for i in range(n):  # no member of a mode is higher than its representative
+            assert heights[modes][gaps[i, modes] <= 0.2 + 1e-6].max() >= heights[i]
 
     @quick
     @given(st.permutations(range(12)))
-    def test_points_far_from_each_other_stay_apart(self, order: list[int]) -> None:
+    def test_distant_points_are_not_merged(self, order: list[int]) -> None:
         points = np.column_stack([np.array(order) * 0.3, np.zeros(12)])
-        kept = merge_modes(points, np.arange(12.0), 0.2)
-        assert kept.tolist() == list(range(11, -1, -1))
+        modes = merge_modes(points, np.arange(12.0), 0.2)
+        assert modes.tolist() == list(range(11, -1, -1))
 
-    def test_duplicates_and_near_duplicates_are_one(self) -> None:
+    def test_duplicates_and_near_duplicates_are_merged(self) -> None:
         points = np.array([[0.5, 0.5], [0.5, 0.5], [0.52, 0.5], [0.9, 0.1]])
         assert merge_modes(points, np.array([1.0, 1.0, 2.0, 0.0]), 0.2).tolist() == [2, 3]

@@ -1,4 +1,4 @@
-"""Forecasts with a known answer."""
+"""Forecasts of curves whose end is known."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ ERRORS = [0.42, 0.31, 0.262, 0.231, 0.212, 0.198, 0.189, 0.181]
 
 @pytest.mark.parametrize("names", [("pow3",), ("pow3", "ilog2")])
 def test_the_sampler_agrees_with_weighted_draws_from_the_prior(names: tuple[str, ...]) -> None:
-    """Importance sampling needs no chain: a second way to the same posterior, affordable for one or two families."""
+    """Importance sampling needs no Markov chain: a second method for the same posterior, for one or two families."""
     families = [BY_NAME[name] for name in names]
     errors, n_max, incumbent = np.array([0.62, 0.38, 0.45, 0.30, 0.36]), 20, 0.28
-    y, epochs = 1.0 - errors, np.array([1.0, 2.0, 3.0, 4.0, 5.0, 20.0])
+    y, steps = 1.0 - errors, np.array([1.0, 2.0, 3.0, 4.0, 5.0, 20.0])
     rng, n = np.random.default_rng(1), 600_000
-    total = np.zeros((n, epochs.size))
+    total = np.zeros((n, steps.size))
     for family in families:
-        total += rng.random((n, 1)) * family.at(epochs, rng.uniform(family.low, family.high, (n, len(family.low))))
+        total += rng.random((n, 1)) * family.at(steps, rng.uniform(family.low, family.high, (n, len(family.low))))
     log_sigma = rng.uniform(*LOG_SIGMA, n)
     log_weight = -0.5 * np.square(total[:, :-1] - y).sum(axis=1) * np.exp(-2 * log_sigma) - y.size * log_sigma
     log_weight[total[:, -1] > 1.0] = -np.inf
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    assert 1.0 / np.square(weight).sum() > 1000  # effective draws: the reference itself is good to about 0.02
+    assert 1.0 / np.square(weight).sum() > 1000  # effective number of draws: the reference has an error of about 0.02
     final = 1.0 - total[:, -1]
     want = weight @ ndtr((incumbent - final) / np.exp(log_sigma))
     want_mean = weight @ final
@@ -45,7 +45,7 @@ def test_the_sampler_agrees_with_weighted_draws_from_the_prior(names: tuple[str,
 
 def test_a_clear_curve_is_forecast_by_all_families_together() -> None:
     n = np.arange(1, 31)
-    curve = 0.1 + 0.5 * np.exp(-n / 5.0)  # 0.1012 after the steps seen, 0.1000 at the end
+    curve = 0.1 + 0.5 * np.exp(-n / 5.0)  # 0.1012 after the observed steps, 0.1000 at the end
     found = forecast_by_families(curve, 50, 0.15, np.random.default_rng(0), n_sweeps=60)
     assert found.mean_error == pytest.approx(0.1, abs=0.02)
     assert found.prob_better > 0.95
@@ -73,7 +73,7 @@ def test_degenerate_curves_give_probabilities(errors: list[float]) -> None:
         assert found.std_error > 0.0
 
 
-def test_the_process_forecast_is_the_share_of_its_paths_that_win() -> None:
+def test_the_process_forecast_is_the_share_of_winning_paths() -> None:
     mean, cov = curve_posterior(ERRORS, range(9, 51), fit_curve(ERRORS))
     final = draw_paths(mean, cov, 40_000, np.random.default_rng(0))[:, -1]
     for incumbent in (0.04, 0.08, 0.15):
@@ -84,7 +84,7 @@ def test_the_process_forecast_is_the_share_of_its_paths_that_win() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "message"),
     [
         (lambda: forecast_by_process([], 50, 0.1), "from 1 to n_max=50"),
         (lambda: forecast_by_process([0.1] * 51, 50, 0.1), "from 1 to n_max=50"),
@@ -93,6 +93,6 @@ def test_the_process_forecast_is_the_share_of_its_paths_that_win() -> None:
         (lambda: forecast_by_families([0.1], 50, 0.1, np.random.default_rng(0), n_sweeps=1), "n_sweeps=1"),
     ],
 )
-def test_misuse_is_named(call: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_invalid_arguments_raise_errors(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""The stand-alone rule on curves with a known answer, and the numbers that a searcher brings to it."""
+"""Stopping rule on curves with a known result, and the numbers that the search method provides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, keep_paths_within_unit
-from shoestring.models.stopping.decision_map import GIVE_UP, TRUST, solve_backwards, statistic_cell
+from shoestring.models.stopping.decision_map import FINISH, STOP, solve_backwards, statistic_cell
 from shoestring.models.stopping.optimal_stopping import (
     StoppingRule,
     k1_schedule,
@@ -47,58 +47,58 @@ def test_c2_holds_up_to_its_bound() -> None:
     assert surrogate_allows_stop(0.0, 0.0)
 
 
-# --- the stand-alone rule -------------------------------------------------------------------------------------------
+# the rule -----------------------------------------------------------------------------------------------------------
 
 
-def stops_at(rule: StoppingRule, curve: list[float], incumbent: float, seed: int = 0) -> int | None:
+def find_stop(rule: StoppingRule, curve: list[float], incumbent: float, seed: int = 0) -> int | None:
     plan = rule.plan(curve, incumbent, np.random.default_rng(seed))
-    return next((n for n in range(1, len(curve) + 1) if plan.judge(curve[:n]).stop), None)
+    return next((n for n in range(1, len(curve) + 1) if plan.decide(curve[:n]).stop), None)
 
 
 def test_a_run_stuck_far_above_the_incumbent_is_stopped_soon_after_n0() -> None:
-    stuck = [0.6 + 0.2 * math.exp(-0.5 * n) for n in range(1, 51)]
-    step = stops_at(FAST, stuck, 0.05)
+    flattening = [0.6 + 0.2 * math.exp(-0.5 * n) for n in range(1, 51)]
+    step = find_stop(FAST, flattening, 0.05)
     assert step is not None
     assert FAST.n0 < step <= 12
-    verdict = FAST.plan(stuck, 0.05, np.random.default_rng(0)).judge(stuck[:step])
-    assert verdict.decision == GIVE_UP
-    assert verdict.prob_better < 0.2
-    assert verdict.loss_give_up <= verdict.loss_trust
-    assert verdict.loss_give_up < verdict.loss_go_on
-    assert verdict.paths_in_cell > FAST.min_paths
-    assert verdict.cell == statistic_cell(np.array(verdict.statistic), 100)
+    decision = FAST.plan(flattening, 0.05, np.random.default_rng(0)).decide(flattening[:step])
+    assert decision.decision == STOP
+    assert decision.prob_better < 0.2
+    assert decision.loss_stop <= decision.loss_finish
+    assert decision.loss_stop < decision.loss_continue
+    assert decision.paths_in_cell > FAST.min_paths
+    assert decision.cell == statistic_cell(np.array(decision.statistic), 100)
 
 
-def test_a_run_already_better_than_the_incumbent_is_trusted_and_trained_in_full() -> None:
+def test_a_run_better_than_the_incumbent_is_trained_in_full() -> None:
     good = GOOD_START + [0.178 - 0.001 * n for n in range(42)]
     plan = FAST.plan(good, 0.4, np.random.default_rng(0))
-    verdicts = [plan.judge(good[:n]) for n in range(1, 51)]
-    assert not any(v.stop for v in verdicts)
-    assert verdicts[10].decision == TRUST
-    assert verdicts[10].prob_better > 0.9
-    assert verdicts[7].reason == "the first 8 steps are always trained"
-    assert math.isnan(verdicts[7].prob_better)
-    assert verdicts[49].reason == "trained in full"
-    assert math.isnan(verdicts[49].loss_go_on)
+    decisions = [plan.decide(good[:n]) for n in range(1, 51)]
+    assert not any(v.stop for v in decisions)
+    assert decisions[10].decision == FINISH
+    assert decisions[10].prob_better > 0.9
+    assert decisions[7].reason == "the first 8 steps are always trained"
+    assert math.isnan(decisions[7].prob_better)
+    assert decisions[49].reason == "trained in full"
+    assert math.isnan(decisions[49].loss_continue)
 
 
-def test_a_dearer_mistake_stops_no_earlier() -> None:
+def test_a_larger_loss_of_stopping_stops_no_earlier() -> None:
     flat = GOOD_START + [0.18] * 42
-    steps = [stops_at(replace(FAST, k1=k1), flat, 0.13) for k1 in (100.0, 400.0, math.inf)]
+    steps = [find_stop(replace(FAST, k1=k1), flat, 0.13) for k1 in (100.0, 400.0, math.inf)]
     assert steps[0] is not None
     assert steps[1] is None or steps[1] >= steps[0]
     assert steps[2] is None
 
 
-def test_infinite_k1_says_so() -> None:
-    stuck = [0.9] * 50
-    plan = replace(FAST, k1=math.inf).plan(stuck, 0.05, np.random.default_rng(0))
-    verdict = plan.judge(stuck[:20])
-    assert (verdict.stop, verdict.decision, verdict.reason) == (False, GIVE_UP, "k1 is infinite: no run is given up")
+def test_with_infinite_k1_nothing_is_stopped() -> None:
+    flattening = [0.9] * 50
+    plan = replace(FAST, k1=math.inf).plan(flattening, 0.05, np.random.default_rng(0))
+    decision = plan.decide(flattening[:20])
+    assert (decision.stop, decision.decision, decision.reason) == (False, STOP, "k1 is infinite: no run is stopped")
 
 
 def test_without_an_incumbent_nothing_is_stopped() -> None:
-    assert stops_at(FAST, [0.9] * 50, math.inf) is None
+    assert find_stop(FAST, [0.9] * 50, math.inf) is None
 
 
 def test_noise_allowance_counts_as_a_worse_incumbent() -> None:
@@ -110,17 +110,19 @@ def test_noise_allowance_counts_as_a_worse_incumbent() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 2.0), (-1.0, 3.0), (8.0, 16.0)])
-def test_losses_in_other_units_give_the_same_verdict(low: float, high: float) -> None:
-    errors = [round(v * 1024) / 1024 for v in GOOD_START + [0.18] * 30]  # dyadic: the map of units is exact
+def test_losses_in_other_units_give_the_same_decision(low: float, high: float) -> None:
+    errors = [
+        round(v * 1024) / 1024 for v in GOOD_START + [0.18] * 30
+    ]  # dyadic numbers: the conversion of units is exact
     rescaled = [low + (high - low) * v for v in errors]
     plain = FAST.plan(errors, 0.125, np.random.default_rng(7))
     other = replace(FAST, low=low, high=high).plan(rescaled, low + (high - low) * 0.125, np.random.default_rng(7))
     assert plain.fit == other.fit
     np.testing.assert_array_equal(plain.decisions.decision, other.decisions.decision)
-    assert plain.judge(errors) == other.judge(rescaled)
+    assert plain.decide(errors) == other.decide(rescaled)
 
 
-def test_the_plan_looks_at_the_first_n0_losses_only() -> None:
+def test_the_plan_uses_only_the_first_n0_losses() -> None:
     short, long = (FAST.plan(GOOD_START + tail, 0.1, np.random.default_rng(0)) for tail in ([], [0.5, 0.01]))
     np.testing.assert_array_equal(short.decisions.decision, long.decisions.decision)
 
@@ -131,7 +133,7 @@ def test_simulated_and_real_curves_are_averaged_over_the_same_window(statistic: 
     curve = [*GOOD_START, 0.18, 0.17]
     plan = rule.plan(curve, 0.13, np.random.default_rng(0))
     window = [*head, 0.18, 0.17]
-    assert plan.judge(curve).statistic == pytest.approx(sum(window) / len(window))
+    assert plan.decide(curve).statistic == pytest.approx(sum(window) / len(window))
     mean, cov = curve_posterior(GOOD_START, range(9, 51), plan.fit)
     paths = keep_paths_within_unit(draw_paths(mean, cov, rule.n_paths, np.random.default_rng(0)))
     by_hand = solve_backwards(paths, 0.13, k1=rule.k1, head=head)
@@ -139,29 +141,29 @@ def test_simulated_and_real_curves_are_averaged_over_the_same_window(statistic: 
     np.testing.assert_array_equal(plan.decisions.decision, by_hand.decision)
 
 
-def test_a_curve_that_no_simulation_resembles_goes_on() -> None:
+def test_a_curve_unlike_all_simulated_ones_continues() -> None:
     plan = FAST.plan(GOOD_START, 0.1, np.random.default_rng(0))
-    verdict = plan.judge([*GOOD_START, 0.99])
-    assert not verdict.stop
-    assert verdict.paths_in_cell == 0
-    assert math.isnan(verdict.prob_better)
-    assert "0 simulated curves pass here" in verdict.reason
+    decision = plan.decide([*GOOD_START, 0.99])
+    assert not decision.stop
+    assert decision.paths_in_cell == 0
+    assert math.isnan(decision.prob_better)
+    assert "0 simulated curves pass here" in decision.reason
 
 
-def test_a_curve_that_the_model_cannot_follow_is_never_stopped() -> None:
+def test_a_curve_that_does_not_fit_the_model_is_never_stopped() -> None:
     zero = [0.0] * 20  # half the paths fall below 0 at each of many steps
     plan = replace(FAST, n_paths=1500).plan(zero, -1.0, np.random.default_rng(0))
     assert plan.decisions.n_paths < 1000
-    assert not plan.judge(zero).stop
-    assert "stayed within bounds" in plan.judge(zero).reason
+    assert not plan.decide(zero).stop
+    assert "stayed within bounds" in plan.decide(zero).reason
 
 
-def test_diverged_but_finite_losses_count_as_the_worst_and_infinite_ones_too() -> None:
+def test_huge_and_infinite_losses_count_as_the_worst_error() -> None:
     np.testing.assert_array_equal(FAST.errors([0.5, 1e30, math.inf, -3.0]), [0.5, 1.0, 1.0, 0.0])
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "message"),
     [
         (lambda: StoppingRule(n0=50, n_max=50), "n0=50 must be at least 1 and below n_max=50"),
         (lambda: StoppingRule(low=1.0, high=0.0), "low=1.0 must be below high=0.0"),
@@ -180,6 +182,6 @@ def test_diverged_but_finite_losses_count_as_the_worst_and_infinite_ones_too() -
         (lambda: surrogate_allows_stop(0.1, 0.1, kappa=0.5), "kappa=0.5"),
     ],
 )
-def test_misuse_is_named(call: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_invalid_arguments_raise_errors(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         call()

@@ -18,10 +18,10 @@ from shoestring.errors import PolicyError
 from shoestring.models.boil.compression import CurveMatrix, compress
 from shoestring.policies.boil.boil import BOIL
 from shoestring.policies.boil.run_curves import read_finished_runs
-from shoestring.policies.boil.score_model import ScoreBelief, believe
+from shoestring.policies.boil.score_model import ScoreModel, fit_score_model
 from shoestring.policies.config_table import ConfigsView
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import opened, simulate, watch
+from shoestring.testing.policies import make_opening, simulate, watch
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 FULL: dict[str, Any] = {"lengths": "full", "augmentation": "none"}
@@ -29,7 +29,7 @@ FULL: dict[str, Any] = {"lengths": "full", "augmentation": "none"}
 
 @dataclass(frozen=True)
 class Hill:
-    """Rewards that rise to a height set by x and y; a step costs more towards x = 1."""
+    """Rewards that rise to a height given by x and y; steps cost more towards x = 1."""
 
     floor: float = 0.0
     diverging_beyond: float = 2.0
@@ -43,20 +43,20 @@ class Hill:
 
 class Collapsing:
     def step(self, config: Config, step: int) -> StepOutcome:
-        risen = Hill().step(config, min(step, 6)).value
-        assert risen is not None
-        return StepOutcome(risen if step <= 6 else risen * 0.5 ** (step - 6), Cost(train=1.0))
+        rising = Hill().step(config, min(step, 6)).value
+        assert rising is not None
+        return StepOutcome(rising if step <= 6 else rising * 0.5 ** (step - 6), Cost(train=1.0))
 
 
 def run_study(policy: BOIL, budget: str = "150 epochs", hill: Hill | None = None, **settings: Any) -> Ledger:
-    start = opened(policy, space=SQUARE, budget=budget, max_steps=20, direction="max", **settings)
+    start = make_opening(policy, space=SQUARE, budget=budget, max_steps=20, direction="max", **settings)
     return simulate(watch(policy), hill or Hill(), start).ledger
 
 
-def belief_of(policy: BOIL, ledger: Ledger) -> ScoreBelief:
-    belief = believe(policy.recipe(ledger), ledger, ledger.view(ConfigsView()), ledger.decision_rng())
-    assert belief is not None
-    return belief
+def model_of(policy: BOIL, ledger: Ledger) -> ScoreModel:
+    model = fit_score_model(policy.model_settings(ledger), ledger, ledger.view(ConfigsView()), ledger.decision_rng())
+    assert model is not None
+    return model
 
 
 def test_the_best_run_is_found_and_trained_in_full() -> None:
@@ -73,64 +73,64 @@ def test_the_best_run_is_found_and_trained_in_full() -> None:
     assert best.best_loss < -0.9
 
 
-def test_runs_are_short_where_training_longer_spoils_them() -> None:
-    """Rewards collapse after step 6; only the prefixes tell, since the initial runs are all full."""
+def test_runs_are_short_if_longer_training_is_worse() -> None:
+    """Rewards collapse after step 6. Only prefixes show it, since the initial runs are all full."""
     policy = BOIL(candidates=300, score="average")
-    start = opened(policy, space=SQUARE, budget="150 epochs", max_steps=20, direction="max")
+    start = make_opening(policy, space=SQUARE, budget="150 epochs", max_steps=20, direction="max")
     ledger = simulate(watch(policy), Collapsing(), start).ledger
     goals = [order.memo["goal"][0] for order in ledger.orders if order.why["phase"] == "chosen"]
     assert np.median(goals) <= 10
 
 
-def test_what_the_recommended_run_lacks_is_kept_back() -> None:
-    """15 epochs are left: the promising run lacks 4 of its training, so a run of 20 must not be begun before."""
+def test_the_cost_to_finish_the_recommended_run_is_reserved() -> None:
+    """15 epochs are left, and the best run needs 4 more: a run of 20 must not start before."""
     begun = [[0, {"x": 0.0, "y": 0.1}, 20], [1, {"x": 0.3, "y": 0.7}, 16], [2, {"x": 0.9, "y": 0.2}, 20]]
     other = policies.make("replay_fixed", {"orders": begun})
-    start = opened(other, space=SQUARE, budget="56 epochs", max_steps=20, direction="max")
-    past = simulate(other, Hill(), start).ledger.entries()
+    start = make_opening(other, space=SQUARE, budget="56 epochs", max_steps=20, direction="max")
+    entries = simulate(other, Hill(), start).ledger.entries()
     policy = BOIL(candidates=300)
     change = Amended(policy=policy.name, settings=policies.settings_of(policy), budget=Budget("71 epochs"))
-    ledger = simulate(watch(policy), Hill(), *past, change).ledger
+    ledger = simulate(watch(policy), Hill(), *entries, change).ledger
     order = ledger.orders[3]
     assert (order.trial, order.until, order.why["phase"], order.why["at"]) == (1, 20, "recommended", 16)
-    assert len(ledger.orders) > 4, "the rest was not spent"
+    assert len(ledger.orders) > 4, "the rest of the budget was not spent"
 
 
-def test_unfinished_runs_go_on_when_every_config_was_tried() -> None:
+def test_unfinished_runs_continue_when_every_config_was_tried() -> None:
     policy = BOIL(score="average")
     rows = Space.listed([{"x": x / 2, "y": y / 2} for x in range(3) for y in range(3)])
-    start = opened(policy, space=rows, budget="500 epochs", max_steps=20, direction="max")
+    start = make_opening(policy, space=rows, budget="500 epochs", max_steps=20, direction="max")
     outcome = simulate(watch(policy), Collapsing(), start)
     assert outcome.reason == "policy"
     assert [trial.steps for trial in outcome.ledger.trials] == [20] * 9
-    went_on = [order for order in outcome.ledger.orders if order.why["phase"] == "recommended"]
-    assert went_on, "no run was short"
+    continued = [order for order in outcome.ledger.orders if order.why["phase"] == "recommended"]
+    assert continued, "no run was short"
 
 
-def test_rows_of_the_model_are_prefixes_with_their_scores_and_costs() -> None:
+def test_points_of_the_model_are_prefixes_with_their_scores_and_costs() -> None:
     policy = BOIL(candidates=100)
     ledger = run_study(policy, budget="100s")
-    belief = belief_of(policy, ledger)
-    at = [ledger.trials[int(trial)] for trial in belief.trial_of]
-    lengths = np.rint(4 + belief.gp.x[:, -1] * 16).astype(int)
-    assert belief.added == len(at) - len(belief.runs) > 0
+    model = model_of(policy, ledger)
+    at = [ledger.trials[int(trial)] for trial in model.trial_of]
+    lengths = np.rint(4 + model.gp.x[:, -1] * 16).astype(int)
+    assert model.n_prefixes == len(at) - len(model.runs) > 0
     assert len({(trial.number, int(length)) for trial, length in zip(at, lengths, strict=True)}) == len(at)
     curves = CurveMatrix.of(
         [np.array(trial.values[:length], dtype=float) for trial, length in zip(at, lengths, strict=True)], 20
     )
-    scores, _ = compress(curves, midpoint=belief.parameters.midpoint, growth=belief.parameters.growth)
-    np.testing.assert_allclose(belief.gp.y, scores, rtol=1e-9)
-    for run in belief.runs:
+    scores, _ = compress(curves, midpoint=model.parameters.midpoint, growth=model.parameters.growth)
+    np.testing.assert_allclose(model.gp.y, scores, rtol=1e-9)
+    for run in model.runs:
         trial = ledger.trials[run.trial]
         np.testing.assert_allclose(run.costs, np.cumsum(trial.step_costs))
 
 
-def test_prefixes_are_chosen_once_and_all_orders_together_name_them() -> None:
+def test_each_prefix_is_in_the_memo_of_one_order() -> None:
     ledger = run_study(BOIL(candidates=100, refit_every=1))
     pairs = [
         pair
         for o in ledger.orders
-        for pair in zip(o.memo.get("added_trials", ()), o.memo.get("added_steps", ()), strict=True)
+        for pair in zip(o.memo.get("prefix_trials", ()), o.memo.get("prefix_steps", ()), strict=True)
     ]
     assert len(pairs) == len(set(pairs)) > 0
     most = {trial.number: math.floor((trial.steps - 4) / 16 * 15) for trial in ledger.trials}
@@ -138,15 +138,15 @@ def test_prefixes_are_chosen_once_and_all_orders_together_name_them() -> None:
         assert sum(1 for number, _ in pairs if number == trial) <= at_most
 
 
-@pytest.mark.parametrize("way", ["random", "full", "none"])
-def test_other_augmentations(way: Any) -> None:
-    policy = BOIL(candidates=100, augmentation=way)
+@pytest.mark.parametrize("augmentation", ["random", "full", "none"])
+def test_other_augmentations(augmentation: Any) -> None:
+    policy = BOIL(candidates=100, augmentation=augmentation)
     ledger = run_study(policy, budget="90 epochs")
     counts = [int(order.why["added"]) for order in ledger.orders if order.why["phase"] == "chosen"]  # type: ignore[arg-type]
-    if way == "full":
+    if augmentation == "full":
         assert counts[0] == 3 * 16  # every whole step from 4 to 19 of three full runs
     else:
-        assert counts[0] == (0 if way == "none" else 3 * 15)
+        assert counts[0] == (0 if augmentation == "none" else 3 * 15)
 
 
 @pytest.mark.parametrize("score", ["compressed", "last_mean"])
@@ -154,76 +154,54 @@ def test_full_lengths_are_plain_bayesian_optimisation(score: Any) -> None:
     policy = BOIL(score=score, candidates=300, last_steps=5, **FULL)
     ledger = run_study(policy, budget="240 epochs")
     assert {order.until for order in ledger.orders} == {20}
-    belief = belief_of(policy, ledger)
-    assert belief.added == 0
-    assert set(belief.gp.x[:, -1]) == {1.0}
+    model = model_of(policy, ledger)
+    assert model.n_prefixes == 0
+    assert set(model.gp.x[:, -1]) == {1.0}
     if score == "last_mean":
         last = [np.mean(trial.values[-5:]) for trial in ledger.trials]  # type: ignore[arg-type]
-        np.testing.assert_allclose(belief.gp.y, last)
+        np.testing.assert_allclose(model.gp.y, last)
     best = ledger.best
     assert best is not None
     assert best.best_loss < -0.95
 
 
-def test_negative_rewards_are_lifted_and_the_constant_stays() -> None:
+def test_negative_rewards_are_shifted_by_one_constant() -> None:
     low = run_study(BOIL(candidates=100), hill=Hill(floor=-5.0))
     shifts = [order.memo["shift"][0] for order in low.orders if "shift" in order.memo]
     assert shifts == sorted(shifts)
     assert shifts[0] > 4.0
-    bounded = run_study(BOIL(candidates=100, worst_value=-7.0), hill=Hill(floor=-5.0))
-    assert {order.memo["shift"][0] for order in bounded.orders if "shift" in order.memo} == {7.0}
 
 
-def test_diverged_runs_count_as_the_worst_and_not_as_cheap() -> None:
+def test_diverged_runs_have_the_worst_score_and_no_low_cost() -> None:
     policy = BOIL(candidates=200, initial_trials=5)
     ledger = run_study(policy, hill=Hill(diverging_beyond=0.5), budget="200 epochs")
-    belief = belief_of(policy, ledger)
-    bad = [run for run in belief.runs if run.is_bad]
+    model = model_of(policy, ledger)
+    bad = [run for run in model.runs if run.is_bad]
     assert bad
     assert all(run.length == 20 and run.steps == 3 for run in bad)
-    is_bad = np.isin(belief.trial_of, [run.trial for run in bad])
-    in_full = belief.gp.x[:, -1] == 1.0
-    assert belief.gp.y[is_bad & in_full].max() < belief.gp.y[~is_bad & in_full].min()
-    full = belief.cost.predict(np.column_stack([belief.x, np.ones(len(belief.x))]))
-    np.testing.assert_allclose(full, 20.0, rtol=1e-6)  # epochs, whatever diverged after three
-    assert (is_bad & ~in_full).sum() > len(bad), "that they are bad is known at the end only"
+    is_bad = np.isin(model.trial_of, [run.trial for run in bad])
+    in_full = model.gp.x[:, -1] == 1.0
+    assert model.gp.y[is_bad & in_full].max() < model.gp.y[~is_bad & in_full].min()
+    full = model.cost.predict(np.column_stack([model.x, np.ones(len(model.x))]))
+    np.testing.assert_allclose(full, 20.0, rtol=1e-6)  # epochs, although some diverged after three
+    assert (is_bad & ~in_full).sum() > len(bad), "bad runs must have prefixes, too"
     chosen = [order.config["x"] for order in ledger.orders if order.why["phase"] == "chosen"]
     assert np.mean(np.array(chosen) > 0.5) < 0.3
 
 
-@pytest.mark.parametrize("unit", ["epochs", "s"])
-def test_runs_may_go_on_at_the_price_of_what_they_lack(unit: str) -> None:
-    """The best place was trained for 14 of 20 steps: more of that run is the cheapest way to a better score."""
-    places = [(0.0, 0.3, 20), (0.45, 0.55, 20), (0.8, 0.3, 20), (0.1, 0.95, 20), (0.65, 0.95, 20), (0.3, 0.7, 14)]
-    begun = [[trial, {"x": x, "y": y}, until] for trial, (x, y, until) in enumerate(places)]
-    other = policies.make("replay_fixed", {"orders": begun})
-    start = opened(other, space=SQUARE, budget=f"114 {unit}", max_steps=20, direction="max")
-    past = simulate(other, Hill(), start).ledger.entries()
-    orders = {}
-    for way in (True, False):
-        policy = BOIL(candidates=300, continue_runs=way)
-        change = Amended(policy=policy.name, settings=policies.settings_of(policy), budget=Budget(f"300 {unit}"))
-        orders[way] = simulate(watch(policy), Hill(), *past, change).ledger.orders[6]
-    assert (orders[False].trial, orders[False].why["phase"]) == (6, "chosen")
-    order = orders[True]
-    assert (order.trial, order.why["phase"], order.why["at"]) == (5, "continued", 14)
-    price = 1.0 if unit == "epochs" else 0.8
-    assert float(order.why["predicted_cost"]) == pytest.approx(price * (order.until - 14))  # type: ignore[arg-type]
-
-
-def test_the_leader_is_the_run_that_promises_most_at_full_length() -> None:
+def test_the_best_run_has_the_largest_predicted_score_at_full_length() -> None:
     policy = BOIL(candidates=200)
     ledger = run_study(policy)
-    belief = belief_of(policy, ledger)
-    mean, _ = belief.gp.predict(np.column_stack([belief.x, np.ones(len(belief.x))]))
-    assert belief.leader(range(len(belief.runs))) == belief.runs[int(np.argmax(mean))].trial
-    led = [int(order.why["leader"]) for order in ledger.orders if "leader" in order.why]  # type: ignore[arg-type]
+    model = model_of(policy, ledger)
+    mean, _ = model.gp.predict(np.column_stack([model.x, np.ones(len(model.x))]))
+    assert model.find_best_run(range(len(model.runs))) == model.runs[int(np.argmax(mean))].trial
+    best_runs = [int(order.why["best_run"]) for order in ledger.orders if "best_run" in order.why]  # type: ignore[arg-type]
     best = ledger.best
     assert best is not None
-    assert led[-1] == best.number
+    assert best_runs[-1] == best.number
 
 
-def test_the_printed_rule_buys_the_shortest_runs() -> None:
+def test_the_printed_rule_chooses_the_shortest_runs() -> None:
     ledger = run_study(BOIL(candidates=200, rule="softplus"))
     lengths = [order.memo["goal"][0] for order in ledger.orders if order.why["phase"] == "chosen"]
     ours = [o.memo["goal"][0] for o in run_study(BOIL(candidates=200)).orders if o.why["phase"] == "chosen"]
@@ -236,8 +214,8 @@ def test_the_form_of_the_authors_programs() -> None:
     ledger, plain = run_study(policy), run_study(replace(policy, floor="variance"))
     chosen = [order for order in ledger.orders if order.why["phase"] == "chosen"]
     assert min(order.memo["goal"][0] for order in chosen) >= 8.0
-    assert sum(len(o.memo.get("added_steps", ())) for o in ledger.orders) > sum(
-        len(o.memo.get("added_steps", ())) for o in plain.orders
+    assert sum(len(o.memo.get("prefix_steps", ())) for o in ledger.orders) > sum(
+        len(o.memo.get("prefix_steps", ())) for o in plain.orders
     )
 
 
@@ -248,7 +226,7 @@ def test_the_time_kernel_of_freeze_thaw() -> None:
     assert best.best_loss < -0.9
 
 
-def test_unvalidated_steps_take_the_value_before_them() -> None:
+def test_steps_without_validation_have_the_value_before_them() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     ledger = run_study(policy, budget="20 epochs")
     ledger.trials[0].losses[0:2] = [None, None]
@@ -259,7 +237,7 @@ def test_unvalidated_steps_take_the_value_before_them() -> None:
     assert run.losses[9] == losses[8]
 
 
-def test_fits_are_due_by_runs() -> None:
+def test_fits_are_due_after_numbers_of_runs() -> None:
     ledger = run_study(BOIL(candidates=60, refit_every=4), budget="300 epochs")
     fits = [order.memo["fitted_at"][0] for order in ledger.orders if "fitted_at" in order.memo]
     assert fits[0] == 3.0
@@ -267,18 +245,18 @@ def test_fits_are_due_by_runs() -> None:
     assert fits[-1] > 3.0
 
 
-def test_a_run_that_the_wall_cut_short_is_finished_first() -> None:
+def test_a_run_that_the_budget_limit_interrupted_is_finished_first() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     ledger = run_study(policy, budget="30 epochs")
     more = simulate(watch(policy), Hill(), *ledger.entries(), Amended(budget=Budget("60 epochs"))).ledger
     order = more.orders[len(ledger.orders)]
-    assert (order.trial, order.until, order.why["phase"]) == (1, 20, "cut short")
+    assert (order.trial, order.until, order.why["phase"]) == (1, 20, "interrupted")
 
 
 def test_queued_configs_are_trained_in_full() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     mine = {"x": 0.5, "y": 0.25}
-    start = opened(policy, space=SQUARE, budget="40 epochs", max_steps=20, direction="max")
+    start = make_opening(policy, space=SQUARE, budget="40 epochs", max_steps=20, direction="max")
     ledger = simulate(policy, Hill(), start, Note(topic="enqueue", facts={"config": mine})).ledger
     assert (dict(ledger.orders[0].config), ledger.orders[0].until) == (mine, 20)
 
@@ -299,14 +277,12 @@ def test_queued_configs_are_trained_in_full() -> None:
         {"max_log_condition": 0.0},
         {"noise_variance": 0.0},
         {"learn_noise": 1},
-        {"continue_runs": "yes"},
         {"time_kernel": "matern"},
-        {"worst_value": math.inf},
         {"candidates": 0},
         {"last_steps": 0},
     ],
     ids=str,
 )
-def test_settings_out_of_range(wrong: dict[str, Any]) -> None:
+def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(PolicyError, match=next(iter(wrong))):
         policies.make("boil", wrong)

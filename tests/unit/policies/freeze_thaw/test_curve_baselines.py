@@ -1,4 +1,4 @@
-"""Rollout, freeze-thaw BO and Fabolas on epochs: what each buys on curves made for it, and its settings."""
+"""Rollout, freeze-thaw BO and Fabolas on epochs: their orders on simple curves, and their settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shoestring.errors import PolicyError
 from shoestring.policies.freeze_thaw.fabolas_epochs import FabolasEpochs
 from shoestring.policies.freeze_thaw.freeze_thaw_bo import FreezeThawBO
 from shoestring.policies.freeze_thaw.rollout import Rollout
-from shoestring.testing.curves import WrittenCurves
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import ListedCurves
+from shoestring.testing.policies import make_opening, simulate
 
 GIVEN = (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)
 CURVES = {f"arm {i}": [0.1 * i + 1.0 / step for step in range(1, 9)] for i in range(6)}
@@ -22,42 +22,40 @@ SPACE = Space.listed([{"name": name} for name in CURVES])
 
 def study(policy: Any, budget: str = "24 epochs", **more: Any) -> Any:
     return simulate(
-        policy, WrittenCurves(CURVES), opened(policy, space=SPACE, budget=budget, max_steps=8, **more)
+        policy, ListedCurves(CURVES), make_opening(policy, space=SPACE, budget=budget, max_steps=8, **more)
     ).ledger
 
 
-@pytest.mark.parametrize(
-    "policy", [Rollout(parameters=GIVEN), FreezeThawBO(parameters=GIVEN), FabolasEpochs(representatives=6)]
-)
+@pytest.mark.parametrize("policy", [Rollout(parameters=GIVEN), FreezeThawBO(parameters=GIVEN), FabolasEpochs()])
 def test_the_lowest_of_parallel_curves_is_found(policy: Any) -> None:
     ledger = study(policy)
     assert ledger.best.config == {"name": "arm 0"}
     assert ledger.spent == 24.0
 
 
-def test_rollout_looks_no_further_than_the_budget() -> None:
+def test_the_horizon_of_rollout_ends_with_the_budget() -> None:
     stages = [order.why["stages"] for order in study(Rollout(parameters=GIVEN, horizon=3)).orders]
     assert stages[-4:] == [4, 3, 2, 1]
 
 
-def test_freeze_thaw_bo_has_old_and_new_runs_in_its_basket() -> None:
+def test_freeze_thaw_bo_trains_started_and_new_runs() -> None:
     orders = study(FreezeThawBO(parameters=GIVEN)).orders
     assert {order.why["new"] for order in orders} == {True, False}
     assert all(order.until == 1 for order in orders if order.why["new"])
 
 
-def test_fabolas_asks_for_its_lengths_only() -> None:
+def test_fabolas_trains_only_to_its_lengths() -> None:
     ledger = study(FabolasEpochs(lengths=(0.25, 1.0)), budget="200 epochs")
     assert {order.until for order in ledger.orders} <= {2, 8}
-    assert all(trial.steps == 8 for trial in ledger.trials)  # all the money there is trains every arm to its end
+    assert all(trial.steps == 8 for trial in ledger.trials)  # the budget is enough to train every arm to its end
 
 
-def test_fabolas_cuts_the_last_order_to_what_can_be_paid() -> None:
+def test_fabolas_shortens_the_last_order_to_the_rest_of_the_budget() -> None:
     ledger = study(FabolasEpochs(), budget="13 epochs")
     assert ledger.spent == 13.0
 
 
-def test_refits_travel_in_the_memo() -> None:
+def test_the_memo_holds_the_fitted_parameters() -> None:
     ledger = study(policies.make("fabolas_epochs"), budget="40 epochs", workers=2)
     fitted = [order.memo for order in ledger.orders if order.memo]
     assert fitted
@@ -68,16 +66,13 @@ def test_refits_travel_in_the_memo() -> None:
     ("kind", "setting", "text"),
     [
         (Rollout, {"horizon": -1}, "horizon"),
-        (Rollout, {"shortlist": 0}, "nothing to choose among"),
-        (Rollout, {"nodes": 0}, "node"),
-        (FreezeThawBO, {"old": 0}, "go on"),
-        (FreezeThawBO, {"new": 0}, "no run ever begins"),
-        (FreezeThawBO, {"fantasies": 0}, "imagined"),
+        (FreezeThawBO, {"old": 0}, "continue"),
+        (FreezeThawBO, {"new": 0}, "no run is ever started"),
+        (FreezeThawBO, {"fantasies": 0}, "simulated"),
         (FabolasEpochs, {"lengths": (0.0, 1.0)}, "shares of a full training"),
-        (FabolasEpochs, {"representatives": 0}, "tell apart"),
-        (FabolasEpochs, {"arms": 0}, "nothing to choose among"),
+        (FabolasEpochs, {"arms": 0}, "arms to choose from"),
     ],
 )
-def test_settings_out_of_range_say_so(kind: Any, setting: dict[str, Any], text: str) -> None:
+def test_invalid_settings_raise_errors(kind: Any, setting: dict[str, Any], text: str) -> None:
     with pytest.raises(PolicyError, match=text):
         kind(**setting)

@@ -8,8 +8,8 @@ from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.halving.asha import ASHA
 from shoestring.policies.halving.brackets import rung_steps
-from shoestring.testing.curves import Decaying, WrittenCurves
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import DecayingCurves, ListedCurves
+from shoestring.testing.policies import make_opening, simulate
 
 
 def test_rungs() -> None:
@@ -20,58 +20,60 @@ def test_rungs() -> None:
 
 
 def test_promotions_by_hand() -> None:
-    """Eta 2: as soon as two have reported, the better goes on; the highest rung is served first."""
+    """Eta 2: as soon as two trials have a value, the better is promoted; the highest rung comes first."""
     losses = {"a": 0.5, "b": 0.4, "c": 0.3, "d": 0.2}
     curves = {name: [loss, loss, loss, loss] for name, loss in losses.items()}
     policy = ASHA(reduction_factor=2)
     rows = Space.listed([{"name": name} for name in curves])
     ledger = simulate(
-        policy, WrittenCurves(curves), opened(policy, space=rows, budget="100 epochs", max_steps=4)
+        policy, ListedCurves(curves), make_opening(policy, space=rows, budget="100 epochs", max_steps=4)
     ).ledger
-    seen: list[tuple[str, int]] = []
-    at: dict[str, int] = {}
+    ordered: list[tuple[str, int]] = []
+    steps_of: dict[str, int] = {}
     for order in ledger.orders:
         name = order.config["name"]
-        # what Algorithm 2 would do now, worked out from scratch
+        # the choice of Algorithm 2, computed from all losses
         expected = None
         for rung, above in ((2, 4), (1, 2)):
-            there = sorted((losses[n], n) for n, steps in at.items() if steps >= rung)
-            due = [n for _, n in there[: len(there) // 2] if at[n] == rung]
+            ranked = sorted((losses[n], n) for n, steps in steps_of.items() if steps >= rung)
+            due = [n for _, n in ranked[: len(ranked) // 2] if steps_of[n] == rung]
             if due:
                 expected = (due[0], above)
                 break
-        if expected is None and len(at) < 4:
-            assert name not in at
+        if expected is None and len(steps_of) < 4:
+            assert name not in steps_of
             assert order.until == 1
         elif expected is not None:
             assert (name, order.until) == expected
-        at[name] = order.until
-        seen.append((name, order.until))
-    assert at == {"a": 4, "b": 4, "c": 4, "d": 4}  # nothing else was left to buy
-    assert len(seen) == len(ledger.orders)
+        steps_of[name] = order.until
+        ordered.append((name, order.until))
+    assert steps_of == {"a": 4, "b": 4, "c": 4, "d": 4}  # nothing else is left to train
+    assert len(ordered) == len(ledger.orders)
 
 
 def test_no_barrier_with_several_workers() -> None:
     policy = ASHA()
-    ledger = simulate(policy, Decaying(), opened(policy, budget="300 epochs", workers=4, max_steps=27)).ledger
+    ledger = simulate(
+        policy, DecayingCurves(), make_opening(policy, budget="300 epochs", workers=4, max_steps=27)
+    ).ledger
     assert max(trial.steps for trial in ledger.trials) == 27
-    began = [order.at for order in ledger.orders]
-    assert began == sorted(began)
+    times = [order.at for order in ledger.orders]
+    assert times == sorted(times)
     assert ledger.spent == 300
 
 
-def test_a_promotion_cut_short_at_the_wall_goes_on_to_its_rung_first() -> None:
+def test_a_promotion_interrupted_by_the_budget_limit_is_completed_first() -> None:
     policy = ASHA()
-    spent = simulate(policy, Decaying(), opened(policy, budget="4 epochs", max_steps=9)).ledger
+    spent = simulate(policy, DecayingCurves(), make_opening(policy, budget="4 epochs", max_steps=9)).ledger
     cut = spent.trials[spent.orders[-1].trial]
-    assert cut.steps == 2  # promoted from 1 to 3, one step was affordable
-    ledger = simulate(policy, Decaying(), *spent.entries(), Amended(budget=Budget("5 epochs"))).ledger
+    assert cut.steps == 2  # promoted from 1 to 3, but the budget paid for one step only
+    ledger = simulate(policy, DecayingCurves(), *spent.entries(), Amended(budget=Budget("5 epochs"))).ledger
     assert (ledger.orders[-1].trial, ledger.orders[-1].until) == (cut.number, 3)
-    assert ledger.orders[-1].why["was"] == "cut short"
+    assert ledger.orders[-1].why["was"] == "interrupted"
 
 
 def test_settings_out_of_range() -> None:
-    with pytest.raises(PolicyError, match=r"ASHA\(reduction_factor=1\) must be an integer >= 2: with 1 nobody is"):
+    with pytest.raises(PolicyError, match=r"ASHA\(reduction_factor=1\) must be an integer >= 2"):
         ASHA(reduction_factor=1)
     with pytest.raises(PolicyError, match=r"ASHA\(min_steps=0\) must be an integer >= 1"):
         ASHA(min_steps=0)

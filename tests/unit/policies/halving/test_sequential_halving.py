@@ -9,9 +9,9 @@ from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Amended, Lost, Note
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError
-from shoestring.policies.halving.sequential_halving import Load, SequentialHalving, common_step, rounds_of
-from shoestring.testing.curves import Decaying, Diverging, Failing, Noisy
-from shoestring.testing.policies import opened, simulate
+from shoestring.policies.halving.sequential_halving import ArmCost, SequentialHalving, count_rounds, find_common_step
+from shoestring.testing.curves import DecayingCurves, DivergingCurves, FailingCurves, NoisyCurves
+from shoestring.testing.policies import make_opening, simulate
 
 POLICY = SequentialHalving()
 
@@ -21,55 +21,59 @@ def steps(ledger: Ledger) -> list[int]:
 
 
 def test_the_number_of_arms() -> None:
-    assert POLICY.arms_for(50, 50) == 12  # round(12.5): half to even
-    assert POLICY.arms_for(100, 50) == 25
-    assert POLICY.arms_for(500, 50) == 125
-    assert POLICY.arms_for(3, 50) == 2  # never fewer
-    assert POLICY.arms_for(20, 10) == 10  # short curves: one for every two steps
-    assert SequentialHalving(arms=7).arms_for(50, 50) == 7
+    assert POLICY.count_arms(50, 50) == 12  # round(12.5): half to even
+    assert POLICY.count_arms(100, 50) == 25
+    assert POLICY.count_arms(500, 50) == 125
+    assert POLICY.count_arms(3, 50) == 2  # never fewer
+    assert POLICY.count_arms(20, 10) == 10  # short curves: one for every two steps
+    assert SequentialHalving(arms=7).count_arms(50, 50) == 7
 
 
 def test_rounds() -> None:
-    assert [rounds_of(n, 2) for n in (1, 2, 3, 4, 5, 12, 16, 17)] == [0, 1, 2, 2, 3, 4, 4, 5]
-    assert [rounds_of(n, 3) for n in (1, 3, 4, 9, 27, 28)] == [0, 1, 2, 2, 3, 4]
+    assert [count_rounds(n, 2) for n in (1, 2, 3, 4, 5, 12, 16, 17)] == [0, 1, 2, 2, 3, 4, 4, 5]
+    assert [count_rounds(n, 3) for n in (1, 3, 4, 9, 27, 28)] == [0, 1, 2, 2, 3, 4]
 
 
 def test_the_common_step() -> None:
-    assert common_step(12.5, [Load(0, 50, 12.0, 0)]) == 1
-    assert common_step(38 / 3, [Load(1, 50, 1.0, 1)] * 6) == 3
-    assert common_step(10.0, [Load(0, 50, 1.0, 0), Load(6, 50, 1.0, 6)]) == 8  # the one behind catches up first
-    assert common_step(5.0, [Load(0, 50, 1.0, 0), Load(6, 50, 1.0, 6)]) == 5
-    assert common_step(100.0, [Load(3, 9, 1.0, 3), Load(3, 50, 2.0, 3)]) == 50
-    assert common_step(0.1, [Load(4, 50, 1.0, 4)]) == 5  # one step at least
-    assert common_step(10.0, [Load(4, 50, 1.0, 0)]) == 10  # all of it has to be trained again
-    assert common_step(4.0, [Load(4, 50, 1.0, 0), Load(2, 50, 1.0, 2)]) == 4  # not so where it need not go on
+    assert find_common_step(12.5, [ArmCost(0, 50, 12.0, 0)]) == 1
+    assert find_common_step(38 / 3, [ArmCost(1, 50, 1.0, 1)] * 6) == 3
+    assert (
+        find_common_step(10.0, [ArmCost(0, 50, 1.0, 0), ArmCost(6, 50, 1.0, 6)]) == 8
+    )  # the less trained arm catches up first
+    assert find_common_step(5.0, [ArmCost(0, 50, 1.0, 0), ArmCost(6, 50, 1.0, 6)]) == 5
+    assert find_common_step(100.0, [ArmCost(3, 9, 1.0, 3), ArmCost(3, 50, 2.0, 3)]) == 50
+    assert find_common_step(0.1, [ArmCost(4, 50, 1.0, 4)]) == 5  # one step at least
+    assert find_common_step(10.0, [ArmCost(4, 50, 1.0, 0)]) == 10  # all of it has to be trained again
+    assert (
+        find_common_step(4.0, [ArmCost(4, 50, 1.0, 0), ArmCost(2, 50, 1.0, 2)]) == 4
+    )  # but not an arm that need not continue
 
 
-def test_a_round_keeps_no_more_than_its_share_buys() -> None:
-    """20 arms (one for every two steps) in 5 rounds: 1 step each; a quarter of the other 20 buys 5 of the best 10 a step;
-    a third of 15 takes 2 arms 2 steps further; the best takes 6 to its end, the next best the 5 that are left."""
-    ledger = simulate(POLICY, Decaying(), opened(POLICY, budget="40 epochs", max_steps=10)).ledger
+def test_a_round_has_no_more_arms_than_its_share_pays_for() -> None:
+    """20 arms (one for every two steps) get 1 step each in the first of 5 rounds. A quarter of the other 20 steps pays for 1
+    step of 5 of the best 10, and a third of 15 for 2 steps of 2 arms. The best gets 6 steps to its end, the next best 5."""
+    ledger = simulate(POLICY, DecayingCurves(), make_opening(POLICY, budget="40 epochs", max_steps=10)).ledger
     assert steps(ledger) == [10, 9, 2, 2, 2, *[1] * 15]
 
 
-def test_under_a_budget_of_time_lost_states_are_work_to_do_again() -> None:
-    """A quarter of 20 seconds buys 5 arms a second step, but only 2 when the first step has to be trained again."""
-    start = opened(POLICY, budget="40s", max_steps=10)
-    ledger = simulate(POLICY, Decaying(spread=1.0), start).ledger
+def test_under_a_budget_of_time_lost_states_are_trained_again() -> None:
+    """A quarter of 20 seconds pays for a second step of 5 arms, but only of 2 if the first step must be trained again."""
+    start = make_opening(POLICY, budget="40s", max_steps=10)
+    ledger = simulate(POLICY, DecayingCurves(spread=1.0), start).ledger
     second_round = next(order for order in ledger.orders if order.until > 1)
     first_round = list(ledger.entries())[
         : 1 + 2 * second_round.number
     ]  # the opening, an order and a receipt for each arm
-    losses = [Lost(trial=trial, held=0, why="no room") for trial in range(second_round.number)]
+    losses = [Lost(trial=trial, resumable_step=0, why="no room") for trial in range(second_round.number)]
     ledgers = Ledger(first_round), Ledger([*first_round, *losses])
-    decisions = [POLICY.decide(books, books.decision_rng()) for books in ledgers]
+    decisions = [POLICY.decide(state, state.decision_rng()) for state in ledgers]
     assert [len(decision.memo["arms"]) for decision in decisions if isinstance(decision, Train)] == [5, 2]
 
 
 def test_fifty_epochs_by_hand() -> None:
     """12 arms, 4 rounds: 1 step each (12 epochs of 50/4), 6 arms 2 more (12 of 38/3), 3 arms 4 more (12 of 26/2), the
-    last arm takes the rest (14)."""
-    ledger = simulate(POLICY, Decaying(), opened(POLICY, budget="50 epochs", max_steps=50)).ledger
+    last arm gets the rest (14)."""
+    ledger = simulate(POLICY, DecayingCurves(), make_opening(POLICY, budget="50 epochs", max_steps=50)).ledger
     assert ledger.spent == 50
     assert steps(ledger) == [21, 7, 7, 3, 3, 3, 1, 1, 1, 1, 1, 1]
     first = sorted(ledger.trials, key=lambda trial: trial.losses[0])  # type: ignore[arg-type, return-value]
@@ -77,28 +81,28 @@ def test_fifty_epochs_by_hand() -> None:
 
 
 def test_a_power_of_two_by_hand() -> None:
-    """16 arms, 4 rounds, 64 epochs: 16, 8, 4 and 2 arms spend 16 each, so nothing is left for the last."""
+    """16 arms, 4 rounds, 64 epochs: 16, 8, 4 and 2 arms spend 16 each, so nothing remains for the last."""
     policy = SequentialHalving(arms=16)
-    ledger = simulate(policy, Decaying(), opened(policy, budget="64 epochs", max_steps=50)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="64 epochs", max_steps=50)).ledger
     assert steps(ledger) == [15, 15, 7, 7, 3, 3, 3, 3, *[1] * 8]
 
 
-def test_the_last_arm_takes_the_rest_and_the_next_best_what_it_cannot_use() -> None:
+def test_the_next_best_get_what_the_last_arm_cannot_use() -> None:
     policy = SequentialHalving(arms=2)
-    ledger = simulate(policy, Decaying(), opened(policy, budget="23 epochs", max_steps=10)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="23 epochs", max_steps=10)).ledger
     assert ledger.spent == 23
     assert steps(ledger) == [10, 10, 2, 1]  # both are at their end: another race of two with the 3 epochs that are left
 
 
-def test_another_race_when_every_trial_is_stuck() -> None:
-    start = opened(POLICY, budget="40 epochs")
-    ledger = simulate(POLICY, Diverging(Decaying(), share=1.0, before=2), start).ledger
-    assert len(ledger.trials) > len(simulate(POLICY, Decaying(), start).ledger.trials)
+def test_another_race_begins_when_every_trial_has_ended() -> None:
+    start = make_opening(POLICY, budget="40 epochs")
+    ledger = simulate(POLICY, DivergingCurves(DecayingCurves(), share=1.0, before=2), start).ledger
+    assert len(ledger.trials) > len(simulate(POLICY, DecayingCurves(), start).ledger.trials)
     assert ledger.spent == 40
 
 
 def test_one_step_trials_are_quasi_random_search() -> None:
-    ledger = simulate(POLICY, Decaying(), opened(POLICY, budget="33 epochs", max_steps=1)).ledger
+    ledger = simulate(POLICY, DecayingCurves(), make_opening(POLICY, budget="33 epochs", max_steps=1)).ledger
     assert steps(ledger) == [1] * 33
     assert len({trial.config["lr"] for trial in ledger.trials}) == 33
 
@@ -106,53 +110,55 @@ def test_one_step_trials_are_quasi_random_search() -> None:
 @pytest.mark.parametrize("budget", ["200s", "$1.001 at 18/h"])  # 200 steps of a second
 @pytest.mark.parametrize("workers", [1, 4])
 def test_time_is_converted_at_the_price_of_the_first_arms(budget: str, workers: int) -> None:
-    source = Decaying(spread=1.0)  # every step takes one second
-    start = opened(POLICY, budget=budget, max_steps=50, workers=workers)
+    source = DecayingCurves(spread=1.0)  # every step takes one second
+    start = make_opening(POLICY, budget=budget, max_steps=50, workers=workers)
     ledger = simulate(POLICY, source, start).ledger
-    in_epochs = simulate(POLICY, source, opened(POLICY, budget="200 epochs", max_steps=50)).ledger
+    in_epochs = simulate(POLICY, source, make_opening(POLICY, budget="200 epochs", max_steps=50)).ledger
     assert len(ledger.trials) == len(in_epochs.trials) == 50
     assert ledger.budget.total - ledger.spent <= ledger.step_price()
     assert max(steps(ledger)) == max(steps(in_epochs))
 
 
-def test_prices_that_differ_are_planned_anew_every_round() -> None:
-    ledger = simulate(POLICY, Decaying(spread=10.0), opened(POLICY, budget="300s", max_steps=30)).ledger
+def test_every_round_is_planned_with_the_present_prices() -> None:
+    ledger = simulate(POLICY, DecayingCurves(spread=10.0), make_opening(POLICY, budget="300s", max_steps=30)).ledger
     price = ledger.step_price()
     assert ledger.spent <= 300
     assert 300 - ledger.spent <= 30 * price
     assert max(steps(ledger)) >= 5 * min(steps(ledger))
 
 
-def test_a_raised_budget_opens_the_arms_that_are_missing() -> None:
-    spent = simulate(POLICY, Decaying(), opened(POLICY, budget="50 epochs", max_steps=50)).ledger
+def test_a_raised_budget_starts_the_missing_arms() -> None:
+    spent = simulate(POLICY, DecayingCurves(), make_opening(POLICY, budget="50 epochs", max_steps=50)).ledger
     winner = max(spent.trials, key=lambda trial: (trial.steps, -trial.last_loss)).number
-    ledger = simulate(POLICY, Decaying(), *spent.entries(), Amended(budget=Budget("100 epochs"))).ledger
+    ledger = simulate(POLICY, DecayingCurves(), *spent.entries(), Amended(budget=Budget("100 epochs"))).ledger
     assert ledger.spent == 100
-    assert len(ledger.trials) == POLICY.arms_for(100, 50)
+    assert len(ledger.trials) == POLICY.count_arms(100, 50)
     race = next(order for order in ledger.orders[len(spent.orders) :] if "arms" in order.memo)
     assert winner in [int(number) for number in race.memo["arms"]]
 
 
-def test_a_raise_too_small_for_another_arm_goes_to_the_best() -> None:
+def test_a_raise_too_small_for_another_arm_trains_the_best() -> None:
     policy = SequentialHalving(arms=4)
-    spent = simulate(policy, Decaying(), opened(policy, budget="20 epochs", max_steps=50)).ledger
-    ledger = simulate(policy, Decaying(), *spent.entries(), Amended(budget=Budget("25 epochs"))).ledger
+    spent = simulate(policy, DecayingCurves(), make_opening(policy, budget="20 epochs", max_steps=50)).ledger
+    ledger = simulate(policy, DecayingCurves(), *spent.entries(), Amended(budget=Budget("25 epochs"))).ledger
     assert len(ledger.trials) == 4
     assert ledger.spent == 25
 
 
-def test_a_config_queued_late_joins_the_round() -> None:
-    whole = simulate(POLICY, Decaying(), opened(POLICY, budget="50 epochs", max_steps=50)).ledger
+def test_a_config_enqueued_late_joins_the_round() -> None:
+    whole = simulate(POLICY, DecayingCurves(), make_opening(POLICY, budget="50 epochs", max_steps=50)).ledger
     late = {"lr": 0.5, "layers": 2, "optimizer": "adam"}
     half = whole.entries()[:40]
-    ledger = simulate(POLICY, Decaying(), *half, Note(topic="enqueue", facts={"config": late})).ledger
+    ledger = simulate(POLICY, DecayingCurves(), *half, Note(topic="enqueue", facts={"config": late})).ledger
     trial = next(trial for trial in ledger.trials if trial.config == late)
     assert trial.steps >= 3
     assert ledger.spent == 50
 
 
-def test_why_tells_the_round() -> None:
-    ledger = simulate(POLICY, Noisy(Decaying()), opened(POLICY, budget="50 epochs", max_steps=50)).ledger
+def test_why_describes_the_round() -> None:
+    ledger = simulate(
+        POLICY, NoisyCurves(DecayingCurves()), make_opening(POLICY, budget="50 epochs", max_steps=50)
+    ).ledger
     second, third = [order for order in ledger.orders if order.why.get("round") == 1][:2]
     first_losses = sorted((trial.losses[0], trial.number) for trial in ledger.trials)
     assert dict(second.why) == {
@@ -172,8 +178,10 @@ def test_why_tells_the_round() -> None:
     assert dict(third.why) == {**second.why, "rank": 1, "score": first_losses[1][0]}
 
 
-def test_failures_take_no_more_money() -> None:
-    ledger = simulate(POLICY, Failing(Decaying(), share=0.5, before=3), opened(POLICY, budget="60 epochs")).ledger
+def test_failed_trials_cost_no_more() -> None:
+    ledger = simulate(
+        POLICY, FailingCurves(DecayingCurves(), share=0.5, before=3), make_opening(POLICY, budget="60 epochs")
+    ).ledger
     assert ledger.spent == 60
     assert all(trial.failures <= 1 for trial in ledger.trials)
 

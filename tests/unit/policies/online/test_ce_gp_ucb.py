@@ -1,8 +1,9 @@
-"""CE-GP-UCB and its relatives as policies: what they ask for, when, and what they refuse."""
+"""CE-GP-UCB and its variants as policies: configs, validations, and settings that are refused."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Note, Opened, Order
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Choice, Float
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.strict_json import dumps
@@ -46,54 +48,58 @@ def play(policy: Policy, value: Callable[[Config, int], float], ledger: Ledger, 
     for _ in range(rounds):
         decision = policy.decide(ledger, ledger.decision_rng())
         assert isinstance(decision, Train)
-        order = ledger.accept(decision)
+        order = place_order(ledger, decision)
         assert order is not None
-        told = value(order.config, order.until) if order.validate == "last" else None
-        ledger = ledger.append(order).append(write_receipt(order, order.until, told, Cost(), at=0.0, saved=order.until))
+        measured = value(order.config, order.until) if order.validate == "last" else None
+        ledger = ledger.append(order).append(
+            write_receipt(order, order.until, measured, Cost(), at=0.0, saved_step=order.until)
+        )
     return ledger
 
 
 def peak(config: Config, round: int) -> float:
-    """A hill at 0.7, a lower one at 0.2, and a plain around them."""
+    """Return the height of a landscape with a hill at 0.7, a lower one at 0.2, and a plain around them."""
     x = float(config["x"])
     return max(2.0 - 8.0 * abs(x - 0.7), 1.0 - 8.0 * abs(x - 0.2), -1.0)
 
 
-def queries(ledger: Ledger) -> list[bool]:
+def list_validated(ledger: Ledger) -> list[bool]:
     return [order.validate == "last" for order in ledger.orders]
 
 
-def test_always_asks_always_and_kappa_asks_less_but_finds_the_same_hill() -> None:
+def test_kappa_validates_less_than_always_and_finds_the_same_hill() -> None:
     always = play(TVGPUCB(**VALUES), peak, begin(TVGPUCB()), 60)
     sparing = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 60)
-    assert all(queries(always))
-    assert sum(queries(sparing)) <= 40
+    assert all(list_validated(always))
+    assert sum(list_validated(sparing)) <= 40
     for ledger in (always, sparing):
         assert abs(np.median([order.config["x"] for order in ledger.orders[-20:]]) - 0.7) <= 0.1
 
 
-def test_the_surer_one_must_be_the_more_is_asked() -> None:
-    asked = [sum(queries(play(CEGPUCB(kappa=k, **VALUES), peak, begin(CEGPUCB()), 60))) for k in (0.6, 0.9, 1.0)]
-    assert asked[0] < asked[1] < asked[2]
+def test_a_higher_kappa_validates_more() -> None:
+    validated = [
+        sum(list_validated(play(CEGPUCB(kappa=k, **VALUES), peak, begin(CEGPUCB()), 60))) for k in (0.6, 0.9, 1.0)
+    ]
+    assert validated[0] < validated[1] < validated[2]
 
 
-def test_bernoulli_asks_at_its_rate_and_at_first() -> None:
+def test_bernoulli_validates_at_its_rate_and_the_first_round() -> None:
     policy = TVGPUCB(query="bernoulli", query_probability=0.3, **VALUES)
-    asked = queries(play(policy, peak, begin(policy, rounds=400), 400))
-    assert asked[0]
-    assert 90 <= sum(asked) <= 150
+    validated = list_validated(play(policy, peak, begin(policy, rounds=400), 400))
+    assert validated[0]
+    assert 90 <= sum(validated) <= 150
     never = TVGPUCB(query="bernoulli", query_probability=0.0, **VALUES)
-    assert queries(play(never, peak, begin(never), 10)) == [True] + [False] * 9
+    assert list_validated(play(never, peak, begin(never), 10)) == [True] + [False] * 9
 
 
-def test_rewards_that_are_gains_need_two_validations_before_anything_is_known() -> None:
+def test_the_first_two_rounds_are_validated_if_rewards_are_gains() -> None:
     policy = CEGPUCB(kappa=0.6)
     ledger = play(policy, lambda config, round: float(round), begin(policy), 3)
-    assert queries(ledger)[:2] == [True, True]
+    assert list_validated(ledger)[:2] == [True, True]
     assert [order.why["query"] for order in ledger.orders[:2]] == ["first", "first"]
 
 
-def test_exact_covariance_changes_the_probability_only() -> None:
+def test_exact_covariance_changes_only_the_probability() -> None:
     ledger = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 25)
     plain = CEGPUCB(kappa=0.8, **VALUES).decide(ledger, ledger.decision_rng())
     exact = CEGPUCB(kappa=0.8, exact_covariance=True, **VALUES).decide(ledger, ledger.decision_rng())
@@ -104,21 +110,21 @@ def test_exact_covariance_changes_the_probability_only() -> None:
     assert plain.why["pr_better"] != exact.why["pr_better"]
 
 
-def test_a_reset_forgets_and_asks_again() -> None:
+def test_the_round_after_a_reset_is_validated() -> None:
     policy = RGPUCB(block=5, query="bernoulli", query_probability=0.0, **VALUES)
-    asked = queries(play(policy, peak, begin(policy), 16))
-    assert [round for round, query in enumerate(asked, start=1) if query] == [1, 6, 11, 16]
+    validated = list_validated(play(policy, peak, begin(policy), 16))
+    assert [round for round, query in enumerate(validated, start=1) if query] == [1, 6, 11, 16]
 
 
-def test_a_model_that_forgets_goes_on_looking_where_one_at_rest_has_settled() -> None:
-    still = play(GPUCBBandit(**VALUES), peak, begin(GPUCBBandit(), rounds=120), 120)
-    drifting = play(TVGPUCB(forgetting_rate=0.2, **VALUES), peak, begin(TVGPUCB(), rounds=120), 120)
-    visited = [len({order.config["x"] for order in ledger.orders[-40:]}) for ledger in (still, drifting)]
-    assert visited[0] < visited[1]
+def test_a_model_that_forgets_explores_longer() -> None:
+    stationary = play(GPUCBBandit(**VALUES), peak, begin(GPUCBBandit(), rounds=120), 120)
+    forgetful = play(TVGPUCB(forgetting_rate=0.2, **VALUES), peak, begin(TVGPUCB(), rounds=120), 120)
+    counts = [len({order.config["x"] for order in ledger.orders[-40:]}) for ledger in (stationary, forgetful)]
+    assert counts[0] < counts[1]
 
 
 @pytest.mark.parametrize(("acquisition", "height"), [("pi", 0.5), ("ei", 1.5)])
-def test_other_acquisitions_climb_a_hill_and_only_ei_looks_for_a_higher_one(acquisition: str, height: float) -> None:
+def test_pi_and_ei_find_a_hill_and_only_ei_the_higher_one(acquisition: str, height: float) -> None:
     policy = TVGPUCB(acquisition=acquisition, **VALUES)
     grid = play(policy, peak, begin(policy), 60)
     best = max(peak(order.config, 0) for order in grid.orders)
@@ -137,7 +143,7 @@ def test_a_continuous_space_with_options_and_conditions() -> None:
     assert np.median([abs(config["x"] - 0.7) for config in late]) <= 0.15
 
 
-def test_queued_configs_come_first_in_the_middle_too_and_are_validated() -> None:
+def test_queued_configs_come_first_and_are_validated() -> None:
     policy = CEGPUCB(kappa=0.6, **VALUES)
     ledger = begin(policy)
     for x in (0.25, 0.75):
@@ -150,7 +156,7 @@ def test_queued_configs_come_first_in_the_middle_too_and_are_validated() -> None
     assert ledger.orders[13].why["query"] != "queued"
 
 
-def test_a_learned_rate_stays_in_its_bounds_and_changes_when_observations_have_doubled() -> None:
+def test_the_forgetting_rate_is_fitted_within_bounds_each_time_observations_double() -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(size=200)
     policy = TVGPUCB(forgetting_rate=None, **VALUES)
@@ -160,15 +166,17 @@ def test_a_learned_rate_stays_in_its_bounds_and_changes_when_observations_have_d
     assert rates[0] == low
     assert all(low <= rate <= high for rate in rates)
     assert len(set(rates[8:16])) == len(set(rates[16:32])) == 1
-    assert rates[-1] > 0.2  # noise has no memory
+    assert rates[-1] > 0.2  # noise is new in every round
     assert ledger.orders[-1].memo["fitted_at"][0] == 32.0
-    forgotten = Ledger([replace(entry, memo={}) if isinstance(entry, Order) else entry for entry in ledger.entries()])
-    decision = policy.decide(forgotten, forgotten.decision_rng())
+    without_memo = Ledger(
+        [replace(entry, memo={}) if isinstance(entry, Order) else entry for entry in ledger.entries()]
+    )
+    decision = policy.decide(without_memo, without_memo.decision_rng())
     assert isinstance(decision, Train)
-    assert decision.why["forgetting_rate"] == rates[-1], "a fit does not depend on when it is asked for"
+    assert decision.why["forgetting_rate"] == rates[-1], "a fit must not depend on the moment of the decision"
 
 
-def test_a_memo_that_counts_the_last_fit_alone_is_understood() -> None:
+def test_a_memo_without_the_next_fit_is_understood() -> None:
     policy = TVGPUCB(forgetting_rate=None, **VALUES)
     ledger = play(policy, peak, begin(policy), 12)
     fitted = ledger.memo["forgetting_rate"]
@@ -179,35 +187,35 @@ def test_a_memo_that_counts_the_last_fit_alone_is_understood() -> None:
     assert decision.memo["forgetting_rate"] == fitted
 
 
-def test_where_no_pass_may_be_bought_the_round_takes_the_best_known_config() -> None:
+def test_a_round_that_may_not_be_validated_takes_the_best_known_config() -> None:
     policy = TVGPUCB(validate_at_most="12 passes", **VALUES)
     ledger = play(policy, peak, begin(policy, rounds=20), 20)
-    assert queries(ledger) == [True] * 12 + [False] * 8
+    assert list_validated(ledger) == [True] * 12 + [False] * 8
     assert {order.why["query"] for order in ledger.orders[12:]} == {"cap"}
-    looked = max(ledger.orders[:12], key=lambda order: peak(order.config, 0)).config["x"]
-    assert all(abs(order.config["x"] - looked) <= 0.05 for order in ledger.orders[12:])
+    validated_best = max(ledger.orders[:12], key=lambda order: peak(order.config, 0)).config["x"]
+    assert all(abs(order.config["x"] - validated_best) <= 0.05 for order in ledger.orders[12:])
 
 
-def test_without_any_reward_and_without_a_pass_the_config_stays() -> None:
+def test_the_config_stays_without_rewards_and_validations() -> None:
     policy = TVGPUCB(validate_at_most="1 passes", query="always")
     ledger = play(policy, peak, begin(policy, Space({"x": Float(0, 1)}), rounds=6), 6)
-    assert queries(ledger) == [True] + [False] * 5
+    assert list_validated(ledger) == [True] + [False] * 5
     assert len({order.config["x"] for order in ledger.orders}) == 1
 
 
-def test_a_gain_over_several_rounds_is_credited_less_what_the_others_were_expected_to_give() -> None:
-    """Against the dense formula: observe the sum of three rounds' rewards, of which only the last config is asked about."""
+def test_the_predicted_gains_of_skipped_rounds_are_subtracted() -> None:
+    """Compare with the dense formula: the sum of three rounds' rewards is observed, the last config is predicted."""
     space = Space({"mode": Choice(["a", "b"])})
     policy = TVGPUCB(unit=1.0, clip=None, forgetting_rate=0.1, noise_variance=0.05)
     ledger = begin(policy, space)
     rounds = [("a", 0.0), ("a", 0.9), ("b", 1.3), ("a", None), ("a", None), ("b", 4.0)]
     for step, (mode, value) in enumerate(rounds, start=1):
         validate: Validate = "none" if value is None else "last"
-        order = ledger.accept(Train(trial=0, config={"mode": mode}, until=step, validate=validate))
+        order = place_order(ledger, Train(trial=0, config={"mode": mode}, until=step, validate=validate))
         assert order is not None
-        ledger = ledger.append(order).append(write_receipt(order, step, value, Cost(), at=0.0, saved=step))
-    belief = ledger.view(policy._learn(ledger)[0]).belief
-    # Arms are unrelated, so b's process is scalar: seen 0.4 in round 3; then 2.7 = a_4 + a_5 + b_6 in round 6.
+        ledger = ledger.append(order).append(write_receipt(order, step, value, Cost(), at=0.0, saved_step=step))
+    surrogate = ledger.view(policy._learn(ledger)[0]).surrogate
+    # Arms are unrelated, so the process of b is scalar: 0.4 in round 3; then 2.7 = a_4 + a_5 + b_6 in round 6.
     keep, noise = 0.9, 0.05
     mean_a, var_a = 0.9 / 1.05, 0.05 / 1.05  # after round 2
     skipped_mean = skipped_var = 0.0
@@ -216,11 +224,11 @@ def test_a_gain_over_several_rounds_is_credited_less_what_the_others_were_expect
         skipped_var += keep**lag * var_a + 1 - keep**lag
     mean_b, var_b = keep**1.5 * 0.4 / 1.05, keep**3 * 0.05 / 1.05 + 1 - keep**3
     mean_b += var_b / (var_b + noise + skipped_var) * (2.7 - skipped_mean - mean_b)
-    found = belief.expect({"mode": "b"})[0]
+    found = surrogate.predict({"mode": "b"})[0]
     np.testing.assert_allclose(found, keep**0.5 * mean_b, rtol=1e-4)  # arms are unrelated to about 1e-6
 
 
-def test_the_why_of_a_decision_tells_its_numbers() -> None:
+def test_why_has_the_numbers_of_the_decision() -> None:
     ledger = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 20)
     why = ledger.orders[-1].why
     assert {"round", "query", "competitors", "mean", "std", "beta", "kappa", "forgetting_rate"} <= set(why)
@@ -229,27 +237,34 @@ def test_the_why_of_a_decision_tells_its_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "message"),
+    ("kind", "setting", "value"),
     [
-        (CEGPUCB, {"kappa": 0.0}, r"CEGPUCB\(kappa=0.0\) must be a number above 0"),
-        (CEGPUCB, {"kappa": 1.1}, "it is a probability"),
-        (CEGPUCB, {"query": "sometimes"}, "must be one of 'always', 'bernoulli', 'kappa', 'lcb_ucb'"),
-        (TVGPUCB, {"query_probability": 1.5}, r"TVGPUCB\(query_probability=1.5\)"),
-        (CEGPUCB, {"forgetting_rate": -0.1}, "0 where a function stands still"),
-        (CEGPUCB, {"reward": "loss"}, "must be one of 'gain', 'value'"),
-        (CEGPUCB, {"unit": 0.0}, "unit"),
-        (CEGPUCB, {"clip": -1.0}, "clip"),
-        (CEGPUCB, {"acquisition": "lcb"}, "must be one of 'ucb', 'pi', 'ei'"),
-        (CEGPUCB, {"kernel": "hamming"}, "matern32"),
-        (CEGPUCB, {"beta": -1.0}, "0.8 ln 4t"),
-        (CEGPUCB, {"beta": math.inf}, "0.8 ln 4t"),
-        (CEGPUCB, {"n_starts": 0}, "n_starts"),
-        (CEGPUCB, {"validate_at_most": "a lot"}, "'20%', '30 passes' or '10m'"),
-        (CEGPUCB, {"validate_at_most": 20}, r"CEGPUCB\(validate_at_most=20\) must be a share"),
-        (RGPUCB, {"block": 0}, "block"),
-        (RGPUCB, {"forgetting_rate": None}, "learns no drift"),
+        (CEGPUCB, "kappa", 0.0),
+        (CEGPUCB, "kappa", 1.1),
+        (CEGPUCB, "query", "sometimes"),
+        (TVGPUCB, "query_probability", 1.5),
+        (CEGPUCB, "forgetting_rate", -0.1),
+        (CEGPUCB, "reward", "loss"),
+        (CEGPUCB, "unit", 0.0),
+        (CEGPUCB, "clip", -1.0),
+        (CEGPUCB, "acquisition", "lcb"),
+        (CEGPUCB, "kernel", "hamming"),
+        (CEGPUCB, "beta", -1.0),
+        (CEGPUCB, "beta", math.inf),
+        (CEGPUCB, "n_starts", 0),
+        (CEGPUCB, "validate_at_most", "a lot"),
+        (CEGPUCB, "validate_at_most", 20),
+        (RGPUCB, "block", 0),
+        (RGPUCB, "forgetting_rate", None),
     ],
 )
-def test_settings_out_of_range_are_refused(kind: type[CEGPUCB], settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(PolicyError, match=message):
-        kind(**settings)
+def test_settings_out_of_range_are_refused(kind: type[CEGPUCB], setting: str, value: Any) -> None:
+    with pytest.raises(PolicyError, match=rf"^{kind.__name__}\({setting}={re.escape(repr(value))}\) "):
+        kind(**{setting: value})
+
+
+def test_the_message_of_an_unknown_limit_on_validation() -> None:
+    with pytest.raises(
+        PolicyError, match=r"a share of the training cost, a number of passes or a duration: write '20%'"
+    ):
+        CEGPUCB(validate_at_most="a lot")

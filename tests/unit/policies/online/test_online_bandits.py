@@ -1,4 +1,4 @@
-"""Bandits on the rounds of one run."""
+"""Bandits as policies of one run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Note, Opened
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Choice, Float
 from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
@@ -44,20 +45,22 @@ def play(policy: Policy, ledger: Ledger, rounds: int) -> Ledger:
     for _ in range(rounds):
         decision = policy.decide(ledger, ledger.decision_rng())
         assert isinstance(decision, Train)
-        order = ledger.accept(decision)
+        order = place_order(ledger, decision)
         assert order is not None
         value = MEANS.get(order.config.get("mode", ""), 0.0) + 0.1 * rng.normal()
-        told = value if order.validate == "last" else None
-        ledger = ledger.append(order).append(write_receipt(order, order.until, told, Cost(), at=0.0, saved=order.until))
+        measured = value if order.validate == "last" else None
+        ledger = ledger.append(order).append(
+            write_receipt(order, order.until, measured, Cost(), at=0.0, saved_step=order.until)
+        )
     return ledger
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_best_arm_is_pulled_most(name: str) -> None:
+def test_the_best_arm_is_chosen_most(name: str) -> None:
     policy = policies.make(name, VALUES | ({"mixing": 0.3} if name == "exp3s" else {}))
-    pulls = [order.config["mode"] for order in play(policy, begin(policy), 400).orders[-200:]]
-    assert max(set(pulls), key=pulls.count) == "b"
-    assert pulls.count("b") > 100
+    arms = [order.config["mode"] for order in play(policy, begin(policy), 400).orders[-200:]]
+    assert max(set(arms), key=arms.count) == "b"
+    assert arms.count("b") > 100
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,13 +72,13 @@ def test_rounds_without_validation_teach_nothing(name: str) -> None:
     assert state.counts.sum() == 1
 
 
-def test_the_fold_is_the_tally_of_all_observed_rounds() -> None:
+def test_counts_sums_and_weights_are_those_of_all_observed_rounds() -> None:
     policy = EXP3S(query="bernoulli", query_probability=0.5, mixing=0.2, **VALUES)
     ledger = play(policy, begin(policy), 60)
     state = ledger.view(policy.arms_view)
-    seen = [(c, r) for c, r in zip(state.run.configs, state.run.rewards, strict=True) if r is not None]
-    arms = [["a", "b", "c"].index(config["mode"]) for config, _ in seen]
-    rewards = [reward for _, reward in seen]
+    observed = [(c, r) for c, r in zip(state.run.configs, state.run.rewards, strict=True) if r is not None]
+    arms = [["a", "b", "c"].index(config["mode"]) for config, _ in observed]
+    rewards = [reward for _, reward in observed]
     np.testing.assert_array_equal(state.counts, np.bincount(arms, minlength=3))
     np.testing.assert_allclose(state.sums, np.bincount(arms, weights=rewards, minlength=3), rtol=1e-12)
     expected = np.full(3, 1 / 3)
@@ -84,13 +87,13 @@ def test_the_fold_is_the_tally_of_all_observed_rounds() -> None:
     np.testing.assert_allclose(state.weights, expected, rtol=1e-12)
 
 
-def test_a_continuous_space_gives_as_many_arms_as_allowed() -> None:
+def test_a_continuous_space_has_most_arms_arms() -> None:
     policy = UCB1(most_arms=5, **VALUES)
     ledger = play(policy, begin(policy, Space({"x": Float(0, 1)})), 20)
     assert len({order.config["x"] for order in ledger.orders}) == 5
 
 
-def test_a_queued_config_that_is_no_arm_is_acted_with_once() -> None:
+def test_a_queued_config_that_is_not_an_arm_is_trained_once() -> None:
     policy = UCB1(most_arms=2, **VALUES)
     ledger = begin(policy, Space({"x": Float(0, 1)})).append(Note(topic="enqueue", facts={"config": {"x": 0.123}}))
     ledger = play(policy, ledger, 10)

@@ -1,4 +1,4 @@
-"""grid, top_k_after_one, replay_fixed, and the orders they give by hand."""
+"""The orders of grid, top_k_after_one and replay_fixed, compared with orders worked out by hand."""
 
 from __future__ import annotations
 
@@ -14,68 +14,70 @@ from shoestring.errors import PolicyError
 from shoestring.policies.halving.top_k_after_one import TopKAfterOne
 from shoestring.policies.plain.grid import Grid
 from shoestring.policies.plain.replay_fixed import ReplayFixed
-from shoestring.testing.curves import Decaying, Diverging, WrittenCurves
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import DecayingCurves, DivergingCurves, ListedCurves
+from shoestring.testing.policies import make_opening, simulate
 
 TWO = Space({"lr": Float(1.0, 3.0), "optimizer": Choice(["sgd", "adam"])})
 ABCD = {"a": 0.5, "b": 0.2, "c": 0.9, "d": 0.4}
 ROWS = Space.listed([{"name": name} for name in ABCD])
 
 
-def flat(length: int) -> WrittenCurves:
-    return WrittenCurves({name: [loss] * length for name, loss in ABCD.items()})
+def flat(length: int) -> ListedCurves:
+    return ListedCurves({name: [loss] * length for name, loss in ABCD.items()})
 
 
 def test_grid_goes_through_all_combinations_in_order() -> None:
     policy = Grid(levels=3)
-    outcome = simulate(policy, Decaying(), opened(policy, space=TWO, budget="100 epochs", max_steps=4))
+    outcome = simulate(policy, DecayingCurves(), make_opening(policy, space=TWO, budget="100 epochs", max_steps=4))
     tried = [(trial.config["lr"], trial.config["optimizer"], trial.steps) for trial in outcome.ledger.trials]
     assert tried == [(lr, name, 4) for lr in (1.0, 2.0, 3.0) for name in ("sgd", "adam")]
     assert (outcome.reason, outcome.ledger.spent) == ("policy", 24)
 
 
-def test_grid_takes_queued_configs_first_and_none_twice() -> None:
+def test_grid_trains_enqueued_configs_first_and_none_twice() -> None:
     policy = Grid(levels=2)
     queue = Note(topic="enqueue", facts={"config": {"lr": 3.0, "optimizer": "sgd"}})
-    ledger = simulate(policy, Decaying(), opened(policy, space=TWO, budget="100 epochs", max_steps=1), queue).ledger
+    ledger = simulate(
+        policy, DecayingCurves(), make_opening(policy, space=TWO, budget="100 epochs", max_steps=1), queue
+    ).ledger
     assert [trial.config["lr"] for trial in ledger.trials] == [3.0, 1.0, 1.0, 3.0]
     assert len({dumps(trial.config) for trial in ledger.trials}) == 4
 
 
-def test_grid_finishes_what_the_wall_cut_short_when_the_budget_is_raised() -> None:
+def test_grid_completes_an_interrupted_trial_when_the_budget_is_raised() -> None:
     policy = Grid(levels=2)
-    spent = simulate(policy, Decaying(), opened(policy, space=TWO, budget="6 epochs", max_steps=4)).ledger
+    spent = simulate(policy, DecayingCurves(), make_opening(policy, space=TWO, budget="6 epochs", max_steps=4)).ledger
     assert [trial.steps for trial in spent.trials] == [4, 2]
-    ledger = simulate(policy, Decaying(), *spent.entries(), Amended(budget=Budget("12 epochs"))).ledger
+    ledger = simulate(policy, DecayingCurves(), *spent.entries(), Amended(budget=Budget("12 epochs"))).ledger
     assert [trial.steps for trial in ledger.trials] == [4, 4, 4]
 
 
 def test_top_k_by_hand() -> None:
-    """8 epochs: four first steps, then b to its end; it has three steps left, one is left for d."""
+    """8 epochs: four first steps, then three steps of b to its end, and one step of d."""
     policy = TopKAfterOne()
-    ledger = simulate(policy, flat(4), opened(policy, space=ROWS, budget="8 epochs", max_steps=4)).ledger
+    ledger = simulate(policy, flat(4), make_opening(policy, space=ROWS, budget="8 epochs", max_steps=4)).ledger
     assert {trial.config["name"]: trial.steps for trial in ledger.trials} == {"a": 1, "b": 4, "c": 1, "d": 2}
 
 
 def test_top_k_waits_for_all_first_losses() -> None:
     policy = TopKAfterOne()
-    slow = WrittenCurves(flat(4).curves, costs_s={"a": 1.0, "b": 50.0, "c": 1.0, "d": 1.0})
-    ledger = simulate(policy, slow, opened(policy, space=ROWS, budget="8 epochs", max_steps=4, workers=4)).ledger
+    slow = ListedCurves(flat(4).curves, costs_s={"a": 1.0, "b": 50.0, "c": 1.0, "d": 1.0})
+    ledger = simulate(policy, slow, make_opening(policy, space=ROWS, budget="8 epochs", max_steps=4, workers=4)).ledger
     assert max(ledger.trials, key=lambda trial: trial.steps).config == {"name": "b"}
 
 
 def test_top_k_spends_half_a_time_budget_on_first_steps() -> None:
     policy = TopKAfterOne()
-    ledger = simulate(policy, Decaying(spread=1.0), opened(policy, budget="60s", max_steps=50)).ledger
+    ledger = simulate(policy, DecayingCurves(spread=1.0), make_opening(policy, budget="60s", max_steps=50)).ledger
     assert len(ledger.trials) == 30
     assert max(trial.steps for trial in ledger.trials) == 31
 
 
-def test_top_k_opens_new_trials_when_all_are_stuck() -> None:
+def test_top_k_starts_new_trials_when_all_have_ended() -> None:
     policy = TopKAfterOne()
-    start = opened(policy, budget="40 epochs")
-    ledger = simulate(policy, Diverging(Decaying(), share=1.0, before=2), start).ledger
-    assert len(ledger.trials) > len(simulate(policy, Decaying(), start).ledger.trials)
+    start = make_opening(policy, budget="40 epochs")
+    ledger = simulate(policy, DivergingCurves(DecayingCurves(), share=1.0, before=2), start).ledger
+    assert len(ledger.trials) > len(simulate(policy, DecayingCurves(), start).ledger.trials)
     assert ledger.spent == 40
 
 
@@ -88,19 +90,19 @@ def test_top_k_settings(share: object) -> None:
 def test_replay_gives_its_orders_and_survives_storage() -> None:
     lines = [[0, {"name": "c"}, 2], [1, {"name": "a"}, 1], [0, None, 4], [2, None, 9]]
     policy = policies.make("replay_fixed", loads(dumps({"orders": lines})))
-    ledger = simulate(policy, flat(4), opened(policy, space=ROWS, budget="50 epochs", max_steps=4)).ledger
+    ledger = simulate(policy, flat(4), make_opening(policy, space=ROWS, budget="50 epochs", max_steps=4)).ledger
     assert [(o.trial, o.config["name"], o.until) for o in ledger.orders[:3]] == [(0, "c", 2), (1, "a", 1), (0, "c", 4)]
     assert ledger.orders[3].until == 4  # never beyond full training
     assert ledger.orders[3].config["name"] in "bd"
     assert len(ledger.orders) == 4
 
 
-def test_replay_leaves_out_lines_of_a_trial_that_ended_and_keeps_its_numbers_behind_a_queue() -> None:
+def test_replay_skips_lines_of_ended_trials_and_keeps_its_numbers_after_a_queue() -> None:
     policy = ReplayFixed(
         orders=[[0, {"name": "c"}, 3], [0, None, 4], [1, {"name": "a"}, 2], [0, None, 4], [1, None, 3]]
     )
     queue = Note(topic="enqueue", facts={"config": {"name": "d"}})
-    ledger = simulate(policy, flat(2), opened(policy, space=ROWS, budget="50 epochs", max_steps=4), queue).ledger
+    ledger = simulate(policy, flat(2), make_opening(policy, space=ROWS, budget="50 epochs", max_steps=4), queue).ledger
     assert [(order.trial, order.config["name"], order.until) for order in ledger.orders] == [
         (0, "d", 4),
         (1, "c", 3),
@@ -111,7 +113,7 @@ def test_replay_leaves_out_lines_of_a_trial_that_ended_and_keeps_its_numbers_beh
 
 def test_replay_with_several_workers_keeps_the_order_of_a_trial() -> None:
     policy = ReplayFixed(orders=[[0, None, 1], [0, None, 3], [1, None, 2], [0, None, 4]])
-    ledger = simulate(policy, Decaying(), opened(policy, budget="50 epochs", workers=3)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="50 epochs", workers=3)).ledger
     assert [(order.trial, order.until) for order in ledger.orders] == [(0, 1), (0, 3), (1, 2), (0, 4)]
 
 

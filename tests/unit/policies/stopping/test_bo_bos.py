@@ -23,19 +23,19 @@ from shoestring.models.stopping.optimal_stopping import (
     surrogate_allows_stop,
 )
 from shoestring.policies.config_table import ConfigsView
-from shoestring.policies.stopping.active_runs import RunsUnderWay
+from shoestring.policies.stopping.active_runs import ActiveRuns
 from shoestring.policies.stopping.bo_bos import BOBOS, solve_rule
-from shoestring.policies.stopping.surrogate import PRINTED, fit_surrogate, observe
+from shoestring.policies.stopping.surrogate import PRINTED_FORM, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
-from shoestring.testing.curves import Decaying, WrittenCurves
-from shoestring.testing.policies import opened, simulate, summarise, watch
+from shoestring.testing.curves import DecayingCurves, ListedCurves
+from shoestring.testing.policies import make_opening, simulate, summarise, watch
 
 STEPS = 16
 SMALL = BOBOS(initial_trials=3, candidates=40, n0=3, paths=3000, cells=40, replan_every=None)
 
 
 def curves(count: int = 24) -> dict[str, list[float]]:
-    """Errors in [0, 1] that end anywhere between 0.05 and 0.9."""
+    """Return errors in [0, 1] that end between 0.05 and 0.9."""
     rng = np.random.default_rng(3)
     found = {}
     for i in range(count):
@@ -44,34 +44,34 @@ def curves(count: int = 24) -> dict[str, list[float]]:
     return found
 
 
-@cache  # a ledger is never changed, and several tests look at the same one
+@cache  # several tests read the same study, and none changes it
 def study(policy: BOBOS, budget: int = 250, **more: Any) -> Ledger:
     rows = Space.listed([{"name": name, "x": i / 23} for i, name in enumerate(curves())])
-    start = opened(policy, space=rows, budget=f"{budget} epochs", max_steps=STEPS, **more)
-    return simulate(watch(policy), WrittenCurves(curves(), by="name"), start).ledger
+    start = make_opening(policy, space=rows, budget=f"{budget} epochs", max_steps=STEPS, **more)
+    return simulate(watch(policy), ListedCurves(curves(), by="name"), start).ledger
 
 
 def stops(ledger: Ledger) -> list[Order]:
-    return [order for order in ledger.orders if "gave_up" in order.why]
+    return [order for order in ledger.orders if "stopped" in order.why]
 
 
 @pytest.mark.parametrize(
     "policy",
     [SMALL, replace(SMALL, kappa=1.0, replan_every=3), replace(SMALL, noise_allowance=True, statistic="all")],
 )
-def test_every_step_and_every_stop_is_what_the_rule_says(policy: BOBOS) -> None:
-    """The study walked through entry by entry, with everything worked out afresh from the receipts."""
+def test_every_step_and_every_stop_follows_the_rule(policy: BOBOS) -> None:
+    """Go through the study entry by entry and compute every decision again from the receipts."""
     ledger = study(policy)
     low, high = ledger.orders[-1].memo["error_bounds"]
     losses: dict[int, list[float]] = {}
-    opening: dict[int, Order] = {}
-    judged = 0
+    first_orders: dict[int, Order] = {}
+    checks = 0
     plans: dict[Any, StoppingPlan] = {}
 
-    def verdict_of(trial: int) -> tuple[bool, dict[str, float]]:
+    def decide(trial: int) -> tuple[bool, dict[str, float]]:
         run = trial - policy.initial_trials
         best = min(min(seen) for number, seen in losses.items() if number != trial)
-        memo = opening[trial].memo
+        memo = first_orders[trial].memo
         k1 = k1_schedule("normal", run)
         n0 = max(n for n in range(3, len(losses[trial]), 3)) if policy.replan_every else 3
         rule = StoppingRule(
@@ -79,38 +79,38 @@ def test_every_step_and_every_stop_is_what_the_rule_says(policy: BOBOS) -> None:
         )
         if (trial, n0) not in plans:
             plans[trial, n0] = rule.plan(losses[trial], best, stream(0, "stopping", trial), xi=memo["xi"][0])
-        verdict = plans[trial, n0].judge(losses[trial])
+        decision = plans[trial, n0].decide(losses[trial])
         now, full = memo["std"][len(losses[trial]) - 1], memo["std"][-1]
-        told = {"k1": k1, "incumbent": best, "std_now": now, "std_full": full}
-        if not math.isnan(verdict.prob_better):
-            told |= {"prob_better": verdict.prob_better, "loss_give_up": verdict.loss_give_up}
-        return verdict.stop and surrogate_allows_stop(now, full, policy.kappa), told
+        numbers = {"k1": k1, "incumbent": best, "std_now": now, "std_full": full}
+        if not math.isnan(decision.prob_better):
+            numbers |= {"prob_better": decision.prob_better, "loss_stop": decision.loss_stop}
+        return decision.stop and surrogate_allows_stop(now, full, policy.kappa), numbers
 
     for entry in ledger.entries():
         if isinstance(entry, Receipt):
             assert entry.value is not None
             losses.setdefault(entry.trial, []).append(entry.value)
         elif isinstance(entry, Order):
-            if entry.why.get("phase") == "judged":
-                stop, told = verdict_of(entry.trial)
+            if entry.why.get("phase") == "stopping check":
+                stop, numbers = decide(entry.trial)
                 assert not stop
                 assert entry.until == len(losses[entry.trial]) + 1
-                assert {name: entry.why[name] for name in told} == told
-                judged += 1
-            elif "gave_up" in entry.why:
-                given_up = int(entry.why["gave_up"])  # type: ignore[arg-type]
-                stop, told = verdict_of(given_up)
+                assert {name: entry.why[name] for name in numbers} == numbers
+                checks += 1
+            elif "stopped" in entry.why:
+                stopped = int(entry.why["stopped"])  # type: ignore[arg-type]
+                stop, numbers = decide(stopped)
                 assert stop
-                assert len(losses[given_up]) == entry.why["gave_up_at"]
-                assert {name: entry.why[f"gave_up_{name}"] for name in told} == told
-            if entry.trial not in opening:
-                opening[entry.trial] = entry
+                assert len(losses[stopped]) == entry.why["stopped_at"]
+                assert {name: entry.why[f"stopped_{name}"] for name in numbers} == numbers
+            if entry.trial not in first_orders:
+                first_orders[entry.trial] = entry
                 is_design = entry.trial < policy.initial_trials
                 assert entry.until == (STEPS if is_design else policy.n0 + 1)
-    assert judged > 50
+    assert checks > 50
     assert stops(ledger)
-    cut_short = [trial.number for trial in ledger.trials if trial.steps < STEPS]
-    assert set(cut_short) - {ledger.orders[-1].trial} == {order.why["gave_up"] for order in stops(ledger)}
+    unfinished = [trial.number for trial in ledger.trials if trial.steps < STEPS]
+    assert set(unfinished) - {ledger.orders[-1].trial} == {order.why["stopped"] for order in stops(ledger)}
 
 
 def test_the_noise_allowance_follows_lemma_7() -> None:
@@ -119,23 +119,23 @@ def test_the_noise_allowance_follows_lemma_7() -> None:
     allowances = [firsts[trial].memo["xi"][0] for trial in range(3, len(ledger.trials))]
     assert allowances[0] == 0.0
     assert all(later > 0.0 for later in allowances[1:])
-    # the noise that each implies is the surrogate's, a fraction of the spread of the losses
+    # the implied noise is that of the surrogate, a fraction of the standard deviation of the losses
     implied = [xi / noise_correction(t, 1.0) for t, xi in enumerate(allowances[1:], 2)]
     assert 0.0 < min(implied) <= max(implied) < 0.5
 
 
-def test_dearer_mistakes_mean_fewer_stops() -> None:
-    """Every run up to the first that differs has the same curve: the dearer mistake lets it go on."""
-    cheap, dear = (study(replace(SMALL, k1=k1, k1_growth="fixed", cells=10, replan_every=3)) for k1 in (2.0, 1e9))
-    pairs = zip(cheap.orders, dear.orders, strict=False)
+def test_a_larger_loss_of_stopping_means_fewer_stops() -> None:
+    """All runs before the first difference have the same curve; there the larger loss continues the run."""
+    small, large = (study(replace(SMALL, k1=k1, k1_growth="fixed", cells=10, replan_every=3)) for k1 in (2.0, 1e9))
+    pairs = zip(small.orders, large.orders, strict=False)
     ours, theirs = next((a, b) for a, b in pairs if (a.trial, a.until) != (b.trial, b.until))
-    assert ours.why["gave_up"] == theirs.trial
-    assert len(stops(cheap)) >= len(stops(dear))
+    assert ours.why["stopped"] == theirs.trial
+    assert len(stops(small)) >= len(stops(large))
     assert len(stops(study(replace(SMALL, k1_growth=1e-300)))) <= 1  # k1 overflows after the first run
 
 
 def test_the_second_condition_only_prevents_stops() -> None:
-    """Without C2 the first run that differs is one that C2 kept going."""
+    """Without C2 the first difference is at a run that C2 continued."""
     strict, free = study(replace(SMALL, kappa=1.0)), study(replace(SMALL, kappa=math.inf))
     assert any("(C2)" in str(order.why.get("reason")) for order in strict.orders)
     assert not any("(C2)" in str(order.why.get("reason")) for order in free.orders)
@@ -145,11 +145,11 @@ def test_the_second_condition_only_prevents_stops() -> None:
     assert "(C2)" in str(first.why["reason"])
 
 
-def test_the_map_of_errors_is_fixed_after_the_design() -> None:
+def test_the_range_of_errors_is_fixed_after_the_design() -> None:
     big = {name: [1000.0 * value for value in curve] for name, curve in curves().items()}
     rows = Space.listed([{"name": name} for name in big])
     ledger = simulate(
-        SMALL, WrittenCurves(big, by="name"), opened(SMALL, space=rows, budget="250 epochs", max_steps=STEPS)
+        SMALL, ListedCurves(big, by="name"), make_opening(SMALL, space=rows, budget="250 epochs", max_steps=STEPS)
     ).ledger
     design = [loss for trial in ledger.trials[:3] for loss in trial.losses if loss is not None]
     margin = 0.1 * (max(design) - min(design))
@@ -159,23 +159,23 @@ def test_the_map_of_errors_is_fixed_after_the_design() -> None:
     assert all("error_bounds" not in order.memo for order in ledger.orders[:3])
 
 
-def test_no_run_is_stopped_when_the_best_has_left_the_range() -> None:
+def test_no_run_is_stopped_when_the_best_loss_is_below_the_range() -> None:
     ledger = study(replace(SMALL, low=0.6, high=1.0))
-    after = [o for o in ledger.orders if o.why.get("phase") == "judged" and float(o.why["incumbent"]) <= 0.6]  # type: ignore[arg-type]
+    after = [o for o in ledger.orders if o.why.get("phase") == "stopping check" and float(o.why["incumbent"]) <= 0.6]  # type: ignore[arg-type]
     assert after
     assert all("below the range" in str(order.why["reason"]) for order in after)
 
 
-def test_configs_are_chosen_as_gp_ucb_would_from_what_runs_have_reached() -> None:
-    """The surrogate of ends knows each run by its best loss; the one of lengths keeps its own parameters in the memo."""
+def test_configurations_are_chosen_as_in_gp_ucb_from_the_best_losses_of_runs() -> None:
+    """The surrogate of ends uses the best loss of each run; that of lengths has its own parameters in the memo."""
     ledger = study(SMALL)
-    opening = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
-    numbers = len(opening[-1].memo["log_lengthscales"])
-    assert all(len(order.memo["lengths_log_lengthscales"]) == numbers + 1 for order in opening)
-    cut = Ledger(ledger.entries()[: ledger.entries().index(opening[-1])])
-    table, runs = cut.view(ConfigsView()), RunsUnderWay.read(cut.memo, ())
-    theirs = GPUCB(initial_trials=3, candidates=40).form_belief(cut, table, runs)
-    mine = SMALL.form_belief(cut, table, runs)
+    chosen = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
+    numbers = len(chosen[-1].memo["log_lengthscales"])
+    assert all(len(order.memo["lengths_log_lengthscales"]) == numbers + 1 for order in chosen)
+    cut = Ledger(ledger.entries()[: ledger.entries().index(chosen[-1])])
+    table, runs = cut.view(ConfigsView()), ActiveRuns.read(cut.memo, ())
+    theirs = GPUCB(initial_trials=3, candidates=40).make_surrogate(cut, table, runs)
+    mine = SMALL.make_surrogate(cut, table, runs)
     assert theirs is not None
     assert mine is not None
     np.testing.assert_array_equal(theirs.gp.y, mine.gp.y)
@@ -190,56 +190,31 @@ def test_without_c2_there_is_no_second_surrogate() -> None:
     assert not any("std_now" in order.why for order in ledger.orders)
 
 
-@pytest.mark.parametrize("intermediate", [True, False])
-def test_the_papers_surrogate_of_lengths_can_choose(intermediate: bool) -> None:
-    ledger = study(replace(SMALL, search_by="lengths", intermediate=intermediate))
-    opening = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
-    assert all(len(order.memo["log_lengthscales"]) == len(opening[0].memo["log_lengthscales"]) for order in opening)
-    assert not any("lengths_log_lengthscales" in order.memo for order in opening)
-    assert stops(ledger)
-
-
-def test_short_trainings_are_never_judged() -> None:
+def test_short_trainings_are_never_checked() -> None:
     policy = replace(SMALL, n0=STEPS)
     assert all(order.until == STEPS for order in study(policy).orders[:-1])
 
 
-def test_without_its_cache_a_study_goes_on_as_before() -> None:
+def test_without_its_cache_a_study_continues_as_before() -> None:
     whole = study(SMALL)
     for cut in (len(whole) // 3, len(whole) // 2, len(whole) - 3):
         solve_rule.cache_clear()
-        rows = WrittenCurves(curves(), by="name")
+        rows = ListedCurves(curves(), by="name")
         assert summarise(simulate(SMALL, rows, *whole.entries()[:cut]).ledger) == summarise(whole)
 
 
-@pytest.mark.parametrize("budget", [130, 2000])
-def test_thawing_finishes_the_most_promising_frozen_run(budget: int) -> None:
-    """With little money left (130 epochs) or every config tried (2000)."""
-    policy = replace(SMALL, replan_every=3)
-    plain, thawing = study(policy, budget), study(replace(policy, thaw=True), budget)
-    thawed = [order for order in thawing.orders if order.why.get("phase") == "thawed"]
-    assert not any(order.why.get("phase") == "thawed" for order in plain.orders)
-    assert thawed
-    for order in thawed:
-        assert order.until == STEPS
-        assert thawing.trials[order.trial].steps == STEPS
-    if budget == 2000:
-        assert all(trial.steps == STEPS for trial in thawing.trials)
-        assert min(trial.steps for trial in plain.trials) < STEPS
-
-
-def test_a_run_cut_short_at_the_wall_goes_on_when_the_budget_is_raised() -> None:
+def test_a_run_interrupted_by_the_budget_continues_when_the_budget_is_raised() -> None:
     policy = SMALL
     short = study(policy, 99)
     assert short.trials[-1].steps < STEPS
     more = simulate(
-        watch(policy), WrittenCurves(curves(), by="name"), *short.entries(), Amended(budget=Budget("250 epochs"))
+        watch(policy), ListedCurves(curves(), by="name"), *short.entries(), Amended(budget=Budget("250 epochs"))
     )
     assert more.ledger.spent == 250
     assert more.ledger.orders[len(short.orders)].trial == short.orders[-1].trial
 
 
-def test_several_workers_have_several_runs_under_way() -> None:
+def test_several_workers_have_several_active_runs() -> None:
     ledger = study(SMALL, workers=3)
     assert max(len(order.memo["run_trials"]) for order in ledger.orders) == 3
     assert stops(ledger)
@@ -247,7 +222,7 @@ def test_several_workers_have_several_runs_under_way() -> None:
 
 def test_continuous_spaces_diverging_and_failing_trials() -> None:
     policy = replace(SMALL, candidates=60)
-    ledger = simulate(watch(policy), Decaying(), opened(policy, budget="150 epochs", max_steps=9)).ledger
+    ledger = simulate(watch(policy), DecayingCurves(), make_opening(policy, budget="150 epochs", max_steps=9)).ledger
     assert len({str(trial.config) for trial in ledger.trials}) == len(ledger.trials) > 5
 
 
@@ -273,31 +248,31 @@ def test_continuous_spaces_diverging_and_failing_trials() -> None:
         {"exploration": "none"},
         {"candidates": 0},
         {"refit_every": 0},
-        {"curve_noise_variance": 0.0},
     ],
 )
-def test_settings_out_of_range(settings: dict[str, Any]) -> None:
+def test_invalid_settings_raise_errors(settings: dict[str, Any]) -> None:
     with pytest.raises(PolicyError, match=next(iter(settings))):
         BOBOS(**settings)
 
 
-def test_the_papers_own_combination() -> None:
-    """One length-scale for the config's numbers and n / N together, refitted every ten runs, by likelihood alone."""
-    policy = replace(SMALL, search_by="printed", refit_every=10)
+@pytest.mark.parametrize("intermediate", [True, False])
+def test_the_printed_surrogate_is_that_of_the_paper(intermediate: bool) -> None:
+    """One length-scale for numbers and n / N together, fitted again after every ten runs, without priors."""
+    policy = replace(SMALL, search_by="printed", refit_every=10, intermediate=intermediate)
     ledger = study(policy, budget=300)
-    opening = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
-    # the other column is the name, an option
-    assert all(len(order.memo["log_lengthscales"]) == 2 for order in opening)
-    fitted = [order.memo["fitted_at"][0] for order in opening]
-    assert sorted(set(fitted)) == [3.0, 13.0, 23.0]
-    assert len(opening) > 10
+    chosen = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
+    # the second length-scale is that of the name, a choice
+    assert all(len(order.memo["log_lengthscales"]) == 2 for order in chosen)
+    fitted = [order.memo["fitted_at"][0] for order in chosen]
+    assert sorted(set(fitted)) == ([3.0, 13.0, 23.0] if intermediate else [3.0, 13.0])
+    assert len(chosen) > 10
     table = ledger.view(ConfigsView())
-    belief = policy.form_belief(ledger, table, RunsUnderWay.read(ledger.memo, policy.memo_lists))
-    assert belief is not None
+    surrogate = policy.make_surrogate(ledger, table, ActiveRuns.read(ledger.memo, policy.memo_lists))
+    assert surrogate is not None
     shares = np.array([0.25, 0.5, 1.0])
     point = table.trials[0].take([0, 0, 0])
-    np.testing.assert_array_equal(belief.inputs(point, shares)[:, -1], shares)
-    seen = observe(ledger, intermediate=True, idle_only=False)
-    anew = fit_surrogate(Ledger([ledger.opened]), table, seen, lengths=True, refit_every=10, form=PRINTED)
-    slow = fit_gp(anew.gp.kernel, anew.gp.x, anew.gp.y, n_starts=10, with_priors=False)
-    np.testing.assert_allclose(anew.gp.theta, slow.theta, rtol=1e-6)
+    np.testing.assert_array_equal(surrogate.inputs(point, shares)[:, -1], shares)
+    seen = observe(ledger, intermediate=intermediate, idle_only=False)
+    refitted = fit_surrogate(Ledger([ledger.opened]), table, seen, lengths=True, refit_every=10, form=PRINTED_FORM)
+    slow = fit_gp(refitted.gp.kernel, refitted.gp.x, refitted.gp.y, n_starts=10, with_priors=False)
+    np.testing.assert_allclose(refitted.gp.theta, slow.theta, rtol=1e-6)

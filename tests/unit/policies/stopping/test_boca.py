@@ -11,7 +11,7 @@ from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.policies.stopping.boca import BOCA
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import opened, simulate, watch
+from shoestring.testing.policies import make_opening, simulate, watch
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 
@@ -23,14 +23,16 @@ class Bowl:
 
 
 def test_lengths_follow_the_threshold() -> None:
-    """A query is shorter than full only where its deviation exceeds the threshold; the coefficient adapts by tenths."""
+    """A query is shorter than full only if its deviation is above the threshold; the coefficient changes by tenths."""
     policy = BOCA(initial_trials=3)
-    ledger = simulate(watch(policy), Bowl(), opened(policy, space=SQUARE, budget="150 epochs", max_steps=10)).ledger
+    ledger = simulate(
+        watch(policy), Bowl(), make_opening(policy, space=SQUARE, budget="150 epochs", max_steps=10)
+    ).ledger
     queries = [order for order in ledger.orders if "coefficient" in order.why]
     assert {order.until for order in queries} - {10}, "no query was short"
     recent: list[float] = []
     coefficient = policy.threshold
-    for order in queries[:-1]:  # the last is cut short at the wall
+    for order in queries[:-1]:  # the last order was shortened by the end of the budget
         assert order.why["coefficient"] == pytest.approx(coefficient)
         short = order.until < 10
         assert (float(order.why["length_std"]) > float(order.why["length_least"])) or not short  # type: ignore[arg-type]
@@ -44,25 +46,25 @@ def test_lengths_follow_the_threshold() -> None:
         assert order.memo["recent"] == recent
 
 
-def test_a_high_threshold_trains_in_full_and_a_trial_can_go_on() -> None:
+def test_with_a_high_threshold_queries_are_full_and_paused_trials_continue() -> None:
     full = BOCA(initial_trials=3, threshold=1e6)
-    ledger = simulate(full, Bowl(), opened(full, space=SQUARE, budget="80 epochs", max_steps=10)).ledger
+    ledger = simulate(full, Bowl(), make_opening(full, space=SQUARE, budget="80 epochs", max_steps=10)).ledger
     assert all(order.until == 10 for order in ledger.orders)
     rows = Space.listed([{"x": x / 4, "y": y / 4} for x in range(5) for y in range(5)])
     short = BOCA(initial_trials=3, threshold=1e-9)
-    start = opened(short, space=rows, budget="120 epochs", max_steps=10)
+    start = make_opening(short, space=rows, budget="120 epochs", max_steps=10)
     ledger = simulate(watch(short), Bowl(), start).ledger
     firsts = {order.trial: order.number for order in reversed(ledger.orders)}
-    assert any(firsts[order.trial] < order.number for order in ledger.orders), "no trial was gone on with"
+    assert any(firsts[order.trial] < order.number for order in ledger.orders), "no paused trial was continued"
 
 
-def test_the_multiplier_is_the_packages() -> None:
+def test_the_factor_is_that_of_the_authors_package() -> None:
     policy = BOCA(initial_trials=2)
-    ledger = simulate(policy, Bowl(), opened(policy, space=SQUARE, budget="40 epochs", max_steps=5)).ledger
+    ledger = simulate(policy, Bowl(), make_opening(policy, space=SQUARE, budget="40 epochs", max_steps=5)).ledger
     queries = [order for order in ledger.orders if "multiplier" in order.why]
     assert queries[0].why["multiplier"] == pytest.approx(math.sqrt(0.5 * 2 * math.log(5)))
 
 
-def test_settings_out_of_range() -> None:
+def test_invalid_settings_raise_errors() -> None:
     with pytest.raises(PolicyError, match="threshold"):
         BOCA(threshold=0.0)

@@ -9,15 +9,15 @@ from shoestring.core.space.space import Space
 from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.policies.stopping.active_runs import find_incumbent
 from shoestring.policies.stopping.error_range import ErrorRange, measure_range, pick_range
-from shoestring.testing.curves import WrittenCurves
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import ListedCurves
+from shoestring.testing.policies import make_opening, simulate
 
 
 def study(curves: dict[str, list[float]], max_steps: int) -> Ledger:
     policy = RandomSearch()
     rows = Space.listed([{"name": name} for name in curves])
     return simulate(
-        policy, WrittenCurves(curves), opened(policy, space=rows, budget="999 epochs", max_steps=max_steps)
+        policy, ListedCurves(curves), make_opening(policy, space=rows, budget="999 epochs", max_steps=max_steps)
     ).ledger
 
 
@@ -35,16 +35,16 @@ def test_bounds_of_errors() -> None:
     assert low < 7.0 < high
 
 
-def test_the_users_range_comes_first_then_the_fixed_one() -> None:
+def test_the_users_range_has_priority_over_the_fixed_one() -> None:
     ledger = study({"a": [7.0]}, 2)
     assert pick_range(ledger, 0.0, 2.0, ErrorRange(1.0, 3.0)) == (0.0, 2.0)
     assert pick_range(ledger, None, None, ErrorRange(1.0, 3.0)) == (1.0, 3.0)
     assert pick_range(ledger, None, None, None) == measure_range(ledger)
 
 
-def test_a_range_is_left_by_what_no_error_could_beat() -> None:
-    assert ErrorRange(1.0, 3.0).is_left_by(1.0)
-    assert not any(ErrorRange(1.0, 3.0).is_left_by(loss) for loss in (1.1, 9.0, math.inf, -math.inf))
+def test_a_range_is_above_its_lower_bound_and_less() -> None:
+    assert ErrorRange(1.0, 3.0).is_above(1.0)
+    assert not any(ErrorRange(1.0, 3.0).is_above(loss) for loss in (1.1, 9.0, math.inf, -math.inf))
 
 
 def test_the_incumbent_is_the_best_of_the_others() -> None:

@@ -15,15 +15,15 @@ from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.policies.stopping import surrogate
 from shoestring.policies.stopping.surrogate import observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
-from shoestring.testing.curves import Decaying, WrittenCurves
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import DecayingCurves, ListedCurves
+from shoestring.testing.policies import make_opening, simulate
 
 
 def study(curves: dict[str, list[float]], max_steps: int) -> Ledger:
     policy = RandomSearch()
     rows = Space.listed([{"name": name} for name in curves])
     return simulate(
-        policy, WrittenCurves(curves), opened(policy, space=rows, budget="999 epochs", max_steps=max_steps)
+        policy, ListedCurves(curves), make_opening(policy, space=rows, budget="999 epochs", max_steps=max_steps)
     ).ledger
 
 
@@ -35,7 +35,7 @@ def by_name(ledger: Ledger, **how: bool) -> dict[str, list[tuple[float, float]]]
     return found
 
 
-def test_what_the_surrogate_is_told() -> None:
+def test_the_observations_of_a_trial() -> None:
     ledger = study(
         {
             "full": [10.0 - n for n in range(10)],
@@ -46,41 +46,48 @@ def test_what_the_surrogate_is_told() -> None:
         },
         10,
     )
-    seen = by_name(ledger)
-    assert seen["full"] == [(0.1, 10.0), (0.2, 9.0), (0.4, 7.0), (0.6, 5.0), (0.8, 3.0), (1.0, 1.0)]
-    assert seen["turns"] == [(0.1, 5.0), (0.2, 4.0), (0.4, 4.0), (0.6, 3.0), (0.8, 3.0), (1.0, 3.0)]  # the best so far
-    assert seen["diverges"] == [(0.1, 5.0), (0.2, 4.0), (1.0, math.inf)]
-    assert seen["at once"] == [(1.0, math.inf)]
-    assert seen["ends"] == [(0.1, 5.0), (0.2, 4.0), (1.0, 3.0)]  # that is all the training there is
+    observations = by_name(ledger)
+    assert observations["full"] == [(0.1, 10.0), (0.2, 9.0), (0.4, 7.0), (0.6, 5.0), (0.8, 3.0), (1.0, 1.0)]
+    assert observations["turns"] == [
+        (0.1, 5.0),
+        (0.2, 4.0),
+        (0.4, 4.0),
+        (0.6, 3.0),
+        (0.8, 3.0),
+        (1.0, 3.0),
+    ]  # the best so far
+    assert observations["diverges"] == [(0.1, 5.0), (0.2, 4.0), (1.0, math.inf)]
+    assert observations["at once"] == [(1.0, math.inf)]
+    assert observations["ends"] == [(0.1, 5.0), (0.2, 4.0), (1.0, 3.0)]  # the training ended there by itself
     last = by_name(ledger, intermediate=False)
     assert last["full"] == [(1.0, 1.0)]
     assert last["diverges"] == [(1.0, math.inf)]
 
 
-def test_a_prediction_stands_in_for_the_end() -> None:
+def test_a_prediction_replaces_the_end() -> None:
     ledger = study({"a": [3.0, 2.0], "b": [3.0, 1.0]}, 2)
     first = next(trial.number for trial in ledger.trials if trial.config["name"] == "a")
-    seen = observe(ledger, intermediate=False, idle_only=True, predicted={first: 0.5})
-    assert sorted(o.loss for o in seen) == [0.5, 1.0]
+    observations = observe(ledger, intermediate=False, idle_only=True, predicted={first: 0.5})
+    assert sorted(o.loss for o in observations) == [0.5, 1.0]
 
 
-def test_fits_are_due_by_the_number_of_trials() -> None:
+def test_refits_are_due_by_the_number_of_trials() -> None:
     policy = GPUCB(initial_trials=2, refit_every=4)
-    ledger = simulate(policy, Decaying(), opened(policy, budget="60 epochs", max_steps=4)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="60 epochs", max_steps=4)).ledger
     fitted = [order.memo["fitted_at"][0] for order in ledger.orders if "fitted_at" in order.memo]
     assert fitted == [float(2 + 4 * (i // 4)) for i in range(len(fitted))]
 
 
-def test_parameters_are_fitted_to_some_trials_and_the_posterior_knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parameters_are_fitted_to_some_trials_and_the_posterior_uses_all(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = RandomSearch()
-    ledger = simulate(policy, Decaying(), opened(policy, budget="120 epochs", max_steps=6)).ledger
-    seen = observe(ledger, intermediate=True, idle_only=False)
+    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="120 epochs", max_steps=6)).ledger
+    observations = observe(ledger, intermediate=True, idle_only=False)
     monkeypatch.setattr(surrogate, "FIT_POINTS", 40)
     table = ledger.view(ConfigsView())
-    belief = surrogate.fit_surrogate(ledger, table, seen, lengths=True, refit_every=1)
-    assert belief.gp.y.size == len(seen) > 80
-    some = pick_rows_to_fit([o.trial for o in seen], 40)
-    slow = fit_gp(belief.gp.kernel, belief.gp.x[some], belief.gp.y[some])
-    assert belief.memo["log_lengthscales"] == pytest.approx(slow.memo()["log_lengthscales"])
-    plain = condition(belief.gp.kernel, slow.theta, belief.gp.x, belief.gp.y)
-    np.testing.assert_allclose(belief.gp.weights, plain.weights, rtol=1e-6)
+    fitted = surrogate.fit_surrogate(ledger, table, observations, lengths=True, refit_every=1)
+    assert fitted.gp.y.size == len(observations) > 80
+    sample = pick_rows_to_fit([o.trial for o in observations], 40)
+    slow = fit_gp(fitted.gp.kernel, fitted.gp.x[sample], fitted.gp.y[sample])
+    assert fitted.memo["log_lengthscales"] == pytest.approx(slow.memo()["log_lengthscales"])
+    plain = condition(fitted.gp.kernel, slow.theta, fitted.gp.x, fitted.gp.y)
+    np.testing.assert_allclose(fitted.gp.weights, plain.weights, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Where newcomers come from: all over the space, and around the best trials."""
+"""Candidates for new trials: from the whole space, and around the best trials."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Space
-from shoestring.policies.thrift.arms import CONFIGS
-from shoestring.policies.thrift.candidates import AROUND, BEST, draw
+from shoestring.policies.thrift.candidates import AROUND, BEST, draw_pool
+from shoestring.policies.thrift.network_input import CONFIGS
 from shoestring.policies.thrift.thrift import Thrift
-from shoestring.testing.curves import Decaying, Diverging
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.curves import DecayingCurves, DivergingCurves
+from shoestring.testing.policies import make_opening, simulate
 
 WIDE = Space({"lr": Float(1e-4, 1.0, log=True), "decay": Float(0.0, 1.0)})
 MIXED = Space(
@@ -26,18 +26,18 @@ MIXED = Space(
     }
 )
 LISTED = Space.listed([{"lr": 10.0 ** -(i / 10), "decay": i / 80} for i in range(80)])
-Place = tuple[float, ...]
+Point = tuple[float, ...]
 
 
-def study(space: Space = WIDE, source: Any = None, **told: Any) -> Ledger:
+def study(space: Space = WIDE, source: Any = None, **more: Any) -> Ledger:
     policy = Thrift()
-    start = opened(policy, **{"budget": "108 epochs", "max_steps": 9, "space": space, **told})
-    return simulate(policy, source or Decaying(), start).ledger
+    start = make_opening(policy, **{"budget": "108 epochs", "max_steps": 9, "space": space, **more})
+    return simulate(policy, source or DecayingCurves(), start).ledger
 
 
-def places(ledger: Ledger, count: int = 100) -> list[Place]:
-    """Of all candidates; those around the best trials come first."""
-    points = draw(ledger, ledger.view(CONFIGS), count).points
+def list_points(ledger: Ledger, count: int = 100) -> list[Point]:
+    """Return the points of all candidates; those around the best trials come first."""
+    points = draw_pool(ledger, ledger.view(CONFIGS), count).points
     rows = np.hstack([points.cube, points.active])
     return [tuple(row) for row in np.round(rows, 9).tolist()]
 
@@ -49,48 +49,50 @@ def best_trials(ledger: Ledger) -> list[int]:
 @pytest.mark.parametrize("space", [WIDE, MIXED])
 def test_half_of_the_candidates_are_around_the_best_trials(space: Space) -> None:
     ledger = study(space)
-    found = places(ledger)
+    found = list_points(ledger)
     assert len(found) <= 100
     table, (best, *_) = ledger.view(CONFIGS), best_trials(ledger)
-    away = np.linalg.norm(np.array(found)[:AROUND, : space.dims] - table.trials[best].cube, axis=1)
-    others = np.linalg.norm(np.array(found)[BEST * AROUND :, : space.dims] - table.trials[best].cube, axis=1)
-    assert np.median(away) < np.median(others) / 2
-    assert away.min() < 0.1
+    distances = np.linalg.norm(np.array(found)[:AROUND, : space.dims] - table.trials[best].cube, axis=1)
+    distances_of_others = np.linalg.norm(
+        np.array(found)[BEST * AROUND :, : space.dims] - table.trials[best].cube, axis=1
+    )
+    assert np.median(distances) < np.median(distances_of_others) / 2
+    assert distances.min() < 0.1
 
 
 @pytest.mark.parametrize("space", [WIDE, MIXED, LISTED])
-def test_candidates_are_untried_and_each_is_there_once(space: Space) -> None:
+def test_candidates_are_untried_and_unique(space: Space) -> None:
     ledger = study(space)
-    found = places(ledger)
+    found = list_points(ledger)
     tried = {
         tuple(np.round(np.hstack([one.cube[0], one.active[0]]), 9).tolist()) for one in ledger.view(CONFIGS).trials
     }
     assert len(set(found)) == len(found)
     assert not tried & set(found)
-    assert found == places(ledger)
+    assert found == list_points(ledger)
 
 
-def test_candidates_stay_until_they_are_tried_or_their_trial_is_among_the_best_no_more() -> None:
+def test_candidates_stay_until_they_are_tried_or_their_trial_is_no_longer_among_the_best() -> None:
     ledger = study()
     before = ledger.fork(len(ledger) - 6)
-    kept = [number for number in best_trials(before) if number in best_trials(ledger)]
-    assert kept, "nothing to compare"
-    earlier, now = set(places(before)), set(places(ledger))
+    remaining_best = [number for number in best_trials(before) if number in best_trials(ledger)]
+    assert remaining_best, "nothing to compare"
+    earlier, now = set(list_points(before)), set(list_points(ledger))
     tried = {tuple(np.round(one.cube[0], 9).tolist()) for one in ledger.view(CONFIGS).trials}
-    gone = earlier - now - tried
-    assert len(gone) <= AROUND * (BEST - len(kept))
+    dropped = earlier - now - tried
+    assert len(dropped) <= AROUND * (BEST - len(remaining_best))
 
 
-def test_nothing_is_around_trials_that_diverged() -> None:
-    ledger = study(source=Diverging(Decaying(), share=1.0, before=1), budget="9 epochs")
+def test_there_are_no_candidates_around_diverged_trials() -> None:
+    ledger = study(source=DivergingCurves(DecayingCurves(), share=1.0, before=1), budget="9 epochs")
     assert ledger.trials
-    assert len(places(ledger, 10)) == 10
+    assert len(list_points(ledger, 10)) == 10
 
 
 def test_a_listed_space_offers_its_untried_rows() -> None:
     ledger = study(LISTED)
     table = ledger.view(CONFIGS)
-    assert draw(ledger, table, 1000).rows.tolist() == np.flatnonzero(table.unused).tolist()
-    few = draw(ledger, table, 5).rows.tolist()
+    assert draw_pool(ledger, table, 1000).rows.tolist() == np.flatnonzero(table.unused).tolist()
+    few = draw_pool(ledger, table, 5).rows.tolist()
     assert len(few) == 5
     assert set(few) <= set(np.flatnonzero(table.unused).tolist())

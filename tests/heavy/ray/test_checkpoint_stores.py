@@ -1,0 +1,78 @@
+"""Checkpoint stores that need a package: fsspec's own memory, and a server that speaks S3."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from ray_code import CONFIGS, Quick, loss_at
+
+from shoestring import Space, Study, tune
+from shoestring.core.ledger.entries import Lost
+from shoestring.errors import RunnerError, StudyError
+from shoestring.runners.checkpoints.remote_store import RemoteStore
+from shoestring.testing.checkpoint_stores import check_checkpoint_store_contract, keep_file
+
+SPACE = Space.listed(CONFIGS)
+
+
+def test_memory_keeps_the_contract(tmp_path: Path) -> None:
+    place = f"memory://{uuid.uuid4().hex}/runs"
+    check_checkpoint_store_contract(lambda: RemoteStore(place), tmp_path)
+
+
+def test_s3_keeps_the_contract(s3: str, tmp_path: Path) -> None:
+    check_checkpoint_store_contract(lambda: RemoteStore(f"{s3}/contract"), tmp_path)
+
+
+def test_an_archive_without_its_second_object_is_no_checkpoint(s3: str) -> None:
+    checkpoints = RemoteStore(f"{s3}/incomplete")
+    stored = keep_file(checkpoints, 0, 3, "whole")
+    checkpoints.scratch(0, 4).write_text("put and never committed")
+    checkpoints.put(0, 4)
+    assert list(RemoteStore(f"{s3}/incomplete").list()[0]) == [3]
+    again = RemoteStore(f"{s3}/incomplete")
+    again.delete_uncommitted()
+    again._system.invalidate_cache()
+    found = sorted(path.rpartition("/")[2] for path in again._system.find(again._root))
+    assert found == [f"{stored.name}.tar", f"{stored.name}.whole"]
+
+
+def test_a_study_continues_from_checkpoints_in_s3(s3: str, tmp_path: Path) -> None:
+    """Nothing is stored on this machine, and the best model can be loaded again."""
+    place, store = f"{s3}/studies", str(tmp_path / "s.db")
+    # With one live trial, each is saved when another begins. Of several, as many are saved at the end as there is time for.
+    how = {"max_steps": 6, "policy": "asha", "store": store, "seed": 1, "live": 1, "progress": False}
+    tune(Quick, SPACE, "12 epochs", checkpoints=place, **how)
+    study = tune(Quick, SPACE, "30 epochs", **how)  # the same place, though it is not named again
+    assert study.spent == 30
+    assert not any(isinstance(entry, Lost) for entry in study.ledger.entries()), (
+        "all trials continued from their checkpoints"
+    )
+    best = Study.open(store=store).best
+    assert best is not None
+    assert best.checkpoint is None
+    assert str(best.address).startswith(f"{place}/study/trial-")
+    assert best.load(Quick).done == best.step
+    assert best.value == loss_at(best.config, best.step)
+    assert not list(tmp_path.glob("*checkpoints*"))
+    with pytest.raises(StudyError, match="has its checkpoints at s3://bucket/studies, not at s3://bucket/other"):
+        tune(Quick, SPACE, "40 epochs", checkpoints=f"{s3}/other", **how)
+
+
+def test_a_missing_checkpoint_is_an_error(s3: str, tmp_path: Path) -> None:
+    from shoestring.runners.checkpoints.checkpoints import Checkpoints
+
+    checkpoints = Checkpoints(f"{s3}/gone")
+    checkpoints.save(0, 1, lambda path: path.write_text("x"))
+    RemoteStore(f"{s3}/gone").delete(0, checkpoints.name(0, 1))
+    with pytest.raises(
+        RunnerError, match="the checkpoint of step 1 of trial 0 is gone from s3://bucket/gone: start again"
+    ):
+        checkpoints.path_to_load(0, 1)
+
+
+def test_a_location_that_cannot_be_used_is_an_error_before_any_training(s3: str, tmp_path: Path) -> None:
+    with pytest.raises(RunnerError, match="the place for checkpoints, s3://no-such-bucket/x/study, cannot be used"):
+        tune(Quick, SPACE, "12 epochs", max_steps=6, checkpoints="s3://no-such-bucket/x", progress=False)
