@@ -1,6 +1,6 @@
-"""`python -m benchmarks NAME …`: a module of this package that has a `main`; `FOLDER.MODULE` for those of a paper.
+"""`python -m benchmarks NAME …` runs a module of this package that has a `main`; `FOLDER.MODULE` runs those of a paper.
 
-A module without one is a library for those beside it. The last line that a benchmark prints is one JSON object.
+A module without a `main` is a library. The last line that a benchmark prints is one JSON object.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from pathlib import Path
 
 NAMES = {
     "kill": "studies killed again and again: is anything lost, charged twice, or spent beyond the budget?",
-    "race": "our policies and other tools on the same problems with the same money",
-    "thrift": "the learned belief on sources that its weights have not seen, and whether it may be the default",
+    "race": "our policies and other tools on the same problems with the same budget",
+    "thrift": "the learned surrogate on sources that its weights have not seen, and whether it may be the default",
     "scale": "a thousand simulated workers: are they busy, does the loop keep up, does a long study stay quick?",
-    "start": "the time until every worker has begun its first step, beside the imports of the training code",
-    "serve": "how long clients wait for an order: through a server, and on the database",
-    "ray": "what a step costs on a Ray cluster, beside Ray Tune on the same no-op trainable",
-    "decide": "milliseconds of a decision, refits included, for each policy that has a promise (--policy NAME)",
-    "taken_over": "seconds of the first decision on a study of many trials that others made",
-    "overhead": "what the loop costs beside training, in memory and on disk",
+    "start": "the time until every worker has begun its first step, without the imports of the training code",
+    "serve": "how long workers wait for an order: through a server, and on the database",
+    "ray": "the time per step on a Ray cluster, compared with Ray Tune on the same no-op trainable",
+    "decide": "milliseconds per decision, refits included, for each policy with a target (--policy NAME)",
+    "taken_over": "seconds of the first decision on a study with many trials of other policies",
+    "overhead": "the overhead of the loop, in memory and on disk",
     "import": "how long `import shoestring` takes",
     "portability": "how much scores and decisions differ between the routines for one processor and another",
-    "speed": "the last three, one after the other",
+    "speed": "import, overhead and decide, one after the other",
 }
 MODULES = {"decide": "speed.decide", "overhead": "speed.overhead", "import": "speed.imports"}  # parts of `speed`
-MODULES["ray"] = "ray_overhead"  # a module must not have the name of what it measures
-PARTS = ("scale.arithmetic",)  # of those above: what is made of their results
+MODULES["ray"] = "ray_overhead"  # a module must not have the name of the package that it imports
+PARTS = ("scale.arithmetic",)  # computed from the results of the others
 HERE = Path(__file__).parent
 
 
 def entry_points() -> list[str]:
-    """FOLDER.MODULE of every experiment of the papers."""
+    """Return the FOLDER.MODULE of every experiment of the papers."""
     files = [file for file in sorted(HERE.glob("*/*.py")) if file.parent.name not in NAMES]
     return [f"{file.parent.name}.{file.stem}" for file in files if "\ndef main(" in file.read_text(encoding="utf-8")]
 
@@ -43,10 +43,10 @@ def main(arguments: list[str]) -> int:
         print("python -m benchmarks NAME …\n", file=sys.stderr)
         for known, about in NAMES.items():
             print(f"  {known:<10} {about}", file=sys.stderr)
-        print(f"\nof the papers: {', '.join(entry_points())}", file=sys.stderr)
+        print(f"\nexperiments of the papers: {', '.join(entry_points())}", file=sys.stderr)
         return 0 if name in ("", "-h", "--help") else 2
     run = import_module(f"benchmarks.{MODULES.get(name, name)}").main
-    sys.argv = [f"python -m benchmarks {name}", *arguments[1:]]  # for those that read it themselves
+    sys.argv = [f"python -m benchmarks {name}", *arguments[1:]]  # some modules read it themselves
     return int((run(arguments[1:]) if inspect.signature(run).parameters else run()) or 0)
 
 

@@ -1,4 +1,4 @@
-"""Plain line plots for benchmarks, in the look of a report: a panel for each question, side by side."""
+"""Draw line plots for benchmarks in the style of a report, with panels side by side."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import pairwise
 from shoestring.reports.figures.drawing import PlotAxis, Point, Sheet, plot_area
 from shoestring.reports.figures.static import wrap_svg
 
-COLOURS = 7  # that lines are told apart by
+COLOURS = 7  # that distinguish lines
 _ROW = 15.0  # of the names
 
 
 def draw_lines(
     lines: Mapping[str, Sequence[Point]], x_name: str, y_name: str, *, log_x: bool = False, x_until: float = 0.0
 ) -> Sheet:
-    """A panel. Its upright axis begins at 0, so that heights compare; names stand where there is most room.
+    """Draw one panel. Its vertical axis begins at 0; the names are placed where there is most space.
 
-    `x_until`: the other axis reaches at least so far, as in the panels beside it.
+    The horizontal axis reaches at least `x_until`, as in the other panels.
     """
     sheet = Sheet(360.0, 280.0)
     left, right, bottom, top = plot_area(sheet)
@@ -37,7 +37,7 @@ def draw_lines(
 
 
 def _widest_gap(heights: Sequence[float], needed: float, top: float, bottom: float) -> float:
-    """Where names stand: in the middle of the tallest part that no mark is in."""
+    """Return the place for the names: the middle of the tallest part without marks."""
     ordered = sorted({top, bottom, *heights})
     gaps = [(low - high, high) for high, low in pairwise(ordered)]
     gap, start = max(gaps)
@@ -45,7 +45,7 @@ def _widest_gap(heights: Sequence[float], needed: float, top: float, bottom: flo
 
 
 def write_panels(panels: Sequence[Sheet], title: str) -> str:
-    """Panels of one height as a file of its own, light and dark."""
+    """Write panels of one height as an SVG file, for light and dark backgrounds."""
     width, height = sum(panel.width for panel in panels), panels[0].height
     parts, x = [], 0.0
     for panel in panels:

@@ -1,4 +1,4 @@
-"""A table of a page, from its cells."""
+"""Format a Markdown table from its cells."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""matplotlib in the look of a report, for the figures of the papers: `from benchmarks.plotting import plt`.
+"""Set up matplotlib in the style of a report, for the figures of the papers: `from benchmarks.plotting import plt`.
 
-Files only, no window. Plain line plots need no matplotlib: `benchmarks.lines` draws them.
+It writes files and opens no window. `benchmarks.lines` draws line plots without matplotlib.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ plt.rcParams.update(
         "grid.color": LIGHT["rule"],
         "grid.linewidth": 0.7,
         "legend.edgecolor": LIGHT["rule"],
-        "svg.hashsalt": "shoestring",  # the same file each time
+        "svg.hashsalt": "shoestring",  # makes the file reproducible
         "text.color": LIGHT["ink"],
         "xtick.color": LIGHT["soft"],
         "ytick.color": LIGHT["soft"],

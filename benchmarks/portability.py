@@ -1,13 +1,13 @@
-"""How much do scores and decisions differ from processor to processor?
+"""Measure how much scores and decisions differ between processors.
 
     python -m benchmarks portability               every kernel that this processor can run, 1 and 2 threads; minutes
     python -m benchmarks portability --quick       one other kernel, one seed
 
-OpenBLAS picks its routines by the processor. Told to use those of an older one (`OPENBLAS_CORETYPE`), it rounds as that one
-does. Each child process runs the same small studies with another kernel and writes down its orders and all scores that
+OpenBLAS chooses its routines by the processor. With `OPENBLAS_CORETYPE` it uses those of an older processor, and rounds as
+that one does. Each child process runs the same small studies with another kernel and records its orders and all scores that
 `core.choosing` was given. Scores are compared decision by decision, as long as the orders before were equal.
 
-The last line tells the largest difference, as a share of the spread of its scores, and how many studies made equal orders.
+The last line has the largest difference, as a share of the spread of its scores, and the number of studies with equal orders.
 The tolerance of `core.choosing` has to be well above the first; the second is what it is for.
 """
 
@@ -39,9 +39,9 @@ from shoestring.core.values.arrays import Floats
 from shoestring.core.values.strict_json import dumps
 from shoestring.policies.freeze_thaw import learned  # noqa: F401  imported late otherwise, after its functions were replaced
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import opened, simulate
+from shoestring.testing.policies import make_opening, simulate
 
-# What a processor must offer for the routines that OpenBLAS has for each of these, in the words of /proc/cpuinfo.
+# The instructions that the routines of each kernel need, in the words of /proc/cpuinfo.
 KERNELS = {
     "Prescott": {"pni"},
     "Nehalem": {"sse4_2"},
@@ -53,12 +53,11 @@ KERNELS = {
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4), "optimizer": Choice(["sgd", "adam"])})
 STUDIES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "bhpt": ("bhpt", {"arms": 30}),
-    "bhpt, learned": ("bhpt", {"belief": "learned", "arms": 30}),
+    "bhpt, learned": ("bhpt", {"surrogate": "learned", "arms": 30}),
     "bhpt, related": ("bhpt", {"arms": 30, "lengthscale": 0.3}),
     "bo_bos": ("bo_bos", {"n0": 2, "paths": 5000}),
     "boca": ("boca", {}),
     "boil": ("boil", {}),
-    "boil, going on": ("boil", {"continue_runs": True}),
     "ce_gp_ucb": ("ce_gp_ucb", {"forgetting_rate": None}),
     "cost_aware_ei": ("cost_aware_ei", {}),
     "cost_aware_ei, alpha": ("cost_aware_ei", {"acquisition": "ei_alpha"}),
@@ -74,7 +73,7 @@ LONG = {
     "cost_aware_ei",
     "gp_ucb",
     "boil",
-}  # methods of full trainings: more money, so that a model has something to go on
+}  # methods of full trainings get a larger budget, so that their model has data
 CHOICES = ("find_best", "find_best_of_rows", "are_best", "sort_best_first")
 
 
@@ -112,9 +111,9 @@ def list_dispatched() -> list[str]:
 
 @contextmanager
 def recorded_scores() -> Iterator[list[Floats]]:
-    """All scores that are chosen among within this, in the order of the choices, the largest being the best.
+    """Record all scores of the choices made inside this context, in order, turned so that the largest is the best.
 
-    Those that are compared exactly, and rows of many choices at once, are left out.
+    Scores that are compared exactly, and rows of many choices, are not recorded.
     """
     seen: list[Floats] = []
     replaced: list[tuple[Any, str, Any]] = []
@@ -142,7 +141,7 @@ def recorded_scores() -> Iterator[list[Floats]]:
 
 
 class Recording:
-    """A policy whose decisions are written down, each with the scores that it chose among."""
+    """A policy whose decisions are recorded, each with the scores that it chose among."""
 
     def __init__(self, policy: Policy, scores: list[Floats]) -> None:
         self.policy, self.scores = policy, scores
@@ -153,23 +152,25 @@ class Recording:
     def decide(self, ledger: Any, rng: np.random.Generator) -> Any:
         self.scores.clear()
         decision = self.policy.decide(ledger, rng)
-        told = [getattr(decision, part, None) for part in ("trial", "config", "until", "validate")]
-        self.orders.append(dumps([type(decision).__name__, *told]))
+        fields = [getattr(decision, part, None) for part in ("trial", "config", "until", "validate")]
+        self.orders.append(dumps([type(decision).__name__, *fields]))
         self.seen.append(list(self.scores))
         return decision
 
 
 def run_studies(seeds: int, folder: Path) -> None:
-    """Run every study with every seed; orders and scores go to a file each."""
+    """Run every study with every seed, and write orders and scores to one file each."""
     for name in policies.REGISTRY:
-        policies.make(name)  # so that every module that chooses is there before its functions are replaced
+        policies.make(name)  # import every module that chooses before its functions are replaced
     with recorded_scores() as scores:
         for label, (name, settings) in STUDIES.items():
             for seed in range(seeds):
                 policy = Recording(policies.make(name, dict(settings)), scores)
                 long = name in LONG
                 budget = ("300s" if long else "90s") if seed % 2 else ("180 epochs" if long else "60 epochs")
-                start = opened(policy.policy, space=SPACE, budget=budget, max_steps=9, workers=1 + seed % 2, seed=seed)
+                start = make_opening(
+                    policy.policy, space=SPACE, budget=budget, max_steps=9, workers=1 + seed % 2, seed=seed
+                )
                 simulate(policy, Smooth(seed), start)
                 arrays: dict[str, Any] = {
                     f"{d}.{i}": one for d, many in enumerate(policy.seen) for i, one in enumerate(many)
@@ -177,7 +178,7 @@ def run_studies(seeds: int, folder: Path) -> None:
                 np.savez(folder / f"{label}.{seed}.npz", orders=np.array(policy.orders), **arrays)
 
 
-# the kernels beside each other ---------------------------------------------------------------------------------------
+# comparing the kernels ---------------------------------------------------------------------------------------
 
 
 def compare(folder: Path, other: Path) -> list[dict[str, Any]]:
@@ -197,13 +198,13 @@ def compare(folder: Path, other: Path) -> list[dict[str, Any]]:
 
 
 def measure_difference(a: Floats, b: Floats) -> float:
-    """Return by how much the candidates that are nearly the best lie further behind it on one machine than on the other.
+    """Return by how much the distance of nearly best candidates from the best differs between two machines.
 
-    As a share of the spread of the scores or, where that is small, of a hundredth of their size. Those that are further
-    behind than 1e-5 of the spread are no matter: no rounding brings them to the front.
+    The result is a share of the spread of the scores or, where that is small, of a hundredth of their size. Candidates that are
+    further behind than 1e-5 of the spread do not count: no rounding makes them the best.
     """
     there = np.isfinite(a) & np.isfinite(b)
-    if there.sum() < 2:  # no choice
+    if there.sum() < 2:  # there is no choice
         return 0.0
     a, b = a[there], b[there]
     unit = max(float(np.ptp(a)), 1e-2 * float(np.abs(a).max()))
@@ -253,7 +254,7 @@ def main(arguments: list[str]) -> int:
             )
     largest = max((row["difference"] for row in rows), default=0.0)
     equal = sum(row["equal"] == row["decisions"] for row in rows)
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "name": "portability",
         "measured": largest,
         "target": TOLERANCE,
@@ -262,7 +263,7 @@ def main(arguments: list[str]) -> int:
     }
     print(
         json.dumps(
-            told
+            result
             | {"equal_studies": equal, "decisions": sum(row["decisions"] for row in rows)}
             | {"ok": largest <= TOLERANCE}
         )

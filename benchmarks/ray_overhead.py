@@ -1,18 +1,18 @@
-"""What a step costs on a Ray cluster beside the training itself: our Ray runner, and Ray Tune, on the same no-op trainable.
+"""Measure the overhead of a step on a Ray cluster: our Ray runner and Ray Tune on the same trainable, which does nothing.
 
-Both run ASHA over the same lengths with as many seats, on one cluster of this machine, in turn and several times. The
-trainable can be saved and loaded and does nothing. Counted is the time from the first step that was finished to the last,
-divided by the steps, and the processor time of the driver meanwhile, for machines that are busy with other things.
+Both run ASHA over the same lengths with the same number of workers, on one cluster of this machine, alternately and several
+times. The trainable can be saved and loaded. The result is the time from the first finished step to the last, divided by the
+number of steps, and the processor time of the driver in between, which is meaningful on a busy machine too.
 
-We write a checkpoint at the end of every order, since trials are to go on later, and wait until it is on the disk; Ray Tune
-stops its trials and writes none. So we are run with checkpoints in a folder in memory too, which leaves that wait out. Ray
-Tune is run as it comes, which is what the target is about, and as lean as it gets: actors used again for the next trial
-(code has to be written for that), no files of results. It then trains on for up to a second before it looks whether a trial
-was to be stopped: up to 27 no-ops instead of 1, so its steps are many and cheap. Therefore it is also run with a look after
-every step, as its scheduler is described.
+Our runner writes a checkpoint at the end of every order, because trials may be resumed later, and waits until it is on disk. Ray
+Tune stops its trials and writes none. So our runner is also measured with checkpoints in a folder in memory, without that wait.
+Ray Tune is measured with its defaults, which is what the target refers to, and with the least possible overhead: actors are
+reused for the next trial (this needs code) and no result files are written. In the second case it trains for up to a
+second before it checks whether a trial should stop: up to 27 steps instead of 1, so its steps are many and cheap. Therefore it is
+also measured with a check after every step, as its scheduler is documented.
 
-Needs an environment with Ray Tune: `python -m benchmarks race peers ray` makes one. Last line: one JSON object; exit 1 when a
-target is missed.
+It needs an environment with Ray Tune, which `python -m benchmarks race peers ray` creates. Last line: one JSON object;
+exit 1 when a target is missed.
 
     python -m benchmarks ray [--trials 12] [--repeats 3] [--quick]
 """
@@ -33,21 +33,21 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-SEATS, MAX_STEPS, REDUCTION = 2, 27, 3
-IN_MEMORY = Path("/dev/shm")  # where a system has it
+WORKERS, MAX_STEPS, REDUCTION = 2, 27, 3
+IN_MEMORY = Path("/dev/shm")  # on systems that have it
 LEAN, EACH = "Ray Tune, lean", "Ray Tune, lean, a look after every step"
 OURS, NO_DISK = "ours", "ours, checkpoints in memory"
-MOST_SHARE = 0.5  # of what Ray Tune needs
+MOST_SHARE = 0.5  # of the time of Ray Tune
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # everything on loopback
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keep everything on loopback
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
 }
 
 
 class NoOp:
-    """Training code of ours that does nothing."""
+    """Training code that does nothing."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.x, self.done = config["x"], 0
@@ -64,7 +64,7 @@ class NoOp:
 
 
 class Pace:
-    """Wall and processor time of this process from the first finished step to the last."""
+    """Clock and processor time of this process from the first finished step to the last."""
 
     def __init__(self) -> None:
         self.moments: list[float] = []
@@ -82,12 +82,12 @@ class Pace:
 def measure_ours(steps: int, folder: Path) -> Pace:
     from shoestring.core.ledger.entries import Receipt
     from shoestring.runners.checkpoints.checkpoints import Checkpoints
-    from shoestring.runners.ray.ray_runner import Seats
+    from shoestring.runners.ray.ray_runner import RayRunner
     from shoestring.study.study import Study
 
     pace = Pace()
 
-    class Watched(Seats):
+    class Watched(RayRunner):
         def wait(self, until: float) -> list[Any]:
             news = super().wait(until)
             for entry in news:
@@ -97,13 +97,19 @@ def measure_ours(steps: int, folder: Path) -> Pace:
 
     settings = {"reduction_factor": REDUCTION}
     space = {"x": {"float": [0, 1]}}
-    how: dict[str, Any] = {"max_steps": MAX_STEPS, "policy": "asha", "settings": settings, "seed": 1, "workers": SEATS}
-    Study.begin(space, f"{steps} epochs", **how).run(Watched(NoOp, Checkpoints(folder), SEATS))
+    how: dict[str, Any] = {
+        "max_steps": MAX_STEPS,
+        "policy": "asha",
+        "settings": settings,
+        "seed": 1,
+        "workers": WORKERS,
+    }
+    Study.begin(space, f"{steps} epochs", **how).run(Watched(NoOp, Checkpoints(folder), WORKERS))
     return pace
 
 
 def measure_tune(trials: int, folder: Path, *, is_lean: bool, looks_each_step: bool = False) -> Pace:
-    """The same for Ray Tune: as it comes, or as lean as it gets, with actors used again and no files of results."""
+    """Measure Ray Tune with its defaults, or with reused actors and no result files."""
     from ray import tune
     from ray.tune.schedulers import ASHAScheduler
 
@@ -142,7 +148,7 @@ def measure_tune(trials: int, folder: Path, *, is_lean: bool, looks_each_step: b
             metric="value",
             mode="min",
             num_samples=trials,
-            max_concurrent_trials=SEATS,
+            max_concurrent_trials=WORKERS,
             reuse_actors=is_lean,
             scheduler=ASHAScheduler(max_t=MAX_STEPS, grace_period=1, reduction_factor=REDUCTION),
         ),
@@ -153,11 +159,11 @@ def measure_tune(trials: int, folder: Path, *, is_lean: bool, looks_each_step: b
 
 
 def measure(trials: int, repeats: int) -> int:
-    """In an environment that has Ray Tune."""
+    """Run all measurements in an environment that has Ray Tune."""
     import ray
 
     logging.getLogger("ray").setLevel(logging.ERROR)
-    ray.init("local", num_cpus=SEATS, include_dashboard=False, logging_level="error", log_to_driver=False)
+    ray.init("local", num_cpus=WORKERS, include_dashboard=False, logging_level="error", log_to_driver=False)
     found: dict[str, list[Pace]] = {}
     with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory(dir=_memory()) as in_memory:
         for repeat in range(repeats):
@@ -184,7 +190,7 @@ def _memory() -> Path | None:
 
 
 def _judge(found: dict[str, list[Pace]], version: str) -> dict[str, Any]:
-    """Medians over the repeats; the target is about Ray Tune as it comes."""
+    """Compute medians over the repeats; the target refers to Ray Tune with its defaults."""
     wall, cpu = ({name: _median_ms(paces, part) for name, paces in found.items()} for part in (0, 1))
     share = wall[OURS] / wall["Ray Tune"]
     theirs = [name for name in found if name not in (OURS, NO_DISK)]

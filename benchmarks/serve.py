@@ -1,11 +1,11 @@
-"""How long do clients wait for an order? 16 processes that ask a server, beside 8 that ask the database themselves.
+"""Measure how long workers wait for an order: 16 processes that use a server, and 8 that use the database directly.
 
-    python -m benchmarks serve [--clients 16] [--askers 8] [--seconds 20] [--quick]
+    python -m benchmarks serve [--workers 16] [--direct-workers 8] [--seconds 20] [--quick]
 
-All of them ask for an order of one step, tell it, and ask again at once, which no training does: nothing but waiting. A wait
-is the time of one request, `ask` or `tell`, seen by the client. Both ways use the same machine, one after the other, and a
-SQLite file of their own that waits for the disk. Target: every wait of the server's clients below a second, and no client
-with less than half the orders of the average.
+Each process asks for an order of one step, reports it, and asks again immediately, which no real training does. A wait is the
+time of one request, `ask` or `tell`, seen by the worker. Both cases use the same machine, one after the other, with an SQLite
+file of their own that waits for the disk. Target: every wait of the server's workers is below a second, and no worker has
+less than half of the average number of orders.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 from shoestring import Float, Space, Study
 
 TARGET_S = 1.0
-FAIR_SHARE = 0.5  # of the average
-TOKEN = "for this benchmark alone"
+FAIR_SHARE = 0.5  # least number of orders of a worker, relative to the average
+TOKEN = "for this benchmark only"
 
 _LOOP = """
 waits, orders = [], 0
@@ -42,7 +42,7 @@ while time.time() < end:
     orders += 1
 print(json.dumps({"orders": orders, "waits": waits}))
 """
-CLIENT = f"""
+SERVER_WORKER = f"""
 import json, sys, time
 from http.client import HTTPConnection
 port, name = int(sys.argv[1]), sys.argv[2]
@@ -54,11 +54,11 @@ def post(path, **body):
     assert answer.status == 200, read
     return read
 def ask():
-    return post("/ask", client=name)["order"]
+    return post("/ask", worker=name)["order"]
 def tell(order):
     post("/tell", order=order["number"], step=1, value=order["config"]["x"], cost_s=1.0)
 {_LOOP}"""
-ASKER = f"""
+DATABASE_WORKER = f"""
 import json, sys, time
 from shoestring import Study
 study = Study.open(store=sys.argv[1])
@@ -73,10 +73,10 @@ def begin(where: str) -> None:
 
 
 def run_all(code: str, where: str, count: int, seconds: float) -> dict[str, Any]:
-    """What so many processes saw."""
+    """Run that many processes and return their measurements."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", code, where, f"client {i}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, where, f"worker {i}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for i in range(count)
     ]
@@ -87,9 +87,9 @@ def run_all(code: str, where: str, count: int, seconds: float) -> dict[str, Any]
         assert process.stdin is not None
         process.stdin.write(f"{seconds}\n")
         process.stdin.flush()
-    told = [json.loads(process.communicate(timeout=seconds + 120)[0]) for process in processes]
-    waits = sorted(wait for one in told for wait in one["waits"])
-    orders = [one["orders"] for one in told]
+    results = [json.loads(process.communicate(timeout=seconds + 120)[0]) for process in processes]
+    waits = sorted(wait for result in results for wait in result["waits"])
+    orders = [result["orders"] for result in results]
     return {
         "processes": count,
         "orders_per_s": round(sum(orders) / seconds, 1),
@@ -101,38 +101,38 @@ def run_all(code: str, where: str, count: int, seconds: float) -> dict[str, Any]
     }
 
 
-def through_server(folder: Path, clients: int, seconds: float) -> dict[str, Any]:
+def through_server(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
     begin(f"sqlite:///{folder}/served.db")
-    words = ["-m", "shoestring", "serve", "--store", f"sqlite:///{folder}/served.db", "--json"]
+    arguments = ["-m", "shoestring", "serve", "--store", f"sqlite:///{folder}/served.db", "--json"]
     environment = os.environ | {"SHOESTRING_TOKEN": TOKEN}
-    quiet: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    with subprocess.Popen([sys.executable, *words], env=environment, **quiet) as server:
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen([sys.executable, *arguments], env=environment, **options) as server:
         try:
             assert server.stdout is not None
             port = json.loads(server.stdout.readline())["port"]
-            return run_all(CLIENT, str(port), clients, seconds)
+            return run_all(SERVER_WORKER, str(port), workers, seconds)
         finally:
             server.terminate()
 
 
-def through_database(folder: Path, askers: int, seconds: float) -> dict[str, Any]:
+def through_database(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
     begin(f"sqlite:///{folder}/asked.db")
-    return run_all(ASKER, f"sqlite:///{folder}/asked.db", askers, seconds)
+    return run_all(DATABASE_WORKER, f"sqlite:///{folder}/asked.db", workers, seconds)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks serve", description=__doc__.splitlines()[0])
-    parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--askers", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=16, help="processes that use the server")
+    parser.add_argument("--direct-workers", type=int, default=8, help="processes that use the database")
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--quick", action="store_true", help="5 seconds of each")
-    given = parser.parse_args(arguments)
-    seconds = 5.0 if given.quick else given.seconds
+    parser.add_argument("--quick", action="store_true", help="5 seconds per case")
+    chosen = parser.parse_args(arguments)
+    seconds = 5.0 if chosen.quick else chosen.seconds
     with tempfile.TemporaryDirectory() as name:
-        served = through_server(Path(name), given.clients, seconds)
-        direct = through_database(Path(name), given.askers, seconds)
-    for way, found in {"through the server": served, "on the database": direct}.items():
-        print(f"{way}: " + ", ".join(f"{what} {number}" for what, number in found.items()))
+        served = through_server(Path(name), chosen.workers, seconds)
+        direct = through_database(Path(name), chosen.direct_workers, seconds)
+    for case, found in {"through the server": served, "on the database": direct}.items():
+        print(f"{case}: " + ", ".join(f"{name} {number}" for name, number in found.items()))
     fair = FAIR_SHARE * served["orders_per_s"] * seconds / served["processes"]
     ok = served["worst_wait_s"] < TARGET_S and served["fewest_orders"] >= fair > 0
     target = {"worst_wait_s": TARGET_S, "fewest_orders": round(fair, 1)}

@@ -1,4 +1,4 @@
-"""Decisions on a study with many trials that another policy, or a person, has made: nothing is in the memo yet.
+"""Time decisions on a study whose many trials are from another policy or a person, so that the memo is empty.
 
     python -m benchmarks taken_over                       every case
     python -m benchmarks taken_over --only bo_bos         one of: bo_bos, boil, boil_running
@@ -8,8 +8,8 @@
     boil            the first decision after 1000 such trials                                5 s
     boil_running    20 decisions after the first that follows 400 of them, fits included     0.5 s, their mean
 
-Seconds of the processor, one BLAS thread, decide: on a machine that is busy with other things the wall says nothing. Last line of
-each case: one JSON object; exit 1 when a target is missed.
+The targets are for processor time with one BLAS thread, because the clock says little on a busy machine. The last line of
+each case is one JSON object; exit 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Opened, Order
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
 from shoestring.runners.runner import write_receipt
 from shoestring.study.blas import OneThread
 
 STEPS, DIMS = 50, 6
-CASES = {  # policy, trials, decisions before those that are timed, decisions timed, target in seconds
+CASES = {  # policy, trials, untimed decisions, timed decisions, target in seconds
     "bo_bos": ("bo_bos", 200, 0, 1, 2.0),
     "boil": ("boil", 1000, 0, 1, 5.0),
     "boil_running": ("boil", 400, 1, 20, 0.5),
 }
 
 
-def buy(ledger: Ledger, order: Order) -> Ledger:
-    """The ledger after the order and all of its steps."""
+def train(ledger: Ledger, order: Order) -> Ledger:
+    """Return the ledger after the order and all of its steps."""
     source, ledger = Iterative(STEPS), ledger.append(order)
     for step in range(ledger.trials[order.trial].steps + 1, order.until + 1):
         outcome = source.step(order.config, step)
-        ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved=step))
+        ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved_step=step))
     return ledger
 
 
 def others(policy: Policy, trials: int) -> Ledger:
-    """A study of random configs, half to fully trained, that the policy is now asked to go on with."""
+    """Return a study of random configurations, half to fully trained, that the policy has to continue."""
     space = Space({f"x{j}": Float(0.0, 1.0) for j in range(DIMS)})
     opened = Opened(
         space=space,
@@ -65,23 +66,25 @@ def others(policy: Policy, trials: int) -> Ledger:
     ledger, rng = Ledger([opened]), np.random.default_rng(0)
     for number in range(trials):
         until = int(rng.integers(STEPS // 2, STEPS + 1))
-        ledger = buy(ledger, Order(number=number, trial=number, config=space.from_cube(rng.random(DIMS)), until=until))
+        ledger = train(
+            ledger, Order(number=number, trial=number, config=space.from_cube(rng.random(DIMS)), until=until)
+        )
     return ledger
 
 
 def seconds(policy: Policy, ledger: Ledger, decisions: int) -> tuple[list[float], list[float]]:
-    """Of the processor and of the wall, for each of some consecutive decisions."""
+    """Return processor and clock seconds of each of some consecutive decisions."""
     busy, wall = [], []
     for _ in range(decisions):
         began, at_work = time.perf_counter(), time.process_time()
-        with OneThread():  # as the loop asks it
+        with OneThread():  # as in the loop
             decision = policy.decide(ledger, ledger.decision_rng())
         busy.append(time.process_time() - at_work)
         wall.append(time.perf_counter() - began)
         assert isinstance(decision, Train), decision
-        order = ledger.accept(decision)
+        order = place_order(ledger, decision)
         assert order is not None
-        ledger = buy(ledger, order)
+        ledger = train(ledger, order)
     return busy, wall
 
 

@@ -1,1 +1,1 @@
-"""Budgeted freeze-thaw tuning: the experiments of arXiv:1902.00532, and more. README.md says what was found."""
+"""Budgeted freeze-thaw tuning: the experiments of arXiv:1902.00532, and others. README.md has the results."""

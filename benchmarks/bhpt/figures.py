@@ -1,4 +1,4 @@
-"""Pictures of the races; matplotlib, PNG files in the folder given by -o."""
+"""Figures of the experiments: matplotlib, PNG files in the folder given by -o."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from matplotlib.axes import Axes
 from benchmarks.plotting import plt
 
 Rows = list[dict[str, Any]]
-LOOKS = {  # label, colour, line
+LINES = {  # label, colour, line
     "bhpt": ("BHPT, our default", "tab:green", "-"),
-    "bhpt_start": ("BHPT, our default, told the loss of a guess", "tab:green", "--"),
-    "bhpt_ten": ("BHPT, our default, ten draws", "tab:cyan", "-"),
+    "bhpt_start": ("BHPT, our default, given the loss of guessing", "tab:green", "--"),
+    "bhpt_ten": ("BHPT, our default, ten samples", "tab:cyan", "-"),
     "bhpt_unlimited": ("BHPT, our default, any number of arms", "tab:cyan", "--"),
     "bhpt_printed": ("BHPT", "tab:blue", "-"),
-    "bhpt_printed_start": ("BHPT, told the loss of a guess", "tab:blue", "--"),
+    "bhpt_printed_start": ("BHPT, given the loss of guessing", "tab:blue", "--"),
     "bhpt_eps": ("BHPT-ε", "tab:red", "-"),
-    "bhpt_tol": ("BHPT, tolerance 5 %", "tab:cyan", "--"),
-    "bhpt_past": ("BHPT, against the best so far", "tab:green", "--"),
-    "bhpt_eps_past": ("BHPT-ε, against the best so far", "tab:orange", "--"),
     "bhpt_sampled": ("BHPT, sampled parameters", "tab:blue", "--"),
     "bhpt_eps_sampled": ("BHPT-ε, sampled parameters", "tab:red", "--"),
     "q_alone": ("Q alone", "tab:purple", ":"),
@@ -39,19 +36,19 @@ LOOKS = {  # label, colour, line
     "successive_halving": ("successive halving", "tab:gray", "--"),
     "sequential_halving": ("sequential halving", "tab:cyan", "--"),
 }
-ORDER = list(LOOKS)
-ABLATIONS = ("bhpt_printed", "bhpt_eps", "bhpt_tol", "bhpt_past", "bhpt_eps_past", "q_alone", "q_eps_alone", "greedy")
+ORDER = list(LINES)
+ABLATIONS = ("bhpt_printed", "bhpt_eps", "q_alone", "q_eps_alone", "greedy")
 PARAMETERS = ("bhpt_printed", "bhpt_sampled", "bhpt_eps", "bhpt_eps_sampled")
 
 
 def _style(name: str) -> dict[str, Any]:
-    label, colour, line = LOOKS.get(name, (name, "black", "-"))
+    label, colour, line = LINES.get(name, (name, "black", "-"))
     width = 2.5 if name in ("bhpt", "bhpt_printed", "bhpt_eps") else 1.4
     return {"label": label, "color": colour, "linestyle": line, "linewidth": width}
 
 
 def _lines(ax: Axes, rows: Rows, names: Sequence[str], x: str, y: str, spread: str = "error") -> None:
-    """Mean by budget; bars are one standard error, or one standard deviation. Points are moved a little apart."""
+    """Draw means by budget with bars of one standard error or standard deviation. Points are shifted to avoid overlap."""
     for i, name in enumerate(names):
         mine = [r for r in rows if r["method"] == name]
         at = np.array(sorted({r[x] for r in mine}))
@@ -59,8 +56,8 @@ def _lines(ax: Axes, rows: Rows, names: Sequence[str], x: str, y: str, spread: s
         if len(at):
             mean = [e.mean() for e in each]
             width = [e.std() / (np.sqrt(len(e)) if spread == "error" else 1.0) for e in each]
-            aside = 1.0 + 0.012 * (i - len(names) / 2)
-            _, _, bars = ax.errorbar(at * aside, mean, width, marker="o", markersize=4, elinewidth=0.8, **_style(name))
+            shift = 1.0 + 0.012 * (i - len(names) / 2)
+            _, _, bars = ax.errorbar(at * shift, mean, width, marker="o", markersize=4, elinewidth=0.8, **_style(name))
             for bar in bars:
                 bar.set_alpha(0.4)
 
@@ -75,7 +72,7 @@ def _budget_axis(ax: Axes, rows: Rows, x: str, label: str) -> None:
 
 
 def _legend(figure: Any, axes: Sequence[Axes]) -> None:
-    """One legend for all panels, beside them, where it hides no line."""
+    """Draw one legend for all panels, beside them."""
     handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=9)
 
@@ -90,15 +87,15 @@ def synthetic_figures(rows: Rows, out: Path, generator: str) -> None:
     for row in rows:
         for top in (1, 3, 5):
             row[f"hit_{top}"] = row["rank"] < top
-    raced = [n for n in ORDER if n not in (*ABLATIONS[2:], *PARAMETERS[1::2]) and any(r["method"] == n for r in rows)]
+    shown = [n for n in ORDER if n not in (*ABLATIONS[2:], *PARAMETERS[1::2]) and any(r["method"] == n for r in rows)]
     figure, axes = plt.subplots(1, 3, figsize=(17, 4.6), layout="constrained")
-    told = (
+    panels = (
         ("regret", "normalised regret"),
         ("hit_1", "output arm is the best one (share of sets)"),
         ("share", "share of budget on the output arm"),
     )
-    for ax, (y, label) in zip(axes, told, strict=True):
-        _lines(ax, rows, raced, "budget", y)
+    for ax, (y, label) in zip(axes, panels, strict=True):
+        _lines(ax, rows, shown, "budget", y)
         _budget_axis(ax, rows, "budget", "budget (units of 6 epochs)")
         ax.set_ylabel(label)
     _legend(figure, axes)
@@ -108,7 +105,7 @@ def synthetic_figures(rows: Rows, out: Path, generator: str) -> None:
 
     figure, axes = plt.subplots(1, 3, figsize=(17, 4.2), sharey=True, layout="constrained")
     for ax, top in zip(axes, (1, 3, 5), strict=True):
-        _lines(ax, rows, raced, "budget", f"hit_{top}")
+        _lines(ax, rows, shown, "budget", f"hit_{top}")
         _budget_axis(ax, rows, "budget", "budget (units of 6 epochs)")
         ax.set_ylabel(f"output arm among the best {top}")
     _legend(figure, axes)
@@ -120,9 +117,9 @@ def synthetic_figures(rows: Rows, out: Path, generator: str) -> None:
             # the same sets for all
             both = set.intersection(*({r["seed"] for r in rows if r["method"] == n} for n in there))
             figure, ax = plt.subplots(figsize=(8.0, 4.5), layout="constrained")
-            kept = [r for r in rows if r["seed"] in both]
-            _lines(ax, kept, there, "budget", "regret")
-            _budget_axis(ax, kept, "budget", "budget (units of 6 epochs)")
+            common = [r for r in rows if r["seed"] in both]
+            _lines(ax, common, there, "budget", "regret")
+            _budget_axis(ax, common, "budget", "budget (units of 6 epochs)")
             ax.set_ylabel(f"normalised regret ({len(both)} sets)")
             _legend(figure, [ax])
             _save(figure, out / f"synthetic_{generator}_{file}.png")
@@ -160,40 +157,40 @@ def real_figures(rows: Rows, out: Path, data: str) -> None:
         )
         _budget_axis(ax, shared, "curves", "budget (full curves)")
         ax.set_ylim(0.0, 1.0)
-        ax.set_ylabel("share of the budget that ResNets got")
+        ax.set_ylabel("share of the budget on ResNets")
         ax.set_title("mean and one standard deviation over seeds")
         _legend(figure, [ax])
         _save(figure, out / f"real_{data}_resnet_share.png")
 
 
-def belief_figure(rows: Rows, out: Path, data: str) -> None:
-    """Predictions of the last step, by how much of each curve was shown; one line a belief."""
+def prediction_figure(rows: Rows, out: Path, data: str) -> None:
+    """Draw the predictions of the last step, by the number of observed steps, with one line per model."""
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.4))
     last = [r for r in rows if r["ahead"] == "horizon"]
     shown = sorted({r["shown"] for r in last})
     kinds = {"plain": "as in the paper", "log": "on logarithms of the losses", "falling": "curves are expected to fall"}
-    told = (
+    panels = (
         ("inside_90", 0.9, "losses inside the 90 % interval"),
         ("bias", 0.0, "median error (predicted standard deviations)"),
         ("order", None, "rank correlation with the truth"),
     )
-    for ax, (y, right, label) in zip(axes, told, strict=True):
+    for ax, (y, right, label) in zip(axes, panels, strict=True):
         for i, (kind, name) in enumerate(kinds.items()):
-            mine = [r for r in last if r["belief"] == kind]
+            mine = [r for r in last if r["model"] == kind]
             mean = [np.nanmean([r[y] for r in mine if r["shown"] == s] or [np.nan]) for s in shown]
             ax.plot(shown, mean, marker="o", color=f"C{i}", label=name)
         if right is not None:
-            ax.axhline(right, color="black", linewidth=0.8, linestyle=":", label="right")
+            ax.axhline(right, color="black", linewidth=0.8, linestyle=":", label="ideal")
         else:
-            plain = [r for r in last if r["belief"] == "plain"]
+            plain = [r for r in last if r["model"] == "plain"]
             by_last = [np.nanmean([r["order_of_last_losses"] for r in plain if r["shown"] == s]) for s in shown]
-            ax.plot(shown, by_last, "k--", label="by the last loss seen")
+            ax.plot(shown, by_last, "k--", label="by the last observed loss")
         ax.set_xscale("log")
         ax.set_xticks(shown, [str(s) for s in shown])
         ax.minorticks_off()
-        ax.set_xlabel("steps shown at most")
+        ax.set_xlabel("limit on observed steps")
         ax.set_ylabel(label)
         ax.grid(alpha=0.3)
         ax.legend(fontsize=8)
-    figure.suptitle(f"What the freeze-thaw belief knows of the last step ({data})")
-    _save(figure, out / f"belief_{data}.png")
+    figure.suptitle(f"Freeze-thaw predictions of the last step ({data})")
+    _save(figure, out / f"predictions_{data}.png")

@@ -1,4 +1,4 @@
-"""Tables of learning curves to tune on: synthetic ones after the paper, and folders of recorded ones."""
+"""Tables of learning curves: synthetic ones as in the paper, and recorded ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.space import Config, Space
-from shoestring.models.freeze_thaw.curves import CurveParameters
+from shoestring.models.freeze_thaw.arm_curves import CurveParameters
 from shoestring.runners.simulated.recorded_table import Table as RecordedTable
 from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 Floats = NDArray[np.float64]
 
-# The paper's generator: asymptotes of variance 1 and length-scale 0.8, curves of magnitude 10, alpha 1.5, beta 5.
+# The paper's generator: asymptotes of variance 1 and length-scale 0.8, curves of magnitude 10, alpha 1.5, beta 5 epochs.
 TRUE = CurveParameters(alpha=1.5, beta=5.0, s2=10.0, noise=1e-4, sx2=1.0, mean=0.0)
 SLOW = replace(TRUE, beta=50.0)
 GENERATORS = ("decay", "raw", "slow")
 LENGTHSCALE = 0.8
-TEN_CLASSES = ("fashion_curves", "klein_cnn_cifar10")  # whose errors begin at 0.9
+TEN_CLASSES = ("fashion_curves", "klein_cnn_cifar10")  # tasks whose errors begin at 0.9
 EPOCHS_PER_STEP = 6
 STEPS = 48
 ARMS = 84
@@ -30,15 +30,15 @@ ARMS = 84
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Curves of all configs: a source for the simulated runner. Smaller is better."""
+    """Curves of all configurations, a source for the simulated runner. Smaller is better."""
 
     name: str
     space: Space
     losses: Floats  # (n_arms, n_steps)
-    seconds: Floats  # (n_arms, n_steps) of each step
-    start: float  # l_0: loss before training, or what stands for it
-    settings: dict[str, Any]  # what a curve belief is told about this table
-    chance: float | None = None  # the loss of a guess, where the task is known
+    seconds: Floats  # (n_arms, n_steps), time of each step
+    start: float  # l_0: loss before training, or a substitute for it
+    settings: dict[str, Any]  # settings of policies that model curves
+    chance: float | None = None  # loss of random guessing, if the task is known
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
         row = self.space.row_number(config)
@@ -48,19 +48,20 @@ class Table:
         return StepOutcome(float(self.losses[row, step - 1]), Cost(train=float(self.seconds[row, step - 1])))
 
     def lowest_within(self, budget: float, in_seconds: bool = False) -> Floats:
-        """(n_arms,) what each arm would reach with the whole budget; nan for one that it does not buy a step of."""
+        """Return the loss of each arm with the whole budget, (n_arms,); nan if the budget is less than one step."""
         spent = self.seconds.cumsum(axis=1) if in_seconds else np.arange(1.0, self.losses.shape[1] + 1)[None]
-        bought = np.where((spent <= budget) & ~np.isnan(self.losses), self.losses, np.inf).min(axis=1)
-        return np.where(np.isfinite(bought), bought, np.nan)
+        lowest = np.where((spent <= budget) & ~np.isnan(self.losses), self.losses, np.inf).min(axis=1)
+        return np.where(np.isfinite(lowest), lowest, np.nan)
 
 
 def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
-    """One set of 84 curves of 288 epochs in steps of 6.
+    """Return a set of 84 curves of 288 epochs; a step is 6 epochs.
 
-    raw: zero-mean curves as printed in the paper; their variance is largest at the start, so the best loss is often an
-    arm's first. decay: every curve starts from the same l_0 = sqrt(10) and goes from there to an asymptote of its own,
-    which does not depend on l_0; the lowest loss of a set is an arm's second to fourth. slow: the same with beta = 50 epochs
-    instead of 5, where the lowest loss comes after some 24 of the 48 steps.
+    - raw: zero-mean curves as printed in the paper. Their variance is largest at the start, so the best loss of an arm is
+      often its first.
+    - decay: every curve starts at l_0 = sqrt(10) and converges to its own asymptote, which does not depend on l_0. The
+      lowest loss of a set is the second to fourth loss of an arm.
+    - slow: as decay, with beta = 50 epochs instead of 5. The lowest loss comes after about 24 of the 48 steps.
     """
     true = SLOW if generator == "slow" else TRUE
     rng = np.random.default_rng([seed, 20190532])
@@ -77,23 +78,21 @@ def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
     losses = f[:, None] + mean + rng.standard_normal((ARMS, STEPS)) @ _root(curve).T
     losses += np.sqrt(true.noise) * rng.standard_normal(losses.shape)
     space = Space.listed([{f"x{j}": float(v) for j, v in enumerate(row)} for row in x])
-    told: dict[str, Any] = {
-        "parameters": [true.alpha, true.beta, true.s2, true.noise, true.sx2, true.mean],
+    settings: dict[str, Any] = {
+        "parameters": [true.alpha, true.beta / EPOCHS_PER_STEP, true.s2, true.noise, true.sx2, true.mean],
         "scale": "none",
-        "lengthscale": [
-            float(v) for v in LENGTHSCALE / (x.max(axis=0) - x.min(axis=0))
-        ],  # the cube is stretched to the rows
-        "epochs_per_step": float(EPOCHS_PER_STEP),
+        # the unit cube is stretched to the rows
+        "lengthscale": [float(v) for v in LENGTHSCALE / (x.max(axis=0) - x.min(axis=0))],
         "start": start,
     }
     first = float(losses[:, 0].mean()) if start is None else start
-    return Table(f"{generator}-{seed}", space, losses, np.ones_like(losses), first, told)
+    return Table(f"{generator}-{seed}", space, losses, np.ones_like(losses), first, settings)
 
 
 def recorded(path: Path, arms: int | None = None, most_steps: int = 100, seed: int = 0) -> Table:
-    """A recorded table, thinned to at most `most_steps`; of a larger one `arms` rows; l_0 is the median first loss.
+    """Return a recorded table with at most `most_steps` steps and `arms` rows; l_0 is the median first loss.
 
-    Rows come in a random order by seed: among arms that look the same a policy takes the first one listed.
+    The order of the rows is random by seed, because a policy takes the first of equal arms.
     """
     whole = RecordedTable.load(path)
     steps = min(most_steps, whole.max_steps)
@@ -107,6 +106,6 @@ def recorded(path: Path, arms: int | None = None, most_steps: int = 100, seed: i
 
 
 def _root(cov: Floats) -> Floats:
-    """A square root of a covariance that may be singular to rounding."""
+    """Return a square root of a covariance that may be singular up to rounding."""
     values, vectors = np.linalg.eigh(cov)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

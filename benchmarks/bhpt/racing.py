@@ -1,4 +1,4 @@
-"""Running a policy on a table of curves under the real loop, and what is measured about it."""
+"""Run a policy on a table of curves under the real loop, and measure it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from benchmarks.race.peers import environments
 from benchmarks.race.peers.policy import Driver, PeerPolicy
 from shoestring import policies
 from shoestring.core.deciding.decision import Decision, Finish, Train
-from shoestring.core.deciding.policy import Policy, fresh_config
+from shoestring.core.deciding.policy import Policy, find_untried_config
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Opened
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.gp.posterior import condition
-from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.study.loop import run_in_memory
 
-SMAC = "smac"  # its random forest on whole trainings, as the paper's baseline
+SMAC = "smac"  # random forest on full trainings, a baseline of the paper
 _PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
 class TrueGpEi:
-    """GP-EI that is told the generating kernel, as in the paper's synthetic race: whole curves, expected improvement."""
+    """GP-EI with the generating kernel, as in the paper's synthetic experiment: full trainings, expected improvement."""
 
     name: ClassVar[str] = "gp_ei"
     lengthscale: Sequence[float]
@@ -46,32 +46,31 @@ class TrueGpEi:
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         space = ledger.space
         done = [t for t in ledger.trials if t.losses]
-        config = fresh_config(ledger)
+        config = find_untried_config(ledger)
         if config is None:
-            return Finish("every config was trained to its end")
+            return Finish("every configuration was trained to its end")
         if len(done) >= 2:
             x = np.array([space.to_cube(t.config) for t in done])
             y = np.array([t.losses[-1] for t in done], dtype=float)
-            theta = np.log(
-                [1.0, *self.lengthscale, 1e-2]
-            )  # asymptotes have variance 1; what is left of a curve is noise
+            # asymptotes have variance 1; what remains of a curve is noise
+            theta = np.log([1.0, *self.lengthscale, 1e-2])
             gp = condition(Kernel.ard("se", space.dims), theta, x, y, standardise=False)
-            open_rows = [row for row in space.rows or () if space.key(row) not in ledger.books.used]
+            open_rows = [row for row in space.rows or () if space.key(row) not in ledger.state.used]
             mean, variance = gp.predict(np.array([space.to_cube(row) for row in open_rows]))
             config = open_rows[int(np.argmax(log_expected_improvement(mean, np.sqrt(variance), float(y.min()))))]
         return Train(trial=len(ledger.trials), config=config, until=ledger.max_steps)
 
 
 def method(name: str, table: Table) -> Policy:
-    """A policy by a short name; those with a curve belief are told what the table says about itself.
+    """Return a policy by a short name. Those that model curves get the settings of the table.
 
-    "bhpt" is our default, "bhpt_printed" and all its variants are the paper's.
+    "bhpt" is our default; "bhpt_printed" and the variants are the method as printed.
     """
     known: dict[str, Any] = table.settings
     paper = known | {"printed": True}
     sampled = {"parameters": "sampled", "scale": "standard"}
     start = {"start": table.chance}
-    told = {
+    variants = {
         "bhpt": ("bhpt", known),
         "bhpt_start": ("bhpt", known | start),
         "bhpt_ten": ("bhpt", known | {"samples": 10}),
@@ -79,9 +78,6 @@ def method(name: str, table: Table) -> Policy:
         "bhpt_printed": ("bhpt", paper),
         "bhpt_printed_start": ("bhpt", paper | start),
         "bhpt_eps": ("bhpt", paper | {"eps": 0.5}),
-        "bhpt_tol": ("bhpt", paper | {"tolerance": 0.05}),
-        "bhpt_past": ("bhpt", paper | {"past_best": True}),
-        "bhpt_eps_past": ("bhpt", paper | {"past_best": True, "eps": 0.5}),
         "q_alone": ("bhpt", paper | {"commit": False}),
         "q_eps_alone": ("bhpt", paper | {"commit": False, "eps": 0.5}),
         "greedy": ("bhpt", paper | {"eps": 1.0}),
@@ -96,12 +92,12 @@ def method(name: str, table: Table) -> Policy:
         return TrueGpEi(known["lengthscale"])
     if name == "gp_ei":
         return policies.make("cost_aware_ei", {"acquisition": "ei"})
-    policy, settings = told.get(name, (name, {}))
+    policy, settings = variants.get(name, (name, {}))
     return policies.make(policy, settings)
 
 
 def is_there(name: str) -> bool:
-    """Whether a method can run here: SMAC has an environment of its own (`python -m benchmarks race peers smac`)."""
+    """Return whether a method can run here. SMAC has its own environment (`python -m benchmarks race peers smac`)."""
     return name != SMAC or environments.find_python("smac") is not None
 
 
@@ -116,11 +112,11 @@ def _smac() -> Driver:
 
 
 def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs") -> dict[str, Any]:
-    """One study: normalised regret, rank of the output arm, share of the budget on it, seconds a decision.
+    """Run one study and return normalised regret, rank of the output arm, its share of the budget, and time per decision.
 
-    `best_arm_steps` is what was spent on the arm that a clairvoyant would have taken; `committed` is the share of
-    decisions that a policy called so, None for one that knows no such thing. The unit of the budget is "epochs", by which
-    a step of the table is meant, or "s".
+    `best_arm_steps` are the steps of the best arm in hindsight. `committed` is the share of decisions that a policy calls
+    committed, None if the policy has no such number. The unit of the budget is "epochs", which means steps of the table,
+    or "s".
     """
     policy = method(name, table)
     opened = Opened(
@@ -132,14 +128,16 @@ def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs"
         max_steps=table.losses.shape[1],
     )
     began = time.perf_counter()
-    ledger = run_in_memory(Ledger([opened]), policy, Simulated(table)).ledger
+    ledger = run_in_memory(Ledger([opened]), policy, SimulatedRunner(table)).ledger
     wall_s = time.perf_counter() - began
     if isinstance(policy, PeerPolicy):
         policy.close()
     winner = ledger.best
     assert winner is not None
     row = table.space.row_number(winner.config)
-    lowest = table.lowest_within(budget, in_seconds=unit == "s")  # of a clairvoyant who puts all on one arm
+    lowest = table.lowest_within(
+        budget, in_seconds=unit == "s"
+    )  # the best loss of each arm if it gets the whole budget
     least = float(np.nanmin(lowest))
     spent = {int(table.space.row_number(t.config) or 0): t.steps for t in ledger.trials}
     committed = [bool(order.why["committed"]) for order in ledger.orders if "committed" in order.why]
@@ -150,7 +148,7 @@ def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs"
         "seed": seed,
         "regret": (winner.best_loss - least) / (table.start - least),
         "rank": int((lowest < lowest[row]).sum()),
-        "share": winner.steps / ledger.books.steps,
+        "share": winner.steps / ledger.state.steps,
         "arms_begun": len(ledger.trials),
         "spent_by_trial": {str(arm): steps for arm, steps in spent.items()},
         "best_arm_steps": spent.get(int(np.nanargmin(lowest)), 0),
@@ -160,7 +158,7 @@ def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs"
 
 
 def write(path: Path, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each row as a JSON line as soon as it is there; rows that a file already holds are kept and not run again."""
+    """Append each row as a JSON line as soon as it is ready; existing lines are kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
     done = []
     with path.open("a", encoding="utf-8") as out:

@@ -1,14 +1,14 @@
-"""Race on recorded curves: normalised regret at 0.5, 1, 2, 5 and 10 full curves of budget (Fig. 2, 3b).
+"""Experiment on recorded curves: normalised regret at budgets of 0.5, 1, 2, 5 and 10 full curves (Fig. 2, 3b).
 
     python -m benchmarks bhpt.real -o out/bhpt                          the four tasks of benchmarks/data/fashion_curves
     python -m benchmarks bhpt.real -o out/bhpt --data FOLDER FOLDER     every table with curves in other folders
     python -m benchmarks bhpt.real -o out/bhpt --seeds 3 --methods bhpt,bhpt_printed --tables vae,fcnet
-    python -m benchmarks bhpt.real -o out/bhpt --seconds --tables resnet_alexnet        budgets in time, as the paper's
-    python -m benchmarks bhpt.real -o out/quick --quick                 a minute: does it run?
+    python -m benchmarks bhpt.real -o out/bhpt --seconds --tables resnet_alexnet        budgets in time, as in the paper
+    python -m benchmarks bhpt.real -o out/quick --quick                 a minute, to check that it runs
 
-A budget of one curve is as many steps as one full training, or with `--seconds` as long as a median one takes. Curves are
-thinned to `--steps`; of large tables `--arms` configs are drawn for each seed. Runs that the folder already holds are not
-run again, so a race can be done in parts. Beside the runs, one line a run, a summary is written: one line for each table,
+A budget of one curve is the steps of one full training, or with `--seconds` the time of a median one. Curves are thinned to
+`--steps`; from large tables `--arms` configurations are drawn for each seed. Runs that the folder already holds are not
+repeated, so the experiment can be done in parts. The output is one JSON line per run, and a summary with one line per table,
 method and budget.
 """
 
@@ -33,35 +33,37 @@ METHODS = (
     f"{THE_PAPERS},asha,successive_halving,sequential_halving,"
     "bhpt,bhpt_start,bhpt_ten,bhpt_unlimited,bhpt_printed,bhpt_printed_start,bhpt_eps"
 )
-# Set before the default was run with seeds that it was not chosen on; by full curves of budget. At two it misses both.
+# Targets by full curves of budget. They were set before the default was run with other seeds than it was chosen on. At two
+# curves it misses both targets.
 REGRET_AT_MOST = {0.5: 0.16, 1.0: 0.12, 2.0: 0.05}
-AHEAD_UP_TO = 2.0  # full curves of budget: less regret than Hyperband
+AHEAD_UP_TO = 2.0  # full curves of budget up to which the regret must be less than that of Hyperband
 OWN = Path(__file__).parent.parent / "data" / "fashion_curves"
-LEAST_STEPS = 5  # a table of shorter curves has nothing to pause
+LEAST_STEPS = 5  # in tables of shorter curves there is nothing to pause
 
 
 def main() -> None:
-    asked = arguments().parse_args()
-    if asked.quick:
-        asked.seeds, asked.curves, asked.tables = 1, "0.5,1", asked.tables or "resnet_alexnet,vae"
-        asked.methods = asked.methods.replace(",smac", "")
+    options = arguments().parse_args()
+    if options.quick:
+        options.seeds, options.curves, options.tables = 1, "0.5,1", options.tables or "resnet_alexnet,vae"
+        options.methods = options.methods.replace(",smac", "")
     verdicts = []
-    for folder in asked.data:
-        name = folder.name + "_seconds" * asked.seconds
-        path = asked.out / f"real_{name}.jsonl"
-        write(path, runs(asked, folder, {(r["table"], r["method"], r["curves"], r["seed"]) for r in read(path)}))
-        seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    for folder in options.data:
+        name = folder.name + "_seconds" * options.seconds
+        path = options.out / f"real_{name}.jsonl"
+        write(path, runs(options, folder, {(r["table"], r["method"], r["curves"], r["seed"]) for r in read(path)}))
+        seeds = range(options.first_seed, options.first_seed + options.seeds)
         rows = [r for r in read(path) if r["seed"] in seeds]
         if not rows:
             raise SystemExit(f"{folder} holds no table with curves of {LEAST_STEPS} steps or more.")
         show(rows)
-        summary = asked.out / f"real_{name}_summary.jsonl"
+        summary = options.out / f"real_{name}_summary.jsonl"
         summary.write_text("".join(json.dumps(line) + "\n" for line in summarised(rows)), encoding="utf-8")
         from benchmarks.bhpt.figures import real_figures
 
-        real_figures(rows, asked.out, name)
-        told = judge(rows, asked.seconds, own=folder == OWN) | {"data": name}
-        verdicts.append(told | {"target": None, "ok": True} if asked.quick else told)  # one seed decides nothing
+        real_figures(rows, options.out, name)
+        result = judge(rows, options.seconds, own=folder == OWN) | {"data": name}
+        # one seed is too little for a verdict
+        verdicts.append(result | {"target": None, "ok": True} if options.quick else result)
     for verdict in verdicts:
         print(json.dumps(verdict))
     raise SystemExit(0 if all(v["ok"] for v in verdicts) else 1)
@@ -71,7 +73,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder for JSON lines and figures")
     parser.add_argument("--data", type=Path, nargs="+", default=[OWN], help="folders of npz tables")
-    parser.add_argument("--tables", default="", help="names of the tables to race on; default: all")
+    parser.add_argument("--tables", default="", help="names of the tables; default: all")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--methods", default=METHODS)
@@ -83,18 +85,18 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def runs(asked: argparse.Namespace, folder: Path, have: set[tuple[str, str, float, int]]) -> Iterator[dict[str, Any]]:
-    wanted = asked.tables.split(",") if asked.tables else None
-    names = [name for name in asked.methods.split(",") if is_there(name)]
-    for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
+def runs(options: argparse.Namespace, folder: Path, have: set[tuple[str, str, float, int]]) -> Iterator[dict[str, Any]]:
+    wanted = options.tables.split(",") if options.tables else None
+    names = [name for name in options.methods.split(",") if is_there(name)]
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         for file in sorted(folder.glob("*.npz")):
             if wanted is not None and file.stem not in wanted:
                 continue
-            table = recorded(file, asked.arms, asked.steps, seed)
+            table = recorded(file, options.arms, options.steps, seed)
             if table.losses.shape[1] < LEAST_STEPS:
                 continue
-            for curves in map(float, asked.curves.split(",")):
-                if asked.seconds:
+            for curves in map(float, options.curves.split(",")):
+                if options.seconds:
                     budget, unit = round(curves * float(np.median(table.seconds.sum(axis=1))), 3), "s"
                 else:
                     budget, unit = max(1, round(curves * table.losses.shape[1])), "epochs"
@@ -106,11 +108,11 @@ def runs(asked: argparse.Namespace, folder: Path, have: set[tuple[str, str, floa
                             file=sys.stderr,
                             flush=True,
                         )
-                        yield row | {"resnet_share": _resnet_share(table, row["spent_by_trial"], asked.seconds)}
+                        yield row | {"resnet_share": _resnet_share(table, row["spent_by_trial"], options.seconds)}
 
 
 def _resnet_share(table: Table, steps_of: dict[str, int], in_seconds: bool) -> float | None:
-    """Share of what was spent that went to ResNets, where the architecture is a hyperparameter."""
+    """Return the share of the spending on ResNets, or None if the architecture is not a hyperparameter."""
     configs = table.space.rows
     if not configs or "architecture" not in configs[0]:
         return None
@@ -131,7 +133,7 @@ def cell(rows: list[dict[str, Any]], table: str | None, name: str, curves: float
 
 
 def summarised(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """One line for each table (and for all together), method and budget; nothing of a single run or config."""
+    """Yield one line per table (and for all tables), method and budget, with no data of single runs or configurations."""
     for table in [*dict.fromkeys(r["table"] for r in rows), None]:
         for name in dict.fromkeys(r["method"] for r in rows):
             for curves in sorted({r["curves"] for r in rows}):
@@ -155,15 +157,15 @@ def show(rows: list[dict[str, Any]]) -> None:
         )
         print(" " * 20 + "".join(f"{b:>22g}" for b in budgets))
         for name in names:
-            told = [cell(rows, table, name, b) for b in budgets]
+            cells = [cell(rows, table, name, b) for b in budgets]
             print(
                 f"{name:20}"
-                + "".join(f"{f'{np.mean(c):.3f} ± {np.std(c):.3f} ({len(c)})' if c else '—':>22}" for c in told)
+                + "".join(f"{f'{np.mean(c):.3f} ± {np.std(c):.3f} ({len(c)})' if c else '—':>22}" for c in cells)
             )
 
 
 def resnet_growth(rows: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
-    """Mean share by budget, and by how much a seed's share grows when its budget doubles, with a 95 % interval over seeds."""
+    """Return the mean share by budget, and its growth per doubling of the budget with a 95 % interval over seeds."""
     mine = [r for r in rows if r["method"] == name and r["resnet_share"] is not None]
     budgets = sorted({r["curves"] for r in mine})
     if len(budgets) < 2:
@@ -187,11 +189,11 @@ def resnet_growth(rows: list[dict[str, Any]], name: str) -> dict[str, Any] | Non
 
 
 def judge(rows: list[dict[str, Any]], in_seconds: bool = False, own: bool = False) -> dict[str, Any]:
-    """What is promised on recorded curves; everything else is reported.
+    """Return the verdict on the targets; everything else is only reported.
 
-    In steps, of our default: on our own tables the regrets of `REGRET_AT_MOST`, and everywhere less than Hyperband has up to
-    `AHEAD_UP_TO`. In seconds, the paper's unit: ResNet's share of resnet_alexnet grows with the
-    budget, that is, the 95 % interval of the growth over seeds lies above 0; with one seed there is nothing to judge.
+    In steps, for our default: on our own tables the regrets of `REGRET_AT_MOST`, and on all tables less regret than Hyperband
+    up to `AHEAD_UP_TO`. In seconds, the paper's unit: the share of ResNets in resnet_alexnet grows with the budget, that is,
+    the 95 % interval of its growth over seeds is above 0. With one seed there is no verdict.
     """
     names = list(dict.fromkeys(r["method"] for r in rows))
     growths = {name: found for name in names if (found := resnet_growth(rows, name)) is not None}
@@ -203,7 +205,7 @@ def judge(rows: list[dict[str, Any]], in_seconds: bool = False, own: bool = Fals
         }
         for name in names
     }
-    ours = {name: told for name, told in mean.items() if name.startswith("bhpt")}
+    ours = {name: means for name, means in mean.items() if name.startswith("bhpt")}
     target: dict[str, Any] = {}
     misses: list[str] = []
     if in_seconds and (grown := growths.get("bhpt", {}).get("growth")):
@@ -220,7 +222,7 @@ def judge(rows: list[dict[str, Any]], in_seconds: bool = False, own: bool = Fals
         "name": "bhpt_real",
         "measured": {"regret": ours, "resnet_share": growths},
         "target": target or None,
-        "peers": {name: told for name, told in mean.items() if name not in ours},
+        "peers": {name: means for name, means in mean.items() if name not in ours},
         "missed": misses,
         "ok": not misses,
     }

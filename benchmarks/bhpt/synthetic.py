@@ -1,13 +1,13 @@
-"""Synthetic race of the paper: 84 arms, 48 steps of 6 epochs, normalised regret against budget (Fig. 1, 5a, 5b).
+"""Synthetic experiment of the paper: 84 arms, 48 steps of 6 epochs, normalised regret against budget (Fig. 1, 5a, 5b).
 
     python -m benchmarks bhpt.synthetic -o out/bhpt --sets 100
     python -m benchmarks bhpt.synthetic -o out/bhpt --generator raw --sets 30           or slow
     python -m benchmarks bhpt.synthetic -o out/bhpt --methods bhpt_printed,bhpt_sampled --sets 20
-    python -m benchmarks bhpt.synthetic -o out/quick --quick                            a minute: does it run?
+    python -m benchmarks bhpt.synthetic -o out/quick --quick                            a minute, to check that it runs
 
-Runs that the folder already holds are not run again, so a long race can be done in parts. Sets are paired: every method
-sees the same curves, and differences are judged by the standard error of the paired difference. Beside the runs, one line
-a run, a summary is written: one line for each method and budget.
+Runs that the folder already holds are not repeated, so a long experiment can be done in parts. Sets are paired: every method
+has the same curves, and differences are judged by the standard error of the paired difference. The output is one JSON line per
+run, and a summary with one line per method and budget.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.bhpt.racing import race, read, write
 BUDGETS = (24, 48, 96, 192)
 METHODS = (
     "bhpt_printed,bhpt_eps,random_search,hyperband,gp_ei,rollout,"
-    "freeze_thaw_bo,fabolas_epochs,q_alone,q_eps_alone,greedy,bhpt_tol"
+    "freeze_thaw_bo,fabolas_epochs,q_alone,q_eps_alone,greedy"
 )
 OURS = ("bhpt_printed", "bhpt_eps")
 MUST_LOSE = ("random_search", "hyperband", "gp_ei", "rollout")
@@ -43,33 +43,33 @@ def main() -> None:
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
     parser.add_argument("--dims", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="three sets, two budgets")
-    asked = parser.parse_args()
-    if asked.quick:
-        asked.sets, asked.budgets = 3, "24,48"
-    path = asked.out / f"synthetic_{asked.generator}.jsonl"
-    write(path, runs(asked, {(r["method"], r["seed"], r["budget"]) for r in read(path)}))
-    rows = [r for r in read(path) if r["seed"] < asked.sets]
+    options = parser.parse_args()
+    if options.quick:
+        options.sets, options.budgets = 3, "24,48"
+    path = options.out / f"synthetic_{options.generator}.jsonl"
+    write(path, runs(options, {(r["method"], r["seed"], r["budget"]) for r in read(path)}))
+    rows = [r for r in read(path) if r["seed"] < options.sets]
     show(rows)
-    summary = asked.out / f"synthetic_{asked.generator}_summary.jsonl"
+    summary = options.out / f"synthetic_{options.generator}_summary.jsonl"
     summary.write_text("".join(json.dumps(line) + "\n" for line in summarised(rows)), encoding="utf-8")
     from benchmarks.bhpt.figures import synthetic_figures
 
-    synthetic_figures(rows, asked.out, asked.generator)
+    synthetic_figures(rows, options.out, options.generator)
     verdict = judge(rows)
-    if asked.quick:
-        verdict |= {"target": None, "ok": True}  # three sets show that it runs, no more
+    if options.quick:
+        verdict |= {"target": None, "ok": True}  # three sets only show that it runs
     print(json.dumps(verdict))
     sys.exit(0 if verdict["ok"] else 1)
 
 
-def runs(asked: argparse.Namespace, have: set[tuple[str, int, int]]) -> Iterator[dict[str, Any]]:
-    for seed in range(asked.sets):
-        table = synthetic(seed, asked.generator, asked.dims)
-        for name in asked.methods.split(","):
-            for budget in map(int, asked.budgets.split(",")):
+def runs(options: argparse.Namespace, have: set[tuple[str, int, int]]) -> Iterator[dict[str, Any]]:
+    for seed in range(options.sets):
+        table = synthetic(seed, options.generator, options.dims)
+        for name in options.methods.split(","):
+            for budget in map(int, options.budgets.split(",")):
                 if (name, seed, budget) not in have:
                     yield race(name, table, budget, seed)
-        print(f"set {seed + 1} of {asked.sets}", file=sys.stderr, flush=True)
+        print(f"set {seed + 1} of {options.sets}", file=sys.stderr, flush=True)
 
 
 def by_set(rows: list[dict[str, Any]], name: str, budget: int) -> dict[int, float]:
@@ -77,7 +77,7 @@ def by_set(rows: list[dict[str, Any]], name: str, budget: int) -> dict[int, floa
 
 
 def summarised(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """One line for each method and budget. `never_begun`: sets whose best arm got no step, of those that missed it."""
+    """Yield one line per method and budget. `never_begun` counts the missed sets whose best arm got no step."""
     for name in dict.fromkeys(r["method"] for r in rows):
         for budget in sorted({r["budget"] for r in rows}):
             found = [r for r in rows if r["method"] == name and r["budget"] == budget]
@@ -113,7 +113,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def judge(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Whether BHPT and BHPT-eps lie below each baseline by two standard errors of the paired difference."""
+    """Return whether BHPT and BHPT-eps are below each baseline by two standard errors of the paired difference."""
     exceptions, measured = [], {}
     for ours in OURS:
         for budget in sorted({r["budget"] for r in rows}):

@@ -1,14 +1,14 @@
-"""A small convolutional network on Fashion-MNIST, recorded: up to 128 configs, 50 epochs each, on a graphics card.
+"""Record a small convolutional network on Fashion-MNIST: up to 128 configurations, 50 epochs each, on a GPU.
 
-    python -m benchmarks bo_bos.cnn -o out/recorded --jobs 2              half an hour on one card that others use too
-    python -m benchmarks bo_bos.cnn -o out/recorded --configs 4 --epochs 2 --images 2000      a try on the processor
-    python -m benchmarks bo_bos.record cnn_fashion -o out/recorded --table-only               then make the table
+    python -m benchmarks bo_bos.cnn -o out/recorded --jobs 2              half an hour on one shared GPU
+    python -m benchmarks bo_bos.cnn -o out/recorded --configs 4 --epochs 2 --images 2000      a test on the CPU
+    python -m benchmarks bo_bos.record cnn_fashion -o out/recorded --table-only               makes the table
 
 Three convolutions, each followed by a pooling layer, and one dense layer, as in Dai, Yu, Low, Jaillet, ICML 2019, appendix D.2,
-with fewer filters. 20,000 images to train on, 10,000 to validate. Plain gradient descent with momentum 0.9; after each
-epoch the rate is divided by 1 + decay * epochs. Configs come in an order that fills the space, and every finished run is a
-JSON line of OUT/cnn_fashion.jsonl: stop whenever you like and start again. `seconds` are those of the clock, with as many
-runs side by side as `--jobs` says. A run whose loss is no longer a number ends there with the error 0.9.
+with fewer filters. 20,000 images to train on, 10,000 to validate. Gradient descent with momentum 0.9; after each epoch
+the learning rate is divided by 1 + decay * epochs. The configurations fill the space in their order, and every finished run is a
+JSON line in OUT/cnn_fashion.jsonl, so the script can be interrupted and started again. `seconds` is clock time, with `--jobs`
+runs at the same time. A run whose loss is not finite ends with the error 0.9.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shoestring.core.space.parameters import Float, Int
 from shoestring.core.space.space import Config, Space
 
 NAME = "cnn_fashion"
-GUESSING = 0.9  # error of ten equal classes
+GUESSING = 0.9  # error of random guessing with ten equal classes
 SPACE = Space(
     {
         "batch_size": Int(32, 512, log=True),
@@ -56,7 +56,7 @@ def network(config: Config) -> nn.Module:
 
 
 def train(config: Config, data: tuple[torch.Tensor, ...], epochs: int, seed: int) -> tuple[list[float], list[float]]:
-    """Validation error and seconds so far, after each epoch; data: images and labels to train on, then to validate."""
+    """Return validation error and seconds after each epoch. `data` are images and labels for training, then for validation."""
     x, y, x_valid, y_valid = data
     torch.manual_seed(seed)
     model = network(config).to(x.device)
@@ -87,30 +87,32 @@ def train(config: Config, data: tuple[torch.Tensor, ...], epochs: int, seed: int
     return errors, seconds
 
 
-def load(place: Path, images: int, device: str) -> tuple[torch.Tensor, ...]:
-    """The first `images` pictures to train on, the last 10,000 (or half as many as `images`) to validate."""
-    pictures, kinds = fashion(place)
-    parts = (slice(0, images), slice(len(kinds) - min(10_000, images // 2), len(kinds)))
+def load(path: Path, images: int, device: str) -> tuple[torch.Tensor, ...]:
+    """Return the first `images` images for training, and the last 10,000 (or `images` / 2) for validation."""
+    pictures, labels = fashion(path)
+    parts = (slice(0, images), slice(len(labels) - min(10_000, images // 2), len(labels)))
     found = []
     for part in parts:
         found += [
             torch.from_numpy(pictures[part].astype(np.float32) / 255.0 - 0.2860).unsqueeze(1).to(device) / 0.3530,
-            torch.from_numpy(kinds[part].astype(np.int64)).to(device),
+            torch.from_numpy(labels[part].astype(np.int64)).to(device),
         ]
     return tuple(found)
 
 
-def work(asked: argparse.Namespace, left: multiprocessing.Queue[tuple[int, dict[str, Any]] | None], lock: Any) -> None:
-    """One process: configs from the queue until it is empty; a run that fails is told and left out."""
+def work(
+    options: argparse.Namespace, left: multiprocessing.Queue[tuple[int, dict[str, Any]] | None], lock: Any
+) -> None:
+    """Train configurations from the queue until it is empty; a failed run is printed and skipped."""
     torch.set_num_threads(1)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    data = load(asked.fashion, asked.images, device)
-    train(spread(SPACE, 1)[0], data, 1, 0)  # the first run would pay for starting the card
+    data = load(options.fashion, options.images, device)
+    train(spread(SPACE, 1)[0], data, 1, 0)  # otherwise the time of the first run includes the start of the GPU
     while (job := left.get()) is not None:
         number, config = job
         try:
-            errors, seconds = train(config, data, asked.epochs, asked.seed)
+            errors, seconds = train(config, data, options.epochs, options.seed)
         except RuntimeError as problem:
             print(f"{NAME} {number} failed: {problem}", file=sys.stderr, flush=True)
             continue
@@ -120,7 +122,7 @@ def work(asked: argparse.Namespace, left: multiprocessing.Queue[tuple[int, dict[
             "errors": [round(e, 6) for e in errors],
             "seconds": [round(s, 5) for s in seconds],
         }
-        with lock, (asked.out / f"{NAME}.jsonl").open("a", encoding="utf-8") as out:
+        with lock, (options.out / f"{NAME}.jsonl").open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         print(f"{NAME} {number}: {errors[-1]:.4f} after {seconds[-1]:.1f} s", file=sys.stderr, flush=True)
 
@@ -137,31 +139,31 @@ def main() -> int:
         "--fashion", type=Path, default=FASHION, help="folder with the idx files of Fashion-MNIST, or an npz"
     )
     parser.add_argument("--quick", action="store_true", help="2 configs, 2 epochs of 1000 images")
-    asked = parser.parse_args()
-    if asked.quick:
-        asked.configs, asked.epochs, asked.images = 2, 2, 1000
-    asked.out.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    if options.quick:
+        options.configs, options.epochs, options.images = 2, 2, 1000
+    options.out.mkdir(parents=True, exist_ok=True)
     processes = multiprocessing.get_context("spawn")
     left, lock = processes.Queue(), processes.Lock()
-    done = {row["number"] for row in runs_of(asked.out / f"{NAME}.jsonl")}
-    for number, config in enumerate(spread(SPACE, asked.configs)):
+    done = {row["number"] for row in runs_of(options.out / f"{NAME}.jsonl")}
+    for number, config in enumerate(spread(SPACE, options.configs)):
         if number not in done:
             left.put((number, config))
-    workers = [processes.Process(target=work, args=(asked, left, lock)) for _ in range(asked.jobs)]
+    workers = [processes.Process(target=work, args=(options, left, lock)) for _ in range(options.jobs)]
     for worker in workers:
         left.put(None)
         worker.start()
     for worker in workers:
         worker.join()
-    rows = runs_of(asked.out / f"{NAME}.jsonl")
+    rows = runs_of(options.out / f"{NAME}.jsonl")
     best = min(min(row["errors"]) for row in rows) if rows else None
-    told = {
+    result = {
         "name": f"record_{NAME}",
         "measured": {"configs": len(rows), "best": best},
         "target": None,
         "ok": bool(rows),
     }
-    print(json.dumps(told))
+    print(json.dumps(result))
     return 0 if rows else 1
 
 

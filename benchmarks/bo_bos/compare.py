@@ -1,15 +1,16 @@
-"""What the studies say: how many epochs a method needs for what GP-UCB reaches, and how often a stop was a mistake.
+"""Comparison of studies: the steps that a method needs to reach the result of GP-UCB, and the share of wrong stops.
 
-    ratio of means    first epoch at which the mean best error over seeds is as low as GP-UCB's at the end, over GP-UCB's own
-    ratio of seeds    the same seed by seed: median; a seed that never gets there counts as infinite, one whose answer
-                      lies in the initial design is left out
-    slower, never     seeds with a ratio above 1, those that never get there among them
-    ratio of runs     seed by seed, runs begun until one that is (or, stopped, would have been) as good, over GP-UCB's: what
-                      the search needs, whatever a run costs
-    mistakes          share of stopped runs that would have beaten the incumbent they were stopped for, had they been finished
-    winners lost      those mistakes as a share of all runs after the design that beat their incumbent, or would have
-    epochs            where they went: the initial design, runs after it that were finished, the first steps of stopped runs that
-                      no rule can save, and steps that the rule took beyond those to make up its mind
+    ratio of means    first step at which the mean best error over seeds is as low as GP-UCB's at the end, divided by the first
+                      such step of GP-UCB
+    ratio of seeds    the same for each seed, and the median. A seed that never reaches it counts as infinite. A seed is left out
+                      if GP-UCB has its final result in the initial design.
+    slower, never     number of seeds with a ratio above 1, and of those that never reach it
+    ratio of runs     for each seed, the number of runs until one is (or, if stopped, would have been) as good, divided by that of
+                      GP-UCB: the quality of the search, whatever a run costs
+    mistakes          share of stopped runs that would have beaten their incumbent in a full training
+    winners lost      these mistakes as a share of all runs after the design that beat their incumbent, or would have
+    epochs            shares of the budget: the initial design, finished runs after it, the first steps of stopped runs (which no
+                      rule can save), and the further steps of stopped runs
 
 Intervals are 90 % bootstrap intervals over seeds; null: never reached.
 """
@@ -32,7 +33,7 @@ GROWTHS = ("k1 fixed", "k1 small", "bo_bos", "k1 large")  # from no growth to mu
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of JSON lines; a line that a killed process left half written is passed over."""
+    """Return the rows of a file of JSON lines; incomplete lines of a killed process are skipped."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
@@ -55,7 +56,7 @@ def first_at(best: Array, goal: float) -> float:
 
 
 def ratio_of_means(ours: Array, theirs: Array) -> float:
-    """Both (seeds, epochs)."""
+    """Return the ratio of means of two arrays (seeds, steps)."""
     mean, reference = ours.mean(axis=0), theirs.mean(axis=0)
     return first_at(mean, reference[-1]) / first_at(reference, reference[-1])
 
@@ -66,7 +67,7 @@ def runs_until(row: dict[str, Any], goal: float) -> float:
 
 
 def number(ratio: float) -> float | None:
-    """Rounded; None: never reached."""
+    """Return the ratio rounded, or None if it is infinite."""
     return round(ratio, 4) if ratio < np.inf else None
 
 
@@ -77,7 +78,7 @@ def interval(draw: Callable[[NDArray[np.intp]], float], n: int, rounds: int = 10
 
 
 def compare(rows: list[dict[str, Any]], method: str) -> dict[str, Any] | None:
-    """A method against GP-UCB on one table."""
+    """Compare a method with GP-UCB on one table; None if there are no common seeds."""
     by = {(row["method"], row["seed"]): row for row in rows}
     seeds = sorted(seed for name, seed in by if name == method and ("gp_ucb", seed) in by)
     if not seeds:
@@ -118,24 +119,24 @@ def compare(rows: list[dict[str, Any]], method: str) -> dict[str, Any] | None:
 
 
 def winners_lost(rows: list[dict[str, Any]]) -> float:
-    """Share of the runs after the design that would have been the best so far, and were stopped."""
+    """Return the share of stopped runs among the runs after the design that were, or would have been, the best so far."""
     lost = sum(final < best for row in rows for _, best, final, _ in row["stopped"])
-    kept = sum(
+    finished = sum(
         1
         for row in rows
         for epoch in {epoch for epoch in _ends(row) if epoch > row["design"]}
         if any(epoch - _length(row) < at <= epoch for at, _, _ in row["improved"])
     )
-    return lost / (lost + kept) if lost + kept else 0.0
+    return lost / (lost + finished) if lost + finished else 0.0
 
 
 def _length(row: dict[str, Any]) -> int:
-    """Steps of a full training."""
+    """Return the steps of a full training."""
     return max(steps for steps, _ in row["runs"])
 
 
 def _ends(row: dict[str, Any]) -> list[int]:
-    """The epoch at which each full run ended; runs come one after another."""
+    """Return the steps of the study at which full runs ended; runs come one after another."""
     ends, epoch = [], 0
     for steps, _ in row["runs"]:
         epoch += steps
@@ -145,7 +146,7 @@ def _ends(row: dict[str, Any]) -> list[int]:
 
 
 def epochs_spent(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Shares of all epochs."""
+    """Return the shares of the budget by purpose."""
     spent = sum(steps for row in rows for steps, _ in row["runs"])
     design = sum(row["design"] for row in rows)
     stopped = sum(stop[0] for row in rows for stop in row["stopped"])
@@ -160,7 +161,7 @@ def epochs_spent(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """{table: {method: comparison with GP-UCB}}"""
+    """Return {table: {method: comparison with GP-UCB}}."""
     summary: dict[str, Any] = {}
     for name in dict.fromkeys(row["table"] for row in rows):
         mine = [row for row in rows if row["table"] == name]
@@ -170,7 +171,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def show(summary: dict[str, Any], name: str = "bo_bos_curves") -> tuple[dict[str, Any], bool]:
-    """Prints the tables; the object of the last line, and whether every target was met."""
+    """Print the tables; return the object of the last line, and whether every target was met."""
     ratios, mistakes, fewer = {}, {}, {}
     for table, methods in summary.items():
         print(f"\n{table}")
@@ -189,7 +190,7 @@ def show(summary: dict[str, Any], name: str = "bo_bos_curves") -> tuple[dict[str
     most = reached > len(ratios) / 2
     few = all(share <= TARGET_MISTAKES for share in mistakes.values())
     ok = bool(most and few and all(fewer.values()))
-    told = {
+    result = {
         "name": name,
         "measured": {
             "tables_at_target": f"{reached} of {len(ratios)}",
@@ -203,11 +204,11 @@ def show(summary: dict[str, Any], name: str = "bo_bos_curves") -> tuple[dict[str
         "peers": {"gp_ucb": 1.0},
         "ok": ok,
     }
-    return told, ok
+    return result, ok
 
 
 def meets(summary: dict[str, Any], method: str) -> dict[str, Any] | None:
-    """On how many tables a method meets the target by the means and by the seeds, and its median ratios over tables."""
+    """Return the number of tables on which a method meets the target, and its median ratios, by means and by seeds."""
     mine = [methods[method] for methods in summary.values() if method in methods]
     if not mine or method == "gp_ucb":
         return None
@@ -219,7 +220,7 @@ def meets(summary: dict[str, Any], method: str) -> dict[str, Any] | None:
 
 
 def slower(summary: dict[str, Any]) -> dict[str, str]:
-    """By method, over all tables: studies that needed more epochs than GP-UCB, of all whose answer lies beyond the design."""
+    """Return by method, over all tables, how many of the counted studies needed more steps than GP-UCB."""
     found: dict[str, str] = {}
     for method in METHODS:
         mine = [methods[method] for methods in summary.values() if method in methods]
@@ -234,13 +235,13 @@ def shown(ratio: float | None) -> str:
 
 
 def _line(method: str, found: dict[str, Any]) -> str:
-    def spread(name: str) -> str:
+    def ratio(name: str) -> str:
         low, high = found[f"{name}_90"]
         return f"{shown(found[name]):>5s} [{shown(low)}, {shown(high)}]".ljust(22)
 
     at = "-" if found["stopped_at"] is None else f"{found['stopped_at']:.1f}"
     return (
-        f"{method:16s} {found['seeds']:4d}   {spread('ratio_of_means')}  {spread('ratio_of_seeds')}  {found['never']:4d}  "
+        f"{method:16s} {found['seeds']:4d}   {ratio('ratio_of_means')}  {ratio('ratio_of_seeds')}  {found['never']:4d}  "
         f"{shown(found['ratio_of_runs']):>6s} {found['final']:9.4f} {found['runs']:5.1f} {found['stops']:5.1f}  {at:5s} "
         f"{100 * found['mistakes']:5.1f} %"
     )

@@ -1,21 +1,21 @@
-"""BO-BOS and its baselines on recorded curves: epochs to GP-UCB's final error, stops that were mistakes, ablations.
+"""BO-BOS and its baselines on recorded curves: steps to the final error of GP-UCB, wrong stops, ablations.
 
     python -m benchmarks bo_bos.curves                  our own tables in benchmarks/data, 20 seeds
     python -m benchmarks bo_bos.curves --data DIR       also klein_cnn_cifar10, lcbench_surrogate and hpolib_grids below DIR
     python -m benchmarks bo_bos.curves --quick          one table, 3 seeds, few methods: under two minutes, nothing written
-    python -m benchmarks bo_bos.curves --show           what results/curves.json says, with the tables of README.md; nothing run
+    python -m benchmarks bo_bos.curves --show           print results/curves.json and the tables of README.md; nothing is run
     python -m benchmarks bo_bos.curves --methods gp_ucb,bo_bos,oracle --tables fcnet,vae --seeds 20
 
-Every study is kept as a JSON line in the folder `-o` (`--lines` names the file: several processes need one each; all of them are
-read) and not run again; results/curves.json sums up all studies there were, the pictures are drawn by `figures.py`. What is
-measured is explained in `compare.py`, the methods in `studies.py`. Last line: one JSON object; exit 1 when a target is missed.
+Every study is stored as a JSON line in the folder `-o` and not repeated. (`--lines` names the file: several processes need one
+each, and all of them are read.) results/curves.json is the summary of all studies, and `figures.py` draws the figures. The
+measures are explained in `compare.py`, the methods in `studies.py`. Last line: one JSON object; exit 1 when a target is missed.
 """
 
 from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: small matrices, threads only get in the way
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: threads slow down small matrices
 
 import argparse
 import json
@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 SUMMARY = HERE / "results" / "curves.json"
 OWN = (HERE.parent / "data" / "fashion_curves", HERE.parent / "data" / "stopping_curves")
 LCBENCH = ("126025", "167149", "168329", "189862", "7593")  # first, last and three in between of the list of tasks
-LCBENCH_LATER = ("126029", "167161", "168910", "189905", "189909")  # never looked at before the policy was settled
+LCBENCH_LATER = ("126029", "167161", "168910", "189905", "189909")  # not used while the policy was developed
 QUICK = ("gp_ucb", "bo_bos", "k1 fixed", "k1 large")
 
 
@@ -45,15 +45,15 @@ def tables(data: Path | None) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path.exists()}
 
 
-def race(asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """All studies asked for, those of earlier calls included."""
-    kept = [] if asked.quick else [row for path in sorted(asked.out.glob("*.jsonl")) for row in read(path)]
-    rows = list({(row["table"], row["method"], row["seed"]): row for row in kept}.values())
-    paths = {"resnet": OWN[0] / "resnet.npz"} if asked.quick else tables(asked.data)
-    methods = asked.methods.split(",") if asked.methods else list(QUICK if asked.quick else METHODS)
-    names = asked.tables.split(",") if asked.tables else list(paths)
+def race(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the requested studies, including those of earlier calls."""
+    stored = [] if options.quick else [row for path in sorted(options.out.glob("*.jsonl")) for row in read(path)]
+    rows = list({(row["table"], row["method"], row["seed"]): row for row in stored}.values())
+    paths = {"resnet": OWN[0] / "resnet.npz"} if options.quick else tables(options.data)
+    methods = options.methods.split(",") if options.methods else list(QUICK if options.quick else METHODS)
+    names = options.tables.split(",") if options.tables else list(paths)
     done = {(row["table"], row["method"], row["seed"]) for row in rows}
-    for seed in range(asked.first_seed, asked.first_seed + (3 if asked.quick else asked.seeds)):
+    for seed in range(options.first_seed, options.first_seed + (3 if options.quick else options.seeds)):
         for name in names:
             problem = recorded(paths[name], name=name)
             for method in methods:
@@ -61,48 +61,48 @@ def race(asked: argparse.Namespace) -> list[dict[str, Any]]:
                     continue
                 rows.append(study(problem, method, seed))
                 print(f"seed {seed} {name} {method}: {rows[-1]['decide_s']} s", file=sys.stderr, flush=True)
-                if not asked.quick:
-                    asked.out.mkdir(parents=True, exist_ok=True)
-                    with (asked.out / asked.lines).open("a", encoding="utf-8") as out:
+                if not options.quick:
+                    options.out.mkdir(parents=True, exist_ok=True)
+                    with (options.out / options.lines).open("a", encoding="utf-8") as out:
                         out.write(json.dumps(rows[-1]) + "\n")
     return rows
 
 
 def keep(summary: dict[str, Any]) -> dict[str, Any]:
-    """In results/curves.json, in place of what it says of the same methods on the same tables; all that it says now."""
+    """Replace the results of these methods on these tables in results/curves.json, and return the whole content."""
     SUMMARY.parent.mkdir(exist_ok=True)
-    kept = json.loads(SUMMARY.read_text()) if SUMMARY.exists() else {}
+    stored = json.loads(SUMMARY.read_text()) if SUMMARY.exists() else {}
     for table, methods in summary.items():
-        known = kept.get(table, {}) | methods
-        kept[table] = {method: known[method] for method in METHODS if method in known}
-    SUMMARY.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    return kept
+        known = stored.get(table, {}) | methods
+        stored[table] = {method: known[method] for method in METHODS if method in known}
+    SUMMARY.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    return stored
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with klein_cnn_cifar10/, lcbench_surrogate/, hpolib_grids/")
     parser.add_argument(
-        "-o", "--out", type=Path, default=HERE.parents[1] / "out" / "bo_bos" / "studies", help="where studies are kept"
+        "-o", "--out", type=Path, default=HERE.parents[1] / "out" / "bo_bos" / "studies", help="folder for the studies"
     )
     parser.add_argument("--lines", default="studies.jsonl", help="name of the file for new studies in that folder")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--tables", help="only these, with commas between")
-    parser.add_argument("--methods", help="only these, with commas between")
+    parser.add_argument("--tables", help="names separated by commas; default: all")
+    parser.add_argument("--methods", help="names separated by commas; default: all")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
-    asked = parser.parse_args()
-    if asked.show:
+    options = parser.parse_args()
+    if options.show:
         summary = json.loads(SUMMARY.read_text())
     else:
-        summary = summarise(race(asked))
-        if not asked.quick:
+        summary = summarise(race(options))
+        if not options.quick:
             summary = keep(summary)
-    told, ok = show(summary)
-    if asked.show:
+    result, ok = show(summary)
+    if options.show:
         print("", *tables_of_page(summary), sep="\n\n")
-    print(json.dumps(told))
+    print(json.dumps(result))
     return 0 if ok else 1
 
 

@@ -1,12 +1,12 @@
-"""Pictures of the studies that curves.py and live.py have kept. Needs matplotlib.
+"""Figures of the studies of curves.py and live.py. Needs matplotlib.
 
     python -m benchmarks bo_bos.figures progress [--tables resnet,vae]      best error against epochs and against seconds
-    python -m benchmarks bo_bos.figures stopped [--table cnn_fashion]       one BO-BOS study: curves, and what stopped runs
-                                                                            would have come to (Figs. 7 and 8 of the paper)
-    python -m benchmarks bo_bos.figures swimmer                             best return against steps in the water
+    python -m benchmarks bo_bos.figures stopped [--table cnn_fashion]       one BO-BOS study: its curves, and the ends of stopped
+                                                                            runs (Figs. 7 and 8 of the paper)
+    python -m benchmarks bo_bos.figures swimmer                             best return against steps of Swimmer
 
-Lines are means over seeds, bands one standard error to each side. `-o` is the folder for the pictures, `--kept` the one with the
-studies.
+Lines are means over seeds, bands one standard error to each side. `-o` is the folder for the figures, `--kept` the folder with
+the studies.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from benchmarks.plotting import plt
 
 Array = NDArray[np.float64]
 KEPT = HERE.parents[1] / "out" / "bo_bos"
-FEWEST = 3  # seeds; fewer say nothing
+FEWEST = 3  # seeds for a line
 LINES = {
     "gp_ucb": ("GP-UCB", "black"),
     "bo_bos": ("BO-BOS", "#d62728"),
-    "printed": ("BO-BOS, the paper's own combination", "#ff9896"),
+    "printed": ("BO-BOS as printed in the paper", "#ff9896"),
     "boca": ("BOCA", "#1f77b4"),
     "lc_prediction": ("LC prediction (process)", "#2ca02c"),
     "lc_families": ("LC prediction (families)", "#98df8a"),
@@ -51,11 +51,11 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--data", type=Path, help="folder with further tables, as for curves.py")
     parser.add_argument("-o", "--out", type=Path, default=HERE / "results")
-    asked = parser.parse_args()
-    asked.out.mkdir(exist_ok=True)
-    if asked.picture == "progress":
-        rows = [row for path in sorted((asked.kept / "studies").glob("*.jsonl")) for row in read(path)]
-        names = [name for name in asked.tables.split(",") if any(row["table"] == name for row in rows)]
+    options = parser.parse_args()
+    options.out.mkdir(exist_ok=True)
+    if options.picture == "progress":
+        rows = [row for path in sorted((options.kept / "studies").glob("*.jsonl")) for row in read(path)]
+        names = [name for name in options.tables.split(",") if any(row["table"] == name for row in rows)]
         figure, axes = plt.subplots(2, len(names), figsize=(2.9 * len(names), 5.6), layout="constrained", squeeze=False)
         for column, name in enumerate(names):
             mine = [row for row in rows if row["table"] == name]
@@ -69,17 +69,20 @@ def main() -> None:
             label: line for panel in axes[0] for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
         }
         figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=len(known))
-    elif asked.picture == "stopped":
-        figure = stopped_runs(tables(asked.data)[asked.table], asked.table, asked.seed)
+    elif options.picture == "stopped":
+        figure = stopped_runs(tables(options.data)[options.table], options.table, options.seed)
     else:
-        figure = swimmer([row for path in sorted((asked.kept / "live").glob("*.jsonl")) for row in read(path)])
-    figure.savefig(asked.out / f"{asked.picture}.png", dpi=100)
-    print(json.dumps({"name": f"figure_{asked.picture}", "measured": str(asked.out), "target": None, "ok": True}))
+        figure = swimmer([row for path in sorted((options.kept / "live").glob("*.jsonl")) for row in read(path)])
+    figure.savefig(options.out / f"{options.picture}.png", dpi=100)
+    print(json.dumps({"name": f"figure_{options.picture}", "measured": str(options.out), "target": None, "ok": True}))
 
 
 def progress(axes: Axes, rows: list[dict[str, Any]], unit: str) -> None:
-    """One panel: every method that was run on `FEWEST` seeds or more, and on at least half as many as any other, on the
-    seeds that all of these have."""
+    """Draw one panel.
+
+    It has the methods with at least `FEWEST` seeds and at least half as many seeds as any other method. The seeds are those
+    that all these methods have.
+    """
     seeds = {method: {row["seed"] for row in rows if row["method"] == method} for method in LINES}
     enough = max(FEWEST, max(map(len, seeds.values())) / 2)
     seeds = {method: found for method, found in seeds.items() if len(found) >= enough}
@@ -92,44 +95,44 @@ def progress(axes: Axes, rows: list[dict[str, Any]], unit: str) -> None:
         end = min(row["epochs"] if unit == "epochs" else row["train_s"] for row in rows)
         grid = np.linspace(0.0, end, 400)[1:]
         best = np.array([_at(row, grid, unit) for row in mine])
-        begun = np.isfinite(best).all(axis=0)
-        _band(axes, grid[begun], best[:, begun], label, colour)
-        shown.append(best[:, begun].mean(axis=0))
+        started = np.isfinite(best).all(axis=0)
+        _band(axes, grid[started], best[:, started], label, colour)
+        shown.append(best[:, started].mean(axis=0))
     design = np.mean([row["design"] for row in rows if row["method"] == "gp_ucb"])
     if unit == "epochs":
-        axes.axvline(design, color="#dddddd", lw=0.8, zorder=0)  # all methods but Hyperband are alike up to here
+        axes.axvline(design, color="#dddddd", lw=0.8, zorder=0)  # up to here all methods except Hyperband are equal
     low = min(line.min() for line in shown)
-    high = max(line[line.size // 6] for line in shown)  # what is shown of the steep beginning
+    high = max(line[line.size // 6] for line in shown)  # cuts off the steep beginning
     axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
 
 
 def _at(row: dict[str, Any], grid: Array, unit: str) -> Array:
-    """Best loss at each place of the grid; inf before the first."""
-    places = np.array([point[0 if unit == "epochs" else 2] for point in row["improved"]])
+    """Return the best loss at each point of the grid; inf before the first loss."""
+    points = np.array([point[0 if unit == "epochs" else 2] for point in row["improved"]])
     losses = np.array([np.inf, *(point[1] for point in row["improved"])])
-    return losses[np.searchsorted(places, grid, side="right")]
+    return losses[np.searchsorted(points, grid, side="right")]
 
 
 def _band(axes: Axes, x: Array, y: Array, label: str, colour: str) -> None:
-    """y (seeds, places)"""
+    """Draw mean and standard error of y, (seeds, points)."""
     mean, error = y.mean(axis=0), y.std(axis=0) / np.sqrt(len(y))
     axes.plot(x, mean, color=colour, lw=1.3, label=label)
     axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.15, lw=0)
 
 
 def stopped_runs(path: Path, name: str, seed: int) -> plt.Figure:
-    """Left: curves of one study up to the stop, dotted beyond. Right: final errors in the order of the runs."""
+    """Draw the curves of one study, dotted after a stop, and the final errors in the order of the runs."""
     problem = recorded(path, name=name)
     row = study(problem, "bo_bos", seed, with_configs=True)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.0), layout="constrained")
     ends = []
     for number, (steps, config) in enumerate(row["configs"]):
         curve = problem.curve(config)
-        whole = steps == curve.size
-        ends.append((curve[-1], whole))
-        if number >= DESIGN and (whole or number % 4 == 0):  # not all, or nothing is seen
+        is_full = steps == curve.size
+        ends.append((curve[-1], is_full))
+        if number >= DESIGN and (is_full or number % 4 == 0):  # a quarter of the stopped runs, for a readable figure
             left.plot(
-                np.arange(1, steps + 1), curve[:steps], color="#2ca02c" if whole else "#d62728", lw=0.9, alpha=0.8
+                np.arange(1, steps + 1), curve[:steps], color="#2ca02c" if is_full else "#d62728", lw=0.9, alpha=0.8
             )
             left.plot(np.arange(steps, curve.size + 1), curve[steps - 1 :], color="#d62728", lw=0.6, ls=":", alpha=0.7)
     left.set(xlabel="epoch", ylabel="validation error", title="finished (green), stopped (red)")
@@ -137,7 +140,7 @@ def stopped_runs(path: Path, name: str, seed: int) -> plt.Figure:
     runs = np.arange(1, values.size + 1)
     right.plot(runs[whole], values[whole], "^", color="#2ca02c", ms=5, label="finished")
     right.plot(
-        runs[~whole], values[~whole], "o", color="#d62728", ms=4, mfc="none", label="stopped: had it been finished"
+        runs[~whole], values[~whole], "o", color="#d62728", ms=4, mfc="none", label="stopped: in a full training"
     )
     best = np.minimum.accumulate(np.where(whole, values, np.inf))
     right.step(runs, best, where="post", color="black", lw=0.9, label="best finished")
@@ -152,7 +155,7 @@ def stopped_runs(path: Path, name: str, seed: int) -> plt.Figure:
 
 
 def swimmer(rows: list[dict[str, Any]]) -> plt.Figure:
-    """Undiscounted return of the best finished run, against steps in the environment."""
+    """Draw the undiscounted return of the best finished run against steps of the environment."""
     figure, axes = plt.subplots(figsize=(6.0, 4.0), layout="constrained")
     for name, style in (("swimmer_discounted", "-"), ("swimmer", "--")):
         for method in ("gp_ucb", "bo_bos"):
@@ -162,10 +165,10 @@ def swimmer(rows: list[dict[str, Any]]) -> plt.Figure:
             grid = np.arange(DESIGN * EPOCHS, mine[0]["epochs"] + 1)
             best = np.array([_returns(row, grid) for row in mine])
             label, colour = LINES[method]
-            told = "discounted" if name == "swimmer_discounted" else "undiscounted"
+            objective = "discounted" if name == "swimmer_discounted" else "undiscounted"
             mean, error = best.mean(axis=0), best.std(axis=0) / np.sqrt(len(best))
             steps = grid * STEPS_OF_AN_EPOCH * EPISODES / 1000.0
-            axes.plot(steps, mean, style, color=colour, lw=1.3, label=f"{label}, {told} ({len(best)} seeds)")
+            axes.plot(steps, mean, style, color=colour, lw=1.3, label=f"{label}, {objective} ({len(best)} seeds)")
             axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.12, lw=0)
     axes.set(xlabel="thousand steps in the environment", ylabel="return of the best finished policy")
     axes.legend()

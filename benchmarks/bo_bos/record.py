@@ -1,19 +1,19 @@
-"""Record a real task once as a table of learning curves, to be replayed for every method and seed.
+"""Record a real task once as a table of learning curves, which is replayed for every method and seed.
 
-    python -m benchmarks bo_bos.record logreg_digits -o out/recorded                    128 configs spread over the space
+    python -m benchmarks bo_bos.record logreg_digits -o out/recorded                    128 configurations
     python -m benchmarks bo_bos.record xgboost_spambase -o out/recorded --data DIR      DIR/ml_datasets/spambase.npz
-    python -m benchmarks bo_bos.record cnn_fashion -o out/recorded --table-only         a table of what cnn.py wrote there
-    python -m benchmarks bo_bos.record logreg_digits --quick                            4 configs, nothing kept
+    python -m benchmarks bo_bos.record cnn_fashion -o out/recorded --table-only         make the table from the output of cnn.py
+    python -m benchmarks bo_bos.record logreg_digits --quick                            4 configurations, nothing is stored
 
-Every run is one JSON line in OUT/TASK.jsonl as soon as it has ended, and is not trained again; OUT/TASK.npz is the table of them
-all, in the layout of `shoestring.runners.simulated.recorded_table`. The folder benchmarks/data/stopping_curves holds the tables we recorded.
+Every finished run is one JSON line in OUT/TASK.jsonl and is not repeated. OUT/TASK.npz is the table of all runs, in the layout of
+`shoestring.runners.simulated.recorded_table`. The folder benchmarks/data/stopping_curves has the tables that we recorded.
 """
 
 from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: processor seconds of one thread
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: the times are processor seconds of one thread
 
 import argparse
 import json
@@ -34,7 +34,7 @@ CONFIGS = 128
 
 
 def spread(space: Space, count: int) -> list[dict[str, Any]]:
-    """Configs that fill the space, the same for every call: the first few of them too."""
+    """Return configurations that fill the space. They are the same for every call, and so are the first few."""
     points = qmc.Sobol(space.dims, scramble=True, rng=np.random.default_rng(0)).random_base2(
         int(np.ceil(np.log2(count)))
     )
@@ -64,11 +64,11 @@ def runs_of(lines: Path) -> list[dict[str, Any]]:
 
 
 def write_table(name: str, rows: list[dict[str, Any]], log: list[str], path: Path) -> None:
-    """Rows of JSON as an npz; a curve that ended early, because its run diverged, is filled up with its last error."""
+    """Write the rows as an npz file; a curve that ended early, because its run diverged, is continued with its last error."""
     names = sorted(rows[0]["config"])
     length = max(len(row["errors"]) for row in rows)
-    told = {"task": name, "objective": "valid_error", "direction": "min", "fidelity": "epoch"}
-    meta = told | {"hp_categories": {}, "log": log}
+    description = {"task": name, "objective": "valid_error", "direction": "min", "fidelity": "epoch"}
+    meta = description | {"hp_categories": {}, "log": log}
     np.savez_compressed(
         path,
         hp=np.array([[float(row["config"][key]) for key in names] for row in rows]),
@@ -92,19 +92,19 @@ def main() -> int:
     parser.add_argument(
         "--fashion", type=Path, default=FASHION, help="folder with the idx files of Fashion-MNIST, or an npz"
     )
-    parser.add_argument("--table-only", action="store_true", help="train nothing")
+    parser.add_argument("--table-only", action="store_true", help="do not train")
     parser.add_argument("--quick", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        out, count = (Path(scratch), 4) if asked.quick else (asked.out, asked.configs)
-        job = task(asked.task, fashion_at=asked.fashion, data=asked.data)
-        if not asked.table_only:
-            record(job, count, out / f"{asked.task}.jsonl")
-        rows = runs_of(out / f"{asked.task}.jsonl")
+        out, count = (Path(scratch), 4) if options.quick else (options.out, options.configs)
+        job = task(options.task, fashion_at=options.fashion, data=options.data)
+        if not options.table_only:
+            record(job, count, out / f"{options.task}.jsonl")
+        rows = runs_of(out / f"{options.task}.jsonl")
         if not rows:
-            raise SystemExit(f"{out / f'{asked.task}.jsonl'} holds no runs: record some first")
-        write_table(asked.task, rows, job.space.log_names, out / f"{asked.task}.npz")
-        table = Table.load(out / f"{asked.task}.npz")
+            raise SystemExit(f"{out / f'{options.task}.jsonl'} has no runs: record some first")
+        write_table(options.task, rows, job.space.log_names, out / f"{options.task}.npz")
+        table = Table.load(out / f"{options.task}.npz")
     ends = table.values[:, -1]
     measured = {
         "configs": len(table.configs),
@@ -113,7 +113,7 @@ def main() -> int:
         "median": round(float(np.median(ends)), 4),
         "seconds": round(float(table.costs_s.sum()), 1),
     }
-    print(json.dumps({"name": f"record_{asked.task}", "measured": measured, "target": None, "ok": True}))
+    print(json.dumps({"name": f"record_{options.task}", "measured": measured, "target": None, "ok": True}))
     return 0
 
 

@@ -1,23 +1,22 @@
-"""One study of one method on one problem, and what is kept of it: a JSON line.
+"""One study of one method on one problem; its result is a JSON line.
 
-A problem is a space of configs and a source of curves: a recorded table, or a real training revealed epoch by epoch. Every study
-begins with the same 6 configs for a seed, trained in full, and may spend as many epochs as `BUDGET_RUNS` full trainings (a third
-of a table's configs, if that is less).
+A problem is a space and a source of curves: a recorded table, or a real training whose curve is given step by step. For a seed
+every study begins with the same 6 configurations, trained in full. The budget is `BUDGET_RUNS` full trainings (or a third of the
+configurations of a table, if that is less).
 
-    method            what it is
-    gp_ucb            every run in full: what the others are compared with
-    bo_bos            as the library has it, 20,000 simulated curves instead of 100,000
-    k1 fixed … large  growth of the loss of giving up a winner: none, 1, (5,) 11 % a run
-    one plan a run    futures are simulated once, after step 8, as in the paper
-    no C2             the surrogate has no say in stopping
-    lengths           configs are chosen by the paper's surrogate of configs and lengths of training
-    no intermediate   the same, and it sees a run at its last step only
-    printed           the paper's own combination: one plan a run; configs chosen by its surrogate, with n / N and one
-                      length-scale for all columns, refitted every 10 runs from 10 restarts by likelihood alone
-    hyperband 80      Hyperband with the brackets of a longest run of 80 epochs, as the authors had it, cut at 50
-    lc_families       LC prediction with the eleven parametric curves; lc_prediction: with the cheap process instead
-    oracle            GP-UCB that stops losers at the first step allowed, and no others, and is told how they would have ended: no
-                      rule that is as slow to judge can save more on the same configs
+    method            description
+    gp_ucb            every run in full; the other methods are compared with it
+    bo_bos            the default of the library, with 20,000 simulated curves instead of 100,000
+    k1 fixed … large  growth of the loss of stopping a winner: none, 1, (5,) 11 % per run
+    one plan a run    curves are simulated once, after step 8, as in the paper
+    no C2             stopping without the condition on the surrogate
+    printed           the method as in the paper: one plan per run; the search by the paper's surrogate, with n / N and one
+                      length-scale for all columns, refitted every 10 runs from 10 restarts without priors
+    no intermediate   the same, with only the last step of a run in the surrogate
+    hyperband 80      Hyperband with the brackets of a longest run of 80 steps, as in the paper, cut at 50
+    lc_families       LC prediction with the eleven parametric curves; lc_prediction: with the cheap process
+    oracle            GP-UCB that stops losers, and only losers, at the first allowed step, and has their true ends in its
+                      surrogate. No rule with the same first stop can save more on the same configurations.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.halving.brackets import Rung, decide_in_brackets
-from shoestring.policies.halving.hyperband import Hyperband, brackets
-from shoestring.policies.stopping.active_runs import ActiveRun, GiveUp, GoOn, RunsUnderWay, find_incumbent
+from shoestring.policies.halving.hyperband import Hyperband, make_brackets
+from shoestring.policies.stopping.active_runs import ActiveRun, ActiveRuns, ContinueRun, StopRun, find_incumbent
 from shoestring.policies.stopping.surrogate import Surrogate, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
 from shoestring.runners.simulated.recorded_table import Table
-from shoestring.runners.simulated.simulated_runner import Simulated, Source
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner, Source
 from shoestring.study.loop import run_in_memory
 
 Array = NDArray[np.float64]
@@ -55,6 +54,7 @@ BUDGET_RUNS = 40
 PATHS = 20_000
 DESIGN = 6  # trials
 
+PRINTED: dict[str, Any] = {"search_by": "printed", "replan_every": None, "refit_every": 10}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "gp_ucb": ("gp_ucb", {}),
     "bo_bos": ("bo_bos", {"paths": PATHS}),
@@ -63,9 +63,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "k1 large": ("bo_bos", {"paths": PATHS, "k1_growth": "large"}),
     "one plan a run": ("bo_bos", {"paths": PATHS, "replan_every": None}),
     "no C2": ("bo_bos", {"paths": PATHS, "kappa": float("inf")}),
-    "lengths": ("bo_bos", {"paths": PATHS, "search_by": "lengths"}),
-    "printed": ("bo_bos", {"paths": PATHS, "search_by": "printed", "replan_every": None, "refit_every": 10}),
-    "no intermediate": ("bo_bos", {"paths": PATHS, "search_by": "lengths", "intermediate": False}),
+    "printed": ("bo_bos", {"paths": PATHS, **PRINTED}),
+    "no intermediate": ("bo_bos", {"paths": PATHS, **PRINTED, "intermediate": False}),
     "boca": ("boca", {}),
     "lc_prediction": ("lc_prediction", {"forecast": "process"}),
     "lc_families": ("lc_prediction", {"forecast": "families"}),
@@ -80,14 +79,14 @@ class Problem:
     name: str
     space: Space
     source: Source
-    curve: Callable[[Config], Array]  # of a config, (steps,), as the source gives it
+    curve: Callable[[Config], Array]  # curve of a configuration, (steps,), as the source gives it
     max_steps: int
     budget_runs: int = BUDGET_RUNS
     direction: Direction = "min"
 
 
 def recorded(path: Path, max_steps: int = EPOCHS, name: str = "") -> Problem:
-    """The problem of a table, its curves thinned to `max_steps`."""
+    """Return the problem of a table, with its curves thinned to `max_steps`."""
     table = Table.load(path, max_steps=max_steps)
 
     def curve(config: Config) -> Array:
@@ -100,18 +99,18 @@ def recorded(path: Path, max_steps: int = EPOCHS, name: str = "") -> Problem:
 
 
 def live(task: Task) -> Problem:
-    """The problem of a real task, trained as its configs are asked for."""
+    """Return the problem of a real task; a configuration is trained when its first step is needed."""
     source = Revealed(task)
     return Problem(task.name, task.space, source, lambda config: source.curve(config).errors, EPOCHS)
 
 
 def warm_up(problem: Problem) -> int:
-    """Steps of a run before it is judged: 8 of 50, as in the paper; in proportion where a full training is much shorter."""
+    """Return the steps of a run before its first check: 8 of 50, as in the paper, and in proportion for short trainings."""
     return 8 if problem.max_steps >= 40 else max(2, round(8 * problem.max_steps / 50))
 
 
 def study(problem: Problem, method: str, seed: int, with_configs: bool = False) -> dict[str, Any]:
-    """Best loss after each epoch, every run with what it came to (and its config, if asked), and every run that was stopped."""
+    """Run a study; return best losses by step, all runs with their lowest losses (and configurations), and stopped runs."""
     name, settings = METHODS[method]
     if name in ("bo_bos", "lc_prediction"):
         settings = {**settings, "n0": warm_up(problem)}
@@ -128,16 +127,16 @@ def study(problem: Problem, method: str, seed: int, with_configs: bool = False) 
         max_steps=problem.max_steps,
     )
     began = time.process_time()
-    ledger = run_in_memory(Ledger([opened]), policy, Simulated(problem.source)).ledger
+    ledger = run_in_memory(Ledger([opened]), policy, SimulatedRunner(problem.source)).ledger
     seconds = time.process_time() - began
-    sign, best, spent_s, improved = ledger.books.sign, np.inf, 0.0, []
+    sign, best, spent_s, improved = ledger.state.sign, np.inf, 0.0, []
     receipts = [entry for entry in ledger.entries() if isinstance(entry, Receipt)]
-    for epoch, entry in enumerate(receipts, 1):
+    for step, entry in enumerate(receipts, 1):
         spent_s += entry.cost.train + entry.cost.validate
         loss = sign * entry.value if entry.status == "ok" and entry.value is not None else np.inf
-        if loss < best or epoch == 1:
+        if loss < best or step == 1:
             best = loss
-            improved.append([epoch, float(best), round(spent_s, 4)])  # best loss from this epoch on
+            improved.append([step, float(best), round(spent_s, 4)])  # best loss from this step on
     configs = [[trial.steps, trial.config] for trial in ledger.trials]
     return ({"configs": configs} if with_configs else {}) | {
         "table": problem.name,
@@ -155,18 +154,18 @@ def study(problem: Problem, method: str, seed: int, with_configs: bool = False) 
 
 
 def lowest(problem: Problem, ledger: Ledger, trial: Trial) -> float:
-    """The best loss of a run, had it been trained in full."""
-    curve = ledger.books.sign * problem.curve(trial.config)
+    """Return the best loss of a full training of this run."""
+    curve = ledger.state.sign * problem.curve(trial.config)
     return float(np.nanmin(curve)) if np.isfinite(curve).any() else np.inf
 
 
 def stopped(problem: Problem, ledger: Ledger) -> list[list[float]]:
-    """Of each run that was given up: steps, the incumbent, the loss it would have ended with, and its best on the way."""
-    sign, found = ledger.books.sign, []
+    """Return for each stopped run: its steps, the incumbent, the final loss of a full training, and its best loss."""
+    sign, found = ledger.state.sign, []
     for order in ledger.orders:
-        if "gave_up" in order.why:
-            trial = ledger.trials[int(order.why["gave_up"])]  # type: ignore[arg-type]
-            best = sign * float(order.why["gave_up_incumbent"])  # type: ignore[arg-type]
+        if "stopped" in order.why:
+            trial = ledger.trials[int(order.why["stopped"])]  # type: ignore[arg-type]
+            best = sign * float(order.why["stopped_incumbent"])  # type: ignore[arg-type]
             final = sign * float(problem.curve(trial.config)[-1])
             found.append([trial.steps, best, final, lowest(problem, ledger, trial)])
     return found
@@ -174,20 +173,20 @@ def stopped(problem: Problem, ledger: Ledger) -> list[list[float]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hyperband80(Hyperband):
-    """Brackets of a longest run that is 80 epochs where a full training is 50, which no run goes beyond."""
+    """Hyperband with brackets for 80 steps where a full training has 50 steps, which limits every run."""
 
     name: ClassVar[str] = "hyperband_80"
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         def plan(number: int) -> list[Rung]:
-            table = brackets(round(1.6 * ledger.max_steps), self.min_steps, self.reduction_factor)
+            table = make_brackets(round(1.6 * ledger.max_steps), self.min_steps, self.reduction_factor)
             return [Rung(arms, min(until, ledger.max_steps)) for arms, until in table[number % len(table)]]
 
         return decide_in_brackets(ledger, plan, self.reduction_factor)
 
 
 class Oracle(GPUCB):
-    """The most that stopping can save: it sees the future."""
+    """Upper limit of what stopping can save: it uses the complete curves."""
 
     name: ClassVar[str] = "oracle"
 
@@ -195,7 +194,7 @@ class Oracle(GPUCB):
         super().__init__()
         object.__setattr__(self, "_problem", problem)
 
-    def form_belief(self, ledger: Ledger, table: ConfigTable, runs: RunsUnderWay) -> Surrogate | None:
+    def make_surrogate(self, ledger: Ledger, table: ConfigTable, runs: ActiveRuns) -> Surrogate | None:
         cut = [t for t in ledger.trials if t.open_order is None and 0 < t.steps < t.limit and not t.diverged]
         ends = {trial.number: lowest(self._problem, ledger, trial) for trial in cut}  # type: ignore[attr-defined]
         seen = observe(ledger, intermediate=False, idle_only=True, predicted=ends)
@@ -204,8 +203,8 @@ class Oracle(GPUCB):
     def first_goal(self, ledger: Ledger) -> int:
         return min(warm_up(self._problem) + 1, ledger.max_steps)  # type: ignore[attr-defined]
 
-    def judge(self, ledger: Ledger, run: ActiveRun, runs: RunsUnderWay) -> GoOn | GiveUp:
+    def decide_run(self, ledger: Ledger, run: ActiveRun, runs: ActiveRuns) -> ContinueRun | StopRun:
         best = find_incumbent(ledger, run.trial)
         if lowest(self._problem, ledger, ledger.trials[run.trial]) < best:  # type: ignore[attr-defined]
-            return GoOn(run.goal)
-        return GiveUp({"incumbent": ledger.books.sign * best})
+            return ContinueRun(run.goal)
+        return StopRun({"incumbent": ledger.state.sign * best})

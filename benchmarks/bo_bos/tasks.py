@@ -1,13 +1,13 @@
-"""Real trainings to stop or to finish: logistic regression, boosted trees that get one more feature at a time, a swimmer.
+"""Real training tasks: logistic regression, boosted trees with one more feature per step, and linear policies for Swimmer.
 
-Every task is a space of configs and a function from a config to a whole run: the validation error after each of 50 epochs, and
-the processor seconds spent until then. A run is trained in full and revealed epoch by epoch, which is the same to a policy and
-lets us say how a run that was stopped would have ended.
+Every task is a space and a function from a configuration to a whole run: the validation error after each of 50 steps, and the
+processor seconds so far. A run is trained in full and given step by step. For a policy this makes no difference, and the end of
+a stopped run is known.
 
-    task                epoch                                    error                              config
+    task                step                                     error                              configuration
     logreg_digits       pass over 1,437 images                   of 360 validation images           learning rate, L2, batch size
     logreg_fashion      pass over 20,000 images                  of 10,000 validation images        the same
-    xgboost_spambase    one more feature, trained afresh         of 1,536 mails                     rate, depth, feature share, L1
+    xgboost_spambase    one more feature, trained from scratch   of 1,536 mails                     rate, depth, feature share, L1
     swimmer_discounted  20 steps of each of 5 episodes           1 - discounted return              16 weights of a linear policy
     swimmer             the same                                 1 - return                         the same
 
@@ -34,16 +34,16 @@ from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 Array = NDArray[np.float64]
 EPOCHS = 50
-FASHION = Path("/usr/share/datasets/fashion-mnist")  # where Debian's dataset-fashion-mnist puts it
-DISCOUNT = 0.9  # of an epoch of the swimmer
-REWARD_RANGE = 8.0  # of an epoch, mean over episodes: beyond it rewards are clipped
+FASHION = Path("/usr/share/datasets/fashion-mnist")  # the folder of the Debian package dataset-fashion-mnist
+DISCOUNT = 0.9  # per step of Swimmer
+REWARD_RANGE = 8.0  # limit of the reward per step, mean over episodes; larger rewards are clipped
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    errors: Array  # (epochs,) after each epoch, in [0, 1]
-    seconds: Array  # (epochs,) of a processor, since the start of the run
-    score: float  # what the user wants in the end, lower is better; the last error unless the task says otherwise
+    errors: Array  # (steps,) after each step, in [0, 1]
+    seconds: Array  # (steps,) processor time since the start of the run
+    score: float  # final objective, lower is better; the last error for most tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Task:
 
 
 class Revealed:
-    """A source for the simulated runner: a config is trained when it is first asked for, and shown epoch by epoch."""
+    """Source for the simulated runner: a configuration is trained when its first step is needed, and shown step by step."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -84,13 +84,13 @@ LOGREG = Space(
 def logistic_regression(
     images: NDArray[np.float32], labels: NDArray[np.intp], n_train: int, config: Config, epochs: int = EPOCHS
 ) -> Curve:
-    """Softmax regression by stochastic gradient descent; images (n, pixels) in [0, 1], the first `n_train` are trained on."""
+    """Train softmax regression by stochastic gradient descent on the first `n_train` images, (n, pixels) in [0, 1]."""
     x, y = images[:n_train], labels[:n_train]
     wanted = np.eye(int(labels.max()) + 1, dtype=np.float32)[y]
     weights = np.zeros((x.shape[1], wanted.shape[1]), dtype=np.float32)
     bias = np.zeros(wanted.shape[1], dtype=np.float32)
     rate, l2, batch = np.float32(config["learning_rate"]), np.float32(config["l2"]), int(config["batch_size"])
-    rng = np.random.default_rng(0)  # runs differ by their configs only
+    rng = np.random.default_rng(0)  # runs differ only by their configurations
     errors, seconds, began = np.empty(epochs), np.empty(epochs), time.process_time()
     for epoch in range(epochs):
         order = rng.permutation(n_train)
@@ -117,17 +117,17 @@ def digits() -> tuple[NDArray[np.float32], NDArray[np.intp]]:
 
 
 @cache
-def fashion(place: Path) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """The 60,000 training images, (n, 28, 28), and labels: from a folder of idx .gz files, or an npz with x_train, y_train."""
-    if place.suffix == ".npz":
-        with np.load(place) as arrays:
+def fashion(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+    """Return the 60,000 training images, (n, 28, 28), and labels, from a folder of idx .gz files or an npz file."""
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
             return arrays["x_train"], arrays["y_train"].astype(np.intp)
-    images = np.frombuffer(gzip.decompress((place / "train-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16)
-    labels = np.frombuffer(gzip.decompress((place / "train-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)
+    images = np.frombuffer(gzip.decompress((path / "train-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16)
+    labels = np.frombuffer(gzip.decompress((path / "train-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)
     return images.reshape(-1, 28, 28), labels.astype(np.intp)
 
 
-# boosted trees, one more feature an epoch ----------------------------------------------------------------------------
+# boosted trees, one more feature per step ----------------------------------------------------------------------------
 
 BOOSTING = Space(
     {
@@ -141,7 +141,7 @@ MAILS_TO_TRAIN, TREES = 3065, 50
 
 
 def boosted_features(x: NDArray[np.float32], y: NDArray[np.intp], config: Config, epochs: int = EPOCHS) -> Curve:
-    """After epoch n: boosted trees on the first n columns, trained afresh on the first `MAILS_TO_TRAIN` rows."""
+    """Train boosted trees on the first n columns for step n, from scratch on the first `MAILS_TO_TRAIN` rows."""
     from xgboost import XGBClassifier
 
     errors, seconds, began = np.empty(epochs), np.empty(epochs), time.process_time()
@@ -165,7 +165,7 @@ def boosted_features(x: NDArray[np.float32], y: NDArray[np.intp], config: Config
 
 @cache
 def spambase(path: Path) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """Mails in random order, columns by how much they tell in a model of all of them, the most telling first."""
+    """Return the mails in random order, with the columns sorted by their importance in a model of all columns."""
     from xgboost import XGBClassifier
 
     with np.load(path) as arrays:
@@ -176,17 +176,17 @@ def spambase(path: Path) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
     return x[:, np.argsort(-ranked.feature_importances_, kind="stable")], y
 
 
-# a linear policy that swims ------------------------------------------------------------------------------------------
+# linear policies for Swimmer-----------------------------------------------------------------------------------------
 
 SWIMMER = Space({f"w{row}{column}": Float(-1.0, 1.0) for row in range(2) for column in range(8)})
 STEPS_OF_AN_EPOCH, EPISODES = 20, 5
 
 
 def swimmer(config: Config, discount: float, epochs: int = EPOCHS) -> Curve:
-    """1 - return of the policy "action = weights @ state" in Swimmer-v5, mean over episodes that differ in their start.
+    """Return 1 - return of the policy "action = weights @ state" in Swimmer-v5, mean over episodes with different starts.
 
-    The reward of an epoch is clipped to +-`REWARD_RANGE`, mapped to [0, 1], discounted by the number of epochs before it and
-    divided by the largest possible sum: a return lies in [0, 1] and never falls. The score is the negative sum of raw rewards.
+    The reward of a step is clipped to +-`REWARD_RANGE`, mapped to [0, 1], discounted by the number of steps before it and
+    divided by the largest possible sum. So a return is in [0, 1] and never falls. The score is the negative sum of raw rewards.
     """
     import gymnasium
 
@@ -211,15 +211,15 @@ def swimmer(config: Config, discount: float, epochs: int = EPOCHS) -> Curve:
 
 
 def task(name: str, *, fashion_at: Path = FASHION, data: Path | None = None) -> Task:
-    """A task; `data` is the folder with ml_datasets/spambase.npz."""
+    """Return a task by its name; `data` is the folder with ml_datasets/spambase.npz."""
     if name == "logreg_digits":
         images, labels = digits()
         return Task(name, LOGREG, lambda config: logistic_regression(images, labels, 1437, config))
     if name == "logreg_fashion":
-        pictures, kinds = fashion(fashion_at)
-        rows = np.r_[:20_000, 50_000:60_000]  # the images at the end validate, as in benchmarks/data/fashion_curves
+        pictures, labels = fashion(fashion_at)
+        rows = np.r_[:20_000, 50_000:60_000]  # the last images are for validation, as in benchmarks/data/fashion_curves
         flat = pictures[rows].reshape(len(rows), -1).astype(np.float32) / 255.0
-        return Task(name, LOGREG, lambda config: logistic_regression(flat, kinds[rows], 20_000, config))
+        return Task(name, LOGREG, lambda config: logistic_regression(flat, labels[rows], 20_000, config))
     if name == "xgboost_spambase":
         if data is None:
             raise SystemExit("xgboost_spambase needs --data FOLDER with ml_datasets/spambase.npz below it")

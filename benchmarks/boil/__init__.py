@@ -1,1 +1,1 @@
-"""Bayesian optimisation for iterative learning: the experiments of arXiv:1909.09593. README.md says what was found."""
+"""The experiments of arXiv:1909.09593, Bayesian optimisation for iterative learning. The results are in README.md."""

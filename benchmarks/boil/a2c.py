@@ -1,15 +1,15 @@
 """Advantage actor-critic (A2C) with a Gaussian actor, on MuJoCo's InvertedPendulum and Reacher.
 
 After Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning", ICML 2016, arXiv:1602.01783, with one worker: the
-actor is moved along the gradient of log pi times (return - value), the critic towards the return, once in every `HORIZON` steps
-and at the end of an episode. The networks and the entropy's weight are those of the BOIL paper's table of agents; the horizon,
-Adam and the bound on the gradient are ours.
+actor follows the gradient of log pi times (return - value), the critic that of its squared error to the return, once in every
+`HORIZON` steps and at the end of an episode. The networks and the entropy's weight are those of the BOIL paper's table of agents;
+the horizon, Adam and the bound on the gradient are ours.
 
-    actor, critic    [32, 32] each, tanh; the actor's deviation is one learned number for each action
+    actor, critic    [32, 32] each, tanh; the actor's deviation is one learned number per action
     loss             -log pi(a) (R - V) - 0.01 entropy, with lr_actor;  (R - V)^2, with lr_critic
     R                rewards up to the horizon, discounted by gamma, then the critic's value of the state that follows
 
-As in `dueling_dqn`, the actor acts in numpy on the memory of torch's parameters.
+As in `dueling_dqn`, the actor is computed in numpy, on arrays that share memory with torch's parameters.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def network(n_in: int, n_out: int, last_gain: float) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class Twin:
-    """A network in numpy, on the memory of its parameters."""
+class NumpyNetwork:
+    """A network in numpy whose arrays share memory with the parameters of `model`."""
 
     def __init__(self, model: nn.Sequential) -> None:
         self.w1, self.b1, self.w2, self.b2, self.w3, self.b3 = [p.detach().numpy() for p in model.parameters()]
@@ -61,7 +61,7 @@ class Agent:
         self.parts = (acting, list(self.critic.parameters()))
         groups = [{"params": acting, "lr": config["lr_actor"]}, {"params": self.parts[1], "lr": config["lr_critic"]}]
         self.optimiser = torch.optim.Adam(groups, fused=True)
-        self.mean, self.value = Twin(self.actor), Twin(self.critic)
+        self.mean, self.value = NumpyNetwork(self.actor), NumpyNetwork(self.critic)
         self.log_std_now = self.log_std.detach().numpy()
 
     def act(self, observed: Floats, rng: np.random.Generator) -> Floats:
@@ -78,7 +78,7 @@ class Agent:
         values = self.critic(states)[:, 0]
         advantage = (goal - values).detach()
         z = (torch.from_numpy(np.stack(actions)) - self.actor(states)) * (-self.log_std).exp()
-        log_likelihood = -0.5 * z.square().sum(dim=1) - self.log_std.sum()  # but for a constant
+        log_likelihood = -0.5 * z.square().sum(dim=1) - self.log_std.sum()  # up to a constant
         entropy = self.log_std.sum()  # likewise
         loss = -(log_likelihood * advantage).mean() - ENTROPY_WEIGHT * entropy + (goal - values).square().mean()
         self.optimiser.zero_grad()
@@ -89,7 +89,7 @@ class Agent:
 
 
 def train(config: Mapping[str, Any], seed: int, task: str) -> Iterator[float]:
-    """The return of one episode after the other, for as long as it is asked."""
+    """Yield the return of one episode after the other, without end."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     env = gymnasium.make(task, disable_env_checker=True).unwrapped

@@ -1,21 +1,21 @@
-"""BOIL and its baselines on recorded tables: utility for the money, learned compression, ablations.
+"""BOIL and its baselines on recorded tables: utility for the budget, learned compression, ablations.
 
     python -m benchmarks boil.compare                        tables of benchmarks/data/rl_curves, 20 seeds
     python -m benchmarks boil.compare --data DIR             also hpo_rl_bench and algoperf below DIR
     python -m benchmarks boil.compare --even                 the same tables with one price for every step
-    python -m benchmarks boil.compare --quick                one table, 3 seeds, few methods: under two minutes, nothing kept
-    python -m benchmarks boil.compare --show                 tables and figures again from what is there, nothing run
+    python -m benchmarks boil.compare --quick                one table, 3 seeds, few methods: under two minutes, nothing is stored
+    python -m benchmarks boil.compare --show                 tables and figures of the stored studies, nothing is run
 
-Every study is a JSON line in the folder `-o`, and is not run again. Calls without `--tables` and `--methods` put their summary in
-results/compare.json; figures are drawn of our own tables. The columns are explained in `summary.py`. Last line: one JSON
-object; exit 1 when a target is missed.
+Every study is a JSON line in the folder `-o`, and is not run again. Calls without `--tables` and `--methods` write their summary
+to results/compare.json. Figures show our own tables. The columns are explained in `summary.py`. Last line: one JSON object; exit
+1 when a target is missed.
 """
 
 from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: small matrices, threads only get in the way
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: with small matrices threads are slower
 
 import argparse
 import json
@@ -64,7 +64,7 @@ def show(summary: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         and all(sum(by > 0 for by in of.values()) > most for of in ahead.values())
         and condition <= CONDITION
     )
-    told = {
+    verdict = {
         "name": "boil_compare",
         "measured": {
             "seconds_of_bo_l": reached,
@@ -80,7 +80,7 @@ def show(summary: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         },
         "ok": bool(ok),
     }
-    return told, bool(ok)
+    return verdict, bool(ok)
 
 
 def _line(method: str, m: dict[str, Any]) -> str:
@@ -107,8 +107,8 @@ def perform(order: tuple[str, Path, str, int]) -> dict[str, Any]:
     return {"table": name, **study(cached(name, path), method, seed)}
 
 
-def studied(orders: list[tuple[str, Path, str, int]], jobs: int) -> Iterator[dict[str, Any]]:
-    """Rows in the order in which they come."""
+def run_studies(orders: list[tuple[str, Path, str, int]], jobs: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows in the order in which they finish."""
     if jobs == 1:
         yield from map(perform, orders)
         return
@@ -127,13 +127,13 @@ def main() -> int:
         "--data", type=Path, help="folder with hpo_rl_bench/ and algoperf/, or with tables of record.py"
     )
     parser.add_argument(
-        "-o", "--out", type=Path, default=HERE.parents[1] / "out" / "boil", help="where studies are kept"
+        "-o", "--out", type=Path, default=HERE.parents[1] / "out" / "boil", help="folder of the studies"
     )
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--tables", help="only these, with commas between")
-    parser.add_argument("--methods", help="only these, with commas between")
+    parser.add_argument("--tables", help="only these, separated by commas")
+    parser.add_argument("--methods", help="only these, separated by commas")
     parser.add_argument("--even", action="store_true", help="the same tables with one price for every step")
-    parser.add_argument("--jobs", type=int, default=1, help="studies at a time")
+    parser.add_argument("--jobs", type=int, default=1, help="studies at once")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
     chosen = parser.parse_args()
@@ -158,19 +158,19 @@ def main() -> int:
     ]
     chosen.out.mkdir(parents=True, exist_ok=True)
     for count, row in enumerate(
-        studied([(name, paths[name], method, seed) for seed, name, method in todo], chosen.jobs), 1
+        run_studies([(name, paths[name], method, seed) for seed, name, method in todo], chosen.jobs), 1
     ):
         rows.append(row)
         if not chosen.quick:
-            with raw.open("a", 1 << 20, encoding="utf-8") as out:  # a line in one piece, should two processes write
+            with raw.open("a", 1 << 20, encoding="utf-8") as out:  # a whole line at once, in case two processes write
                 out.write(json.dumps(rows[-1]) + "\n")
         if count % 20 == 0 or count == len(todo):
             print(f"{count} of {len(todo)} studies", file=sys.stderr, flush=True)
     mine = {name: [row for row in rows if row["table"] == name] for name in problems}
     summary = {name: summary_of(problem, mine[name]) for name, problem in problems.items()}
-    told, ok = show(summary)
+    verdict, ok = show(summary)
     if not (chosen.quick or chosen.tables or chosen.methods):
-        keep(summary)
+        store(summary)
         if not chosen.even and chosen.data is None:
             from benchmarks.boil.figures import draw_all
 
@@ -178,12 +178,12 @@ def main() -> int:
                 (name, r["method"], r["seed"]): utilities(problems[name], r) for name in problems for r in mine[name]
             }
             draw_all(RESULTS, problems, mine, led)
-    print(json.dumps(told))
-    return 0 if ok or chosen.quick else 1  # three seeds decide nothing
+    print(json.dumps(verdict))
+    return 0 if ok or chosen.quick else 1  # three seeds are too few to judge
 
 
-def keep(summary: dict[str, Any]) -> None:
-    """In results/compare.json, in place of what it says of the same methods on the same tables."""
+def store(summary: dict[str, Any]) -> None:
+    """Write the summary to results/compare.json, in place of the same methods on the same tables."""
     path = RESULTS / "compare.json"
     RESULTS.mkdir(exist_ok=True)
     before = json.loads(path.read_text()) if path.exists() else {}

@@ -3,12 +3,12 @@
     python -m benchmarks boil.conditioning                 our tables, 2 seeds, up to 15 runs: half a minute
     python -m benchmarks boil.conditioning --quick         one table, 1 seed, 8 runs
 
-Configs of a table are drawn one after the other, each a full training of which no prefixes are added, or those that BOIL adds, or
-all of a grid of 50. The kernel is the one that BOIL starts with (length-scales 0.25 and 0.45) and the noise 1e-10, next to
-nothing: with BOIL's own noise of 5e-4 the logarithm of the condition number cannot pass 20 below 240,000 points, whatever is
-added. The paper's Fig. 3. Beside it, with that noise of BOIL's own: prefixes a run when the floor below which none is added is
-one of variances, as BOIL has it, or of standard deviations, as in the authors' programs. Last line: one JSON object; exit 1 when
-selection lets the condition number pass 20, or full curves do not pass 25.
+Full trainings of a table are added one after the other, with no prefixes, with those that BOIL selects, or with all of a grid of
+50. The kernel is BOIL's initial one (length-scales 0.25 and 0.45), and the noise is 1e-10, almost nothing: with BOIL's own noise
+of 5e-4 the logarithm of the condition number cannot exceed 20 below 240,000 points, whatever is added. This is the paper's Fig.
+3. It also counts, with BOIL's own noise, the prefixes per run for a floor of variances, as in BOIL, and of standard deviations,
+as in the authors' programs. Last line: one JSON object; exit 1 if the condition number exceeds 20 with selected prefixes, or
+stays below 25 with full curves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shoestring.models.gp.posterior import condition
 
 RESULTS = Path(__file__).parent / "results"
 NOISE = 1e-10
-MAX_POINTS = 15  # of a full run, as BOIL has it
+MAX_POINTS = 15  # for a full run, BOIL's default
 SELECTED_AT_MOST, FULL_AT_LEAST = 20.0, 25.0
 WAYS = {"none": "tab:blue", "selected": "tab:red", "full": "tab:gray"}
 
@@ -44,14 +44,14 @@ WAYS = {"none": "tab:blue", "selected": "tab:red", "full": "tab:gray"}
 def conditions(
     problem: Problem, way: str, seed: int, runs: int, noise: float = NOISE, floor: Floor = "variance"
 ) -> list[dict[str, Any]]:
-    """After each run: ln of the condition number, points so far, and why no more were added."""
+    """Return, after each run, ln of the condition number, the number of points, and the reason to stop adding."""
     space = problem.table(0).space()
     steps = problem.values.shape[2]
     lengths = RunLengths(-(-steps // 5), steps)
     grid = step_grid(lengths.min_steps, steps)
     times = np.array([lengths.time_of(int(t)) for t in grid])
     kernel, theta = product_kernel(space.dims), ProcessParameters(noise_variance=noise).theta(space.dims)
-    z, told = np.zeros((0, space.dims + 1)), []
+    z, rows = np.zeros((0, space.dims + 1)), []
     for number in np.random.default_rng(seed).permutation(len(problem.configs))[:runs]:
         x = space.to_cube(problem.configs[number])
         z = np.vstack([z, np.append(x, 1.0)])
@@ -66,12 +66,12 @@ def conditions(
             )
             stop = added.stop
             z = np.vstack([z, np.column_stack([np.tile(x, (len(added.times), 1)), added.times])])
-        told.append({"log_condition": log_condition(gp, z[len(gp.x) :]), "points": len(z), "stop": stop})
-    return told
+        rows.append({"log_condition": log_condition(gp, z[len(gp.x) :]), "points": len(z), "stop": stop})
+    return rows
 
 
 def prefixes_by(problems: list[Problem], floor: Floor, seeds: int, runs: int) -> dict[str, float]:
-    """With BOIL's own noise: prefixes a run on average, and the share of runs of which the floor spared some."""
+    """Return, with BOIL's own noise, the mean number of prefixes per run, and the share of runs that the floor ended."""
     noise = ProcessParameters().noise_variance
     studies = [conditions(p, "selected", s, runs, noise, floor) for p in problems for s in range(seeds)]
     steps = [step for study in studies for step in study]

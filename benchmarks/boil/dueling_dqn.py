@@ -1,15 +1,15 @@
 """Dueling DQN with prioritised replay, on CartPole.
 
 Wang et al., "Dueling Network Architectures for Deep Reinforcement Learning", ICML 2016, arXiv:1511.06581. The value of a state
-and the advantages of its actions leave one body in two heads, Q = V + A - mean A. The settings are those of the BOIL paper's
-table of agents; those which it does not give (how often to learn, the target network, the optimiser) are ours.
+and the advantages of its actions are two heads of one body, Q = V + A - mean A. The settings are those of the BOIL paper's
+table of agents; those that it does not give (how often to learn, the target network, the optimiser) are ours.
 
     q, replay    [50, 50], 10,000 transitions, batches of 64, alpha 1, beta from 1 to 0.6 in 1,000 updates
     exploration  epsilon from 1 to 0.05 in 10,000 steps
     ours         Adam; one update every 4 steps; the target network is replaced every 100 updates
 
-A core spends its time on small things, so the actor computes the network in numpy, on arrays that share their memory with
-the parameters which torch changes.
+Most of the time is overhead of small operations, so the actor computes the network in numpy, on arrays that share memory with
+the parameters that torch changes.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class DuelingQ(nn.Module):
         return out[:, :1] + advantage - advantage.mean(dim=1, keepdim=True)
 
 
-class Twin:
-    """The same network in numpy: what `network` holds now, or a copy of what it held."""
+class NumpyNetwork:
+    """The same network in numpy: with the present parameters of `network`, or with a copy of them."""
 
     def __init__(self, network: DuelingQ, *, copied: bool = False) -> None:
         arrays = [p.detach().numpy() for p in network.parameters()]
         self.w1, self.b1, self.w2, self.b2, self.w3, self.b3 = [a.copy() for a in arrays] if copied else arrays
 
     def q(self, observed: Any) -> Any:
-        """(n, actions) for (n, observed), or one row for one."""
+        """Return Q, (n, actions), for observations (n, observed), or one row for one."""
         hidden = np.maximum(observed @ self.w1.T + self.b1, 0.0)
         hidden = np.maximum(hidden @ self.w2.T + self.b2, 0.0)
         out = hidden @ self.w3.T + self.b3
@@ -62,22 +62,22 @@ class Twin:
         return out[..., :1] + advantage - advantage.mean(axis=-1, keepdims=True)
 
     def best(self, observed: Any) -> int:
-        """The action of the largest advantage: the value does not matter."""
+        """Return the action with the largest advantage."""
         hidden = np.maximum(self.w1 @ observed + self.b1, 0.0)
         hidden = np.maximum(self.w2 @ hidden + self.b2, 0.0)
         return int((self.w3[1:] @ hidden + self.b3[1:]).argmax())
 
 
 def train(config: Mapping[str, Any], seed: int) -> Iterator[float]:
-    """The return of one episode after the other, for as long as it is asked."""
+    """Yield the return of one episode after the other, without end."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    env = gymnasium.make("CartPole-v1", disable_env_checker=True).unwrapped  # its time limit is kept here
+    env = gymnasium.make("CartPole-v1", disable_env_checker=True).unwrapped  # the time limit is applied below
     observed, _ = env.reset(seed=seed)
     network = DuelingQ(observed.size, 2)
     optimiser = torch.optim.Adam(network.parameters(), lr=config["lr"], fused=True)
     replay = PrioritisedReplay(CAPACITY, observed.size, ALPHA, rng)
-    actor, target = Twin(network), Twin(network, copied=True)
+    actor, target = NumpyNetwork(network), NumpyNetwork(network, copied=True)
     steps = updates = 0
     while True:
         total = 0.0
@@ -85,12 +85,12 @@ def train(config: Mapping[str, Any], seed: int) -> Iterator[float]:
             explores = rng.random() < _schedule(EPSILON, steps)
             action = int(rng.integers(2)) if explores else actor.best(observed)
             after, reward, is_last, _, _ = env.step(action)
-            # Out of time is not out of luck: the value of the state after goes on counting.
+            # At the time limit the episode has not failed: the value of the next state still counts.
             replay.add(observed, action, float(reward), after, bool(is_last))
             total, steps, observed = total + float(reward), steps + 1, after
             if steps % LEARN_EVERY_STEPS == 0 and steps >= LEARN_FROM_STEP:
                 if updates % TARGET_EVERY_UPDATES == 0:
-                    target = Twin(network, copied=True)
+                    target = NumpyNetwork(network, copied=True)
                 _update(network, optimiser, target, replay, config["gamma"], _schedule(BETA, updates))
                 updates += 1
             if is_last or step == MAX_STEPS:
@@ -102,7 +102,7 @@ def train(config: Mapping[str, Any], seed: int) -> Iterator[float]:
 def _update(
     network: DuelingQ,
     optimiser: torch.optim.Optimizer,
-    target: Twin,
+    target: NumpyNetwork,
     replay: PrioritisedReplay,
     gamma: float,
     beta: float,
@@ -116,7 +116,7 @@ def _update(
     optimiser.zero_grad()
     (torch.from_numpy(weights) * errors.square()).mean().backward()
     optimiser.step()
-    replay.tell(places, errors.detach().numpy())
+    replay.update(places, errors.detach().numpy())
 
 
 def _schedule(line: tuple[float, float, int], now: int) -> float:

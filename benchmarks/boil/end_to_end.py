@@ -4,9 +4,9 @@
     python -m benchmarks boil.end_to_end --quick           half a minute
     python -m benchmarks boil.end_to_end --policy hyperband
 
-A step is ten episodes, its value their mean return, of at most 200; a full training is 300 episodes. The generator stays alive
-between orders, so a run that is asked to go on does so from where it stands. Last line: one JSON object; exit 1 when no run
-keeps the pole up for 100 steps on average over the second half of a full training.
+A step is ten episodes, and its value is their mean return, at most 200; a full training is 300 episodes. The generator stays
+alive between orders, so a run that is continued does not start again. Last line: one JSON object; exit 1 if no run keeps the pole
+up for 100 steps on average over the second half of a full training.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def train(config: Mapping[str, Any]) -> Iterator[float]:
 
 
 def narrate(ledger: Ledger, entry: Entry | None) -> None:
-    """A line for each run that has come as far as was ordered."""
+    """Print a line for each run that has reached the ordered step."""
     if isinstance(entry, Receipt) and ledger.trials[entry.trial].open_order is None:
         trial = ledger.trials[entry.trial]
         config = ", ".join(f"{name} {value:.3g}" for name, value in trial.config.items())
@@ -52,7 +52,7 @@ def narrate(ledger: Ledger, entry: Entry | None) -> None:
 
 
 def best_run(study: Study) -> tuple[float, Mapping[str, Any]]:
-    """The largest mean over the second half of the runs that were trained in full (the longest, where none was); its config."""
+    """Return the largest mean over the second half of the longest runs, and the config of that run."""
     trials = study.ledger.trials
     longest = max(trial.steps for trial in trials)
     ended = {t.number: float(np.mean(t.values[longest // 2 :])) for t in trials if t.steps == longest}  # type: ignore[arg-type]
@@ -76,7 +76,6 @@ def main() -> int:
         max_steps=MAX_STEPS,
         direction="max",
         policy=chosen.policy,
-        settings={"worst_value": 0.0} if chosen.policy == "boil" else {},
         seed=chosen.seed,
         observe=narrate,
     )

@@ -3,10 +3,10 @@
     filter_size   edge of both convolutions' kernels                pixels
     pool_size     edge and stride of both max-poolings              pixels
     batch_size    images in an update                               images
-    lr, momentum, decay    of RMSprop; decay is its memory of squared gradients
+    lr, momentum, decay    of RMSprop; decay is that of its mean of squared gradients
 
-Two convolutions of 16 and 32 maps, a hidden layer of 64 units. It is trained on 10,000 of the 60,000 training images, an epoch a
-step, and scored on 5,000 others. The images stay on the device all the time.
+Two convolutions of 16 and 32 maps, a hidden layer of 64 units. It is trained on 10,000 of the 60,000 training images; a step is
+an epoch. The score is the accuracy on 5,000 others. The images stay on the device all the time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEADER_BYTES = {"images": 16, "labels": 8}
 
 @cache
 def images(data: Path, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The first training images, (n, 1, 28, 28) from 0 to 1, and their labels."""
+    """Return the first training images, (n, 1, 28, 28) from 0 to 1, and their labels."""
     count = TRAIN_IMAGES + VALID_IMAGES
     if data.suffix == ".npz":
         with np.load(data) as arrays:
@@ -47,7 +47,7 @@ def _idx(path: Path, kind: str) -> np.ndarray:
 
 def network(filter_size: int, pool_size: int) -> nn.Sequential:
     edge = 28 // pool_size // pool_size
-    before, after = (filter_size - 1) // 2, filter_size // 2  # so that a picture keeps its size
+    before, after = (filter_size - 1) // 2, filter_size // 2  # so that an image keeps its size
     margin = nn.ZeroPad2d((before, after, before, after))
     return nn.Sequential(
         margin,
@@ -66,7 +66,7 @@ def network(filter_size: int, pool_size: int) -> nn.Sequential:
 
 
 def train(config: Mapping[str, Any], seed: int, data: Path, device: str) -> Iterator[float]:
-    """Share of right answers on the validation images after one epoch after the other; 0.1 is chance."""
+    """Yield the accuracy on the validation images after each epoch, without end; 0.1 is chance."""
     torch.manual_seed(seed)
     x, y = images(data, device)
     x_valid, y_valid = x[TRAIN_IMAGES:], y[TRAIN_IMAGES:]

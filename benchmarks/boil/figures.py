@@ -3,7 +3,7 @@
 its figure   here                   shows
 3            conditioning.png       the covariance's condition number with no, selected, full augmentation
 4            added_prefixes.png     how many prefixes a decision adds
-5            best_curves.png        full trainings of what BO, BO-L and BOIL recommended
+5            best_curves.png        full trainings of the runs that BO, BO-L and BOIL recommended
 6            utility.png            utility against runs and seconds
 11           weights.png            learned compression curves
 """
@@ -58,7 +58,7 @@ def _of(rows: Sequence[Mapping[str, Any]], method: str) -> list[Mapping[str, Any
 def utility(
     path: Path, problems: Mapping[str, Problem], rows: Rows, utilities: Mapping[tuple[str, str, int], Any]
 ) -> None:
-    """Fig. 6: mean over seeds and a band of one standard error, against runs begun and against seconds."""
+    """Draw Fig. 6: mean over seeds and a band of one standard error, against runs begun and against seconds."""
     figure, axes = plt.subplots(len(problems), 2, figsize=(10, 3.0 * len(problems)), squeeze=False)
     for (name, problem), (left, right) in zip(problems.items(), axes, strict=True):
         lowest = np.inf
@@ -88,14 +88,14 @@ def utility(
 
 
 def _by_run(problem: Problem, row: Mapping[str, Any], runs: int = 40) -> Any:
-    """Utility of the leader once so many runs were begun."""
+    """Return the utility of the recommended run once 1, 2, … runs were begun."""
     begun, leader = (np.array([entry[j] for entry in row["leaders"]]) for j in (1, 2))
     known = np.append(problem.utility.mean(), problem.utility[leader])
     return known[np.searchsorted(begun, np.arange(1, runs + 1), side="right")]
 
 
 def best_curves(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
-    """Fig. 5: the full training of what each study recommended in the end, mean over studies and recorded runs."""
+    """Draw Fig. 5: the full training of the run that each study recommends in the end, mean over studies and recorded runs."""
     figure, axes = plt.subplots(1, len(problems), figsize=(4.0 * len(problems), 3.2), squeeze=False)
     for (name, problem), axis in zip(problems.items(), axes[0], strict=True):
         for method in ("bo", "bo_l", "boil"):
@@ -114,15 +114,15 @@ def best_curves(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None
 
 
 def added(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
-    """Fig. 4: prefixes added at each decision, mean over seeds."""
+    """Draw Fig. 4: prefixes added at each decision, mean over seeds."""
     figure, axis = plt.subplots(figsize=(6, 3.4))
     for name in problems:
         counts = [row["added"] for row in _of(rows[name], "boil") if row.get("added")]
-        length = int(np.median([len(c) for c in counts]))  # later ones are of few seeds
+        length = int(np.median([len(c) for c in counts]))  # few seeds have later decisions
         mean = [np.mean([c[i] for c in counts if len(c) > i]) for i in range(1, length)]
         axis.plot(np.arange(2, length + 1), mean, label=name.replace("_", " "))
     axis.set(
-        xlabel="decision after the initial design (the first, which sees three runs, is left out)",
+        xlabel="decision after the initial design (without the first, which adds those of three runs)",
         ylabel="prefixes added",
     )
     axis.xaxis.label.set_fontsize(8)
@@ -133,7 +133,7 @@ def added(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
 
 
 def weights(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
-    """Fig. 11: the logistic that each study had learned in the end, and the one of the median parameters."""
+    """Draw Fig. 11: the logistic that each study learned in the end, and that of the median parameters."""
     figure, axes = plt.subplots(1, len(problems), figsize=(3.2 * len(problems), 3.0), squeeze=False, sharey=True)
     for (name, problem), axis in zip(problems.items(), axes[0], strict=True):
         steps = problem.values.shape[2]

@@ -1,15 +1,15 @@
 """Recorded tables as problems: several runs of every config, thinned to steps that are means of neighbouring episodes.
 
-A problem's utility of a config is the weighted mean of its full training, over all its recorded runs; the weights are logistic
-ones, averaged over m0 in -3..1 and g0 in 0.1, 1, 2, 3, the average preference by which the authors' programs score Hyperband's
-runs: a step at the start counts 0.1, in the middle 0.6, at the end 0.9. A study sees one recorded run of each config, drawn by
-its seed, so that two studies do not meet the same luck. "…, even price" is a table whose steps all cost the same.
+The utility of a config is the weighted mean of its full training, over all its recorded runs. The weights are logistic ones,
+averaged over m0 in -3..1 and g0 in 0.1, 1, 2, 3, as in the authors' score of Hyperband's runs: a step at the start counts 0.1, in
+the middle 0.6, at the end 0.9. A study uses one recorded run of each config, drawn by its seed, so that studies have independent
+luck. "…, even price" is a table whose steps all cost the same.
 
-    smooth          made up, see `smooth`: a table on which a model that knows full trainings clearly beats random search
+    smooth          made up, see `smooth`: a table on which a model of full trainings clearly beats random search
     rl_curves       the tables of `record.py`: further seeds in `..._again`
-    hpo_rl_bench    `seed` is a column; rows that differ in it alone are runs of one config
-    algoperf        runs are measured at irregular times: a step is a 50th of the longest run's seconds; a run that came to its
-                    own end stays where it ended and costs no more. Repeats (`study`) are runs of one config
+    hpo_rl_bench    `seed` is a column; rows that differ only in it are runs of one config
+    algoperf        runs are measured at irregular times: a step is a 50th of the longest run's seconds; one that ended by itself
+                    keeps its last value and costs nothing more. Repeats (`study`) are runs of one config
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OTHERS = {
     "wmt": "algoperf/wmt.npz",
     "librispeech": "algoperf/librispeech_conformer.npz",
 }
-OTHERS_LOG = {  # searched by orders of magnitude there; the files do not say so
+OTHERS_LOG = {  # searched on a logarithmic scale there; the files do not say so
     "pong": ("lr",),
     "wmt": ("learning_rate", "weight_decay"),
     "librispeech": ("learning_rate", "weight_decay"),
@@ -58,17 +58,17 @@ class Problem:
 
     @cached_property
     def utility(self) -> Floats:
-        """(configs,)"""
+        """Return the utility of each config, (configs,)."""
         weights = average_preference(self.values.shape[2])
         return np.asarray(self.values.mean(axis=0) @ weights / weights.sum())
 
     @property
     def full_cost_s(self) -> float:
-        """Of a full training, on average."""
+        """Return the mean cost of a full training."""
         return float(self.costs_s.sum(axis=2).mean())
 
     def table(self, seed: int) -> Table:
-        """One recorded run of each config."""
+        """Return a table with one recorded run of each config."""
         run = np.random.default_rng(seed).integers(len(self.values), size=len(self.configs))
         rows = np.arange(len(self.configs))
         return Table(self.configs, self.values[run, rows], self.costs_s[run, rows], "max", name=self.name, log=self.log)
@@ -76,14 +76,14 @@ class Problem:
 
 @cache
 def average_preference(steps: int) -> Floats:
-    """(steps,): weights of the steps of a full training."""
+    """Return the weights of the steps of a full training, (steps,)."""
     grid = product((-3.0, -2.0, -1.0, 0.0, 1.0), (0.1, 1.0, 2.0, 3.0))
     weights = [preference_weights(steps, midpoint=m0, growth=g0)[:, 0] for m0, g0 in grid]
     return np.asarray(np.mean(weights, axis=0))
 
 
 def found(data: Path | None) -> dict[str, Path]:
-    """Tables by name: our own, and those known below `data`; the one that is made up has no file."""
+    """Return paths of tables by name: our own, and known ones below `data`; the made-up table has no file."""
     paths = {path.stem: path for path in sorted(OWN.glob("*.npz"))} | {SMOOTH: OWN}
     if data is not None:
         paths |= {path.stem: path for path in sorted(data.glob("*.npz"))}
@@ -92,9 +92,10 @@ def found(data: Path | None) -> dict[str, Path]:
 
 
 def smooth(configs: int = 400, seed: int = 0) -> Problem:
-    """Rewards that rise like a logistic, to a height that is a wide hill in three numbers and at a pace that one of them sets.
+    """Return a table of rewards that rise like a logistic to a height that is a wide hill in three numbers.
 
-    Two runs of each config with noise that lasts for some steps, as of an agent; a step costs more towards one side of the cube.
+    There are two runs of each config, with noise that is correlated over some steps, like that of an agent. Steps cost more
+    towards one side of the cube.
     """
     u = quasi_random.points(seed, SMOOTH, 3, np.arange(1, configs + 1))  # (configs, 3)
     rng, t = np.random.default_rng(seed), np.arange(1, STEPS + 1) / STEPS
@@ -140,7 +141,7 @@ def load(name: str, path: Path) -> Problem:
 
 
 def _blocks(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
-    """The mean of the values and the seconds of each of STEPS blocks of steps; last axis."""
+    """Return the mean value and the seconds of each of STEPS blocks of steps, along the last axis."""
     steps = min(STEPS, values.shape[-1])
     ends = np.ceil(np.arange(1, steps + 1) * values.shape[-1] / steps).astype(int)
     begins = np.concatenate([[0], ends[:-1]])
@@ -149,7 +150,7 @@ def _blocks(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
 
 
 def _evenly(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
-    """Curves at even times up to the longest run's end, and the seconds since the start at each, (n, STEPS)."""
+    """Return curves at even times up to the longest run's end, and the seconds since the start, both (n, STEPS)."""
     times = np.arange(1, STEPS + 1) * (np.nanmax(since_start) / STEPS)
     out, spent = np.empty((len(values), STEPS)), np.empty((len(values), STEPS))
     for i, (curve, seconds) in enumerate(zip(values, since_start, strict=True)):
@@ -163,12 +164,12 @@ def _evenly(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
 def _grouped(
     hp: Floats, names: Sequence[str], categories: Mapping[str, Sequence[str]]
 ) -> tuple[list[Any], NDArray[np.intp]]:
-    """Configs, and the rows of each one's runs, (configs, runs): as many as every config has, at least one."""
+    """Return configs, and the rows of the runs of each, (configs, runs): as many runs as every config has."""
     tuned = [j for j, name in enumerate(names) if name not in NOT_TUNED]
     rows: dict[tuple[Any, ...], list[int]] = {}
     for i, row in enumerate(hp[:, tuned].tolist()):
         rows.setdefault(tuple(None if math.isnan(v) else v for v in row), []).append(i)
-    runs = min(len(of_one) for of_one in rows.values())
+    runs = min(len(rows_of_one) for rows_of_one in rows.values())
     configs = [
         {
             names[j]: categories[names[j]][int(v)] if names[j] in categories else v
@@ -177,11 +178,11 @@ def _grouped(
         }
         for key in rows
     ]
-    return _whole(configs), np.array([of_one[:runs] for of_one in rows.values()])
+    return _whole(configs), np.array([rows_of_one[:runs] for rows_of_one in rows.values()])
 
 
 def _whole(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Numbers that are whole in every config as ints."""
+    """Return the configs with numbers as ints if they are whole in every config."""
     names = {name for config in configs for name in config}
     ints = {n for n in names if all(isinstance(c[n], float) and c[n].is_integer() for c in configs if n in c)}
     return [{name: int(v) if name in ints else v for name, v in config.items()} for config in configs]

@@ -1,14 +1,14 @@
-"""Train every config of a task to its end, once a seed, and make a table of curves of what came out.
+"""Train every config of a task to its end, once per seed, and write the curves as a table.
 
     python -m benchmarks boil.record cartpole inverted_pendulum reacher --jobs 2 -o out/boil/runs
     python -m benchmarks boil.record cnn --device cuda -o out/boil/runs --data DIR     the four files of Fashion-MNIST or an npz
     python -m benchmarks boil.record --tables benchmarks/data/rl_curves -o out/boil/runs
     python -m benchmarks boil.record cartpole --quick                                  4 configs, 20 episodes or 1 epoch
 
-Each run is a process's only work on one core, and a file of its own, TASK/seed_S/config_N.npz with `values` and `seconds` of each
-step; a file that is there is not made again, and one that is half written has another name. All configs of all tasks come
-with seed 0 first, tasks in turn, then with seed 1, so that a recording that is cut is a smaller one. Seconds are processor time
-of the run's process, or passed time where a GPU works. `--tables DIR` writes what has been recorded in the layout of
+A process trains one run at a time on one core. Each run has a file, TASK/seed_S/config_N.npz, with `values` and `seconds` of each
+step. Existing files are not written again, and a file that is being written has another name. Seed 0 of all configs comes first,
+with the tasks in turn, then seed 1, so an interrupted recording is a smaller but complete one. Seconds are processor time of the
+run's process, or elapsed time on a GPU. `--tables DIR` writes the recorded runs in the layout of
 `shoestring.runners.simulated.recorded_table`: the objective and `cost` of seed 0, and those of the other seeds in `..._again`.
 Last line: one JSON object; exit 1 when a run failed.
 """
@@ -53,7 +53,7 @@ class Job:
 
 
 def jobs(tasks: list[Task], seeds: list[int], arguments: argparse.Namespace) -> list[Job]:
-    """What is still to be done, the most useful first."""
+    """Return the runs that are not recorded yet, the most useful first."""
     found = []
     for seed in seeds:
         for number in range(max(task.n_configs for task in tasks)):
@@ -66,7 +66,7 @@ def jobs(tasks: list[Task], seeds: list[int], arguments: argparse.Namespace) -> 
 
 
 def perform(job: Job) -> str:
-    """Train one config to its end; returns what went wrong, if anything: one failure must not stop the others."""
+    """Train one config to its end and return the error as text, if there was one: a failure must not stop the others."""
     import torch
 
     torch.set_num_threads(1)
@@ -91,18 +91,18 @@ def perform(job: Job) -> str:
 
 
 def record(todo: list[Job], workers: int) -> int:
-    """Returns the number of runs that failed."""
-    failed, began, told = 0, time.monotonic(), 0.0
+    """Run the jobs and return the number that failed."""
+    failed, began, reported_s = 0, time.monotonic(), 0.0
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         running = [pool.submit(perform, job) for job in todo]
         for done, run in enumerate(as_completed(running), 1):
             if problem := run.result():
                 failed += 1
                 print(problem, file=sys.stderr)
-            passed = time.monotonic() - began
-            if passed - told >= REPORT_EVERY_S or done == len(todo):
-                told = passed
-                print(f"{done} of {len(todo)} runs, {failed} failed, {passed:.0f} s", file=sys.stderr, flush=True)
+            elapsed_s = time.monotonic() - began
+            if elapsed_s - reported_s >= REPORT_EVERY_S or done == len(todo):
+                reported_s = elapsed_s
+                print(f"{done} of {len(todo)} runs, {failed} failed, {elapsed_s:.0f} s", file=sys.stderr, flush=True)
     return failed
 
 
@@ -110,19 +110,19 @@ def record(todo: list[Job], workers: int) -> int:
 
 
 def table(task: Task, runs: Path) -> dict[str, Any] | None:
-    """Arrays of the configs that have been recorded with every seed there is, at least two; None: not enough of them."""
+    """Return the arrays of the configs that are recorded with every seed; None if there are fewer than two seeds."""
     seeds = sorted(int(folder.name.removeprefix("seed_")) for folder in (runs / task.name).glob("seed_*"))
     paths = {seed: {p.stem: p for p in (runs / task.name / f"seed_{seed}").glob("config_*.npz")} for seed in seeds}
-    seeds = [seed for seed in seeds if seed < 2 or len(paths[seed]) == task.n_configs]  # further ones when complete
+    seeds = [seed for seed in seeds if seed < 2 or len(paths[seed]) == task.n_configs]  # further seeds only if complete
     if len(seeds) < 2:
         return None
     names = sorted(set.intersection(*(set(paths[seed]) for seed in seeds)))
     loaded = [[np.load(paths[seed][name]) for name in names] for seed in seeds]
     values = np.array([[run["values"] for run in row] for row in loaded])  # (seeds, configs, steps)
     seconds = np.array([[run["seconds"] for run in row] for row in loaded], dtype=float)
-    if task.unit == "epoch":  # all epochs of a run do the same work: what differs is the machine's other work
+    if task.unit == "epoch":  # all epochs of a run do the same work; differences come from other load on the machine
         seconds[:] = np.median(seconds, axis=(0, 2))[None, :, None]
-    values = values.round(3)  # digits that nobody needs would make the file twice as large
+    values = values.round(3)  # more digits would double the size of the file
     costs = np.cumsum(seconds, axis=2).round(3).astype(np.float32)
     parameters = list(task.space.parameters)
     configs = task.configs()
@@ -145,11 +145,11 @@ def main() -> int:
     parser.add_argument("-o", "--out", type=Path, default=HERE.parents[1] / "out" / "boil" / "runs")
     parser.add_argument("--seeds", type=int, default=2, help="runs of each config")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--configs", type=int, help="only the first so many")
-    parser.add_argument("--steps", type=int, help="shorter runs, to try things out")
+    parser.add_argument("--configs", type=int, help="only the first n configs")
+    parser.add_argument("--steps", type=int, help="shorter runs, for tests")
     parser.add_argument("--data", type=Path, default=FASHION_MNIST, help="Fashion-MNIST: a folder or an npz file")
-    parser.add_argument("--device", default="cpu", help="of the convolutional network")
-    parser.add_argument("--tables", type=Path, help="write tables of what is there to this folder; train nothing")
+    parser.add_argument("--device", default="cpu", help="device of the convolutional network")
+    parser.add_argument("--tables", type=Path, help="write tables of the recorded runs to this folder; train nothing")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args()
     if unknown := [name for name in chosen.tasks if name not in TASKS]:
@@ -167,13 +167,13 @@ def main() -> int:
                 again = arrays[f"{task.objective}_again"].shape
                 measured[task.name] = {"seeds": 1 + again[0], "configs": again[1], "steps": again[2]}
         ok = len(measured) == len(tasks)
-        told = {"name": "boil_tables", "measured": measured, "target": "every task, two seeds", "ok": ok}
+        result = {"name": "boil_tables", "measured": measured, "target": "every task, two seeds", "ok": ok}
     else:
         todo = jobs(tasks, list(range(chosen.seeds)), chosen)
         failed = record(todo, chosen.jobs) if todo else 0
         ok = failed == 0
-        told = {"name": "boil_record", "measured": {"runs": len(todo), "failed": failed}, "target": 0, "ok": ok}
-    print(json.dumps(told))
+        result = {"name": "boil_record", "measured": {"runs": len(todo), "failed": failed}, "target": 0, "ok": ok}
+    print(json.dumps(result))
     return 0 if ok else 1
 
 

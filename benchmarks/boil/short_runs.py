@@ -1,11 +1,11 @@
-"""Why BOIL buys so few short runs: what they lose in expected improvement, and what they can win by their price.
+"""Why BOIL trains so few short runs: what they lose in expected improvement, and what they can gain by their lower cost.
 
     python -m benchmarks boil.short_runs                   our tables, 3 seeds each: two minutes
     python -m benchmarks boil.short_runs --quick           one table, 1 seed
 
-At each decision of a study, for lengths from the shortest to a full training: the largest ln EI of any config that is still
-free, less the largest at full length; and -ln cost of that config at that length, less -ln cost of the best at full length. BOIL
-buys the largest sum. A cost counts as a share of the range seen plus 0.1, so no price can win more than ln 11 = 2.4. Numbers are
+At each decision of a study, for lengths from the shortest to a full training: the largest ln EI of any untried config, less the
+largest at full length; and -ln cost of that config at that length, less -ln cost of the best at full length. BOIL trains the run
+with the largest sum. A cost counts as a share of the range seen plus 0.1, so the cost can gain ln 11 = 2.4 at most. Numbers are
 medians over decisions. Last line: one JSON object.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: small matrices, threads only get in the way
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: with small matrices threads are slower
 
 import argparse
 import json
@@ -33,9 +33,9 @@ from shoestring.core.ledger.entries import Opened
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.models.boil.choice import FLOOR, Tradeoff
 from shoestring.policies.boil.boil import BOIL
-from shoestring.policies.boil.score_model import believe
+from shoestring.policies.boil.score_model import fit_score_model
 from shoestring.policies.config_table import ConfigsView
-from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.study.loop import run_in_memory
 
 RESULTS = Path(__file__).parent / "results" / "short_runs.json"
@@ -43,31 +43,31 @@ TIMES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # t~: from the shortest run to a 
 
 
 @dataclass
-class Looking:
-    """BOIL, and what its model says of every length whenever it chooses a run."""
+class RecordingPolicy:
+    """BOIL, which also records the predictions of its model for every length whenever it chooses a run."""
 
     policy: BOIL
     name: str = "boil"
-    seen: list[Any] = field(default_factory=list)
+    records: list[Any] = field(default_factory=list)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         decision = self.policy.decide(ledger, rng)
         if getattr(decision, "why", {}).get("phase") == "chosen":
-            self.seen.append(self.look(ledger))
+            self.records.append(self.compare_lengths(ledger))
         return decision
 
-    def look(self, ledger: Ledger) -> tuple[list[float], list[float]]:
-        """ln EI and -ln cost of the best free config at each length, less those at full length."""
+    def compare_lengths(self, ledger: Ledger) -> tuple[list[float], list[float]]:
+        """Return ln EI and -ln cost of the best untried config at each length, less those at full length."""
         table = ledger.view(ConfigsView())
-        belief = believe(self.policy.recipe(ledger), ledger, table, ledger.decision_rng())
-        assert belief is not None
+        model = fit_score_model(self.policy.model_settings(ledger), ledger, table, ledger.decision_rng())
+        assert model is not None
         free = table.pool(ledger, 1, ledger.decision_rng())
         x = table.encoding.on_simplex(free.points)  # (m, d)
         z = np.concatenate([np.column_stack([x, np.full(len(x), time)]) for time in TIMES])
-        means = belief.gp.predict(z)[0]
-        appraised = Tradeoff(belief.gp, belief.cost, max(means.max(), belief.gp.fitted().max())).appraise(z)
-        log_ei = appraised.log_ei.reshape(len(TIMES), -1)
-        price = -np.log(np.maximum(belief.cost.share(belief.cost.predict(z)), 0.0) + FLOOR).reshape(log_ei.shape)
+        means = model.gp.predict(z)[0]
+        predicted = Tradeoff(model.gp, model.cost, max(means.max(), model.gp.fitted().max())).predict(z)
+        log_ei = predicted.log_ei.reshape(len(TIMES), -1)
+        price = -np.log(np.maximum(model.cost.share(model.cost.predict(z)), 0.0) + FLOOR).reshape(log_ei.shape)
         best = np.argmax(log_ei, axis=1)  # of each length
         at = np.arange(len(TIMES))
         return (
@@ -76,8 +76,8 @@ class Looking:
         )
 
 
-def looked(problem: Problem, seed: int) -> list[Any]:
-    policy = Looking(BOIL())
+def record_study(problem: Problem, seed: int) -> list[Any]:
+    policy = RecordingPolicy(BOIL())
     table = problem.table(seed)
     seconds = min(BUDGET_RUNS, len(problem.configs) // 3) * problem.full_cost_s
     opened = Opened(
@@ -89,20 +89,21 @@ def looked(problem: Problem, seed: int) -> list[Any]:
         direction="max",
         max_steps=table.max_steps,
     )
-    run_in_memory(Ledger([opened]), policy, Simulated(table))
-    return policy.seen
+    run_in_memory(Ledger([opened]), policy, SimulatedRunner(table))
+    return policy.records
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     paths = found(None)
     measured: dict[str, Any] = {}
-    for name, path in list(paths.items())[: 1 if asked.quick else None]:
+    for name, path in list(paths.items())[: 1 if options.quick else None]:
         problem = load(name, path)
-        seen = np.array([look for seed in range(1 if asked.quick else asked.seeds) for look in looked(problem, seed)])
+        seeds = range(1 if options.quick else options.seeds)
+        seen = np.array([record for seed in seeds for record in record_study(problem, seed)])
         improvement, price = np.median(seen, axis=0)  # (lengths,) each
         wins = (seen.sum(axis=1)[:, :-1].max(axis=1) > 0.0).mean()  # shorter than full
         measured[name] = {
@@ -115,7 +116,7 @@ def main() -> int:
         print("length      " + "".join(f"{time:8.2f}" for time in TIMES))
         print("ln EI       " + "".join(f"{value:8.2f}" for value in improvement))
         print("-ln cost    " + "".join(f"{value:8.2f}" for value in price), flush=True)
-    if not asked.quick:
+    if not options.quick:
         RESULTS.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({"name": "boil_short_runs", "measured": measured, "target": None, "peers": {}, "ok": True}))
     return 0

@@ -1,19 +1,18 @@
-"""Methods of the comparison, and one study of one of them on one problem, under the real loop.
+"""The methods of the comparison, and a study of one method on one problem, run by the real loop.
 
-    boil                BOIL as it comes                  bo, bo_l, cm_tf_bo    the paper's baselines, see the policy
+    boil                BOIL with default settings        bo, bo_l, cm_tf_bo    the paper's baselines, see the policy
     boil printed        sum and soft-plus, as the paper prints them
     boil programs       the authors' programs: tail mean, log ratio, runs of 0.4 of a full training at least, at most 10
-                        prefixes a run up to ln cond 15, chosen without a floor that is ever met
-    boil tail mean      the score of these programs alone
+                        prefixes per run up to ln cond 15, with a floor that is never reached
+    boil tail mean      only the score of these programs
     boil log, average   other preferences
-    boil thawing        runs may go on from where they stand
     boil freeze-thaw, cm_tf_bo freeze-thaw                time kernel of freeze-thaw
     boil random, full   random prefixes, or all of them, in place of the most uncertain ones
     hyperband           on the curves' scores under the average preference, see `problems`
 
-A study is told in the end as what it would have recommended at any time. The leader is the run of the largest posterior mean at
-full length; for random search, and during the initial design, that of the best weighted mean of its curve, and for Hyperband
-that of the best score, both with the weights of the utility (see `problems`).
+The result of a study is the run that it would have recommended at each moment, its leader. For BOIL the leader has the largest
+posterior mean at full length. For random search, and during the initial design, it has the best weighted mean of its curve, and
+for Hyperband the best score, both with the weights of the utility (see `problems`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Opened, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.runners.simulated.recorded_table import Table
-from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.study.loop import run_in_memory
 
 BUDGET_RUNS = 25  # full trainings of average cost, or a third of the configs if that is less
@@ -59,7 +58,6 @@ METHODS = {
     "boil tail mean": Method("boil", {"score": "tail_mean"}),
     "boil average": Method("boil", {"score": "average"}),
     "boil log": Method("boil", {"score": "log"}),
-    "boil thawing": Method("boil", {"continue_runs": True}),
     "boil freeze-thaw": Method("boil", {"time_kernel": "freeze_thaw"}),
     "cm_tf_bo freeze-thaw": Method("boil", {"augmentation": "none", "time_kernel": "freeze_thaw"}),
     "boil random": Method("boil", {"augmentation": "random"}),
@@ -83,12 +81,12 @@ def study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
         max_steps=table.max_steps,
     )
     began = time.process_time()
-    source = scored(table) if name == "hyperband" else table
-    ledger = run_in_memory(Ledger([opened]), policy, Simulated(source)).ledger
+    source = replace_values_by_scores(table) if name == "hyperband" else table
+    ledger = run_in_memory(Ledger([opened]), policy, SimulatedRunner(source)).ledger
     decide_s = time.process_time() - began
     rows = [table.space().row_number(trial.config) for trial in ledger.trials]
-    chosen = [order for order in ledger.orders if order.why.get("phase") in ("chosen", "continued")]
-    told: dict[str, Any] = {
+    chosen = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
+    result: dict[str, Any] = {
         "method": method,
         "seed": seed,
         "budget_s": seconds,
@@ -97,27 +95,27 @@ def study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
         "decide_ms": round(1000.0 * decide_s / max(1, len(ledger.orders)), 1),
     }
     if chosen:
-        told["lengths"] = [int(order.memo["goal"][0]) for order in chosen]
-        told["added"] = [len(order.memo["added_steps"]) for order in chosen]
-        told["log_conditions"] = [round(float(order.why["log_condition"]), 2) for order in chosen]  # type: ignore[arg-type]
-        told["logistic"] = [round(float(chosen[-1].why[p]), 3) for p in ("midpoint", "growth")]  # type: ignore[arg-type]
-    return told
+        result["lengths"] = [int(order.memo["goal"][0]) for order in chosen]
+        result["added"] = [len(order.memo["prefix_steps"]) for order in chosen]
+        result["log_conditions"] = [round(float(order.why["log_condition"]), 2) for order in chosen]  # type: ignore[arg-type]
+        result["logistic"] = [round(float(chosen[-1].why[p]), 3) for p in ("midpoint", "growth")]  # type: ignore[arg-type]
+    return result
 
 
 def leaders(ledger: Ledger, table: Table, policy: str) -> Iterator[tuple[float, int, int]]:
-    """(seconds spent, runs begun, trial) whenever something may have changed: at a decision of BOIL, or after a step."""
+    """Yield (seconds spent, runs begun, leading trial) whenever it may have changed: at a decision of BOIL, or after a step."""
     weights = average_preference(table.max_steps)
     spent, begun, has_model = 0.0, 0, False
     curves: dict[int, list[float]] = {}
     for entry in ledger.entries():
         if isinstance(entry, Order):
-            if "leader" in entry.why:
+            if "best_run" in entry.why:
                 has_model = True
-                yield spent, begun, int(entry.why["leader"])  # type: ignore[arg-type]
+                yield spent, begun, int(entry.why["best_run"])  # type: ignore[arg-type]
             begun = max(begun, entry.trial + 1)
         elif isinstance(entry, Receipt):
             spent += entry.cost.total
-            if entry.value is None:  # cut by the wall
+            if entry.value is None:  # interrupted by the budget limit
                 continue
             curves.setdefault(entry.trial, []).append(entry.value)
             if policy == "hyperband":
@@ -127,17 +125,17 @@ def leaders(ledger: Ledger, table: Table, policy: str) -> Iterator[tuple[float, 
                 yield spent, begun, max(whole, key=lambda trial: float(weights @ curves[trial]))
 
 
-def changes(told: Iterable[tuple[float, int, int]]) -> Iterator[tuple[float, int, int]]:
-    """The first of those in a row that tell of the same run as leader and as many runs."""
+def changes(moments: Iterable[tuple[float, int, int]]) -> Iterator[tuple[float, int, int]]:
+    """Yield the first of consecutive moments with the same leader and number of runs."""
     last: tuple[int, int] | None = None
-    for at, begun, leader in told:
+    for at, begun, leader in moments:
         if (begun, leader) != last:
             last = (begun, leader)
             yield at, begun, leader
 
 
-def scored(table: Table) -> Table:
-    """The table with the score of the curve so far in place of each value."""
-    lifted = table.values - min(0.0, float(table.values.min()))
-    scores = np.cumsum(lifted * average_preference(table.max_steps), axis=1)
+def replace_values_by_scores(table: Table) -> Table:
+    """Return the table with the score of the curve up to each step in place of its value."""
+    shifted = table.values - min(0.0, float(table.values.min()))
+    scores = np.cumsum(shifted * average_preference(table.max_steps), axis=1)
     return Table(table.configs, scores, table.costs_s, "max", name=table.name, log=table.log)

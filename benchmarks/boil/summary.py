@@ -1,17 +1,17 @@
-"""What is measured of a method on one table, from its studies.
+"""The measurements of a method on one table, from its studies.
 
-    utility           of the run that a method would recommend now, see `problems`
-    over time         mean over the whole budget of seconds; before anything leads, of a config drawn blindly
-    s of BO-L         first second at which the mean utility over seeds is as high as BO-L's at the end, over BO-L's own;
-                      share: over the whole budget
-    s to 90 %         the same for nine tenths of the way from a config drawn blindly to BO-L's end
+    utility           utility of the run that the method would recommend now, see `problems`
+    over time         mean utility over the whole budget of seconds; before there is a recommended run, that of a random config
+    s of BO-L         first second at which the mean utility over seeds is as high as BO-L's at the end, divided by BO-L's own
+                      second; share: divided by the whole budget
+    s to 90 %         the same for nine tenths of the way from a random config to BO-L's end
     best bought       utility of the best run that was trained in full, recommended or not
     boil ahead by     BOIL's utility over time less the method's
-    iterations        as the paper judges: after as many runs as all studies of BOIL, BO-L and random search had, utility of the
-                      recommended run, and seconds spent, over BO-L's
-    clear             whether BO-L ends above random search, by the 90 % interval of the difference: elsewhere the time to
-                      BO-L's end says nothing about models
-    runs, short       runs of at least a fifth of a full training; share of those chosen that are at most half as long as one
+    iterations        the paper's comparison, after as many runs as all studies of BOIL, BO-L and random search had: utility of
+                      the recommended run, and seconds spent, divided by BO-L's
+    clear             whether BO-L ends above random search, by the 90 % interval of the difference: otherwise the time to
+                      BO-L's end has no information about models
+    runs, short       runs of at least a fifth of a full training; share of the chosen ones that are at most half a training long
 
 Intervals are 90 % bootstrap intervals over seeds.
 """
@@ -28,11 +28,11 @@ from benchmarks.boil.problems import Problem
 from benchmarks.boil.studies import METHODS
 
 Floats = NDArray[np.float64]
-MOMENTS = 400  # of the budget at which utilities are compared
+MOMENTS = 400  # moments of the budget at which utilities are compared
 
 
 def utilities(problem: Problem, row: dict[str, Any]) -> Floats:
-    """(MOMENTS,): of the leader at each moment of the budget; before there is one, of a config drawn blindly."""
+    """Return the utility of the recommended run at each moment of the budget, (MOMENTS,); before, that of a random config."""
     moments = np.linspace(0.0, row["budget_s"], MOMENTS + 1)[1:]
     at = [since for since, _, _ in row["leaders"]]
     known = np.append(problem.utility.mean(), problem.utility[[leader for _, _, leader in row["leaders"]]])
@@ -40,7 +40,7 @@ def utilities(problem: Problem, row: dict[str, Any]) -> Floats:
 
 
 def after(problem: Problem, row: dict[str, Any], runs: int) -> tuple[float, float]:
-    """Utility of the leader after so many runs, and seconds spent by then; nan where there were fewer."""
+    """Return the utility of the recommended run after `runs` runs, and the seconds spent by then; nan if there were fewer."""
     for at, begun, leader in row["leaders"]:
         if begun >= runs:
             return float(problem.utility[leader]), float(at)
@@ -48,7 +48,7 @@ def after(problem: Problem, row: dict[str, Any], runs: int) -> tuple[float, floa
 
 
 def first_at(mean: Floats, goal: float) -> float:
-    """Share of the budget after which the goal is reached."""
+    """Return the share of the budget after which the goal is reached."""
     there = np.flatnonzero(mean >= goal - 1e-9)
     return float(there[0] + 1) / MOMENTS if there.size else np.inf
 
@@ -66,21 +66,24 @@ def number(value: float) -> float | None:
 
 
 def ratio(ours: Floats, theirs: Floats, start: float | None = None) -> float:
-    """Seconds to the end of the others, both (seeds, moments), or to nine tenths of the way there from `start`."""
+    """Return the seconds to the final value of `theirs`, or to nine tenths of the way there from `start`, as a ratio.
+
+    `ours` and `theirs` are (seeds, moments).
+    """
     reference = theirs.mean(axis=0)
     goal = reference[-1] if start is None else start + 0.9 * (reference[-1] - start)
     return first_at(ours.mean(axis=0), goal) / first_at(reference, goal)
 
 
 def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """{method: what is measured of it} on one table."""
+    """Return the measurements of each method on one table."""
     by = {(row["method"], row["seed"]): row for row in rows}
     curves = {key: utilities(problem, row) for key, row in by.items()}
-    shortest = problem.values.shape[2] / 5  # shorter ones are what is left at the wall, and most of Hyperband's
+    shortest = problem.values.shape[2] / 5  # shorter runs are those at the end of the budget, and most of Hyperband's
     blind = float(problem.utility.mean())
     both = [row for (name, _), row in by.items() if name in ("boil", "bo_l", "random")]
     iterations = min((row["leaders"][-1][1] for row in both), default=0)
-    told: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for method in (m for m in METHODS if any(name == m for name, _ in by)):
         seeds = [seed for name, seed in by if name == method and ("bo_l", seed) in by and ("boil", seed) in by]
         if not seeds:
@@ -92,11 +95,11 @@ def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
         spent_bo_l = np.array([after(problem, by["bo_l", seed], iterations)[1] for seed in seeds])
         mine = [by[method, seed] for seed in seeds]
         lengths = [length for row in mine for length in row.get("lengths", ())]
-        told[method] = {
+        measured[method] = {
             "seeds": n,
             "final": number(ours[:, -1].mean()),
             "final_90": interval(lambda pick, u=ours: float(u[pick, -1].mean()), n),
-            "best_bought": number(np.mean([_best_bought(problem, row) for row in mine])),
+            "best_bought": number(np.mean([_best_trained(problem, row) for row in mine])),
             "over_time": number(ours.mean()),
             "over_time_90": interval(lambda pick, u=ours: float(u[pick].mean()), n),
             "seconds_of_bo_l": number(ratio(ours, bo_l)),
@@ -121,13 +124,13 @@ def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
             ),
             "decide_ms": number(np.mean([row["decide_ms"] for row in mine])),
         }
-    if "bo_l" in told and "random" in told:
+    if "bo_l" in measured and "random" in measured:
         seeds = [seed for name, seed in by if name == "random" and ("bo_l", seed) in by]
         ahead = np.array([curves["bo_l", seed][-1] - curves["random", seed][-1] for seed in seeds])
         low, _ = interval(lambda pick: float(ahead[pick].mean()), len(ahead))
-        told["bo_l"]["clear"] = bool(low > 0.0)
-    return told
+        measured["bo_l"]["clear"] = bool(low > 0.0)
+    return measured
 
 
-def _best_bought(problem: Problem, row: dict[str, Any]) -> float:
+def _best_trained(problem: Problem, row: dict[str, Any]) -> float:
     return max(float(problem.utility[config]) for config, steps in row["runs"] if steps == problem.values.shape[2])

@@ -1,4 +1,4 @@
-"""The four tasks of the BOIL benchmark: what is tuned, how long a full training is, and how one is begun.
+"""The four tasks of the BOIL benchmark: hyperparameters, length of a full training, and training code.
 
     task                 agent and environment                               a step is     steps   configs recorded
     cartpole             Dueling DQN, prioritised replay, CartPole-v1        an episode      500   128
@@ -7,7 +7,7 @@
     cnn                  small convolutional network, Fashion-MNIST          an epoch         40    64
 
 Ranges are those of the paper's tables; learning rates and batch sizes are searched on a logarithmic scale. Agents are imported
-when a training begins, so that the tables can be read without torch or gymnasium.
+when training begins, so that tables can be read without torch or gymnasium.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shoestring.core.space.parameters import Float, Int
 from shoestring.core.space.space import Space
 from shoestring.core.values import randomness as quasi_random
 
-FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # where Debian's package dataset-fashion-mnist puts it
+FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # the folder of Debian's package dataset-fashion-mnist
 RATE = Float(1e-6, 1e-2, log=True)
 DISCOUNT = Float(0.8, 1.0)
 
@@ -38,14 +38,14 @@ class Task:
     unit: str  # what a step is
 
     def configs(self) -> list[dict[str, Any]]:
-        """The same quasi-random configs whenever they are asked for; fewer of them are the first ones."""
+        """Return the quasi-random configs of the task, always the same; the first n are those of a task with n configs."""
         cube = quasi_random.points(0, self.name, self.space.dims, np.arange(1, self.n_configs + 1))
         return [self.space.from_cube(u) for u in cube]
 
     def train(
         self, config: Mapping[str, Any], seed: int, data: Path = FASHION_MNIST, device: str = "cpu"
     ) -> Iterator[float]:
-        """Larger is better, one number a step, without end."""
+        """Yield one number per step, larger is better, without end."""
         if self.name == "cartpole":
             from benchmarks.boil import dueling_dqn
 

@@ -1,4 +1,4 @@
-"""One figure for each experiment, drawn from its lines."""
+"""Draw one figure per experiment from its results."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def tradeoff(lines: Lines, path: Path) -> None:
         )
         for a, b, line in zip(x, y, part, strict=True):
             number = line["method"].removesuffix(LIKELIHOOD).partition("=")[2]
-            place = (4, 6) if above else (-4, -12)
+            offset = (4, 6) if above else (-4, -12)
             colour = bars.lines[0].get_color()
-            axes.annotate(number, (a, b), fontsize=8, xytext=place, textcoords="offset points", color=colour)
+            axes.annotate(number, (a, b), fontsize=8, xytext=offset, textcoords="offset points", color=colour)
     axes.axhline(0.0, color="grey", lw=0.6)
     axes.set(xlabel="total time of N trials, relative to EI", ylabel="loss above EI's (from best to median row = 1)")
     axes.legend(fontsize=8)
@@ -103,9 +103,9 @@ def time_allocation(lines: Lines, path: Path) -> None:
     pairs = [line for line in lines if "against" in line]
     slacks = [name for name in PAIRED if any(line["method"] == name for line in pairs)]
     names = [(name, against) for against in ("alpha=0", "alpha=1") for name in slacks]
-    for place, (name, against) in enumerate(names):
+    for position, (name, against) in enumerate(names):
         part = [line for line in pairs if line["method"] == name and line["against"] == against]
-        shift = 1.05 ** (place - 0.5 * (len(names) - 1))
+        shift = 1.05 ** (position - 0.5 * (len(names) - 1))
         right.errorbar(
             [line["multiple"] * shift for line in part],
             [line["rank_less"] for line in part],
@@ -115,7 +115,7 @@ def time_allocation(lines: Lines, path: Path) -> None:
             lw=1,
             color="C0" if against == "alpha=0" else "C1",
             mfc="white" if name in (PAIRED[0], PAIRED[-1]) else None,
-            label=f"{name} less {LABELS[against].partition(' (')[0]}",
+            label=f"{name} minus {LABELS[against].partition(' (')[0]}",
         )
     right.axhline(0.0, color="grey", lw=0.6)
     right.set(
@@ -151,7 +151,7 @@ def cost_model_effect(lines: Lines, path: Path) -> None:
     for number, rule in enumerate(rules):
         shift = 0.2 * (number - 0.5 * (len(rules) - 1)) / max(1, len(rules) - 1)
         part = [line for line in lines if line["rule"] == rule]
-        x = [place + shift for place in range(len(part))]
+        x = [position + shift for position in range(len(part))]
         for one, key in zip(axes, ("time_relative_to_lv3", "loss_above_lv3"), strict=True):
             label = LABELS.get(rule, rule)
             one.errorbar(x, [line[key] for line in part], yerr=_bars(part, key), fmt="o", ms=4, capsize=2, label=label)
@@ -169,7 +169,7 @@ def _family(method: str) -> str:
 
 
 def _bars(lines: Lines, key: str) -> list[list[float]]:
-    """How far the interval reaches below and above the mean."""
+    """Return the distances of the interval below and above the mean."""
     return [
         [line[key] - line[f"{key}_low"] for line in lines],
         [line[f"{key}_high"] - line[key] for line in lines],

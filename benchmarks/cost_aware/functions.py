@@ -1,7 +1,7 @@
-"""Three functions with known optima, on the unit cube and as spaces: Branin, Hartmann's in six dimensions, and a mixed table.
+"""Three functions with known optima, on the unit cube and as spaces: Branin, Hartmann in six dimensions, and a mixed table.
 
-The table is Hartmann's function on a grid of 4 x 3 x 8 x 6 x 10 x 10 = 57,600 configs. Its first two parameters are names whose
-order was shuffled, the others whole numbers, so that it is looked up rather than evaluated.
+The table is Hartmann's function on a grid of 4 x 3 x 8 x 6 x 10 x 10 = 57,600 configurations. Its first two parameters are
+categories in shuffled order, the others are integers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def branin(u: Array) -> float:
 
 @dataclass(frozen=True)
 class Function:
-    """`of` takes a point of the cube; `levels` counts each dimension's values (0: continuous); the first `names` are names."""
+    """A function `of` a point of the cube. `levels`: values per dimension (0: continuous); the first `names` are categories."""
 
     of: Callable[[Array], float]
     levels: tuple[int, ...]
@@ -63,15 +63,15 @@ class Function:
         return Space({f"x{j}": parameter(j, n) for j, n in enumerate(self.levels)})
 
     def at(self, config: Config) -> Array:
-        """The config's point of the cube: a value sits at the centre of its cell."""
+        """Return the point of a configuration in the cube; a value is at the centre of its cell."""
         return self.space.to_cube(config)
 
 
 def mixed(u: Array) -> float:
-    place = u.copy()
+    shuffled = u.copy()
     for j, order in enumerate(_SHUFFLED):
-        place[j] = (order[min(int(u[j] * len(order)), len(order) - 1)] + 0.5) / len(order)
-    return hartmann6(place)
+        shuffled[j] = (order[min(int(u[j] * len(order)), len(order) - 1)] + 0.5) / len(order)
+    return hartmann6(shuffled)
 
 
 BRANIN, HARTMANN6 = Function(branin, (0, 0)), Function(hartmann6, (0,) * 6)
@@ -83,10 +83,10 @@ FUNCTIONS = {"branin": BRANIN, "hartmann6": HARTMANN6, "mixed table": MIXED}
 
 @cache
 def optimum(name: str) -> float:
-    """The least value; of the table by looking at all of it."""
+    """Return the lowest value; for the table, by evaluating all of it."""
     if name != "mixed table":
         return {"branin": 0.39788735772973816, "hartmann6": -3.322368011391339}[name]
     grid = np.array(list(product(*[(np.arange(n) + 0.5) / n for n in MIXED.levels])))  # (57600, 6)
-    # the shuffle of the names changes no minimum
+    # the order of the categories does not change the minimum
     exponents = np.stack([np.sum(a * (grid - p) ** 2, axis=1) for a, p in zip(_A, _P, strict=True)])
     return float((-_WEIGHTS @ np.exp(-exponents)).min())

@@ -1,4 +1,4 @@
-"""Experiments on the models themselves: how well cost is predicted (a), and what the front of EI and cost looks like (d)."""
+"""Experiments on the models: the error of cost predictions (a), and the front of EI and cost during a run (d)."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cost_aware.problems import PAPER, Problem
-from benchmarks.cost_aware.traces import Traces, go_on, interval, method, opened, with_interval
+from benchmarks.cost_aware.traces import Traces, continue_run, empty_ledger, interval, method, with_interval
 from shoestring.core.space.encoding import Encoding
+from shoestring.models.cost_aware.cost_features import CostFeatures
 from shoestring.models.cost_aware.cost_models import COST_MODELS, cost_quantile, fit_cost_model, log_costs
-from shoestring.models.cost_aware.features import CostFeatures
 from shoestring.models.cost_aware.linear import fit_linear, unpack
 from shoestring.models.cost_aware.trade_off import pareto_front
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 
 Line = dict[str, Any]
 OBSERVATIONS = (3, 5, 8, 10, 15, 20, 50, 100)
-FEW = 15  # observations up to which a line in named features is to be ahead of the GP
+FEW = 15  # the claim: up to so many observations a line in named features is better than the GP
 NAMED = ("lv1", "lv2", "lv3", "auto", "gp3")
-MOMENTS = (6, 10, 15, 20, 30, 40, 60, 80, 100)
+FRONT_TRIALS = (6, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
 def cost_model_error(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
-    """(a) RMSE of log cost on rows not seen, after n random observations; by folder.
+    """(a) RMSE of log cost on unseen rows after n random observations, by folder.
 
-    A star: told which three features cost depends on, as the paper's models are (`Problem.named`). "lv3* at once" takes all
-    three of them from the first observation on, as printed. "transfer" is fitted to the folder's other problems and frozen.
-    `within_reserve`: share of the costs below the 90 % quantile that an order holds in reserve. The claim is judged in the
-    paper's own space; elsewhere it is reported.
+    A star marks models with the three named features on which cost depends (`Problem.named`), as in the paper. "lv3* at once"
+    uses all three of them from the first observation, as printed. "transfer" is fitted to the other problems of the folder and
+    not updated. `within_reserve` is the share of costs below the 90 % quantile, the reserve of an order. The claim is tested in
+    the paper's space only; elsewhere the result is only reported.
     """
     errors: dict[tuple[str, str, int], list[float]] = {}
     covered: dict[tuple[str, str, int], list[float]] = {}
-    less: dict[tuple[str, int], list[float]] = {}
+    differences: dict[tuple[str, int], list[float]] = {}
     for problem in problems:
         features, log_cost = problem.cost_features, log_costs(problem.seconds)
         columns = CostFeatures(Encoding(problem.space)).columns_of(problem.named)
@@ -59,7 +59,7 @@ def cost_model_error(problems: list[Problem], options: Namespace, traces: Traces
                     covered.setdefault((problem.folder, name, n), []).append(within)
                 if columns:
                     pair = (errors[problem.folder, name, n][-1] for name in ("lv3*", "gp"))
-                    less.setdefault((problem.folder, n), []).append(next(pair) - next(pair))
+                    differences.setdefault((problem.folder, n), []).append(next(pair) - next(pair))
     lines: list[Line] = [
         {
             "folder": folder,
@@ -73,21 +73,23 @@ def cost_model_error(problems: list[Problem], options: Namespace, traces: Traces
     ]
     lines += [
         {"folder": folder, "lv3*_less_gp_at": n, "runs": len(v), **with_interval("difference", v)}
-        for (folder, n), v in less.items()
+        for (folder, n), v in differences.items()
     ]
     papers = {p.folder for p in problems if p.named == PAPER}
-    judged = {f"{folder} at {n}": (n, interval(v)) for (folder, n), v in less.items() if folder in papers and n <= FEW}
-    measured = {at: [round(number, 3) for number in found] for at, (_, found) in judged.items()}
-    ok = all(mean < 0 for _, (mean, _, _) in judged.values())
-    told = {"name": "RMSE of LV-3 with named features less that of GP, in the paper's space", "measured": measured}
-    return lines, told | {"target": f"< 0 up to {FEW}" if papers else None, "ok": ok}
+    tested = {
+        f"{folder} at {n}": (n, interval(v)) for (folder, n), v in differences.items() if folder in papers and n <= FEW
+    }
+    measured = {at: [round(number, 3) for number in found] for at, (_, found) in tested.items()}
+    ok = all(mean < 0 for _, (mean, _, _) in tested.values())
+    verdict = {"name": "RMSE of LV-3 with named features minus that of GP, in the paper's space", "measured": measured}
+    return lines, verdict | {"target": f"< 0 up to {FEW}" if papers else None, "ok": ok}
 
 
 def front(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
-    """(d) How many rows are on the front as a run goes on, how many CEI may choose from, and how many are still on it later."""
+    """(d) Return the size of the front during a run, the number of rows that CEI may choose, and the share that stays."""
     policy = CostAwareEI(**method("cei=0.2"))
     lines: list[Line] = []
-    moments = [n for n in MOMENTS if n <= options.trials]
+    moments = [n for n in FRONT_TRIALS if n <= options.trials]
     sizes: dict[int, list[float]] = {n: [] for n in moments}
     pools: dict[int, list[float]] = {n: [] for n in moments}
     admitted: dict[int, list[float]] = {n: [] for n in moments}
@@ -95,12 +97,12 @@ def front(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[
     stays: dict[tuple[int, int], list[float]] = {}
     for problem in problems:
         for seed in options.seeds:
-            ledger = go_on(problem, opened(problem, "cei=0.2", seed), options.trials)
+            ledger = continue_run(problem, empty_ledger(problem, "cei=0.2", seed), options.trials)
             fronts: dict[int, set[int]] = {}
             for n in moments:
-                then = ledger.fork(1 + 2 * n)  # opened, then an order and a receipt for each trial
+                then = ledger.fork(1 + 2 * n)  # the first entry, then an order and a receipt per trial
                 seen = policy.score_candidates(then, then.decision_rng())
-                if seen is None:  # the whole table was bought
+                if seen is None:  # the whole table was trained
                     continue
                 found = seen.found
                 where = pareto_front(found.log_ei, found.log_cost)
@@ -109,8 +111,8 @@ def front(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[
                 pools[n].append(found.log_ei.size)
                 assert found.threshold is not None
                 admitted[n].append(float(np.count_nonzero(found.log_ei >= found.threshold)))
-                dearest = found.log_cost[np.argmax(found.log_ei)]
-                saved[n].append(1.0 - float(np.exp(found.log_cost[found.index] - dearest)))
+                log_cost_of_best = found.log_cost[np.argmax(found.log_ei)]
+                saved[n].append(1.0 - float(np.exp(found.log_cost[found.index] - log_cost_of_best)))
                 if problem is problems[0] and seed == 0:
                     by_cost = where[np.argsort(found.log_cost[where])]
                     lines.append(

@@ -1,4 +1,4 @@
-"""The lines of (b) and (c) as the tables of README.md."""
+"""Format the results of (b) and (c) as the tables of README.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = {"alpha=0": "EI", "alpha=1": "EI per cost"}
 
 
 def tradeoff(lines: Lines) -> str:
-    """EI itself, to which all others are compared, has no row."""
+    """Return the table of (b), without EI, with which the others are compared."""
     rows = [
         [
             name(line["method"]),
@@ -30,7 +30,7 @@ def tradeoff(lines: Lines) -> str:
 
 
 def time_allocation(lines: Lines) -> str:
-    """Ranks, then what they are less those of EI and of EI per cost."""
+    """Return the tables of (c): ranks, and their differences from EI and from EI per cost."""
     multiples = sorted({line["multiple"] for line in lines})
     ranked = [line for line in lines if "rank" in line]
     methods = list(dict.fromkeys(line["method"] for line in ranked))
@@ -38,14 +38,14 @@ def time_allocation(lines: Lines) -> str:
     heads = [f"at {multiple:g}" for multiple in multiples]
     ranks = [[name(method), *(span(at[method, None, m], "rank", "{:.2f}") for m in multiples)] for method in methods]
     pairs = list(dict.fromkeys((line["method"], line["against"]) for line in lines if "against" in line))
-    less = [
-        [f"{name(method)} less {name(against)}"]
+    differences = [
+        [f"{name(method)} minus {name(against)}"]
         + [span(at[method, against, m], "rank_less", "{:+.2f}") for m in multiples]
         + [span(at[method, against, m], "regret_less", "{:+.3f}") for m in multiples]
         for method, against in pairs
     ]
     paired = ["", *(f"rank {head}" for head in heads), *(f"regret {head}" for head in heads)]
-    return f"{table(['method', *heads], ranks)}\n\n{table(paired, less)}"
+    return f"{table(['method', *heads], ranks)}\n\n{table(paired, differences)}"
 
 
 TABLES: dict[str, Callable[[Lines], str]] = {"tradeoff": tradeoff, "time_allocation": time_allocation}
@@ -55,13 +55,13 @@ def name(method: str) -> str:
     plain = method.removesuffix(LIKELIHOOD)
     if plain == method:
         return NAMES.get(method, method)
-    return "EI as printed, to our EI" if plain == "alpha=0" else f"{plain} as printed, to EI as printed"
+    return "EI as printed, against our EI" if plain == "alpha=0" else f"{plain} as printed, against EI as printed"
 
 
 def span(line: Mapping[str, Any], key: str, form: str) -> str:
-    """A mean and its interval; nothing where it was not measured."""
+    """Format a mean and its interval, or an empty text if it was not measured."""
     if key not in line:
         return ""
-    between = " to " if "+" in form else "–"
+    separator = " to " if "+" in form else "–"
     mean, low, high = (form.format(line[f"{key}{end}"]).replace("%", " %") for end in ("", "_low", "_high"))
-    return f"{mean} ({low}{between}{high})"
+    return f"{mean} ({low}{separator}{high})"

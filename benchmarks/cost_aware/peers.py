@@ -1,14 +1,14 @@
-"""Other libraries' ways to choose the next point, behind one question: the past in, a point out.
+"""Other libraries with one interface: a function from past points and losses to the next point.
 
-    sklearn GP    GaussianProcessRegressor (Matérn 5/2, one length-scale per dimension, noise), fitted again at each decision
-                  from its last optimum; EI on 2250 random points, L-BFGS-B with numerical slopes from the best one
-    Optuna TPE    TPESampler, its defaults
-    Optuna GP     GPSampler, its defaults but for as many given trials at the start as the others
+    sklearn GP    GaussianProcessRegressor (Matérn 5/2, one length-scale per dimension, noise), fitted at each decision,
+                  starting from its last optimum; EI on 2250 random points, then L-BFGS-B with numerical gradients
+    Optuna TPE    TPESampler with its defaults
+    Optuna GP     GPSampler with its defaults, except for the number of initial trials
     BoTorch       SingleTaskGP fitted by fit_gpytorch_mll, LogExpectedImprovement, optimize_acqf: 512 raw samples, 10 restarts
 
-The last two need torch. A mixed grid is a box of whole numbers, some of them names without order: Optuna is told so; the
-others see names as one column for each (1 for the one meant) and the rest as places in the cube. There scikit-learn's takes the
-best of its random points, and BoTorch the best of all points not yet tried (optimize_acqf_discrete).
+The last two need torch. A mixed grid is a box of integers, some of them categories. Optuna gets them as categories; the others
+see categories one-hot encoded and the rest as coordinates in the cube. On such a grid scikit-learn's method takes the best of its
+random points, and BoTorch the best of all points not tried yet (optimize_acqf_discrete).
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ Decide = Callable[[Array, Array], Array]  # past (n, d) and (n,) -> next point o
 
 @dataclass(frozen=True)
 class Grid:
-    """How many values each dimension has (0: continuous), and whether they are names; a value sits at its cell's centre."""
+    """The number of values per dimension (0: continuous), and whether they are categories. Values are at cell centres."""
 
     levels: tuple[int, ...]
-    is_name: tuple[bool, ...]
+    is_category: tuple[bool, ...]
 
     @classmethod
     def box(cls, dims: int) -> Grid:
         return cls((0,) * dims, (False,) * dims)
 
     def cells(self, point: Array) -> list[float]:
-        """The number of each dimension's value; a continuous one as it is."""
+        """Return the index of each value; continuous values are unchanged."""
         return [min(int(u * n), n - 1) if n else float(u) for u, n in zip(point.tolist(), self.levels, strict=True)]
 
     def centres(self, cells: list[float]) -> Array:
         return np.array([(c + 0.5) / n if n else c for c, n in zip(cells, self.levels, strict=True)])
 
     def points(self) -> Array:
-        """All of them, (n, d); nothing may be continuous."""
+        """Return all points, (n, d), of a grid without continuous dimensions."""
         return np.array(list(product(*[(np.arange(n) + 0.5) / n for n in self.levels])))
 
     def code(self, points: Array) -> Array:
-        """(n, columns) with names as one column each."""
+        """Return (n, columns) features with one column per category."""
         columns = []
-        for j, (n, name) in enumerate(zip(self.levels, self.is_name, strict=True)):
+        for j, (n, name) in enumerate(zip(self.levels, self.is_category, strict=True)):
             if name:
                 columns += [(np.floor(points[:, j] * n) == k).astype(float) for k in range(n)]
             else:
@@ -62,12 +62,12 @@ class Grid:
         return np.column_stack(columns)
 
     def decode(self, row: Array) -> Array:
-        """The point of the cube that one coded row, rounded, stands for."""
+        """Return the nearest point of the grid for one row of features."""
         point, at = [], 0
-        for n, name in zip(self.levels, self.is_name, strict=True):
+        for n, name in zip(self.levels, self.is_category, strict=True):
             width = n if name else 1
-            place = (float(np.argmax(row[at : at + n])) + 0.5) / n if name else float(row[at])
-            point.append((min(int(place * n), n - 1) + 0.5) / n if n else place)
+            value = (float(np.argmax(row[at : at + n])) + 0.5) / n if name else float(row[at])
+            point.append((min(int(value * n), n - 1) + 0.5) / n if n else value)
             at += width
         return np.array(point)
 
@@ -114,17 +114,17 @@ def _optuna(grid: Grid, sampler: Any) -> Decide:
             return CategoricalDistribution([f"{k}" for k in range(n)])
         return IntDistribution(0, n - 1) if n else FloatDistribution(0.0, 1.0)
 
-    kinds = list(zip(grid.levels, grid.is_name, strict=True))
+    kinds = list(zip(grid.levels, grid.is_category, strict=True))
     distributions = {f"x{j}": distribution(n, name) for j, (n, name) in enumerate(kinds)}
-    told = [0]
+    reported = [0]
 
     def decide(x: Array, y: Array) -> Array:
-        for row, value in zip(x[told[0] :], y[told[0] :], strict=True):
+        for row, value in zip(x[reported[0] :], y[reported[0] :], strict=True):
             params = {f"x{j}": str(cell) if kinds[j][1] else cell for j, cell in enumerate(grid.cells(row))}
             study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=float(value)))
-        told[0] = len(y)
+        reported[0] = len(y)
         trial = study.ask(distributions)
-        study.tell(trial, state=optuna.trial.TrialState.FAIL)  # its value comes with the past of the next decision
+        study.tell(trial, state=optuna.trial.TrialState.FAIL)  # its value is added with the past of the next decision
         cells = [trial.params[f"x{j}"] for j in range(len(kinds))]
         return grid.centres([float(c) for c in cells])
 

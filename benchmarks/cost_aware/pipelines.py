@@ -1,10 +1,10 @@
-"""Small data sets, and the feature pipelines that turn one of them into several problems.
+"""Small data sets, and feature pipelines, each of which makes another problem of a data set.
 
-raw            as it is                            pca            filled, standardised, components of 95 % of the variance
+raw            unchanged                           pca            imputed, standardised, components of 95 % of the variance
 scaled         standardised                        raw+pca        both side by side
-log            sign(x) log(1 + |x|)                best           filled, the better half of the columns by an F-test
-onehot         categories, and numbers cut into    best+onehot    both side by side
-               tenths, as columns of 0 and 1
+log            sign(x) log(1 + |x|)                best           imputed, the better half of the columns by an F-test
+onehot         categories and deciles of numbers,  best+onehot    both side by side
+               as columns of 0 and 1
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Data:
 
 
 def bundled(name: str) -> Data:
-    """A data set that comes with scikit-learn."""
+    """Load a data set of scikit-learn."""
     from sklearn import datasets
 
     x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
@@ -40,8 +40,8 @@ def bundled(name: str) -> Data:
     return Data(name, np.asarray(x, float), np.asarray(y, float), np.zeros(x.shape[1], dtype=bool), classes)
 
 
-def in_file(path: Path) -> Data:
-    """A data set of the layout above."""
+def load_file(path: Path) -> Data:
+    """Load a data set from an .npz file; see `xgboost_problems` for the layout."""
     with np.load(path) as file:
         task = str(json.loads(str(file["meta"]))["task"])
         x, y, is_category = file["X"].astype(float), file["y"].astype(float), file["cat"].astype(bool)
@@ -49,7 +49,7 @@ def in_file(path: Path) -> Data:
 
 
 def transformers() -> dict[str, Callable[[Data], Any]]:
-    """Transformers of a whole table of features, fitted to the training rows."""
+    """Return the transformers of all pipelines by name."""
     from sklearn.compose import ColumnTransformer
     from sklearn.decomposition import PCA
     from sklearn.feature_selection import SelectKBest, f_classif, f_regression
@@ -57,12 +57,12 @@ def transformers() -> dict[str, Callable[[Data], Any]]:
     from sklearn.pipeline import FeatureUnion, make_pipeline
     from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, OneHotEncoder, StandardScaler
 
-    filled = lambda: SimpleImputer(strategy="median", keep_empty_features=True)  # noqa: E731
-    nothing = lambda: FunctionTransformer()  # noqa: E731
+    imputer = lambda: SimpleImputer(strategy="median", keep_empty_features=True)  # noqa: E731
+    identity = lambda: FunctionTransformer()  # noqa: E731
 
     def one_hot(data: Data) -> Any:
-        """Categories, and numbers cut into ten ranges of equal counts, as columns of 0 and 1."""
-        bins = make_pipeline(filled(), KBinsDiscretizer(10, quantile_method="averaged_inverted_cdf"))
+        """Return categories, and numbers cut into ten bins of equal counts, as columns of 0 and 1."""
+        bins = make_pipeline(imputer(), KBinsDiscretizer(10, quantile_method="averaged_inverted_cdf"))
         codes = make_pipeline(
             SimpleImputer(strategy="most_frequent", keep_empty_features=True), OneHotEncoder(handle_unknown="ignore")
         )
@@ -72,20 +72,20 @@ def transformers() -> dict[str, Callable[[Data], Any]]:
 
     def best_half(data: Data) -> Any:
         return make_pipeline(
-            filled(), SelectKBest(f_classif if data.classes else f_regression, k=(data.x.shape[1] + 1) // 2)
+            imputer(), SelectKBest(f_classif if data.classes else f_regression, k=(data.x.shape[1] + 1) // 2)
         )
 
-    def squashed(x: Array) -> Array:
+    def signed_log(x: Array) -> Array:
         return np.asarray(np.sign(x) * np.log1p(np.abs(x)))
 
-    pca = lambda: make_pipeline(filled(), StandardScaler(), PCA(0.95, svd_solver="full"))  # noqa: E731
+    pca = lambda: make_pipeline(imputer(), StandardScaler(), PCA(0.95, svd_solver="full"))  # noqa: E731
     return {
-        "raw": lambda data: nothing(),
+        "raw": lambda data: identity(),
         "scaled": lambda data: StandardScaler(),
-        "log": lambda data: FunctionTransformer(squashed),
+        "log": lambda data: FunctionTransformer(signed_log),
         "onehot": one_hot,
         "pca": lambda data: pca(),
-        "raw+pca": lambda data: FeatureUnion([("raw", nothing()), ("pca", pca())]),
+        "raw+pca": lambda data: FeatureUnion([("raw", identity()), ("pca", pca())]),
         "best": best_half,
         "best+onehot": lambda data: FeatureUnion([("best", best_half(data)), ("onehot", one_hot(data))]),
     }

@@ -1,9 +1,9 @@
-"""Tables as problems: a listed space, a loss and a cost in seconds for each row.
+"""Problems from tables: a listed space with a loss and a cost in seconds per row.
 
 A folder holds .npz files with `hp` (n, d), `hp_names`, `cost` in seconds, the objective, and `meta`, JSON text with the keys
-objective, direction, fidelity and hp_categories. A second axis is a fidelity (the last, full one is taken) or repeats (their
-mean is). A loss above 0 that spans more than a factor of 100 is replaced by its logarithm. `meta` may also describe the task: the
-name of its `data`, `rows`, `columns` and `classes`, which a transferred cost model is told.
+objective, direction, fidelity and hp_categories. A second axis is a fidelity (the last, full one is used) or repeats (their
+mean is used). Positive losses that span more than a factor of 100 are replaced by their logarithms. `meta` may also describe the
+task by the name of its `data`, `rows`, `columns` and `classes`: the meta-features of a transferred cost model.
 """
 
 from __future__ import annotations
@@ -22,32 +22,34 @@ from numpy.typing import NDArray
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.encoding import Encoding
 from shoestring.core.space.space import Config, Space
+from shoestring.models.cost_aware.cost_features import CostFeatures
 from shoestring.models.cost_aware.cost_models import log_costs
-from shoestring.models.cost_aware.features import CostFeatures
 from shoestring.models.cost_aware.linear import choose_columns, fit_transfer, pack
 from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 Array = NDArray[np.float64]
-# What the cost of boosting depends on, most important first. The paper names no parameters; work is about their product.
+# Parameters on which the cost of boosting depends, most important first. The paper names none; cost is about their product.
 BOOSTING = (("num_round", "max_depth", "subsample"), ("nrounds", "max_depth", "subsample"))
-PAPER = BOOSTING[0]  # as they are called in the paper's own space of seven
-FELLOW_ROWS = 200  # of each other problem that a transferred model is fitted to
+PAPER = BOOSTING[0]  # their names in the paper's space of seven parameters
+TRANSFER_ROWS = 200  # rows of each other problem to which a transferred model is fitted
 
 
 @dataclass(frozen=True)
 class Problem:
-    """`losses`: smaller is better, whatever the table's direction."""
+    """A table whose `losses` are minimised, whatever the direction of the table."""
 
     folder: str
     name: str
     configs: Sequence[Config]
     losses: Array  # (n,)
     seconds: Array  # (n,)
-    is_logged: bool = field(default=False, kw_only=True)  # losses are logarithms of what was measured
-    data: str = field(default="", kw_only=True)  # what was trained on, where that is told
+    is_logged: bool = field(default=False, kw_only=True)  # losses are logarithms of the measured ones
+    data: str = field(default="", kw_only=True)  # name of the data set, if known
     task: tuple[float, ...] = field(default=(), kw_only=True)  # log rows, log columns, classes
-    named: tuple[str, ...] = field(default=(), kw_only=True)  # parameters that cost depends on
-    transferred: Mapping[str, Sequence[float]] = field(default_factory=dict, kw_only=True)  # cost model of its fellows
+    named: tuple[str, ...] = field(default=(), kw_only=True)  # parameters on which cost depends
+    transferred: Mapping[str, Sequence[float]] = field(
+        default_factory=dict, kw_only=True
+    )  # cost model of related problems
 
     @cached_property
     def space(self) -> Space:
@@ -55,23 +57,23 @@ class Problem:
 
     @cached_property
     def cost_features(self) -> Array:
-        """(n, q), what the cost models see."""
+        """The features of the cost models, (n, q)."""
         encoding = Encoding(self.space)
         return CostFeatures(encoding).of(encoding.points(self.configs))
 
     @property
-    def place(self) -> str:
-        """Names the problem among kept runs."""
+    def key(self) -> str:
+        """The key of the problem among stored runs."""
         return f"{self.folder}/{self.name}/{len(self.losses)}"
 
     @property
     def data_set(self) -> str:
-        """What was trained on; a table that does not tell stands for itself."""
+        """The data set of the problem; a table without that name counts as its own data set."""
         return self.data or f"{self.folder}/{self.name}"
 
     @property
     def unit_loss(self) -> float:
-        """From the best row to the median one: losses are compared in this unit."""
+        """The distance from the best to the median row, the unit of losses."""
         return float(np.median(self.losses) - self.losses.min()) or 1.0
 
     def step(self, config: Config, step: int) -> StepOutcome:
@@ -81,8 +83,8 @@ class Problem:
 
 
 def wide_columns(configs: Sequence[Config]) -> list[str]:
-    """Columns of positive numbers that span two decades: these tables do not tell their scales, and such ranges were drawn
-    by orders of magnitude in all of them."""
+    """Return the columns of positive numbers that span two decades. In all these tables, which do not name their scales, such
+    columns were drawn from a logarithmic scale."""
     columns: dict[str, list[Any]] = {}
     for config in configs:
         for name, value in config.items():
@@ -100,7 +102,7 @@ def load(
     most: Sequence[int],
     as_problem: Callable[[Path, Problem], Problem] = lambda path, problem: problem,
 ) -> list[Problem]:
-    """Up to so many problems of each folder (one number for all or one each; spread evenly), each cut to `rows` random rows."""
+    """Load evenly spaced tables of each folder, at most `most` of them, each with at most `rows` random rows."""
     if len(most) not in (1, len(folders)):
         raise SystemExit(
             f"--problems {most} must be one number, or one for each of the {len(folders)} folders of --data"
@@ -109,14 +111,14 @@ def load(
     for folder, count in zip(folders, list(most) * len(folders) if len(most) == 1 else most, strict=False):
         files = sorted(folder.glob("*.npz"))
         if not files:
-            raise SystemExit(f"--data {folder} holds no .npz table: name a folder that does")
+            raise SystemExit(f"--data {folder} contains no .npz table: name a folder with tables")
         chosen = sorted({files[round(i)] for i in np.linspace(0, len(files) - 1, min(count, len(files)))})
         problems += [as_problem(path, _problem(path, rows)) for path in chosen]
-    return [_introduce(problem, problems) for problem in problems]
+    return [_with_cost_knowledge(problem, problems) for problem in problems]
 
 
-def fellows(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
-    """Problems of the same folder and the same space, on other data where that is told."""
+def related_problems(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems with the same folder and space, on other data sets if these are known."""
     return [
         p
         for p in problems
@@ -128,20 +130,20 @@ def fellows(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
     ]
 
 
-def _introduce(problem: Problem, problems: Sequence[Problem]) -> Problem:
-    """The problem with what its fellows, or its parameters' names, say about cost."""
+def _with_cost_knowledge(problem: Problem, problems: Sequence[Problem]) -> Problem:
+    """Return the problem with the parameters on which its cost depends, and with a transferred cost model."""
     features = CostFeatures(Encoding(problem.space))
     named = next((names for names in BOOSTING if set(names) <= set(problem.space.parameters)), ())
-    others = fellows(problem, problems)
+    others = related_problems(problem, problems)
     if not others:
         return replace(problem, named=named)
-    tasks = [(p.cost_features[:FELLOW_ROWS], log_costs(p.seconds)[:FELLOW_ROWS]) for p in others]
+    tasks = [(p.cost_features[:TRANSFER_ROWS], log_costs(p.seconds)[:TRANSFER_ROWS]) for p in others]
     columns = features.columns_of(named)
     if not named:
         columns = choose_columns(np.vstack([f for f, _ in tasks]), np.concatenate([c for _, c in tasks]), 3)
         named = tuple(dict.fromkeys(features.names[j] for j in columns))
-    told = bool(problem.task) and all(p.task for p in others)
-    described = {"task_meta": [p.task for p in others], "meta": problem.task} if told else {}
+    has_meta = bool(problem.task) and all(p.task for p in others)
+    described = {"task_meta": [p.task for p in others], "meta": problem.task} if has_meta else {}
     return replace(problem, named=named, transferred=pack(fit_transfer(tasks, columns, **described)))
 
 
@@ -155,15 +157,15 @@ def _problem(path: Path, rows: int) -> Problem:
     is_logged = bool(best > 0 and losses[usable].max() > 100 * best)
     if is_logged:
         losses = np.log(losses)
-    kept = np.random.default_rng(len(usable)).permutation(usable)[:rows]
+    chosen = np.random.default_rng(len(usable)).permutation(usable)[:rows]
     names, categories, values = [str(name) for name in table["hp_names"]], meta.get("hp_categories", {}), table["hp"]
     whole = {name: bool(np.all(np.nan_to_num(column) % 1 == 0)) for name, column in zip(names, values.T, strict=True)}
     configs: dict[str, tuple[Config, int]] = {}
-    for row in kept:
+    for row in chosen:
         config: dict[str, Any] = {}
         for name, value in zip(names, values[row].tolist(), strict=True):
             if math.isnan(value):
-                continue  # does not apply to this config
+                continue  # inactive in this configuration
             if name in categories:
                 config[name] = categories[name][int(value)]
             else:

@@ -1,12 +1,12 @@
-"""Experiments in which methods search: what they save and lose (b), how they rank under a budget (c), cost models inside (e).
+"""Experiments with searches: time saved and loss (b), ranks under a budget (c), and cost models inside the search (e).
 
-(b) and (c) read the same runs. The unit budget of a problem and seed is the least time that any alpha needed for its N trials; a
-method's rank at a multiple of it is that of its best loss by then. Runs end at `--cap` times N trials: past that a method that
-buys very cheap trials stands still, and `share_at_cap` tells how often that happened. Multiples above 1, whose runs are long,
-can be left to the first `--deep-seeds` seeds.
+(b) and (c) use the same runs. The unit budget of a problem and seed is the least time that any alpha needed for its N trials. The
+rank of a method at a multiple of it is the rank of its best loss until then. Runs end at `--cap` times N trials: after that the
+loss of a method with very cheap trials no longer changes, and `share_at_cap` is the share of such runs. Multiples above 1 need
+long runs and can be limited to the first `--deep-seeds` seeds.
 
-Intervals of (b) and (c) draw whole data sets (a table is one): the seeds of a problem are not independent news, nor are the
-pipelines of one data set, some of which give a tree the same splits.
+Intervals of (b) and (c) resample whole data sets (a table is one): the seeds of a problem are not independent, nor are the
+pipelines of a data set, some of which give a tree the same splits.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from benchmarks.cost_aware.traces import LIKELIHOOD, Trace, Traces, with_interva
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 
 Line = dict[str, Any]
-COOLED = ("ei_cool", "carbo")  # depend on the budget: one run for each
+BUDGET_DEPENDENT = ("ei_cool", "carbo")  # these depend on the budget, so each budget has its own run
 REFERENCES = ("alpha=0", "alpha=1")  # EI and EI per unit cost
 PRINTED_EI = f"{REFERENCES[0]}{LIKELIHOOD}"
 DEFAULT = f"cei={CostAwareEI().slack:g}"
-INSIDE = ("lv3", "lv3*", "gp", "auto*", "transfer")  # cost models raced inside the search; *: told the features
+SEARCH_COST_MODELS = ("lv3", "lv3*", "gp", "auto*", "transfer")  # compared inside the search; *: with named features
 
 
 def grid(options: Namespace) -> list[str]:
@@ -37,43 +37,43 @@ def grid(options: Namespace) -> list[str]:
 def race(
     problem: Problem, seed: int, options: Namespace, traces: Traces
 ) -> tuple[float, dict[float, dict[str, Trace]]]:
-    """The unit budget in seconds, and at each of its multiples the runs of all methods."""
+    """Return the unit budget in seconds, and the runs of all methods for each of its multiples."""
     for name in grid(options):
-        traces.of(problem, name, seed, options.trials)
+        traces.get(problem, name, seed, options.trials)
     unit = min(
-        float(traces.of(problem, f"alpha={a:g}", seed, options.trials).first(options.trials).seconds.sum())
+        float(traces.get(problem, f"alpha={a:g}", seed, options.trials).first(options.trials).seconds.sum())
         for a in options.alphas
     )
     multiples = [m for m in options.multiples if m <= 1.0 or seed < options.deep_seeds]
     cap, most = round(options.cap * options.trials), unit * max(multiples)
-    free = [name for name in (*grid(options), *options.rivals) if name not in COOLED]
-    runs = {name: traces.of(problem, name, seed, cap, seconds=most) for name in free}
-    cooled = [name for name in COOLED if name in options.rivals]
+    free = [name for name in (*grid(options), *options.competitors) if name not in BUDGET_DEPENDENT]
+    runs = {name: traces.get(problem, name, seed, cap, seconds=most) for name in free}
+    budget_dependent = [name for name in BUDGET_DEPENDENT if name in options.competitors]
     return unit, {
-        m: runs | {name: traces.of(problem, name, seed, cap, budget_s=float(f"{unit * m:.6g}")) for name in cooled}
+        m: runs
+        | {name: traces.get(problem, name, seed, cap, budget_s=float(f"{unit * m:.6g}")) for name in budget_dependent}
         for m in multiples
     }
 
 
 def compare_cost_models(problem: Problem, seed: int, options: Namespace, traces: Traces) -> dict[str, dict[str, Trace]]:
-    """For each rule the runs with every cost model; one that is told of other problems only where there are such."""
+    """Return the runs of each rule with each cost model; a transferred model needs related problems."""
 
     def of(rule: str, model: str) -> Trace:
-        name = (
-            rule if model == "lv3" else f"{rule}/{model}"
-        )  # a rule without a model has LV-3: the runs of the race serve
-        return traces.of(problem, name, seed, options.trials).first(options.trials)
+        # LV-3 is the default, so its runs are those of (b) and (c).
+        name = rule if model == "lv3" else f"{rule}/{model}"
+        return traces.get(problem, name, seed, options.trials).first(options.trials)
 
-    there = [
+    models = [
         model
         for model in options.models
         if (model != "transfer" or problem.transferred) and (problem.named or not model.endswith("*"))
     ]
-    return {rule: {model: of(rule, model) for model in there} for rule in options.rules}
+    return {rule: {model: of(rule, model) for model in models} for rule in options.rules}
 
 
 def collect(problems: list[Problem], options: Namespace, traces: Traces) -> bool:
-    """Make this part's runs, one seed of all problems after the other, until all are there or the time is up."""
+    """Execute the runs of this part, seed by seed, until all are done or the time is up; return whether all are done."""
     deadline = time.monotonic() + 60.0 * options.minutes
     job = {"races": race, "cost_models": compare_cost_models}[options.collect]
     jobs = [(p, seed) for seed in options.seeds for p in problems][options.part :: options.parts]
@@ -88,7 +88,7 @@ def collect(problems: list[Problem], options: Namespace, traces: Traces) -> bool
 def tradeoff(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
     """(b) Total time and final loss after N trials, relative to EI on the same problem and seed.
 
-    Runs fitted as printed are compared with EI fitted as printed, and that with EI as it is fitted here.
+    Runs with the fit as printed are compared with EI fitted as printed, and that EI with ours.
     """
     lines = []
     printed = [f"{name}{LIKELIHOOD}" for name in options.printed]
@@ -99,14 +99,14 @@ def tradeoff(problems: list[Problem], options: Namespace, traces: Traces) -> tup
             for seed in options.seeds:
                 is_printed = name.endswith(LIKELIHOOD) and name != PRINTED_EI
                 reference = PRINTED_EI if is_printed else REFERENCES[0]
-                ei = traces.of(problem, reference, seed, options.trials).first(options.trials)
-                it = traces.of(problem, name, seed, options.trials).first(options.trials)
-                time_s.append(float(it.seconds.sum() / ei.seconds.sum()))
-                both_s += (it.seconds.sum(), ei.seconds.sum())
-                loss.append(float(it.losses.min() - ei.losses.min()) / problem.unit_loss)
-                accuracy.append(accuracy_lost(problem, it, ei))
-                alphas += [a for a in it.implied_alpha if a is not None]
-                missed += [float(a > 0) for a in it.alpha_misses_by if a is not None]
+                ei = traces.get(problem, reference, seed, options.trials).first(options.trials)
+                run = traces.get(problem, name, seed, options.trials).first(options.trials)
+                time_s.append(float(run.seconds.sum() / ei.seconds.sum()))
+                both_s += (run.seconds.sum(), ei.seconds.sum())
+                loss.append(float(run.losses.min() - ei.losses.min()) / problem.unit_loss)
+                accuracy.append(accuracy_lost(problem, run, ei))
+                alphas += [a for a in run.implied_alpha if a is not None]
+                missed += [float(a > 0) for a in run.alpha_misses_by if a is not None]
                 folders.append(problem.folder)
                 data.append(problem.data_set)
         line: Line = {
@@ -117,7 +117,7 @@ def tradeoff(problems: list[Problem], options: Namespace, traces: Traces) -> tup
             "time_in_all": float(both_s[0] / both_s[1]),
             **with_interval("loss_above_ei", loss, data),
             "loss_median": float(np.median(loss)),
-            **where_known("accuracy_lost", accuracy, data),
+            **interval_of_known("accuracy_lost", accuracy, data),
             "implied_alpha_median": float(np.median(alphas)) if alphas else None,
             "share_no_alpha": float(np.mean(missed)) if missed else None,
         }
@@ -128,45 +128,45 @@ def tradeoff(problems: list[Problem], options: Namespace, traces: Traces) -> tup
         lines.append(line)
     tenth = next(line for line in lines if line["method"] == "alpha=0.1")
     measured = {key: tenth[key] for key in ("time_relative_to_ei", "loss_above_ei")}
-    target = {"time_relative_to_ei": 0.8, "loss_above_ei": 0.01}  # "a large share of time at a small loss"
+    target = {"time_relative_to_ei": 0.8, "loss_above_ei": 0.01}  # the paper: "a large share of time at a small loss"
     ok = all(measured[key] <= target[key] for key in target)
     return lines, {"name": "alpha=0.1 against EI", "measured": measured, "target": target, "ok": ok}
 
 
-def accuracy_lost(problem: Problem, it: Trace, ei: Trace) -> float:
-    """As a share of EI's, the paper's unit; not a number where a loss is no share of wrong answers."""
+def accuracy_lost(problem: Problem, run: Trace, ei: Trace) -> float:
+    """Return the lost accuracy as a share of EI's, the unit of the paper; nan if the loss is not an error rate."""
     is_share = len(problem.task) > 0 and problem.task[-1] > 0 and not problem.is_logged
-    return float((it.losses.min() - ei.losses.min()) / (1.0 - ei.losses.min())) if is_share else float("nan")
+    return float((run.losses.min() - ei.losses.min()) / (1.0 - ei.losses.min())) if is_share else float("nan")
 
 
-def where_known(name: str, values: list[float], groups: list[str]) -> Line:
+def interval_of_known(name: str, values: list[float], groups: list[str]) -> Line:
     known = [(value, group) for value, group in zip(values, groups, strict=True) if not np.isnan(value)]
     return with_interval(name, [v for v, _ in known], [g for _, g in known]) if known else {}
 
 
 def time_allocation(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
-    """(c) Average rank by best loss at multiples of the unit budget, and ranks less those of EI and of EI per cost."""
+    """(c) Average rank by best loss at multiples of the unit budget, and differences from EI and from EI per cost."""
     ranks: dict[float, dict[str, list[float]]] = {m: {} for m in options.multiples}
     regrets: dict[float, dict[str, list[float]]] = {m: {} for m in options.multiples}
     capped: dict[float, dict[str, list[float]]] = {m: {} for m in options.multiples}
-    data: dict[float, list[str]] = {m: [] for m in options.multiples}  # of each run
+    data: dict[float, list[str]] = {m: [] for m in options.multiples}  # data set of each run
     for problem in problems:
         for seed in options.seeds:
             unit, at = race(problem, seed, options, traces)
             for multiple, runs in at.items():
                 data[multiple].append(problem.data_set)
-                best = np.array([it.best_after(unit * multiple) for it in runs.values()])
+                best = np.array([run.best_after(unit * multiple) for run in runs.values()])
                 worst = float(problem.losses.max())
-                for (name, it), value in zip(runs.items(), best, strict=True):
+                for (name, run), value in zip(runs.items(), best, strict=True):
                     # ties share their ranks
                     rank = float(np.sum(best < value) + 0.5 * (np.sum(best == value) + 1))
                     ranks[multiple].setdefault(name, []).append(rank)
                     regret = (min(value, worst) - float(problem.losses.min())) / problem.unit_loss
                     regrets[multiple].setdefault(name, []).append(regret)
-                    stuck = (
-                        it.seconds.size >= round(options.cap * options.trials) and it.seconds.sum() < unit * multiple
+                    is_at_cap = (
+                        run.seconds.size >= round(options.cap * options.trials) and run.seconds.sum() < unit * multiple
                     )
-                    capped[multiple].setdefault(name, []).append(float(stuck))
+                    capped[multiple].setdefault(name, []).append(float(is_at_cap))
     lines: list[Line] = [
         {
             "method": name,
@@ -182,14 +182,14 @@ def time_allocation(problems: list[Problem], options: Namespace, traces: Traces)
     for multiple, by_name in ranks.items():
         for name in grid(options):
             for reference in [one for one in REFERENCES if name not in (one, REFERENCES[0])]:
-                less = np.array(by_name[name]) - np.array(by_name[reference])
+                difference = np.array(by_name[name]) - np.array(by_name[reference])
                 regret = np.array(regrets[multiple][name]) - np.array(regrets[multiple][reference])
                 lines.append(
                     {
                         "method": name,
                         "against": reference,
                         "multiple": multiple,
-                        **with_interval("rank_less", less.tolist(), data[multiple]),
+                        **with_interval("rank_less", difference.tolist(), data[multiple]),
                         **with_interval("regret_less", regret.tolist(), data[multiple]),
                     }
                 )
@@ -197,7 +197,7 @@ def time_allocation(problems: list[Problem], options: Namespace, traces: Traces)
     measured = {f"{line['multiple']:g} against {line['against']}": round(line["rank_less"], 3) for line in pairs}
     ok = all(value < 0 for value in measured.values())
     return lines, {
-        "name": f"rank of {DEFAULT} less that of EI and EI per cost",
+        "name": f"rank of {DEFAULT} minus that of EI and EI per cost",
         "measured": measured,
         "target": "all < 0",
         "ok": ok,
@@ -211,11 +211,11 @@ def cost_model_effect(problems: list[Problem], options: Namespace, traces: Trace
     for problem in problems:
         for seed in options.seeds:
             for rule, runs in compare_cost_models(problem, seed, options, traces).items():
-                for model, it in runs.items():
-                    usual = runs["lv3"]
-                    time_s.setdefault((rule, model), []).append(float(it.seconds.sum() / usual.seconds.sum()))
-                    better = float(it.losses.min() - usual.losses.min()) / problem.unit_loss
-                    loss.setdefault((rule, model), []).append(better)
+                for model, run in runs.items():
+                    default = runs["lv3"]
+                    time_s.setdefault((rule, model), []).append(float(run.seconds.sum() / default.seconds.sum()))
+                    difference = float(run.losses.min() - default.losses.min()) / problem.unit_loss
+                    loss.setdefault((rule, model), []).append(difference)
     lines = [
         {
             "rule": rule,

@@ -1,9 +1,9 @@
-"""Whether cost-aware EI finds as much as peers that choose the next point by a Gaussian process.
+"""Compare the regret of cost-aware EI with that of other libraries that use a Gaussian process.
 
-Best loss above the optimum after 50 trials on Branin, Hartmann's function and a mixed table, at equal costs, all methods from
-the same first 5 points. Runs are kept in -o and reused; `--slow-seeds` limits BoTorch, the slowest. How long each of them
-thinks is measured by `python -m benchmarks decide --policy cost_aware_ei`. Last line: one JSON object; exit 1 when the median
-regret of Optuna's GP sampler or of BoTorch is below ours.
+Regret is the best loss minus the optimum after 50 trials on Branin, Hartmann's function and a mixed table, at equal costs; all
+methods start with the same 5 points. Runs are stored in -o and reused; `--slow-seeds` limits BoTorch, the slowest. The time of
+decisions is measured by `python -m benchmarks decide --policy cost_aware_ei`. The last line is one JSON object; the exit code is
+1 if the median regret of Optuna's GP sampler or of BoTorch is below ours.
 
     OMP_NUM_THREADS=1 python -m benchmarks cost_aware.regret [--seeds 20] [-o out] [--quick]
 """
@@ -26,27 +26,28 @@ from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Opened
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.runners.runner import write_receipt
 
 Array = NDArray[np.float64]
-RIVALS = ("optuna GP", "botorch")
+COMPETITORS = ("optuna GP", "botorch")
 START = 5  # trials that all methods share
 
 
 def ours(function: Function, trials: int, seed: int) -> tuple[Array, Array]:
-    """Points, and their losses."""
+    """Return the points and losses of cost-aware EI."""
     policy, space = CostAwareEI(), function.space
     ledger = Ledger([Opened(space=space, budget=Budget("1e9s"), policy=policy.name, settings={}, seed=seed)])
     x, y = np.empty((trials, space.dims)), np.empty(trials)
     for i in range(trials):
         decision = policy.decide(ledger, ledger.decision_rng())
         assert isinstance(decision, Train)
-        order = ledger.accept(decision)
+        order = place_order(ledger, decision)
         assert order is not None
         x[i] = function.at(order.config)
         y[i] = function.of(x[i])
-        ledger = ledger.append(order).append(write_receipt(order, 1, y[i], Cost(train=1.0), at=0.0, saved=0))
+        ledger = ledger.append(order).append(write_receipt(order, 1, y[i], Cost(train=1.0), at=0.0, saved_step=0))
     return x, y
 
 
@@ -63,9 +64,9 @@ def one_regret(method: str, name: str, seed: int, trials: int) -> float:
 
 
 def regret(seeds: int, slow_seeds: int, trials: int, minutes: float, path: Path) -> dict[str, dict[str, Any]]:
-    """For each function and method: the regrets' quartiles, and how many seeds."""
-    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    known = {(r["method"], r["function"], r["seed"]): r["regret"] for r in kept if r["trials"] == trials}
+    """Return the quartiles of the regrets and the number of seeds per function and method."""
+    stored = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    known = {(r["method"], r["function"], r["seed"]): r["regret"] for r in stored if r["trials"] == trials}
     deadline = time.monotonic() + 60 * minutes
     methods = ["cost_aware_ei", *PEERS]
     for seed in range(seeds):
@@ -100,23 +101,23 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--slow-seeds", type=int, default=20, help="seeds of BoTorch")
     parser.add_argument("--trials", type=int, default=50)
-    parser.add_argument("--minutes", type=float, default=np.inf, help="no new run is begun after that")
-    parser.add_argument("-o", "--output", type=Path, default=Path("out"), help="folder where the runs are kept")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="start no new run after this time")
+    parser.add_argument("-o", "--output", type=Path, default=Path("out"), help="folder of the stored runs")
     parser.add_argument("--quick", action="store_true", help="2 seeds, 30 trials")
     options = parser.parse_args()
     if options.quick:
         options.seeds, options.slow_seeds, options.trials = 2, 1, 30
     options.output.mkdir(parents=True, exist_ok=True)
-    kept = options.output / "regret.jsonl"
-    quality = regret(options.seeds, options.slow_seeds, options.trials, options.minutes, kept)
+    path = options.output / "regret.jsonl"
+    quality = regret(options.seeds, options.slow_seeds, options.trials, options.minutes, path)
     for function, methods in quality.items():
-        for name, told in methods.items():
-            quartiles = "  ".join(f"{q:.3g}" for q in told["quartiles"])
-            print(f"{function:12s} {name:14s} regret quartiles {quartiles} ({told['seeds']} seeds)")
+        for name, result in methods.items():
+            quartiles = "  ".join(f"{q:.3g}" for q in result["quartiles"])
+            print(f"{function:12s} {name:14s} regret quartiles {quartiles} ({result['seeds']} seeds)")
     worse = [
         f"{name} on {function}"
         for function, methods in quality.items()
-        for name in RIVALS
+        for name in COMPETITORS
         if name in methods and methods[name]["quartiles"][1] < methods["cost_aware_ei"]["quartiles"][1]
     ]
     found = {function: methods.pop("cost_aware_ei") for function, methods in quality.items()}

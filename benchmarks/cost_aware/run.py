@@ -1,4 +1,4 @@
-"""The experiments of arXiv:2011.11456 on tables: one command each.
+"""Run the experiments of arXiv:2011.11456 on tables, one command each.
 
     python -m benchmarks cost_aware.run cost_model_error  --data DIR ... -o out    (a) error of cost models (Fig. 2)
     python -m benchmarks cost_aware.run tradeoff          --data DIR ... -o out    (b) loss against time at N trials (Figs. 3, 5)
@@ -7,14 +7,14 @@
     python -m benchmarks cost_aware.run cost_model_effect --data DIR ... -o out    (e) cost models inside the search (Fig. 9)
     python -m benchmarks cost_aware.run transfer_models   --data DIR ... -o out    (f) models fitted to other problems (Fig. 8)
 
-Each writes <experiment>.jsonl (one line a number, with its interval) and <experiment>.png to -o, (b) and (c) also their tables as
-<experiment>.md; it prints the lines, and ends with one JSON object that says whether the paper's claim holds; exit 1 when it does
-not. Runs are kept in -o and reused; long ones can be made beforehand, in parts and in pieces:
+Each writes <experiment>.jsonl (one line per number, with its interval) and <experiment>.png to -o; (b) and (c) also write their
+tables as <experiment>.md. It prints the lines and then one JSON object that says whether the paper's claim holds; the exit code
+is 1 if it does not. Runs are stored in -o and reused. Long runs can be executed beforehand, in parts and with a time limit:
 
     python -m benchmarks cost_aware.run collect --collect races --part 0 --parts 2 --minutes 10 --data DIR ... -o out
 
-Tables that `xgboost_problems.py` recorded are replayed; with `--train` they are trained anew, in a continuous space.
-`--quick` takes fewer problems, seeds and trials: two minutes on two cores.
+Tables that `xgboost_problems.py` recorded are replayed; with `--train` models are trained, in a continuous space.
+`--quick` uses fewer problems, seeds and trials: two minutes on two cores.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ import numpy as np
 from benchmarks.cost_aware import figures, page
 from benchmarks.cost_aware.models_alone import cost_model_error, front
 from benchmarks.cost_aware.problems import Problem, load
-from benchmarks.cost_aware.races import DEFAULT, INSIDE, collect, cost_model_effect, time_allocation, tradeoff
+from benchmarks.cost_aware.races import (
+    DEFAULT,
+    SEARCH_COST_MODELS,
+    collect,
+    cost_model_effect,
+    time_allocation,
+    tradeoff,
+)
 from benchmarks.cost_aware.traces import ALPHAS, SLACKS, Traces
 from benchmarks.cost_aware.transferred import transfer_models
 from benchmarks.cost_aware.xgboost_problems import trained
@@ -52,32 +59,41 @@ def main() -> int:
     parser.add_argument("experiment", choices=[*EXPERIMENTS, "collect"])
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders of .npz tables")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for results and figures")
-    parser.add_argument(
-        "--problems", type=int, nargs="+", default=[3], help="tables taken from each folder (default 3)"
-    )
+    parser.add_argument("--problems", type=int, nargs="+", default=[3], help="tables per folder (default 3)")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--trials", type=int, default=100, help="N, trials of a run")
-    parser.add_argument("--rows", type=int, default=2000, help="rows kept of each table")
-    parser.add_argument("--multiples", type=float, nargs="+", default=[0.25, 0.5, 1.0, 2.0], help="of the unit budget")
+    parser.add_argument("--trials", type=int, default=100, help="N, the number of trials of a run")
+    parser.add_argument("--rows", type=int, default=2000, help="maximum number of rows per table")
     parser.add_argument(
-        "--collect", choices=["races", "cost_models"], default="races", help="runs to be made beforehand"
+        "--multiples", type=float, nargs="+", default=[0.25, 0.5, 1.0, 2.0], help="multiples of the unit budget"
     )
-    parser.add_argument("--alphas", type=float, nargs="+", default=ALPHAS, help="of EI / cost^alpha; 0 is EI")
-    parser.add_argument("--rivals", nargs="*", default=["random", "ei_cool", "carbo"], help="raced beside these two")
-    parser.add_argument("--cap", type=float, default=4.0, help="runs end at so many times N trials")
-    parser.add_argument("--printed", nargs="*", default=[], help="in the trade-off also by likelihood alone: alpha=0.1")
-    parser.add_argument("--models", nargs="+", default=INSIDE, help="cost models raced inside the search")
-    parser.add_argument("--rules", nargs="+", default=[DEFAULT, "alpha=0.2", "alpha=1"], help="that they are put into")
-    parser.add_argument("--slacks", type=float, nargs="+", default=SLACKS, help="of contextual EI")
-    parser.add_argument("--deep-seeds", type=int, default=10, help="seeds that are run at multiples above 1")
     parser.add_argument(
-        "--train", type=Path, nargs="*", help="train recorded boosting problems anew; folders of their data sets"
+        "--collect", choices=["races", "cost_models"], default="races", help="runs to execute beforehand"
+    )
+    parser.add_argument("--alphas", type=float, nargs="+", default=ALPHAS, help="exponents of EI / cost^alpha; 0 is EI")
+    parser.add_argument("--competitors", nargs="*", default=["random", "ei_cool", "carbo"], help="further methods")
+    parser.add_argument("--cap", type=float, default=4.0, help="runs end after this multiple of N trials")
+    parser.add_argument(
+        "--printed",
+        nargs="*",
+        default=[],
+        help="methods that are also fitted as printed, by likelihood only, in the trade-off: alpha=0.1",
+    )
+    parser.add_argument(
+        "--models", nargs="+", default=SEARCH_COST_MODELS, help="cost models compared inside the search"
+    )
+    parser.add_argument(
+        "--rules", nargs="+", default=[DEFAULT, "alpha=0.2", "alpha=1"], help="rules that use these cost models"
+    )
+    parser.add_argument("--slacks", type=float, nargs="+", default=SLACKS, help="slacks of contextual EI")
+    parser.add_argument("--deep-seeds", type=int, default=10, help="number of seeds with multiples above 1")
+    parser.add_argument(
+        "--train", type=Path, nargs="*", help="train the recorded boosting problems; folders of their data sets"
     )
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--parts", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=np.inf, help="no new problem is begun after that")
-    parser.add_argument("--quick", action="store_true", help="2 tables a folder, 2 seeds, 25 trials, 300 rows")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="start no new problem after this time")
+    parser.add_argument("--quick", action="store_true", help="2 tables per folder, 2 seeds, 25 trials, 300 rows")
     options = parser.parse_args()
     if options.quick:
         options.problems, options.seeds, options.trials, options.rows = [2], 2, 25, 300
@@ -101,7 +117,7 @@ def main() -> int:
     getattr(figures, options.experiment)(lines, options.output / f"{options.experiment}.png")
     print(text)
     print(json.dumps(verdict))
-    return 0 if verdict["ok"] or options.quick else 1  # two seeds decide nothing
+    return 0 if verdict["ok"] or options.quick else 1  # two seeds are too few for a verdict
 
 
 if __name__ == "__main__":

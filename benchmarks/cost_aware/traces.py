@@ -1,8 +1,8 @@
-"""One run of one method on one problem, as a record of what was bought; runs are kept, reused, and taken up where they ended.
+"""Store runs of one method on one problem, so that they can be reused and continued.
 
-A method without a budget of its own makes the same choices however long it is let run, so one run serves every experiment:
-its first N trials are the run of N trials, and what it had found by a certain second is what a budget of that many seconds
-buys (the trial that crosses it counts as not finished). EI-cool and CArBO look at the budget and have a run for each.
+The choices of most methods do not depend on the budget, so one run serves every experiment: its first N trials are the run of N
+trials, and its best loss after some seconds is that of a budget of these seconds (without the trial that exceeds them). The
+choices of EI-cool and CArBO depend on the budget, so they have a run per budget.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from shoestring.core.ledger.entries import Opened
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.models.gp import fit as gp_fit
-from shoestring.runners.simulated.simulated_runner import Simulated, Source
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner, Source
 from shoestring.study.journal import Journal
 from shoestring.study.loop import Loop
 
 Array = NDArray[np.float64]
 ALPHAS = (0.0, 0.01, 0.1, 0.2, 0.5, 1.0)
-SLACKS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # the paper's end at 0.5
+SLACKS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # those of the paper end at 0.5
 NO_LIMIT_S = 1e9
 LIKELIHOOD = "~"
-_NO_PRIOR = 1e6  # standard deviations of a log: flat between the bounds
+_NO_PRIOR = 1e6  # standard deviation of a log-normal prior: flat within the bounds
 
 
 def method(name: str, problem: Problem | None = None) -> dict[str, Any]:
-    """Settings of a method by its name: ei_cool, carbo, random, alpha=0.2 (0: EI, 1: EI per cost), cei=0.2.
+    """Return the settings of a method: ei_cool, carbo, random, alpha=0.2 (0: EI, 1: EI per cost), cei=0.2.
 
-    After a slash the cost model, else LV-3: cei=0.2/gp; with a star it is told what the problem says cost depends on:
-    cei=0.2/lv3*. A tilde at the end is for `go_on`: the process of losses is fitted as printed, by likelihood alone.
+    The cost model follows a slash (default: LV-3), as in cei=0.2/gp. With a star it gets the named features of the problem, as in
+    cei=0.2/lv3*. A tilde at the end makes `continue_run` fit the process of losses as printed, by likelihood only.
     """
     name, _, cost_model = name.removesuffix(LIKELIHOOD).partition("/")
     kind, _, number = name.partition("=")
@@ -60,15 +60,15 @@ def method(name: str, problem: Problem | None = None) -> dict[str, Any]:
     return settings | {"cost_model": cost_model.removesuffix("*") or "lv3"}
 
 
-class Searched(Source, Protocol):
-    """What can be searched: a table's problem, or one that trains."""
+class Searchable(Source, Protocol):
+    """A problem of a table, or one with real training."""
 
     @property
     def space(self) -> Space: ...
 
 
-def opened(problem: Problem, name: str, seed: int, budget_s: float = NO_LIMIT_S) -> Ledger:
-    """An empty ledger for this run."""
+def empty_ledger(problem: Problem, name: str, seed: int, budget_s: float = NO_LIMIT_S) -> Ledger:
+    """Return an empty ledger for a run."""
     kind = "random_search" if name == "random" else "cost_aware_ei"
     budget = Budget(f"{budget_s}s")
     settings = method(name, problem)
@@ -76,23 +76,23 @@ def opened(problem: Problem, name: str, seed: int, budget_s: float = NO_LIMIT_S)
 
 
 @contextmanager
-def likelihood_alone() -> Iterator[None]:
-    """Processes are fitted without priors on their parameters, as in the paper."""
-    usual = gp_fit.priors
-    gp_fit.priors = lambda kernel: [replace(prior, log_std=_NO_PRIOR) for prior in usual(kernel)]
+def without_priors() -> Iterator[None]:
+    """Fit processes without priors on their parameters, as in the paper."""
+    original = gp_fit.priors
+    gp_fit.priors = lambda kernel: [replace(prior, log_std=_NO_PRIOR) for prior in original(kernel)]
     try:
         yield
     finally:
-        gp_fit.priors = usual
+        gp_fit.priors = original
 
 
-def go_on(
-    problem: Searched, ledger: Ledger, trials: int, seconds: float = np.inf, *, by_likelihood: bool = False
+def continue_run(
+    problem: Searchable, ledger: Ledger, trials: int, seconds: float = np.inf, *, by_likelihood: bool = False
 ) -> Ledger:
-    """The run taken further, until `trials` trials are finished, or `seconds` are used up, or nothing can be bought."""
+    """Continue a run until `trials` trials are finished, `seconds` are used up, or nothing is left to train."""
     if by_likelihood:
-        with likelihood_alone():
-            return go_on(problem, ledger, trials, seconds)
+        with without_priors():
+            return continue_run(problem, ledger, trials, seconds)
     journal = Journal.in_memory(ledger)
 
     def enough() -> bool:
@@ -101,14 +101,14 @@ def go_on(
 
     policy = policies.make(ledger.opened.policy, ledger.opened.settings)
     with journal.store.lease(journal.name) as lease:
-        return Loop(journal, lease, policy, Simulated(problem), should_stop=enough).run().ledger
+        return Loop(journal, lease, policy, SimulatedRunner(problem), should_stop=enough).run().ledger
 
 
 @dataclass(frozen=True)
 class Trace:
-    seconds: Array  # of each finished trial
+    seconds: Array  # per finished trial
     losses: Array
-    implied_alpha: list[float | None]  # of each choice of the rule, None for the initial design
+    implied_alpha: list[float | None]  # per choice of the rule, None for the initial design
     alpha_misses_by: list[float | None]
 
     def first(self, trials: int) -> Trace:
@@ -117,7 +117,7 @@ class Trace:
         )
 
     def best_after(self, seconds: float) -> float:
-        """The best loss among trials finished within that time; inf when there is none."""
+        """Return the best loss of the trials finished within that time, or inf if there is none."""
         return float(np.min(self.losses[: self.trials_after(seconds)], initial=np.inf))
 
     def trials_after(self, seconds: float) -> int:
@@ -125,10 +125,10 @@ class Trace:
 
 
 class Traces:
-    """Runs kept as JSON lines in traces*.jsonl of a folder; of two lines for one run the longer counts.
+    """Runs stored as JSON lines in traces*.jsonl of a folder; of two lines for one run the longer one counts.
 
-    New ones go to a file of this process's own, so several can share the work. The ledgers of the problem and seed last asked
-    about stay in memory, to be continued.
+    New runs go to a file of this process, so several processes can share the work. The ledgers of the last problem and seed stay
+    in memory, so that their runs can be continued.
     """
 
     def __init__(self, folder: Path, part: str = "") -> None:
@@ -140,10 +140,10 @@ class Traces:
                 record = json.loads(line)
                 if len(record["losses"]) >= len(self._known.get(record["key"], {"losses": []})["losses"]):
                     self._known[record["key"]] = record
-        self._alive: dict[str, Ledger] = {}
-        self._at: tuple[str, int] = ("", -1)
+        self._ledgers: dict[str, Ledger] = {}
+        self._current: tuple[str, int] = ("", -1)
 
-    def of(
+    def get(
         self,
         problem: Problem,
         name: str,
@@ -153,16 +153,18 @@ class Traces:
         seconds: float = np.inf,
         budget_s: float = NO_LIMIT_S,
     ) -> Trace:
-        """A run of at least so many trials, or one that has used so many seconds, whichever is less."""
-        key = f"{problem.place} {name} seed={seed} s={budget_s:.6g}"
+        """Return a run of at least `trials` trials or `seconds` seconds, whichever comes first."""
+        key = f"{problem.key} {name} seed={seed} s={budget_s:.6g}"
         record = self._known.get(key)
         if record is None or not (record["ended"] or _covers(record, trials, seconds)):
-            record = self._known[key] = self._made(key, (problem.place, seed), problem, name, trials, seconds, budget_s)
+            record = self._known[key] = self._execute(
+                key, (problem.key, seed), problem, name, trials, seconds, budget_s
+            )
         return Trace(
             np.array(record["seconds"]), np.array(record["losses"]), record["implied_alpha"], record["alpha_misses_by"]
         )
 
-    def _made(
+    def _execute(
         self,
         key: str,
         at: tuple[str, int],
@@ -172,11 +174,11 @@ class Traces:
         seconds: float,
         budget_s: float,
     ) -> dict[str, Any]:
-        if at != self._at:
-            self._alive, self._at = {}, at
-        before = self._alive.get(key) or opened(problem, name, at[1], budget_s)
+        if at != self._current:
+            self._ledgers, self._current = {}, at
+        before = self._ledgers.get(key) or empty_ledger(problem, name, at[1], budget_s)
         by_likelihood = name.endswith(LIKELIHOOD)
-        ledger = self._alive[key] = go_on(problem, before, trials, seconds, by_likelihood=by_likelihood)
+        ledger = self._ledgers[key] = continue_run(problem, before, trials, seconds, by_likelihood=by_likelihood)
         done = [t for t in ledger.trials if t.steps == 1]
         record: dict[str, Any] = {
             "key": key,
@@ -185,7 +187,7 @@ class Traces:
             "implied_alpha": [ledger.orders[t.number].why.get("implied_alpha") for t in done],
             "alpha_misses_by": [ledger.orders[t.number].why.get("alpha_misses_by") for t in done],
         }
-        record["ended"] = not _covers(record, trials, seconds)  # the table, or the budget, is used up
+        record["ended"] = not _covers(record, trials, seconds)  # the table or the budget is used up
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
         return record
@@ -196,16 +198,16 @@ def _covers(record: dict[str, Any], trials: int, seconds: float) -> bool:
 
 
 def interval(values: Iterable[float], groups: Sequence[str] = (), resamples: int = 1000) -> tuple[float, float, float]:
-    """Mean and its 95 % bootstrap interval; where values belong to groups, whole groups are drawn."""
+    """Return the mean and its 95 % bootstrap interval; with `groups`, whole groups are resampled."""
     data = np.array(list(values), dtype=float)
-    place = np.unique(groups, return_inverse=True)[1] if groups else np.arange(data.size)
-    sums, counts = np.bincount(place, data), np.bincount(place)
+    index = np.unique(groups, return_inverse=True)[1] if groups else np.arange(data.size)
+    sums, counts = np.bincount(index, data), np.bincount(index)
     drawn = np.random.default_rng(0).integers(sums.size, size=(resamples, sums.size))
     low, high = np.quantile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), [0.025, 0.975])
     return float(data.mean()), float(low), float(high)
 
 
 def with_interval(name: str, values: Iterable[float], groups: Sequence[str] = ()) -> dict[str, float]:
-    """The three numbers of `interval` as fields of a line."""
+    """Return the three numbers of `interval` as fields of a record."""
     mean, low, high = interval(values, groups)
     return {name: mean, f"{name}_low": low, f"{name}_high": high}

@@ -1,11 +1,11 @@
-"""(f) Cost models fitted to other problems alone, beside models that learn on the spot: the regressors of Fig. 8.
+"""(f) Cost models fitted only to other problems, compared with models fitted during the search: the regressors of Fig. 8.
 
-    naive linear        LV in the three named features and what describes the task, over all other problems
-    task-aware linear   the same over problems on the same data with another pipeline, where there are such
-    boosted trees, MLP, nearest neighbours, decision tree      on all features and what describes the task
+    naive linear        LV in the three named features and the meta-features, over all other problems
+    task-aware linear   the same over problems on the same data with another pipeline, if there are any
+    boosted trees, MLP, nearest neighbours, decision tree      on all features and the meta-features
 
-A problem's fellows are on other data, so that nothing of the data at hand is known; what describes a task is the log of its
-rows and of its columns, and the number of classes. Only recordings of `xgboost_problems` tell that.
+Related problems are on other data sets, so the models know nothing about the present data. The meta-features of a task are the
+log of its rows, the log of its columns, and the number of classes. Only recordings of `xgboost_problems` have them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cost_aware.problems import FELLOW_ROWS, Problem, fellows
+from benchmarks.cost_aware.problems import TRANSFER_ROWS, Problem, related_problems
 from benchmarks.cost_aware.traces import Traces, with_interval
 from shoestring.core.space.encoding import Encoding
+from shoestring.models.cost_aware.cost_features import CostFeatures
 from shoestring.models.cost_aware.cost_models import fit_cost_model, log_costs
-from shoestring.models.cost_aware.features import CostFeatures
 from shoestring.models.cost_aware.linear import fit_transfer
 
 Array = NDArray[np.float64]
 Line = dict[str, Any]
 ONLINE = (5, 10, 20)
-OVERTAKEN_AT = 10  # "with only about ten hyperparameter evaluations" the models are equal
+EQUAL_AFTER = 10  # "with only about ten hyperparameter evaluations" the models are equal
 
 
 def transfer_models(problems: list[Problem], options: Namespace, traces: Traces) -> tuple[list[Line], Line]:
@@ -36,42 +36,45 @@ def transfer_models(problems: list[Problem], options: Namespace, traces: Traces)
         kind = "classification" if problem.task[2] else "regression"
         features, log_cost = problem.cost_features, log_costs(problem.seconds)
         columns = CostFeatures(Encoding(problem.space)).columns_of(problem.named)
-        others = fellows(problem, problems)
+        others = related_problems(problem, problems)
         related = [p for p in problems if p is not problem and p.folder == problem.folder and p.data == problem.data]
         for seed in options.seeds:
             order = np.random.default_rng(seed).permutation(log_cost.size)
             test = order[-min(500, log_cost.size // 2) :]
 
-            def tell(name: str, predicted: Array, kind: str = kind, truth: Array = log_cost[test]) -> None:
+            def add_error(name: str, predicted: Array, kind: str = kind, truth: Array = log_cost[test]) -> None:
                 rmse = float(np.sqrt(np.mean((predicted - truth) ** 2)))
                 errors.setdefault((kind, name), []).append(rmse)
 
             for n in (n for n in ONLINE if n + test.size <= log_cost.size):
                 seen, cost = features[order[:n]], log_cost[order[:n]]
-                tell(f"GP ({n})", fit_cost_model("gp", seen, cost).predict(features[test])[0])
-                tell(f"LV-3 ({n})", fit_cost_model("lv3", seen, cost, columns=columns).predict(features[test])[0])
+                add_error(f"GP ({n})", fit_cost_model("gp", seen, cost).predict(features[test])[0])
+                add_error(f"LV-3 ({n})", fit_cost_model("lv3", seen, cost, columns=columns).predict(features[test])[0])
             for name, among in (("naive linear", others), ("task-aware linear", related)):
                 if among:
-                    tell(name, _line(problem, among, columns).predict(features[test])[0])
-            if others and seed == 0:  # nothing in these is drawn anew by the seed but the rows they are judged on
-                x, y = np.vstack([_told(p) for p in others]), np.concatenate([_costs(p) for p in others])
+                    add_error(name, _fit_line(problem, among, columns).predict(features[test])[0])
+            if others and seed == 0:  # the seed changes only the test rows, so fit these models once
+                x, y = np.vstack([_task_features(p) for p in others]), np.concatenate([_costs(p) for p in others])
                 fitted = {name: make().fit(x, y) for name, make in regressors().items()}
             if others:
                 at = np.hstack([features[test], np.tile(problem.task, (test.size, 1))])
                 for name, model in fitted.items():
-                    tell(name, model.predict(at))
+                    add_error(name, model.predict(at))
     lines = [
         {"task": kind, "model": name, "runs": len(v), **with_interval("rmse_log_cost", v)}
         for (kind, name), v in sorted(errors.items())
     ]
     mean = {(line["task"], line["model"]): line["rmse_log_cost"] for line in lines}
     measured = {
-        kind: round(mean[kind, f"LV-3 ({OVERTAKEN_AT})"] - mean[kind, "naive linear"], 3)
+        kind: round(mean[kind, f"LV-3 ({EQUAL_AFTER})"] - mean[kind, "naive linear"], 3)
         for kind in dict.fromkeys(kind for kind, _ in mean)
-        if {(kind, "naive linear"), (kind, f"LV-3 ({OVERTAKEN_AT})")} <= mean.keys()
+        if {(kind, "naive linear"), (kind, f"LV-3 ({EQUAL_AFTER})")} <= mean.keys()
     }
-    told = {"name": f"RMSE of LV-3 after {OVERTAKEN_AT} trials less that of the transferred line", "measured": measured}
-    return lines, told | {"target": "<= 0" if measured else None, "ok": all(v <= 0 for v in measured.values())}
+    verdict = {
+        "name": f"RMSE of LV-3 after {EQUAL_AFTER} trials minus that of the transferred line",
+        "measured": measured,
+    }
+    return lines, verdict | {"target": "<= 0" if measured else None, "ok": all(v <= 0 for v in measured.values())}
 
 
 def regressors() -> dict[str, Callable[[], Any]]:
@@ -93,16 +96,16 @@ def regressors() -> dict[str, Callable[[], Any]]:
     }
 
 
-def _line(problem: Problem, among: list[Problem], columns: tuple[int, ...]) -> Any:
-    tasks = [(p.cost_features[:FELLOW_ROWS], _costs(p)) for p in among]
+def _fit_line(problem: Problem, among: list[Problem], columns: tuple[int, ...]) -> Any:
+    tasks = [(p.cost_features[:TRANSFER_ROWS], _costs(p)) for p in among]
     return fit_transfer(tasks, columns, task_meta=[p.task for p in among], meta=problem.task)
 
 
 def _costs(problem: Problem) -> Array:
-    return log_costs(problem.seconds)[:FELLOW_ROWS]
+    return log_costs(problem.seconds)[:TRANSFER_ROWS]
 
 
-def _told(problem: Problem) -> Array:
-    """(rows, features and what describes the task)."""
-    features = problem.cost_features[:FELLOW_ROWS]
+def _task_features(problem: Problem) -> Array:
+    """Return the features and meta-features of a problem, (rows, columns)."""
+    features = problem.cost_features[:TRANSFER_ROWS]
     return np.hstack([features, np.tile(problem.task, (len(features), 1))])

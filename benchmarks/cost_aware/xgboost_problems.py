@@ -1,16 +1,16 @@
-"""Gradient boosting, really trained: the seven-dimensional space of arXiv:2011.11456, small data, several feature pipelines.
+"""Gradient boosting that is really trained: the space of arXiv:2011.11456 (seven dimensions), small data, several pipelines.
 
     python -m benchmarks cost_aware.xgboost_problems -o out/xgboost [--data DIR] [--pipelines raw pca ...] [--quick]
 
 A problem is a data set and a pipeline. Data come with scikit-learn (digits, breast_cancer, wine, diabetes) or from .npz files
-of a folder, each with `X` (n, d) (categories as codes, NaN where missing), `y` (n,), `cat` (d,) telling which columns are
-categories, and `meta`, JSON text whose `task` begins with "regression" or "classification". 60 % of the rows train, the
-rest judge: loss is the share of wrong answers, or the root mean square error over the spread of the targets. Cost is the
-processor time of the training in seconds, on one thread: a busy machine leaves it nearly alone.
+of a folder, each with `X` (n, d) (categories as codes, NaN where missing), `y` (n,), `cat` (d,) with True for
+categories, and `meta`, JSON text whose `task` begins with "regression" or "classification". 60 % of the rows are for training,
+the rest for validation: loss is the error rate, or the root mean squared error divided by the standard deviation of the targets.
+Cost is the processor time of the training in seconds, on one thread: it hardly depends on other load of the machine.
 
-Recording trains each of `--configs` quasi-random configs once. A line is written for each training, so an interrupted
-recording goes on where it was; a finished problem is also written as a table for `run.py --data out/xgboost`. With `--train` that
-command searches the continuous space instead and trains whatever the policy asks for, at the cost that it then takes.
+Recording trains each of `--configs` quasi-random configurations once. Each training writes one line, so an interrupted
+recording can continue; a finished problem is also written as a table for `run.py --data out/xgboost`. With `--train`, `run.py`
+searches the continuous space instead and trains the configurations that the policy chooses, at their measured cost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cost_aware.pipelines import BUNDLED, PIPELINES, Data, bundled, in_file, transformers
+from benchmarks.cost_aware.pipelines import BUNDLED, PIPELINES, Data, bundled, load_file, transformers
 from benchmarks.cost_aware.problems import Problem
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.parameters import Float, Int
@@ -52,7 +52,7 @@ SPACE = Space(
 
 @dataclass(frozen=True)
 class Boosting:
-    """One problem: a config in, loss and seconds of one training out."""
+    """A problem that maps a configuration to the loss and the seconds of one training."""
 
     data: Data
     pipeline: str
@@ -65,7 +65,7 @@ class Boosting:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """From what `trained` makes the problem again, and what describes it to a transferred cost model."""
+        """The facts from which `trained` restores the problem, and the meta-features for a transferred cost model."""
         train = self._split[0]
         size = {"rows": train.num_row(), "columns": train.num_col(), "classes": self.data.classes}
         return {"data": self.data.name, "pipeline": self.pipeline, "most_rows": self.most_rows, **size}
@@ -83,7 +83,7 @@ class Boosting:
         return xgboost.DMatrix(train, parts[2]), xgboost.DMatrix(valid), parts[3]
 
     def step(self, config: Config, step: int) -> StepOutcome:
-        """One training; the processor's seconds are those of boosting alone, data and judgement apart."""
+        """Train once; the cost is the processor time of boosting, without data preparation and validation."""
         import xgboost
 
         train, valid, y = self._split
@@ -95,29 +95,29 @@ class Boosting:
         began = time.process_time()
         booster = xgboost.train(settings, train, num_boost_round=int(config["num_round"]))
         seconds = time.process_time() - began
-        told = booster.predict(valid)
+        predictions = booster.predict(valid)
         if classes:
-            loss = float(np.mean((told > 0.5 if classes == 2 else told) != y))
+            loss = float(np.mean((predictions > 0.5 if classes == 2 else predictions) != y))
         else:
-            loss = float(np.sqrt(np.mean((told - y) ** 2)) / np.std(y))
+            loss = float(np.sqrt(np.mean((predictions - y) ** 2)) / np.std(y))
         return StepOutcome(loss, Cost(train=seconds))
 
 
 def boostings(names: Iterable[str], pipelines: Iterable[str], folders: Iterable[Path], rows: int) -> list[Boosting]:
-    """Every named data set, looked for in scikit-learn first and then in the folders, with every pipeline."""
+    """Return the problems of all data sets and pipelines; data sets come from scikit-learn or from the folders."""
     found = []
     for name in names:
         paths = [folder / f"{name}.npz" for folder in folders if (folder / f"{name}.npz").exists()]
         if name not in BUNDLED and not paths:
-            raise SystemExit(f"data set {name!r} is neither one of {', '.join(BUNDLED)} nor a file of --data")
-        data = bundled(name) if name in BUNDLED else in_file(paths[0])
+            raise SystemExit(f"data set {name!r} is not one of {', '.join(BUNDLED)} and not a file in --data")
+        data = bundled(name) if name in BUNDLED else load_file(paths[0])
         found += [Boosting(data, pipeline, rows) for pipeline in pipelines]
     return found
 
 
 @dataclass(frozen=True)
 class Trained(Problem):
-    """A recorded problem whose configs are trained anew, anywhere in its space; its rows still say what a loss is worth."""
+    """A recorded problem with a continuous space and real training; its rows define the unit of loss."""
 
     boosting: Boosting
 
@@ -126,13 +126,12 @@ class Trained(Problem):
         return self.boosting.space
 
     @property
-    def place(self) -> str:
-        """Kept runs are in one unit: a longer recording may turn losses into logarithms."""
+    def key(self) -> str:
+        """The key of stored runs, which also tells logarithms apart: a longer recording may turn losses into logarithms."""
         return f"{self.folder}/{self.name}/trained{'/logarithms' if self.is_logged else ''}"
 
     def step(self, config: Config, step: int) -> StepOutcome:
-        """As the recorded rows are told: their logarithm where those are logarithms. No error at all, which has none, counts
-        as half of the least that was recorded."""
+        """Train once; the loss is a logarithm if the recorded ones are. A loss of 0 then counts as half of the lowest one."""
         outcome = self.boosting.step(config, step)
         if not self.is_logged or outcome.value is None:
             return outcome
@@ -141,35 +140,35 @@ class Trained(Problem):
 
 
 def trained(table: Path, problem: Problem, folders: Iterable[Path]) -> Trained:
-    """The problem of a recorded table, to be trained; its data come with scikit-learn or from the folders."""
+    """Return the problem of a recorded table with real training; its data come from scikit-learn or from the folders."""
     meta = json.loads(str(np.load(table)["meta"]))
     if "pipeline" not in meta:
-        raise SystemExit(f"--train: {table} is no recording of xgboost_problems.py and cannot be trained")
+        raise SystemExit(f"--train: {table} was not recorded by xgboost_problems and cannot be trained")
     boosting = boostings([meta["data"]], [meta["pipeline"]], folders, int(meta["most_rows"]))[0]
     return Trained(**{one.name: getattr(problem, one.name) for one in fields(problem)}, boosting=boosting)
 
 
 def record(problem: Boosting, configs: int, folder: Path, deadline: float = np.inf) -> bool:
-    """Train each config once, from the first not yet in the file; True and a table when all are."""
+    """Train each configuration that is not in the file yet; return whether all are, and then write the table."""
     lines = folder / f"{problem.name}.jsonl"
     done = len(lines.read_text().splitlines()) if lines.exists() else 0
     cube = quasi_random(0, "configs", problem.space.dims, np.arange(configs))
     with lines.open("a") as file:
-        for place in cube[done:]:
+        for point in cube[done:]:
             if time.monotonic() > deadline:
                 return False
-            config = problem.space.from_cube(place)
+            config = problem.space.from_cube(point)
             outcome = problem.step(config, 1)
             file.write(json.dumps({"config": config, "loss": outcome.value, "seconds": outcome.cost.total}) + "\n")
             file.flush()
-    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    records = [json.loads(line) for line in lines.read_text().splitlines()]
     names = list(problem.space.parameters)
     np.savez(
         folder / f"{problem.name}.npz",
-        hp=np.array([[line["config"][name] for name in names] for line in told]),
+        hp=np.array([[line["config"][name] for name in names] for line in records]),
         hp_names=np.array(names),
-        loss=np.array([line["loss"] for line in told]),
-        cost=np.maximum([line["seconds"] for line in told], 1e-5),  # the clock's own step
+        loss=np.array([line["loss"] for line in records]),
+        cost=np.maximum([line["seconds"] for line in records], 1e-5),  # the resolution of the clock
         meta=np.array(json.dumps({"objective": "loss", "direction": "min", **problem.origin})),
     )
     return True
@@ -183,8 +182,10 @@ def main() -> None:
     parser.add_argument("--pipelines", nargs="+", choices=PIPELINES, default=["raw", "onehot", "pca"])
     parser.add_argument("--configs", type=int, default=400)
     parser.add_argument("--rows", type=int, default=2000, help="rows of a data set that are used")
-    parser.add_argument("--minutes", type=float, default=np.inf, help="stop after that long, to go on later")
-    parser.add_argument("--quick", action="store_true", help="wine and diabetes, raw, 100 configs")
+    parser.add_argument(
+        "--minutes", type=float, default=np.inf, help="stop after this time; the same command continues"
+    )
+    parser.add_argument("--quick", action="store_true", help="wine and diabetes, raw, 100 configurations")
     options = parser.parse_args()
     if options.quick:
         options.names, options.pipelines, options.configs = ["wine", "diabetes"], ["raw"], 100
@@ -202,9 +203,11 @@ def main() -> None:
             f"95 % quantile of cost {spread[-1]:.0f} times the 5 % quantile",
             flush=True,
         )
-    told = {"problems": len(spread), "cost_spread_median": float(np.median(spread)) if spread else None}
+    measured = {"problems": len(spread), "cost_spread_median": float(np.median(spread)) if spread else None}
     ok = len(spread) == len(problems)
-    print(json.dumps({"name": "xgboost_problems", "measured": told, "target": {"problems": len(problems)}, "ok": ok}))
+    print(
+        json.dumps({"name": "xgboost_problems", "measured": measured, "target": {"problems": len(problems)}, "ok": ok})
+    )
     raise SystemExit(0 if ok else 1)
 
 

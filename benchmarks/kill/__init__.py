@@ -1,15 +1,15 @@
-"""Studies killed again and again: is anything lost, charged twice, or spent beyond the budget?
+"""Kill studies repeatedly and check that nothing is lost, charged twice, or spent beyond the budget.
 
-Each study is a real `shoestring run`, killed with SIGKILL at random moments together with all its workers, and resumed by the
-same command until it is done. What the training code really did comes from a log of its own, not from the ledger.
+Each study is a real `shoestring run`. It is killed with SIGKILL at random times together with all its workers, and resumed by the
+same command until it ends. The training code writes its own log, and the ledger is compared with that log.
 
     python -m benchmarks kill --times 1000 [--kinds simulated,local,process,command] [--stores sqlite,postgresql]
                               [--minutes 60] [--at-once 3] [--seed 0] [--json] [--quick]
 
 Last line: one JSON object; exit 1 when a target is missed.
 
-Read `studies` (what is killed), `nursery` (how it is started), `lives` (one study from its first start to its end, with all
-kills) and `verdict` (what is checked).
+Modules: `studies` creates the studies, `fork_server` starts them quickly, `killed_study` runs one study to its end with all
+kills, and `checks` compares the results with the logs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.kill.lives import Life, Nursery
+from benchmarks.kill.checks import Tally
+from benchmarks.kill.killed_study import ForkServer, KilledStudy
 from benchmarks.kill.studies import KINDS, STORES, UNITS, Case, Plan, make_reference
-from benchmarks.kill.verdict import Tally
 
-_LOOK_S = 0.004
-_MOST_KILLS = 12  # of one study, so that there are many studies; time budgets pay up to a heartbeat for each
+_POLL_S = 0.004
+_MAX_KILLS = 12  # per study, so that there are many studies; under a time budget each kill is charged up to a heartbeat
 
 
 def main(arguments: list[str]) -> int:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         if unknown := set(given) - set(known):
             parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     tally = Tally()
-    with tempfile.TemporaryDirectory(prefix="shoestring-kill-") as folder, Nursery() as nursery:
+    with tempfile.TemporaryDirectory(prefix="shoestring-kill-") as folder, ForkServer() as fork_server:
         plan = Plan(Path(folder), random.Random(chosen.seed))
         if "postgresql" in stores and (reason := plan.start_server()):
             print(reason, file=sys.stderr)
@@ -57,12 +57,12 @@ def main(arguments: list[str]) -> int:
             if not stores:
                 return 1
         references = {
-            (kind, unit): make_reference(plan, nursery, kind, unit)
+            (kind, unit): make_reference(plan, fork_server, kind, unit)
             for kind, unit in (("simulated", "epochs"), ("simulated", "seconds"), ("local", "epochs"))
-            if kind in kinds  # with several workers, and where real time is money, decisions hang on chance
+            if kind in kinds  # with several workers, or under a time budget, decisions depend on timing
         }
         cases = [Case(kind, store, unit) for unit in UNITS for store in stores for kind in kinds]
-        _kill(plan, nursery, cases, tally, references, chosen)
+        _kill(plan, fork_server, cases, tally, references, chosen)
     result = tally.result(chosen.times)
     if not chosen.json:
         tally.show()
@@ -72,27 +72,27 @@ def main(arguments: list[str]) -> int:
 
 def _kill(
     plan: Plan,
-    nursery: Nursery,
+    fork_server: ForkServer,
     cases: list[Case],
     tally: Tally,
     references: dict[tuple[str, str], list[str]],
     chosen: argparse.Namespace,
 ) -> None:
-    """Keep some studies going, each case in its turn, until there were enough kills; then let them come to their ends."""
+    """Run several studies at a time, case after case, until there were enough kills; then let them end."""
     deadline = time.monotonic() + 60 * chosen.minutes
-    most_kills = min(_MOST_KILLS, math.ceil(chosen.times / len(cases)))
-    lives: list[Life] = []
+    max_kills = min(_MAX_KILLS, math.ceil(chosen.times / len(cases)))
+    killed_studies: list[KilledStudy] = []
     turn = 0
     while True:
         may_kill = tally.kills < chosen.times and time.monotonic() < deadline
-        while may_kill and len(lives) < chosen.at_once:
-            lives.append(Life(plan.make(cases[turn % len(cases)]), nursery, plan.chance, most_kills))
+        while may_kill and len(killed_studies) < chosen.at_once:
+            killed_studies.append(KilledStudy(plan.make(cases[turn % len(cases)]), fork_server, plan.chance, max_kills))
             turn += 1
-        nursery.listen(_LOOK_S)
-        for life in list(lives):
-            tally.kills += life.go_on(may_kill=tally.kills < chosen.times and may_kill)
-            if life.is_over:
-                lives.remove(life)
-                tally.add(life, references.get((life.study.case.kind, life.study.case.unit)))
-        if not lives and not may_kill:
+        fork_server.listen(_POLL_S)
+        for killed_study in list(killed_studies):
+            tally.kills += killed_study.advance(may_kill=tally.kills < chosen.times and may_kill)
+            if killed_study.is_over:
+                killed_studies.remove(killed_study)
+                tally.add(killed_study, references.get((killed_study.study.case.kind, killed_study.study.case.unit)))
+        if not killed_studies and not may_kill:
             return

@@ -1,4 +1,4 @@
-"""What is killed: small studies of every kind, whose training code writes down what it really did."""
+"""Small studies of every kind that are killed; their training code logs its work."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import numpy as np
 
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
-from shoestring.stores.sql import Sql
+from shoestring.stores.sql import SqlStore
 
 if TYPE_CHECKING:
-    from benchmarks.kill.lives import Nursery
+    from benchmarks.kill.killed_study import ForkServer
 
 KINDS = ("simulated", "local", "process", "command")
 STORES = ("sqlite", "postgresql")
 UNITS = ("epochs", "seconds")
 BUDGETS = {"epochs": "60 epochs", "seconds": "8s"}
 SIMULATED = {"epochs": "1500 epochs", "seconds": "4500s"}
-PIECES = {"epochs": 1, "seconds": 12}  # in time budgets steps are long, so that kills cut much of them off
+PIECES = {"epochs": 1, "seconds": 12}  # under time budgets steps are long, so that kills interrupt many of them
 
-# A step is many short pieces; each writes down what it took, so what a kill cuts off is known to one piece.
+# A step is many short pieces, and each logs its time, so the work before a kill is known to one piece.
 TRAINER = """
 import os, time
 from pathlib import Path
@@ -86,7 +86,7 @@ class Case(NamedTuple):
 
 @dataclass
 class VictimStudy:
-    """A study to be killed: where it lives and the command that begins it or goes on with it."""
+    """A study to be killed: its folder, and the command that begins or continues it."""
 
     case: Case
     folder: Path
@@ -96,16 +96,16 @@ class VictimStudy:
 
     @property
     def log(self) -> Path:
-        """What the training code really did: seconds, one line a piece of work."""
+        """The log of the training code: seconds, one line for each piece of work."""
         return self.folder / "work.log"
 
     @property
     def stored(self) -> Path:
-        """Numbers of entries that the store said it had."""
+        """The numbers of the entries that the store reported as stored."""
         return self.folder / "stored.log"
 
     def read(self) -> Ledger | None:
-        store = Sql(self.address)
+        store = SqlStore(self.address)
         try:
             return store.load("s")
         finally:
@@ -113,7 +113,7 @@ class VictimStudy:
 
 
 class Plan:
-    """Makes studies, each in a folder of its own."""
+    """Creates studies, each in its own folder."""
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.folder, self.chance = folder, chance
@@ -122,7 +122,7 @@ class Plan:
         _write_table(folder / "table.npz")
 
     def start_server(self) -> str:
-        """Start a PostgreSQL server; returns why there is none, if there is none."""
+        """Start a PostgreSQL server. Return the reason if that fails, else an empty text."""
         sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
         import throwaway_postgresql
 
@@ -162,10 +162,10 @@ class Plan:
         return made
 
 
-def make_reference(plan: Plan, nursery: Nursery, kind: str, unit: str) -> list[str]:
-    """The decisions of the same study when nobody kills it."""
+def make_reference(plan: Plan, fork_server: ForkServer, kind: str, unit: str) -> list[str]:
+    """Return the decisions of the same study without kills."""
     study = plan.make(Case(kind, "sqlite", unit))
-    nursery.run_to_its_end(study)
+    fork_server.run_to_end(study)
     return decisions(study.read())
 
 
@@ -182,7 +182,7 @@ def _write_table(path: Path) -> None:
         path,
         hp=rng.uniform(size=(200, 2)),
         hp_names=np.array(["a", "b"]),
-        meta=json.dumps({"task": "made up", "objective": "loss", "direction": "min", "hp_categories": {}}),
+        meta=json.dumps({"task": "synthetic", "objective": "loss", "direction": "min", "hp_categories": {}}),
         loss=(level + np.exp(-speed * steps)).astype("float32"),
         cost=(rng.uniform(1, 5, (200, 1)) * steps).astype("float32"),
     )

@@ -1,1 +1,1 @@
-"""Online tuning that pays for validation when unsure: the experiments of arXiv:2101.06590. README.md says what was found."""
+"""The experiments of arXiv:2101.06590, online tuning that validates only when unsure. The results are in README.md."""

@@ -1,8 +1,8 @@
-"""Eight augmentations of small grey images, each applied to a share of the batch that is being tuned.
+"""Eight augmentations of small grey images, each applied with a probability that is tuned.
 
 Crop, both flips and rotation move pixels: they are multiplied into one affine map per image and sampled once. Tone,
-blur, cutout and inversion change values. `probabilities` (8,) in the order of NAMES says how likely each image meets
-each of them; with all at 0 the image comes back as it was.
+blur, cutout and inversion change values. `probabilities` (8,), in the order of NAMES, are those of applying each of them to
+an image; with all at 0 the image is unchanged.
 
     crop             a window of 20 to 100 % of the area, sides 3:4 to 4:3, stretched to the whole image
     flip_horizontal  left and right exchanged
@@ -11,7 +11,7 @@ each of them; with all at 0 the image comes back as it was.
     tone             brightness and contrast, each by a factor of 0.4 to 1.6
     blur             a Gaussian of 1.5 pixels, mixed in by a random share
     cutout           a black square of a quarter to half of the side
-    inversion        white for black; it stands for the grey scale of colour images
+    inversion        white for black, in place of the grey scale of colour images
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMES = ("crop", "flip_horizontal", "flip_vertical", "rotation", "tone", "blur",
 
 
 def augment(x: Tensor, probabilities: Tensor, generator: torch.Generator) -> Tensor:
-    """A random view of each image of x (n, 1, s, s), values in [0, 1]."""
+    """Return a random view of each image of x (n, 1, s, s), with values in [0, 1]."""
     n = x.shape[0]
     drawn = torch.rand(n, len(NAMES), generator=generator, device=x.device) < probabilities
     u = torch.rand(n, 12, generator=generator, device=x.device)
@@ -45,7 +45,7 @@ def augment(x: Tensor, probabilities: Tensor, generator: torch.Generator) -> Ten
 
 
 def _affine(drawn: Tensor, u: Tensor) -> Tensor:
-    """Maps (n, 2, 3) from places in the view to places in the image, both in [-1, 1]."""
+    """Return maps (n, 2, 3) from places in the view to places in the image, both in [-1, 1]."""
     one = torch.ones_like(u[:, 0])
     crop = drawn[:, 0]
     area = torch.where(crop, 0.2 + 0.8 * u[:, 0], one)
@@ -55,7 +55,7 @@ def _affine(drawn: Tensor, u: Tensor) -> Tensor:
     angle = torch.where(drawn[:, 3], (2 * u[:, 4] - 1) * (math.pi / 2), 0.0)
     cos, sin = torch.cos(angle), torch.sin(angle)
     flip_x, flip_y = one - 2 * drawn[:, 1].float(), one - 2 * drawn[:, 2].float()
-    # the window's place, then its turn about the image's centre
+    # the place of the window, then its rotation about the centre of the image
     a, b = width * flip_x, height * flip_y
     rows = [cos * a, -sin * b, cos * right - sin * down, sin * a, cos * b, sin * right + cos * down]
     return torch.stack(rows, dim=1).view(-1, 2, 3)
@@ -77,7 +77,7 @@ def _blurred(x: Tensor) -> Tensor:
 
 
 def _square(size: int, u: Tensor) -> Tensor:
-    """Where the black square of each image lies, (n, 1, size, size)."""
+    """Return a mask of the black square of each image, (n, 1, size, size)."""
     half = (0.125 + 0.125 * u[:, 0, None]) * size
     at = torch.arange(size, device=u.device) + 0.5
     across, down = ((at - size * u[:, i, None]).abs() <= half for i in (1, 2))

@@ -1,20 +1,21 @@
 """Augmentation probabilities of contrastive pre-training, tuned while it runs: Table 1 of arXiv:2101.06590 in small.
 
-A small residual network learns Fashion-MNIST without labels (SimCLR: two augmented views of an image shall be alike). The
-chances of eight augmentations are the hyperparameters. A round is a fixed number of steps; after it the tuner may pay for a
+A small residual network learns Fashion-MNIST without labels (SimCLR: two augmented views of an image should be alike). The
+probabilities of eight augmentations are the hyperparameters. A round is a fixed number of steps. After it the tuner may order a
 validation pass: features of 20,000 training images, a least-squares read-out, its accuracy on the 10,000 validation images.
-The reward is the gain in percentage points since the last pass, clipped to [-2, 2]. Every tuned run begins with all chances at
-0.5, which is also the baseline. At the end a linear read-out trained to convergence on all 50,000 training images is
-tested on the 10,000 test images; it plays no part in tuning.
+The reward is the gain in percentage points since the last pass, clipped to [-2, 2]. Every tuned run begins with all
+probabilities at 0.5, which is also the baseline. At the end a linear read-out, trained to convergence on all 50,000 training
+images, is tested on the 10,000 test images; it is not used in tuning.
 
     python -m benchmarks online.contrastive              all methods, three seeds (an accelerator, --workers 4: 12 minutes)
     python -m benchmarks online.contrastive --quick      small images, few rounds, one seed: a minute or two on one processor
     python -m benchmarks online.contrastive --show       table and figure of the runs in -o DIR again
 
-`online.factorial` asks first whether one round tells what is good in the end, and races again without inversion.
+`online.factorial` first measures whether one round shows what is good in the end, and then repeats the comparison without
+inversion.
 
-The paper does not state the process's length-scale, variance and noise; SETTINGS has ours. "expert" is a fixed choice from
-knowing clothes: they are not upside down, nor turned, nor negatives.
+The paper does not state the process's length-scale, variance and noise; SETTINGS has ours. "expert" is a fixed choice by a
+person who knows clothes: they are not upside down, rotated or negatives.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ from shoestring import OnlineTuner, Schedule
 
 HALF = dict.fromkeys(NAMES, 0.5)
 EXPERT = HALF | {"crop": 1.0, "tone": 0.8, "blur": 0.2, "flip_vertical": 0.0, "rotation": 0.0, "inversion": 0.0}
-SPACE = {name: {"float": [0.5 if name == "crop" else 0.0, 1.0]} for name in NAMES}  # without crops nothing is learned
+SPACE = {
+    name: {"float": [0.5 if name == "crop" else 0.0, 1.0]} for name in NAMES
+}  # without crops the network learns nothing
 SETTINGS = {"forgetting_rate": 0.01, "beta": 1.0, "kernel": "matern52", "unit": 0.01, "clip": 2.0}
 SETTINGS |= {"lengthscale": 0.4, "variance": 0.1, "noise_variance": 0.05}
 METHODS: dict[str, dict[str, Any] | Schedule] = {
@@ -70,10 +73,10 @@ class Plan:
     n_readout: int = 20_000  # training images of the quick read-out
     n_held_out: int = 10_000
     lr: float = 2e-3
-    watch: int = 10  # rounds between looks that no method pays for or sees
+    watch: int = 10  # rounds between measurements that no method pays for or uses
     without: tuple[str, ...] = ()  # augmentations that are left out: never applied, not tuned
     lengthscale: float = SETTINGS["lengthscale"]
-    correction: float = 0.0  # share of a lead over the run's own trend that a round is not blamed for losing
+    correction: float = 0.0  # share of a lead over the run's own trend whose loss is not counted against a round
 
 
 QUICK = Plan(rounds=16, steps=20, batch=64, width=8, size=14, n_train=10_000, n_readout=2000, n_held_out=2000, watch=4)
@@ -93,15 +96,15 @@ class Pretraining:
         self.autocast = torch.autocast(data.device.type, dtype=torch.bfloat16, enabled=cuda)
 
     def train_round(self, config: dict[str, float]) -> None:
-        chances = [0.0 if name in self.plan.without else config[name] for name in NAMES]
-        probabilities = torch.tensor(chances, device=self.data.device)
+        shares = [0.0 if name in self.plan.without else config[name] for name in NAMES]
+        probabilities = torch.tensor(shares, device=self.data.device)
         for _ in range(self.plan.steps):
             self._step(probabilities)
         synchronise(self.data.device)
 
     def _step(self, probabilities: Tensor) -> None:
         share = self.done_steps / (self.plan.rounds * self.plan.steps)
-        for group in self.optimizer.param_groups:  # a short warm-up, then a cosine down to nothing
+        for group in self.optimizer.param_groups:  # a short warm-up, then a cosine down to zero
             group["lr"] = self.plan.lr * min(1.0, share / 0.05 + 0.01) * 0.5 * (1.0 + math.cos(math.pi * share))
         x = self.data.train_x
         rows = torch.randint(len(x), (self.plan.batch,), generator=self.generator, device=x.device)
@@ -120,8 +123,8 @@ class Pretraining:
 
     def test(self) -> dict[str, float]:
         d = self.data
-        told = self._features(d.train_x), d.train_y, self._features(d.test_x), d.test_y
-        return {"test_quick": ridge_accuracy(*told), "test": logistic_accuracy(*told, steps=300)}
+        sets = self._features(d.train_x), d.train_y, self._features(d.test_x), d.test_y
+        return {"test_quick": ridge_accuracy(*sets), "test": logistic_accuracy(*sets, steps=300)}
 
     def _features(self, x: Tensor) -> Tensor:
         return features(self.encoder, x, self.autocast)
@@ -133,13 +136,13 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
     pretraining = Pretraining(images, plan, seed)
     how = METHODS[method]
     tuner = None if isinstance(how, Schedule) else make_tuner(how, plan, seed)
-    reward = CorrectedLevel(plan.correction)
+    level = CorrectedLevel(plan.correction)
     configs, validated, watched = [], [], []
     seconds = {"decide": 0.0, "train": 0.0, "validate": 0.0}
 
-    def timed(kind: str, work: Callable[..., Any], *told: Any) -> Any:
+    def timed(kind: str, work: Callable[..., Any], *inputs: Any) -> Any:
         began = time.perf_counter()
-        result = work(*told)
+        result = work(*inputs)
         seconds[kind] += time.perf_counter() - began
         return result
 
@@ -149,7 +152,7 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
         value = None
         if tuner is not None and tuner.should_validate:
             value = timed("validate", pretraining.validate)
-            tuner.tell(reward.tell(round, value))
+            tuner.tell(level.correct(round, value))
             validated.append([round, value])
         if round % plan.watch == 0:
             watched.append([round, pretraining.validate() if value is None else value])
@@ -168,27 +171,27 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
 
 
 class CorrectedLevel:
-    """The accuracy as the tuner is told it, so that a gain is not what a lead over the run's own trend soon loses again.
+    """The accuracy that the tuner gets, corrected for the run's lead over its own trend.
 
-    Where a run stands above its trend, rounds gain less whatever their config; below it, more. With `share` at 0 the accuracy
-    is told as it is.
+    If a run is above its trend, rounds gain less whatever their config; below it, more. With `share` at 0 there is no
+    correction.
     """
 
-    _WEIGHT = 0.3  # of the newest pass in the trend
+    _WEIGHT = 0.3  # weight of the newest pass in the trend
 
     def __init__(self, share: float) -> None:
-        self.share, self.told = share, 0.0
+        self.share, self.corrected = share, 0.0
         self.round, self.level, self.trend = 0, 0.0, 0.0
 
-    def tell(self, round: int, level: float) -> float:
+    def correct(self, round: int, level: float) -> float:
         if self.round == 0:
-            self.told = self.trend = level
+            self.corrected = self.trend = level
         else:
             loses = min(1.0, self.share * (round - self.round))
-            self.told += level - self.level + loses * (self.level - self.trend)
+            self.corrected += level - self.level + loses * (self.level - self.trend)
             self.trend += self._WEIGHT * (level - self.trend)
         self.round, self.level = round, level
-        return self.told
+        return self.corrected
 
 
 def make_tuner(settings: dict[str, Any], plan: Plan, seed: int) -> OnlineTuner:
@@ -198,22 +201,24 @@ def make_tuner(settings: dict[str, Any], plan: Plan, seed: int) -> OnlineTuner:
     return OnlineTuner(space, plan.rounds, settings=settings, direction="max", store=None, initial=[half], seed=seed)
 
 
-def how_sure(run: dict[str, Any]) -> list[float | None]:
-    """Pr(better) that each decision of a recorded run rests on, found by deciding again from what was recorded.
+def recompute_sureness(run: dict[str, Any]) -> list[float | None]:
+    """Return the Pr(better) of each decision of a recorded run, computed by deciding again; None if there was no competitor.
 
-    None where no competitor was seen. It raises where the decisions are not the recorded ones.
+    A decision that differs from the recorded one is an error.
     """
     plan = Plan(**run["plan"] | {"without": tuple(run["plan"]["without"])})
-    tuner, reward = make_tuner(METHODS[run["method"]], plan, run["seed"]), CorrectedLevel(plan.correction)
+    tuner, level = make_tuner(METHODS[run["method"]], plan, run["seed"]), CorrectedLevel(plan.correction)
     validated, sure = dict(run["validated"]), []
     for round, recorded in enumerate(run["configs"], start=1):
         config = tuner.next()
-        told = [round_to(0.0 if name in plan.without else config[name]) for name in run["names"]]
-        if any(abs(a - b) > 2e-3 for a, b in zip(told, recorded, strict=True)):
-            raise SystemExit(f"{run['method']}, seed {run['seed']}: round {round} is decided as {told}, not {recorded}")
+        decided = [round_to(0.0 if name in plan.without else config[name]) for name in run["names"]]
+        if any(abs(a - b) > 2e-3 for a, b in zip(decided, recorded, strict=True)):
+            raise SystemExit(
+                f"{run['method']}, seed {run['seed']}: round {round} is decided as {decided}, not {recorded}"
+            )
         sure.append(tuner.why.get("pr_better"))
         if tuner.should_validate:
-            tuner.tell(reward.tell(round, validated[round]))
+            tuner.tell(level.correct(round, validated[round]))
     return sure
 
 
@@ -223,22 +228,22 @@ def round_to(value: float, digits: int = 3) -> float:
 
 def main() -> None:
     plans = {"rounds": "default: 120, quick 16", "steps": "of a round; default: 40, quick 20"}
-    asked = arguments(__doc__ or "", DEBIAN, list(METHODS), plans)
-    if asked.show:
-        runs = gather(asked.o, "contrastive")
+    options = arguments(__doc__ or "", DEBIAN, list(METHODS), plans)
+    if options.show:
+        runs = gather(options.o, "contrastive")
     else:
-        plan = QUICK if asked.quick else Plan()
-        plan = replace(plan, **{name: value for name in ("rounds", "steps") if (value := getattr(asked, name))})
-        methods = asked.methods or (["baseline", "TV-GP-UCB", "CE@0.8"] if asked.quick else list(METHODS))
-        told = (plan, asked.data, pick_device(asked.device))
-        runs = run_all("contrastive", methods, asked.seeds, asdict(plan), run_one, told, asked.o, asked.workers)
+        plan = QUICK if options.quick else Plan()
+        plan = replace(plan, **{name: value for name in ("rounds", "steps") if (value := getattr(options, name))})
+        methods = options.methods or (["baseline", "TV-GP-UCB", "CE@0.8"] if options.quick else list(METHODS))
+        inputs = (plan, options.data, pick_device(options.device))
+        runs = run_all("contrastive", methods, options.seeds, asdict(plan), run_one, inputs, options.o, options.workers)
     print(table(runs))
-    if not asked.quick:
+    if not options.quick:
         print("", effects(runs), sep="\n")
-    figure(runs, asked.o / "contrastive.svg")
+    figure(runs, options.o / "contrastive.svg")
     verdict = judge(runs)
     print(json.dumps(verdict))
-    sys.exit(0 if verdict["ok"] or asked.quick else 1)
+    sys.exit(0 if verdict["ok"] or options.quick else 1)
 
 
 if __name__ == "__main__":

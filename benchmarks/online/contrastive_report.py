@@ -1,4 +1,4 @@
-"""Table, figure and verdict of contrastive.py's runs."""
+"""The table, figure and verdict of the runs of contrastive.py."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def by_method(runs: Runs) -> dict[str, dict[int, dict[str, Any]]]:
 def gains(
     grouped: dict[str, dict[int, dict[str, Any]]], name: str, over: str = "baseline", beside: str | None = None
 ) -> list[float]:
-    """Test accuracy over another method's with the same seed, in percentage points; for the seeds of a third one, if given."""
+    """Return the difference in test accuracy from another method with the same seed, in percentage points.
+
+    A third method limits the seeds to those that it has.
+    """
     seeds = sorted(set(grouped[name]) & set(grouped.get(over, {})) & set(grouped[beside or name]))
     return [100.0 * (grouped[name][seed]["test"] - grouped[over][seed]["test"]) for seed in seeds]
 
@@ -71,7 +74,7 @@ def _of_paper(name: str) -> str:
 
 
 def judge(runs: Runs) -> dict[str, Any]:
-    """What share of the full-query gain each CE run keeps (None: there is none), and for what share of its passes."""
+    """Judge the share of the full-query gain that each CE run keeps (None: there is none), and its share of the passes."""
     grouped = by_method(runs)
     verdict: dict[str, Any] = {"name": "contrastive", "measured": {}}
     verdict["target"] = f"a kappa keeps {KEEP:.0%} of the full-query gain for {PASSES:.0%} of its passes or fewer"
@@ -100,7 +103,7 @@ def judge(runs: Runs) -> dict[str, Any]:
 
 
 def effects(runs: Runs) -> str:
-    """What moves the accuracy within one round: least squares of the gain, over pairs of validated rounds of all tuned runs."""
+    """Return the effects on the gain in one round: least squares over pairs of validated rounds of all tuned runs."""
     rows = []
     for run in runs:
         values = {round: 100.0 * value for round, value in run["validated"]}
@@ -134,7 +137,7 @@ def effects(runs: Runs) -> str:
 
 
 def figure(runs: Runs, path: Path) -> None:
-    """Left: accuracy on the way. Middle: accuracy against passes. Right: the chances that each tuned method ended with."""
+    """Draw accuracy during the run, accuracy against passes, and the final probabilities of each tuned method."""
     from benchmarks.plotting import plt as pyplot
 
     grouped = by_method(runs)
@@ -158,9 +161,7 @@ def figure(runs: Runs, path: Path) -> None:
             where = np.arange(len(names)) + 0.16 * (tuned.index(name) - (len(tuned) - 1) / 2)
             right.bar(where, np.mean(last, axis=0), width=0.15, color=colour, label=name)
     left.set(xlabel="round", ylabel="validation accuracy of the quick read-out, %", title="on the way")
-    middle.set(
-        xlabel="validation passes bought", ylabel="test accuracy of the long read-out, %", title="at the end (± s.e.)"
-    )
+    middle.set(xlabel="validation passes", ylabel="test accuracy of the long read-out, %", title="at the end (± s.e.)")
     right.axhline(0.5, color="grey", linewidth=0.8)
     right.set_xticks(range(len(names)), [name.replace("_", "\n") for name in names], fontsize=8)
     right.set(ylabel="probability", title="augmentations, mean of the last quarter of the rounds")

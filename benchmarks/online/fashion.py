@@ -1,9 +1,9 @@
-"""Fashion-MNIST for the two real tasks of this folder: read once, split, and kept whole on the device.
+"""Fashion-MNIST for the two real tasks of this folder: read once, split, and stored on the device.
 
-The images come from `--data DIR` with the four .gz files of the data set (Debian's package dataset-fashion-mnist puts them
-into /usr/share/datasets/fashion-mnist, the default), or from an .npz with x_train, y_train, x_test, y_test. The last 10,000
-of the 60,000 training images, in an order drawn once for all runs, are the validation set. `size=14` halves the images and
-`n_train` thins them out: that is what a two-minute run on one processor can afford.
+The images are read from `--data DIR` with the four .gz files of the data set (by default /usr/share/datasets/fashion-mnist, the
+folder of Debian's package dataset-fashion-mnist), or from an .npz with x_train, y_train, x_test, y_test. The last 10,000 of the
+60,000 training images, in an order drawn once for all runs, are the validation set. `size=14` halves the size of the images and
+`n_train` limits their number, for two-minute runs on one processor.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Fashion:
         return self.train_x.shape[-1]
 
 
-@lru_cache(maxsize=1)  # the runs of one process share it
+@lru_cache(maxsize=1)  # shared by the runs of one process
 def load(
     where: Path, device: str, size: int = 28, n_train: int | None = None, n_held_out: int | None = None
 ) -> Fashion:
@@ -64,8 +64,8 @@ def load(
     )
 
 
-def pick_device(asked: str) -> str:
-    return ("cuda" if torch.cuda.is_available() else "cpu") if asked == "auto" else asked
+def pick_device(name: str) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -73,26 +73,26 @@ def normalised(x: Tensor) -> Tensor:
 
 
 def batches(n: int, size: int, generator: torch.Generator) -> Tensor:
-    """Row numbers (n // size, size) of one pass over n images in a new order."""
+    """Return row numbers (n // size, size) of one pass over n images in a new order."""
     order = torch.randperm(n, generator=generator, device=generator.device)
     return order[: n - n % size].view(-1, size)
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for the accelerator, so that a clock tells what was really done."""
+    """Wait for the accelerator, so that measured times include its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def _from_npz(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path) as held:
-        return {name: held[name] for name in ("x_train", "y_train", "x_test", "y_test")}
+    with np.load(path) as arrays:
+        return {name: arrays[name] for name in ("x_train", "y_train", "x_test", "y_test")}
 
 
 def _from_idx(folder: Path) -> dict[str, np.ndarray]:
     if not (folder / "train-images-idx3-ubyte.gz").exists():
         raise SystemExit(
-            f"{folder} holds no Fashion-MNIST: give its four .gz files' folder or an .npz with --data "
+            f"{folder} has no Fashion-MNIST files: give the folder of its four .gz files or an .npz with --data "
             "(Debian: apt install dataset-fashion-mnist)"
         )
     names = {"x_train": "train-images-idx3", "y_train": "train-labels-idx1", "x_test": "t10k-images-idx3"}
@@ -101,7 +101,7 @@ def _from_idx(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _read_idx(path: Path) -> np.ndarray:
-    """Two zero bytes, the type (8: uint8), the number of axes, their lengths as big-endian int32, then the numbers."""
+    """Read a file of two zero bytes, the type (8: uint8), the number of axes, their lengths as big-endian int32, the numbers."""
     raw = gzip.decompress(path.read_bytes())
     axes = raw[3]
     shape = np.frombuffer(raw, ">i4", count=axes, offset=4)

@@ -1,16 +1,15 @@
-"""Self-tuning where overfitting is real: 3,000 images, 150 epochs. First whether it regularises at all, then when to tune.
+"""A self-tuning network that overfits, with 3,000 images and 150 epochs: whether it regularises, and then when to tune it.
 
     python -m benchmarks online.few_images --workers 8       grid, four networks, then the race if they pass: see --seeds
-    python -m benchmarks online.few_images --quick           small images, few epochs: does it run? Two minutes on one processor
+    python -m benchmarks online.few_images --quick           small images, few epochs: a test of two minutes on one processor
     python -m benchmarks online.few_images --show            tables and a figure of the runs in -o DIR
 
-A grid of fixed regularisation (dropout and distortion, each at a share of its greatest value, no noise on them, nothing tuned)
-says what is to be gained. Beside it the self-tuning network starts at 0.05 of everything and tunes at every step, in four
-builds: with and without answering biases, with batch normalisation behind the answer or before it. A build passes when its
-validation loss closes `CLOSED` of the way from the grid's weakest point to its best one; test losses are reported and decide
-nothing. Only if one passes there is something to schedule: then fixed schedules and bandits race with the best build, which is
-what the paper's claim is judged by. Validation images are those that the tuning sees, here as in the paper; the grid's best
-point is chosen on them, too.
+A grid of fixed regularisation (dropout and distortion, each at a share of its largest value, without noise and tuning) measures
+the possible gain. The self-tuning network starts at 0.05 of everything and tunes at every step, in four versions: with and
+without biases that respond, and with batch normalisation after the response or before it. A version passes if its validation loss
+closes `CLOSED` of the way from the grid's weakest point to its best one; test losses are only reported. If one passes, fixed
+schedules and bandits are compared with the best version, by which the paper's claim is judged. The tuning uses the validation
+images, as in the paper, and the grid's best point is chosen on them, too.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ from benchmarks.online.self_tuning_report import judge as judge_race
 
 TASK, RACE = "few_images", "few_images_race"
 SHARES = (START, 0.3, 0.6)
-STILL = 1e-4  # noise on hyperparameters that are not tuned
-GRID = {f"fixed {d:g}/{a:g}": Ways(dropout=d, distortion=a, spread=STILL) for d in SHARES for a in SHARES}
+FIXED_SPREAD = 1e-4  # noise on hyperparameters that are not tuned
+GRID = {f"fixed {d:g}/{a:g}": Ways(dropout=d, distortion=a, spread=FIXED_SPREAD) for d in SHARES for a in SHARES}
 BUILDS = {
     "tuned": Ways(),
     "tuned, shift": Ways(answer="scale+shift"),
@@ -53,7 +52,7 @@ QUICK = Plan(rounds=10, steps=4, batch=64, width=8, size=14, n_train=256, n_held
 
 
 def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict[str, Any]:
-    """One run of the first part: a fixed point, or a network that tunes itself at every step."""
+    """Do a run of the first part: a fixed point, or a network that tunes itself at every step."""
     ways = GRID.get(method) or BUILDS[method]
     return self_tuning.run_one("never" if method in GRID else "1:1", seed, replace(plan, ways=ways), data, device)
 
@@ -66,7 +65,7 @@ def by_method(runs: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[fl
 
 
 def judge(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How far of the way each build comes, and the build to race."""
+    """Return the share of the way that each version closes, and the version to compare schedules with."""
     loss = {name: float(np.mean(values)) for name, values in by_method(runs, "validation_loss").items()}
     best = min((name for name in loss if name in GRID), key=loss.__getitem__)
     gap = loss[WEAKEST] - loss[best]
@@ -96,29 +95,31 @@ def show(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    asked = arguments(__doc__ or "", DEBIAN, [*GRID, *BUILDS], {"rounds": "epochs; default: 150, quick 10"})
-    plan = QUICK if asked.quick else Plan()
-    plan = replace(plan, rounds=asked.rounds or plan.rounds)
-    told = (asked.data, pick_device(asked.device))
-    if asked.show:
-        runs = gather(asked.o, TASK)
+    options = arguments(__doc__ or "", DEBIAN, [*GRID, *BUILDS], {"rounds": "epochs; default: 150, quick 10"})
+    plan = QUICK if options.quick else Plan()
+    plan = replace(plan, rounds=options.rounds or plan.rounds)
+    inputs = (options.data, pick_device(options.device))
+    if options.show:
+        runs = gather(options.o, TASK)
     else:
-        methods = asked.methods or ([WEAKEST, "fixed 0.3/0.3", *BUILDS] if asked.quick else [*GRID, *BUILDS])
-        runs = run_all(TASK, methods, asked.seeds, asdict(plan), run_one, (plan, *told), asked.o, asked.workers)
+        methods = options.methods or ([WEAKEST, "fixed 0.3/0.3", *BUILDS] if options.quick else [*GRID, *BUILDS])
+        runs = run_all(TASK, methods, options.seeds, asdict(plan), run_one, (plan, *inputs), options.o, options.workers)
     verdict = judge(runs)
     print(show(runs))
-    if (verdict["ok"] or asked.quick) and not asked.show:
+    if (verdict["ok"] or options.quick) and not options.show:
         plan = replace(plan, ways=BUILDS[verdict["measured"]["build"]])
-        raced = ["never", "1:1", "CE@0.8"] if asked.quick else self_tuning.METHODS
-        run_all(RACE, raced, asked.seeds, asdict(plan), self_tuning.run_one, (plan, *told), asked.o, asked.workers)
-    if found(asked.o, RACE):
-        race = gather(asked.o, RACE)
+        raced = ["never", "1:1", "CE@0.8"] if options.quick else self_tuning.METHODS
+        run_all(
+            RACE, raced, options.seeds, asdict(plan), self_tuning.run_one, (plan, *inputs), options.o, options.workers
+        )
+    if found(options.o, RACE):
+        race = gather(options.o, RACE)
         print("", table(race), "", compare(race), sep="\n")
-        if asked.show:
-            figure(race, asked.o / f"{RACE}.svg")
+        if options.show:
+            figure(race, options.o / f"{RACE}.svg")
         verdict["race"] = judge_race(race)
     print(json.dumps(verdict))
-    sys.exit(0 if asked.quick or (verdict["ok"] and verdict.get("race", {}).get("ok")) else 1)
+    sys.exit(0 if options.quick or (verdict["ok"] and verdict.get("race", {}).get("ok")) else 1)
 
 
 if __name__ == "__main__":

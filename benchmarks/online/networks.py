@@ -1,4 +1,4 @@
-"""A small residual network and what contrastive pre-training asks of it: projections, their loss, a linear read-out."""
+"""A small residual network for contrastive pre-training: projections, their loss, and linear read-outs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEMPERATURE = 0.5
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions that halve the image, and a straight way past them."""
+    """Two 3x3 convolutions that halve the image, and a shortcut."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Images to features (n, 8 width), and in training on to the projections (n, 64) that the loss compares."""
+    """A network from images to features (n, 8 width), and in training to the projections (n, 64) that the loss compares."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -45,18 +45,18 @@ class Encoder(nn.Module):
 
 
 def contrastive_loss(z: Tensor) -> Tensor:
-    """NT-Xent of projections (2n, d): rows i and n + i are two views of one image, all other rows are strangers."""
+    """Return NT-Xent of projections (2n, d): rows i and n + i are views of one image, all other pairs are of different images."""
     z = functional.normalize(z.float(), dim=1)
     n = z.shape[0] // 2
-    likeness = z @ z.T / TEMPERATURE
-    likeness.fill_diagonal_(-torch.inf)  # nothing is compared with itself
-    twin = torch.arange(2 * n, device=z.device).roll(n)
-    return functional.cross_entropy(likeness, twin)
+    similarity = z @ z.T / TEMPERATURE
+    similarity.fill_diagonal_(-torch.inf)  # no view is compared with itself
+    other_view = torch.arange(2 * n, device=z.device).roll(n)
+    return functional.cross_entropy(similarity, other_view)
 
 
 @torch.no_grad()
 def features(encoder: Encoder, x: Tensor, autocast: torch.autocast) -> Tensor:
-    """Features of un-augmented images, in pieces, as float32."""
+    """Return float32 features of images without augmentation, computed in parts."""
     encoder.eval()
     with autocast:
         found = torch.cat([encoder.features(part).float() for part in x.split(5000)])
@@ -66,7 +66,7 @@ def features(encoder: Encoder, x: Tensor, autocast: torch.autocast) -> Tensor:
 
 @torch.no_grad()
 def ridge_accuracy(train: Tensor, train_y: Tensor, held_out: Tensor, held_out_y: Tensor) -> float:
-    """Accuracy of the quick read-out: least squares on standardised features, solved at once."""
+    """Return the accuracy of the quick read-out: least squares on standardised features, solved directly."""
     mean, std = train.mean(dim=0), train.std(dim=0) + 1e-6
     a, b = (torch.nn.functional.pad((x - mean) / std, (0, 1), value=1.0).double() for x in (train, held_out))
     targets = functional.one_hot(train_y, N_CLASSES).double()
@@ -76,7 +76,7 @@ def ridge_accuracy(train: Tensor, train_y: Tensor, held_out: Tensor, held_out_y:
 
 
 def logistic_accuracy(train: Tensor, train_y: Tensor, held_out: Tensor, held_out_y: Tensor, steps: int) -> float:
-    """Accuracy of the long read-out: softmax regression on standardised features by L-BFGS."""
+    """Return the accuracy of the long read-out: softmax regression on standardised features by L-BFGS."""
     mean, std = train.mean(dim=0), train.std(dim=0) + 1e-6
     a, b = (train - mean) / std, (held_out - mean) / std
     layer = nn.Linear(a.shape[1], N_CLASSES).to(a.device)

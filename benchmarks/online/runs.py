@@ -1,8 +1,8 @@
-"""Many runs of one benchmark, as the user asks for them: several at once, each kept as soon as it is done, none done twice.
+"""Many runs of one benchmark: several at once, each stored as soon as it is finished, none repeated.
 
-A run is a JSON object with "method", "seed" and "plan". It is written to FOLDER/TASK/METHOD-SEED.json under another name
-first and renamed, so that a file is a whole run; at the end all of them are put into FOLDER/TASK.jsonl, one line a run.
-A run found in either place is not done again. Runs made under another plan may not be mixed with these.
+A run is a JSON object with "method", "seed" and "plan". Its file FOLDER/TASK/METHOD-SEED.json is written under another name
+first and then renamed, so a file is always a whole run. At the end all runs are written to FOLDER/TASK.jsonl, one per line.
+A run in either place is not repeated. Runs with another plan must not be mixed with these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Run = dict[str, Any]
 
 
 def arguments(about: str, data: Path, methods: Sequence[str], plans: dict[str, str]) -> argparse.Namespace:
-    """What the user asked for; `o` is filled in. `plans` describes the defaults of --rounds and --steps."""
+    """Return the options of the command line, with defaults filled in; `plans` describes those of --rounds and --steps."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=data, help="folder of the four .gz files, or an .npz")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -34,18 +34,18 @@ def arguments(about: str, data: Path, methods: Sequence[str], plans: dict[str, s
     parser.add_argument("--show", action="store_true", help="table and figure of finished runs, nothing is run")
     parser.add_argument("--methods", nargs="+", choices=methods, help="default: all")
     parser.add_argument("--seeds", type=int, help="default: 3, quick 1")
-    for name, told in plans.items():
-        parser.add_argument(f"--{name}", type=int, help=told)
+    for name, about_default in plans.items():
+        parser.add_argument(f"--{name}", type=int, help=about_default)
     parser.add_argument("--workers", type=int, default=1, help="runs at once")
     parser.add_argument("-o", type=Path, metavar="DIR", help="default: out/online or out/online_quick")
-    asked = parser.parse_args()
-    asked.o = asked.o or Path("out") / ("online_quick" if asked.quick else "online")
-    asked.seeds = asked.seeds or (1 if asked.quick else 3)
-    return asked
+    options = parser.parse_args()
+    options.o = options.o or Path("out") / ("online_quick" if options.quick else "online")
+    options.seeds = options.seeds or (1 if options.quick else 3)
+    return options
 
 
 def found(folder: Path, task: str) -> dict[tuple[str, int], Run]:
-    """The finished runs of a task, by method and seed."""
+    """Return the finished runs of a task, by method and seed."""
     lines = (folder / f"{task}.jsonl").read_text().splitlines() if (folder / f"{task}.jsonl").exists() else []
     texts = lines + [path.read_text() for path in sorted((folder / task).glob("*.json"))]
     runs = [json.loads(text) for text in texts]
@@ -58,65 +58,68 @@ def run_all(
     seeds: int,
     plan: dict[str, Any],
     do: Callable[..., Run],
-    told: Sequence[Any],
+    inputs: Sequence[Any],
     folder: Path,
     workers: int,
 ) -> list[Run]:
-    """All finished runs, after `do(method, seed, *told)` for the missing ones: seed by seed, so that a cut leaves whole sets."""
+    """Do `do(method, seed, *inputs)` for the missing runs and return all runs.
+
+    Runs are done seed by seed, so that an interruption leaves complete sets.
+    """
     (folder / task).mkdir(parents=True, exist_ok=True)
     done = found(folder, task)
-    plan = json.loads(json.dumps(plan))  # as it will be read: tuples are lists there
+    plan = json.loads(json.dumps(plan))  # as it is read from a file: tuples become lists
     if other := [key for key, run in done.items() if run["plan"] != plan]:
-        raise SystemExit(f"{folder} holds runs of another plan, such as {other[0]}: give another folder with -o")
+        raise SystemExit(f"{folder} has runs with another plan, such as {other[0]}: give another folder with -o")
     jobs = [(method, seed) for seed in range(seeds) for method in methods if (method, seed) not in done]
     began = time.perf_counter()
-    told_all = [(task, folder, plan, do, method, seed, told) for method, seed in jobs]
-    for n, line in enumerate(_each(told_all, workers), start=1):
+    calls = [(task, folder, plan, do, method, seed, inputs) for method, seed in jobs]
+    for n, line in enumerate(_run_jobs(calls, workers), start=1):
         print(f"{n}/{len(jobs)} after {time.perf_counter() - began:.0f} s: {line}", file=sys.stderr, flush=True)
     return gather(folder, task)
 
 
 def gather(folder: Path, task: str) -> list[Run]:
-    """All finished runs, put into one file."""
-    kept = found(folder, task)
-    if not kept:
-        raise SystemExit(f"{folder} holds no finished run of {task}: run it first, or give its folder with -o")
-    lines = [json.dumps(kept[key], separators=(",", ":")) for key in sorted(kept)]
+    """Write all finished runs to one file and return them."""
+    runs_by_key = found(folder, task)
+    if not runs_by_key:
+        raise SystemExit(f"{folder} has no finished run of {task}: run it first, or give its folder with -o")
+    lines = [json.dumps(runs_by_key[key], separators=(",", ":")) for key in sorted(runs_by_key)]
     (folder / f"{task}.jsonl").write_text("\n".join(lines) + "\n")
-    return [kept[key] for key in sorted(kept)]
+    return [runs_by_key[key] for key in sorted(runs_by_key)]
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and its standard error; nan for one value."""
+    """Return the mean and its standard error, nan for one value."""
     error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     return float(np.mean(values)), float(error)
 
 
 def plus_minus(values: Sequence[float], digits: int, sign: str = "") -> str:
-    """Mean ± standard error as a cell of a table; without an error for one value, empty for none."""
+    """Return mean ± standard error as a cell of a table; without an error for one value, empty for none."""
     if not values:
         return ""
     mean, error = mean_and_error(values)
     return f"{mean:{sign}.{digits}f}" + ("" if np.isnan(error) else f" ± {error:.{digits}f}")
 
 
-def _each(told: Sequence[tuple[Any, ...]], workers: int) -> Iterator[str]:
-    """Do all runs, and say of each that it is done, in the order in which they are."""
+def _run_jobs(calls: Sequence[tuple[Any, ...]], workers: int) -> Iterator[str]:
+    """Do all runs and yield a line about each, in the order in which they finish."""
     if workers == 1:
-        yield from (_one(*one) for one in told)
+        yield from (_run_job(*call) for call in calls)
         return
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from (future.result() for future in as_completed([pool.submit(_one, *one) for one in told]))
+        yield from (future.result() for future in as_completed([pool.submit(_run_job, *call) for call in calls]))
 
 
-def _one(
-    task: str, folder: Path, plan: dict[str, Any], do: Callable[..., Run], method: str, seed: int, told: Sequence[Any]
+def _run_job(
+    task: str, folder: Path, plan: dict[str, Any], do: Callable[..., Run], method: str, seed: int, inputs: Sequence[Any]
 ) -> str:
-    """Do one run and keep it. An error is kept too, beside the runs, and stops no other."""
+    """Do one run and store it. An error is stored, too, and does not stop the other runs."""
     path = folder / task / f"{re.sub('[^a-z0-9.]+', '_', method.lower())}-{seed}.json"
     began = time.perf_counter()
     try:
-        run = {"method": method, "seed": seed, "plan": plan, **do(method, seed, *told)}
+        run = {"method": method, "seed": seed, "plan": plan, **do(method, seed, *inputs)}
     except Exception:
         path.with_suffix(".error").write_text(traceback.format_exc())
         return f"{method}, seed {seed}: failed, see {path.with_suffix('.error')}"

@@ -1,14 +1,14 @@
-"""A network that tunes itself while it trains, in rounds: what `online.few_images` runs, Table A3 of arXiv:2101.06590 in small.
+"""A network that tunes itself while it trains, in rounds; `online.few_images` runs it: Table A3 of arXiv:2101.06590 in small.
 
 The network of self_tuning_network.py tunes its dropout and augmentation by gradient steps on validation images. How often to do
-that is a question of its own: too seldom, and the hyperparameters lag behind; too often, and time is lost and they run
-after noise. A round is a fixed number of training steps; arm "tune" takes a tuning step before each of them, arm "train"
-none. The reward is the gain in accuracy on the whole validation set since the last pass, which the policy may buy or not.
+that must be decided: with too few steps the hyperparameters lag behind; with too many, time is lost and they follow noise. A
+round is a fixed number of training steps; arm "tune" takes a tuning step before each of them, arm "train" none. The reward is the
+gain in accuracy on the whole validation set since the last pass; the policy decides which rounds have a pass.
 
-Methods: "a:b" are fixed schedules of a training steps to b tuning steps, "1:1 > 2:1" changes over after two thirds;
-"never" keeps the starting values. The learning rate falls tenfold after 40, 67 and 80 % of the run, as in the paper;
-during the first thirtieth of the rounds it rises, and nothing is tuned. Time is that of training, tuning, deciding and
-validation, each at its mean price over all runs (they share the machine, and not evenly), over the time of 1:1.
+Methods: "a:b" are fixed schedules of a training steps to b tuning steps, "1:1 > 2:1" changes after two thirds of the run, "never"
+keeps the initial values. The learning rate falls tenfold after 40, 67 and 80 % of the run, as in the paper; during the first
+thirtieth of the rounds it rises, and nothing is tuned. Time is the sum of training, tuning, deciding and validation, each at its
+mean price over all runs (they share the machine unevenly), divided by the time of 1:1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ARMS = {"mode": {"choice": ["train", "tune"]}}
 DECAYS = (60 / 150, 100 / 150, 120 / 150)
 WARM_UP = 1 / 30
 GP = {"forgetting_rate": 0.03, "noise_variance": 0.3}
-FIXED: dict[str, tuple[int | None, int | None]] = {  # training steps to a tuning step, before and after two thirds
+FIXED: dict[str, tuple[int | None, int | None]] = {  # training steps per tuning step, before and after two thirds
     "1:1": (1, 1),
     "never": (None, None),
     "2:1": (2, 2),
@@ -58,12 +58,12 @@ class Plan:
     n_held_out: int = 10_000
     lr: float = 0.1
     hyper_lr: float = 3e-3
-    watch: int = 10  # rounds between looks that no method pays for or sees
+    watch: int = 10  # rounds between measurements that no method pays for or uses
     ways: Ways = field(default_factory=Ways)
 
 
 class SelfTuning:
-    """The network, its two optimizers, and the order in which it meets the images."""
+    """The network, its two optimizers, and the order of the images."""
 
     def __init__(self, data: Fashion, plan: Plan, seed: int) -> None:
         self.data, self.plan, self.done_steps, self.tuning_steps = data, plan, 0, 0
@@ -101,11 +101,11 @@ class SelfTuning:
 
     def _tune(self) -> None:
         rows = self._next("validation", len(self.data.validation_x))
-        self.model.eval()  # the network as it will be used: running statistics, no dropout
+        self.model.eval()  # as in use: running statistics, no dropout
         with self.autocast:
             loss = tuning_loss(self.model, self.data.validation_x[rows], self.data.validation_y[rows])
-        for held, gradient in zip(self.tuned, torch.autograd.grad(loss, self.tuned), strict=True):
-            held.grad = gradient
+        for parameter, gradient in zip(self.tuned, torch.autograd.grad(loss, self.tuned), strict=True):
+            parameter.grad = gradient
         self.hyper_optimizer.step()
         self.model.train()
         self.tuning_steps += 1
@@ -129,7 +129,7 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
     torch.set_num_threads(1)
     training = SelfTuning(load(data, device, plan.size, plan.n_train, plan.n_held_out), plan, seed)
     warm_up = max(1, round(WARM_UP * plan.rounds))
-    for _ in range(3):  # the first steps of a process are slow, and would be billed to whoever comes first
+    for _ in range(3):  # the first calls of a process are slow, and must not count in the times below
         training.validate()
     tuner = None
     if method in TUNED:
@@ -139,9 +139,9 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
     seconds = {"decide": 0.0, "train": 0.0, "validate": 0.0}
     arms, passes, watched, hyper = "", 0, [], []
 
-    def timed(kind: str, work: Callable[..., Any], *told: Any) -> Any:
+    def timed(kind: str, work: Callable[..., Any], *inputs: Any) -> Any:
         began = time.perf_counter()
-        result = work(*told)
+        result = work(*inputs)
         seconds[kind] += time.perf_counter() - began
         return result
 
@@ -153,11 +153,11 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
         else:
             tune_every = FIXED[method][i >= DECAYS[1] * plan.rounds]
         timed("train", training.round, tune_every)
-        looks = i >= warm_up and tuner is not None and tuner.should_validate
-        if looks:
+        validates = i >= warm_up and tuner is not None and tuner.should_validate
+        if validates:
             tuner.tell(timed("validate", training.validate)[1])
             passes += 1
-        arms += (".t", ":T")[looks][tune_every is not None]  # validated rounds as ":" and "T"
+        arms += (".t", ":T")[validates][tune_every is not None]  # validated rounds as ":" and "T"
         if (i + 1) % plan.watch == 0:
             watched.append([i + 1, *training.validate()])
             hyper.append(training.hyper())

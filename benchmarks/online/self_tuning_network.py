@@ -1,4 +1,4 @@
-"""A small VGG that learns how its weights should answer to its own hyperparameters, and tunes them by gradient.
+"""A small VGG that learns how its weights should respond to its own hyperparameters, and tunes them by gradient steps.
 
 MacKay, Vicol, Lorraine, Duvenaud, Grosse, "Self-Tuning Networks: Bilevel Optimization of Hyperparameters using Structured
 Best-Response Functions", ICLR 2019, arXiv:1903.03088, Sections 3.2 and 3.3.
@@ -7,17 +7,16 @@ Best-Response Functions", ICLR 2019, arXiv:1903.03088, Sections 3.2 and 3.3.
     lambda    hyper           hyperparameters before the sigmoid that gives them their range       (8,)
     sigma     spread          scale of the noise on them, one sample of it for each image          (8,)
     phi       parameters      weights of the best response                                         —
-    tau       ENTROPY_WEIGHT  what keeps the spread from falling to nothing                        —
+    tau       ENTROPY_WEIGHT  weight of the entropy, which keeps the spread above zero             —
 
-Every layer has two sets of weights, W and W', and computes (W + diag(V (lambda - lambda_0)) W') x: its answer to lambda is
-linear, one number an output channel (lambda_0, where it starts, only keeps the numbers small: W can take it up). A
-*training step* perturbs lambda, augments and drops out by what it says, and moves phi down the training loss. A *tuning
-step* looks at clean validation images without dropout: lambda acts on their loss only through the layers' answers, and
-the gradient moves lambda and sigma.
+Every layer has two sets of weights, W and W', and computes (W + diag(V (lambda - lambda_0)) W') x: its response to lambda is
+linear, one number per output channel (lambda_0, the initial value, only keeps the numbers small: W can absorb it). A *training
+step* perturbs lambda, augments and drops out with the perturbed values, and reduces the training loss by phi. A *tuning step*
+uses clean validation images without dropout: lambda acts on their loss only through the layers' responses, and the gradient
+changes lambda and sigma.
 
-Two ways to build a convolution, each with or without a part (`Ways`): the paper's biases answer too, b + V' (lambda -
-lambda_0), which "scale" leaves out; and batch normalisation stands behind the answer, where it takes much of it back, or
-before it.
+A convolution has two options (`Ways`): the paper's biases respond, too, b + V' (lambda - lambda_0), which "scale" leaves out; and
+batch normalisation is after the response, where it cancels much of it, or before it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from torch.nn import functional
 
 from benchmarks.online.fashion import N_CLASSES, Fashion, normalised
 
-# (name, greatest value); dropout after each of the three blocks and before the last layer, then the input's distortions
+# (name, largest value); dropout after each of the three blocks and before the last layer, then the input's distortions
 HYPER = (
     ("dropout_1", 0.8),
     ("dropout_2", 0.8),
@@ -41,15 +40,15 @@ HYPER = (
     ("noise", 0.5),  # standard deviation added to pixels in [0, 1]
     ("brightness", 1.0),  # factor 1 ± this
     ("contrast", 1.0),  # the same about the image's mean
-    ("cutout", 1.0),  # chance that a black square hides up to half of the side
+    ("cutout", 1.0),  # probability that a black square hides up to half of the side
 )
 N_DROPOUTS = 4
-START, SPREAD, ENTROPY_WEIGHT = 0.05, 0.5, 1e-3  # START: share of the greatest value
+START, SPREAD, ENTROPY_WEIGHT = 0.05, 0.5, 1e-3  # START: share of the largest value
 
 
 @dataclass(frozen=True)
 class Ways:
-    """How layers answer, and where the hyperparameters start: shares of their greatest values, and the noise on them."""
+    """How layers respond, and the initial hyperparameters: shares of their largest values, and the noise on them."""
 
     answer: Literal["scale", "scale+shift"] = "scale"
     norm: Literal["behind", "before"] = "behind"
@@ -59,7 +58,7 @@ class Ways:
 
 
 class HyperConv(nn.Module):
-    """A 3x3 convolution, normalised, that answers to the hyperparameters of each image."""
+    """A 3x3 convolution with normalisation that responds to the hyperparameters of each image."""
 
     def __init__(self, n_in: int, n_out: int, ways: Ways) -> None:
         super().__init__()
@@ -106,7 +105,7 @@ class SelfTuningVGG(nn.Module):
         self.register_buffer("greatest", torch.tensor([most for _, most in HYPER]))
 
     def forward(self, x: Tensor, hyper: Tensor, values: Tensor | None = None) -> Tensor:
-        """Logits. `hyper` (n, 8) is what the layers answer to; `values` (n, 8), where given, is dropped out by."""
+        """Return logits. The layers respond to `hyper` (n, 8); `values` (n, 8), if given, has the dropout rates."""
         x, hyper = normalised(x).contiguous(memory_format=torch.channels_last), hyper - self.start
         for i, (first, second) in enumerate(self.blocks):
             x = functional.max_pool2d(second(first(x, hyper), hyper), 2)
@@ -118,7 +117,7 @@ class SelfTuningVGG(nn.Module):
         return self.last(x, hyper).float()
 
     def perturbed(self, n: int) -> Tensor:
-        """One sample of the hyperparameters for each of n images."""
+        """Return one sample of the hyperparameters for each of n images."""
         noise = torch.randn(n, len(HYPER), device=self.hyper.device)
         return self.hyper + self.log_spread.exp() * noise
 
@@ -126,7 +125,7 @@ class SelfTuningVGG(nn.Module):
         return torch.sigmoid(hyper) * self.greatest
 
     def parts(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-        """What training steps move, and what tuning steps move."""
+        """Return the parameters that training steps change, and those that tuning steps change."""
         tuned = [self.hyper, self.log_spread]
         return [p for p in self.parameters() if all(p is not t for t in tuned)], tuned
 
@@ -138,14 +137,14 @@ def training_loss(model: SelfTuningVGG, x: Tensor, y: Tensor) -> Tensor:
 
 
 def tuning_loss(model: SelfTuningVGG, x: Tensor, y: Tensor) -> Tensor:
-    """Validation loss under perturbed hyperparameters, less the entropy of the perturbation."""
+    """Return the validation loss with perturbed hyperparameters, less the entropy of the perturbation."""
     loss = functional.cross_entropy(model(x, model.perturbed(len(x))), y)
     return loss - ENTROPY_WEIGHT * model.log_spread.sum()
 
 
 @torch.no_grad()
 def evaluate(model: SelfTuningVGG, x: Tensor, y: Tensor, autocast: torch.autocast) -> tuple[float, float]:
-    """Loss and accuracy on clean images at the hyperparameters as they are."""
+    """Return loss and accuracy on clean images with the present hyperparameters."""
     model.eval()
     with autocast:
         logits = torch.cat([model(part, model.hyper.expand(len(part), -1)) for part in x.split(5000)])
@@ -159,12 +158,12 @@ def start_model(data: Fashion, width: int, seed: int, ways: Ways) -> SelfTuningV
 
 
 def _dropped(x: Tensor, rate: Tensor) -> Tensor:
-    kept = torch.rand(x.shape, device=x.device) >= rate
-    return x * kept / (1.0 - rate).to(x.dtype)
+    mask = torch.rand(x.shape, device=x.device) >= rate
+    return x * mask / (1.0 - rate).to(x.dtype)
 
 
 def _distorted(x: Tensor, values: Tensor) -> Tensor:
-    """Images (n, 1, s, s) with the noise, brightness, contrast and cutout that each one's values say."""
+    """Return images (n, 1, s, s) with the noise, brightness, contrast and cutout of each image's values."""
     n, size = len(x), x.shape[-1]
     noise, brightness, contrast, cutout = (values[:, i, None, None, None] for i in range(4, 8))
     u = torch.rand(n, 6, 1, 1, 1, device=x.device)

@@ -1,4 +1,4 @@
-"""Tables, figure and verdict of the race of few_images.py: self-tuning networks that differ in when they tune."""
+"""The tables, figure and verdict of the race of few_images.py, between schedules of tuning steps."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ def by_method(runs: Runs) -> dict[str, list[dict[str, Any]]]:
 
 
 def relative_time(runs: Runs) -> dict[tuple[str, int], float]:
-    """Time of each run, by method and seed, over that of 1:1.
+    """Return the time of each run, by method and seed, divided by that of 1:1.
 
-    A training step and a tuning step are priced by least squares over all runs, a pass and a decision at their means.
+    The prices of a training step and a tuning step come from least squares over all runs, those of a pass and a decision are
+    means.
     """
     steps = np.array([[run["plan"]["rounds"] * run["plan"]["steps"], run["tuning_steps"]] for run in runs], dtype=float)
     prices = np.linalg.lstsq(steps, np.array([run["train_s"] for run in runs]), rcond=None)[0]
     passes = sum(run["passes"] for run in runs)
     tuned = [run for run in runs if run["decide_s"] > 0.0]
     pass_s = sum(run["validate_s"] for run in runs) / max(passes, 1)
-    decide_s = sum(run["decide_s"] for run in tuned) / max(len(tuned), 1)  # of a whole run
+    decide_s = sum(run["decide_s"] for run in tuned) / max(len(tuned), 1)  # of all decisions of a run
     spent = steps @ prices + [run["passes"] * pass_s + (run["decide_s"] > 0.0) * decide_s for run in runs]
     dense = [float(seconds) for seconds, run in zip(spent, runs, strict=True) if run["method"] == "1:1"]
     unit = float(np.mean(dense)) if dense else np.nan
@@ -54,7 +55,7 @@ def tuned_share(run: dict[str, Any]) -> float:
 
 
 def mean_dropout(run: dict[str, Any]) -> float:
-    """Of all layers, as the run left it."""
+    """Return the mean dropout of all layers at the end of the run."""
     is_dropout = [name.startswith("dropout") for name in run["hyper_names"]]
     return float(np.mean(np.array(run["hyper"][-1])[is_dropout]))
 
@@ -82,8 +83,11 @@ def table(runs: Runs) -> str:
 
 
 def compare(runs: Runs) -> str:
-    """Validation loss over another method's with the same seed: over 1:1, over the constant schedule that takes the same time
-    (between two of them, a straight line), and for CE over the bandits that validate at random."""
+    """Return a table of differences in validation loss from other methods with the same seed.
+
+    These are 1:1, the constant schedule of the same time (interpolated between two of them), and for CE the bandits that
+    validate at random.
+    """
     losses = {name: {run["seed"]: run["validation_loss"] for run in some} for name, some in by_method(runs).items()}
     at_random = [name for name in losses if "Ber(" in name]
     heads = ["validation loss over that of", "1:1", "a constant schedule of the same time", *at_random]
@@ -96,14 +100,14 @@ def compare(runs: Runs) -> str:
 
 
 def at_equal_time(runs: Runs, name: str) -> dict[int, float]:
-    """By seed: the validation loss of a constant schedule that takes as long as the method did."""
-    times, told = relative_time(runs), {}
+    """Return, by seed, the validation loss of a constant schedule with the time of the method."""
+    times, losses = relative_time(runs), {}
     for seed in sorted({run["seed"] for run in runs if run["method"] == name}):
         some = [run for run in runs if run["method"] in CONSTANT and run["seed"] == seed]
         line = sorted((times[run["method"], seed], run["validation_loss"]) for run in some)
         if line:
-            told[seed] = float(np.interp(times[name, seed], *zip(*line, strict=True)))
-    return told
+            losses[seed] = float(np.interp(times[name, seed], *zip(*line, strict=True)))
+    return losses
 
 
 def _over(own: Mapping[int, float], others: Mapping[int, float]) -> str:
@@ -111,7 +115,7 @@ def _over(own: Mapping[int, float], others: Mapping[int, float]) -> str:
 
 
 def judge(runs: Runs) -> dict[str, Any]:
-    """The paper's claim: both CE rows have a lower validation loss than every schedule and every bandit with random looks."""
+    """Judge the paper's claim: both CE rows have a lower validation loss than every schedule and every random bandit."""
     grouped = by_method(runs)
     losses = {
         name: round(float(np.mean([run["validation_loss"] for run in some])), 4) for name, some in grouped.items()
@@ -124,7 +128,7 @@ def judge(runs: Runs) -> dict[str, Any]:
 
 
 def figure(runs: Runs, path: Path) -> None:
-    """Left: validation loss on the way. Middle: loss against time. Right: rounds that were tuned, as the run goes on."""
+    """Draw validation loss during the run, loss against time, and the share of rounds that were tuned."""
     from benchmarks.plotting import plt as pyplot
 
     grouped, times = by_method(runs), relative_time(runs)
@@ -140,7 +144,7 @@ def figure(runs: Runs, path: Path) -> None:
             continue
         at = [round for round, _, _ in some[0]["watched"]]
         left.plot(at, np.mean([[loss for _, loss, _ in run["watched"]] for run in some], axis=0), label=name, **style)
-        if name in PAPER:  # a bandit: schedules need no picture of when
+        if name in PAPER:  # a bandit
             tuned = np.mean([[arm in "tT" for arm in run["arms"]] for run in some], axis=0)
             window = max(1, len(tuned) // 12)
             smooth = np.convolve(tuned, np.full(window, 1 / window), mode="valid")

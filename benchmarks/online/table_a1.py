@@ -1,17 +1,17 @@
 """Table A1 of "Cost-Efficient Online Hyperparameter Optimization" (arXiv:2101.06590): three arms whose rewards drift.
 
-2000 rounds, rewards with noise of standard deviation 0.1, CE-GP-UCB at kappa 0.95 against baselines that look at one round
-in ten. The paper shows its three functions only as drawings; ours, of the same shapes, are in `FUNCTIONS`. Rows named
+2000 rounds, rewards with noise of standard deviation 0.1, CE-GP-UCB at kappa 0.95 against baselines that validate one round
+in ten. The paper shows its three functions only as figures; ours, of the same shapes, are in `FUNCTIONS`. Rows named
 "RBF in time" use the paper's model for this table, a Gaussian process in time for each arm (length-scale 200, variance 0.25,
-mean 0.5), written out below; all others are this package's policies, run through the ledger. "RBF fitted": length-scale and
-variance by maximum likelihood over all arms, as the paper does, whenever the observations have grown by half; "within
-bounds" holds them to at most T/8 and at least 0.1.
+mean 0.5), written out below; all others are policies of this package, run through the ledger. "RBF fitted": length-scale and
+variance by maximum likelihood over all arms, as in the paper, each time the observations have grown by half; "within
+bounds" limits them to at most T/8 and at least 0.1.
 
     python -m benchmarks online.table_a1              100 seeds, results/table_a1.json (about 17 minutes)
-    python -m benchmarks online.table_a1 --quick      2 seeds, under two minutes, results left alone
+    python -m benchmarks online.table_a1 --quick      2 seeds, under two minutes, stored results are not changed
     python -m benchmarks online.table_a1 --show       print the table of the stored results again
 
-Finished seeds are kept in the folder `-o`, one JSON line each, and not run again.
+Finished seeds are stored in the folder `-o`, one JSON line each, and are not run again.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Opened
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Choice
 from shoestring.core.space.space import Space
 from shoestring.models.online.query_rules import (
@@ -56,7 +57,7 @@ RESULTS = Path(__file__).parent / "results"
 ROUNDS, ARMS, NOISE_STD, KAPPA, CHANCE = 2000, 3, 0.1, 0.95, 0.1
 LENGTHSCALE, VARIANCE, MEAN = 200.0, 0.25, 0.5
 FIRST_FIT, GROWTH = 8, 1.5  # observations
-WITHIN = (ROUNDS / 8, 0.1)  # greatest length-scale, least variance
+WITHIN = (ROUNDS / 8, 0.1)  # largest length-scale, smallest variance
 FREELY = (10.0 * ROUNDS, 1e-3)
 OWN = ("CE-GP-UCB@0.95, RBF in time", "CE-GP-UCB@0.95, RBF fitted within bounds")
 
@@ -88,7 +89,7 @@ FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {"sine": sine, "gaussian": ga
 
 
 class ArmInTime:
-    """A Gaussian process in time: squared-exponential, exact, one more row of the Cholesky factor an observation."""
+    """An exact squared-exponential Gaussian process in time; each observation adds a row to the Cholesky factor."""
 
     def __init__(self, lengthscale: float = LENGTHSCALE, variance: float = VARIANCE) -> None:
         self.lengthscale, self.variance, self.n = lengthscale, variance, 0
@@ -120,7 +121,7 @@ class ArmInTime:
 
 
 def fit_arms(seen: list[list[tuple[int, float]]], bounds: tuple[float, float]) -> tuple[float, float]:
-    """Length-scale and variance of greatest likelihood for what was seen of each arm, on a grid."""
+    """Return the length-scale and variance with the largest likelihood of all arms' observations, on a grid."""
     longest, least = bounds
     best, found = -np.inf, (LENGTHSCALE, VARIANCE)
     for lengthscale in np.geomspace(10.0, longest, 16):
@@ -140,31 +141,31 @@ def fit_arms(seen: list[list[tuple[int, float]]], bounds: tuple[float, float]) -
 def run_in_time(
     kappa: float | None, truth: Floats, noise: Floats, seed: int, *, bounds: tuple[float, float] | None = None
 ) -> tuple[float, int]:
-    """UCB on the arms' processes; looks by the kappa rule, or with a chance of one in ten when kappa is None."""
+    """Run UCB on the arms' processes; validate by the kappa rule, or with probability CHANCE if kappa is None."""
     rng = np.random.default_rng(seed)
     arms = [ArmInTime() for _ in range(ARMS)]
     seen: list[list[tuple[int, float]]] = [[] for _ in range(ARMS)]
-    regret, looks, next_fit = 0.0, 0, FIRST_FIT
+    regret, passes, next_fit = 0.0, 0, FIRST_FIT
     for t in range(1, ROUNDS + 1):
         mean, variance = np.array([arm.predict(t) for arm in arms]).T
         chosen = int(np.argmax(mean + np.sqrt(beta_schedule(t) * variance)))
         if kappa is None:
-            look = t == 1 or query_by_chance(CHANCE, rng)
+            validates = t == 1 or query_by_chance(CHANCE, rng)
         else:
             better = probability_better(mean, variance, chosen, other_arms(ARMS, chosen))
-            look = t == 1 or query_by_confidence(better, kappa)
-        if look:
+            validates = t == 1 or query_by_confidence(better, kappa)
+        if validates:
             seen[chosen].append((t, truth[t - 1, chosen] + noise[t - 1]))
             arms[chosen].observe(*seen[chosen][-1])
-        looks += look
+        passes += validates
         regret += truth[t - 1].max() - truth[t - 1, chosen]
-        if bounds is not None and look and looks >= next_fit:
-            next_fit = int(GROWTH * looks)
+        if bounds is not None and validates and passes >= next_fit:
+            next_fit = int(GROWTH * passes)
             arms = [ArmInTime(*fit_arms(seen, bounds)) for _ in range(ARMS)]
             for arm, one in zip(arms, seen, strict=True):
                 for at, value in one:
                     arm.observe(at, value)
-    return regret / ROUNDS, looks
+    return regret / ROUNDS, passes
 
 
 def run_policy(policy: Policy, truth: Floats, noise: Floats, seed: int) -> tuple[float, int]:
@@ -178,18 +179,18 @@ def run_policy(policy: Policy, truth: Floats, noise: Floats, seed: int) -> tuple
         direction="max",
         max_steps=ROUNDS,
     )
-    ledger, regret, looks = Ledger([opened]), 0.0, 0
+    ledger, regret, passes = Ledger([opened]), 0.0, 0
     for t in range(1, ROUNDS + 1):
         decision = policy.decide(ledger, ledger.decision_rng())
         assert isinstance(decision, Train)
-        order = ledger.accept(decision)
+        order = place_order(ledger, decision)
         assert order is not None
-        arm, look = order.config["arm"], order.validates(t)
-        value = float(truth[t - 1, arm] + noise[t - 1]) if look else None
+        arm, validates = order.config["arm"], order.validates(t)
+        value = float(truth[t - 1, arm] + noise[t - 1]) if validates else None
         ledger = ledger.append(order).append(write_receipt(order, t, value, Cost(), at=0.0))
         regret += float(truth[t - 1].max() - truth[t - 1, arm])
-        looks += look
-    return regret / ROUNDS, looks
+        passes += validates
+    return regret / ROUNDS, passes
 
 
 def methods() -> dict[str, Run]:
@@ -213,18 +214,18 @@ def methods() -> dict[str, Run]:
 
 
 def simulate(seeds: int, folder: Path) -> dict[str, Any]:
-    """R / T and C of every method, function and seed, from the folder where they are known."""
+    """Return R / T and C of every method, function and seed; those in the folder are not computed again."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / "table_a1.jsonl"
-    lines = kept.read_text().splitlines() if kept.exists() else []
+    stored_seeds = folder / "table_a1.jsonl"
+    lines = stored_seeds.read_text().splitlines() if stored_seeds.exists() else []
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     for row in map(_whole, lines):
         if row is not None:
             rows.setdefault((row["function"], row["seed"]), {}).update(row["methods"])
     t, began = np.arange(1.0, ROUNDS + 1), time.perf_counter()
-    with kept.open("a") as out:
+    with stored_seeds.open("a") as out:
         if lines and _whole(lines[-1]) is None:
-            out.write("\n")  # the job was killed in the middle of a line
+            out.write("\n")  # the process was killed while it wrote a line
         for seed in range(seeds):
             noise = np.random.default_rng([2101, 6590, seed]).normal(0.0, NOISE_STD, ROUNDS)
             for name, function in FUNCTIONS.items():
@@ -234,7 +235,7 @@ def simulate(seeds: int, folder: Path) -> dict[str, Any]:
                     continue
                 truth = function(t)
                 found = {method: run(truth, noise, seed) for method, run in lacking.items()}
-                new = {method: [round(regret, 6), looks] for method, (regret, looks) in found.items()}
+                new = {method: [round(regret, 6), passes] for method, (regret, passes) in found.items()}
                 rows[name, seed] = {**known, **new}
                 out.write(json.dumps({"function": name, "seed": seed, "methods": rows[name, seed]}) + "\n")
                 out.flush()
@@ -249,7 +250,7 @@ def simulate(seeds: int, folder: Path) -> dict[str, Any]:
 
 
 def _whole(line: str) -> dict[str, Any] | None:
-    """A line of the folder's file; None when it was cut short."""
+    """Return a line of the folder's file, or None if it is incomplete."""
     try:
         return dict(json.loads(line))
     except ValueError:
@@ -271,7 +272,7 @@ def show(found: dict[str, Any]) -> None:
 
 
 def judge(found: dict[str, Any]) -> dict[str, Any]:
-    """The paper's claim: CE-GP-UCB regrets least on every function; with its length-scale given, and fitted within bounds."""
+    """Judge the paper's claim: CE-GP-UCB, with its length-scale given or fitted within bounds, has the least regret."""
     measured, misses = {}, []
     for name in FUNCTIONS:
         regrets = {m: float(np.mean(by[name]["R"])) for m, by in found.items()}
@@ -296,13 +297,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("-o", type=Path, metavar="DIR", default=Path("out/online"), help="default: out/online")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     stored = RESULTS / "table_a1.json"
-    if asked.show:
+    if options.show:
         found = json.loads(stored.read_text())
     else:
-        found = simulate(2 if asked.quick else asked.trials, asked.o)
-        if not asked.quick:
+        found = simulate(2 if options.quick else options.trials, options.o)
+        if not options.quick:
             RESULTS.mkdir(exist_ok=True)
             stored.write_text(json.dumps(found, separators=(",", ":")) + "\n")
     show(found)

@@ -1,8 +1,8 @@
-"""Table A2 and Fig. 1 of "Cost-Efficient Online Hyperparameter Optimization" (arXiv:2101.06590), with this package's policies.
+"""Table A2 and Fig. 1 of "Cost-Efficient Online Hyperparameter Optimization" (arXiv:2101.06590), with policies of this package.
 
-A function on 1000 points of [0, 1] drifts from round to round (Matérn 3/2, length-scale 0.2, forgetting rate eps); in each of
-500 rounds a policy acts with one point and may pay for a noisy look at it. R is the mean regret of a round, C the number of
-looks. All rows see the same functions and the same noise; every run goes through the ledger, as a user's would.
+A function on 1000 points of [0, 1] drifts from round to round (Matérn 3/2, length-scale 0.2, forgetting rate eps). In each of
+500 rounds a policy chooses one point and may order a noisy validation pass. R is the mean regret of a round, C the number of
+passes. All rows have the same functions and the same noise; every run goes through the ledger, as a user's study does.
 
     python -m benchmarks online.table_a2                 all rows, 50 trials, results/table_a2.json (about 20 minutes)
     python -m benchmarks online.table_a2 --quick         4 trials of a few rows, under two minutes, nothing written
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: the matrices are small, threads only get in the way
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: with small matrices threads are slower
 
 import argparse
 import json
@@ -32,6 +32,7 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Opened
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.space import Space
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.online import query_rules
@@ -72,52 +73,54 @@ PAPER: dict[str, list[tuple[float, int]]] = {
 
 @dataclass(frozen=True)
 class Reading:
-    """Another reading of the text than our defaults, written out on the models: none of these is a setting.
+    """An interpretation of the text that differs from our defaults, implemented on the models: it is not a setting.
 
     bandwidth        of a mean shift that merges local maxima before they compete, as in the paper's continuous domains; None: no
-    by_observations  beta_n instead of beta_t: exploration grows with what was seen, not with the rounds that went by
+    by_observations  beta_n instead of beta_t: exploration grows with the number of observations, not of rounds
     """
 
     rate: float
-    kappa: float | None = None  # None: LCB-UCB, or with a chance the rounds that it picks
+    kappa: float | None = None  # None: LCB-UCB, or random rounds if `chance` is set
     chance: float | None = None
     bandwidth: float | None = None
     by_observations: bool = False
 
     def run(self, kernel: Floats, truth: Floats, noise: Floats, seed: int) -> tuple[float, int]:
-        """(mean regret, looks paid for) of one run; `truth` is (rounds, points)."""
+        """Return (mean regret, number of passes) of one run; `truth` is (rounds, points)."""
         gp = TimeVaryingGP(
             kernel.__getitem__, kernel.diagonal(), forgetting_rate=self.rate, noise_variance=NOISE_STD**2
         )
         x, rng = np.linspace(0.0, 1.0, len(kernel))[:, None], np.random.default_rng(seed)
-        regret, looks = 0.0, 0
+        regret, passes = 0.0, 0
         for t, f in enumerate(truth, start=1):
             mean, variance = gp.mean, gp.variance
-            beta = query_rules.beta_schedule(looks + 1 if self.by_observations else t)
+            beta = query_rules.beta_schedule(passes + 1 if self.by_observations else t)
             ucb = query_rules.upper_confidence(mean, variance, beta)
             chosen = query_rules.choose(ucb)
             if self.chance is not None:
-                look = query_rules.query_by_chance(self.chance, rng) or t == 1
+                validates = query_rules.query_by_chance(self.chance, rng) or t == 1
             else:
-                look = t == 1 or self._asks(mean, variance, chosen, self._rivals(x, ucb, chosen), beta)
-            if look:
+                validates = t == 1 or self._validates(mean, variance, chosen, self._competitors(x, ucb, chosen), beta)
+            if validates:
                 gp.observe(chosen, float(f[chosen] + noise[t - 1]))
-            looks += look
+            passes += validates
             regret += float(f.max() - f[chosen])
             gp.advance()
-        return regret / len(truth), looks
+        return regret / len(truth), passes
 
-    def _rivals(self, x: Floats, ucb: Floats, chosen: int) -> NDArray[np.intp]:
+    def _competitors(self, x: Floats, ucb: Floats, chosen: int) -> NDArray[np.intp]:
         if self.bandwidth is None:
             return query_rules.other_maxima(ucb, chosen)
         peaks = query_rules.local_maxima(ucb)
         modes = peaks[merge_modes(x[peaks], ucb[peaks], self.bandwidth)]
-        return modes[1:]  # the first, highest, is the one that holds x_t
+        return modes[1:]  # the first, highest mode contains x_t
 
-    def _asks(self, mean: Floats, variance: Floats, chosen: int, rivals: NDArray[np.intp], beta: float) -> bool:
+    def _validates(
+        self, mean: Floats, variance: Floats, chosen: int, competitors: NDArray[np.intp], beta: float
+    ) -> bool:
         if self.kappa is None:
-            return query_rules.query_by_bounds(mean, variance, chosen, rivals, beta)
-        better = query_rules.probability_better(mean, variance, chosen, rivals)
+            return query_rules.query_by_bounds(mean, variance, chosen, competitors, beta)
+        better = query_rules.probability_better(mean, variance, chosen, competitors)
         return query_rules.query_by_confidence(better, self.kappa)
 
 
@@ -131,7 +134,7 @@ def readings(rate: float) -> dict[str, Reading]:
 
 
 def rows(rate: float) -> dict[str, Policy | Reading]:
-    """Every row of the table, and a few of our own."""
+    """Return the policies of all rows of the table, and of a few additional ones."""
     common: dict[str, Any] = {
         "reward": "value",
         "clip": None,
@@ -164,7 +167,7 @@ def rows(rate: float) -> dict[str, Policy | Reading]:
 
 
 def one_run(policy: Policy, space: Space, truth: Floats, noise: Floats, seed: int) -> tuple[float, int]:
-    """(mean regret, looks paid for) of one run; `truth` is (rounds, points)."""
+    """Return (mean regret, number of passes) of one run; `truth` is (rounds, points)."""
     ledger = Ledger(
         [
             Opened(
@@ -178,23 +181,23 @@ def one_run(policy: Policy, space: Space, truth: Floats, noise: Floats, seed: in
             )
         ]
     )
-    regret, looks = 0.0, 0
+    regret, passes = 0.0, 0
     for t, f in enumerate(truth):
         decision = policy.decide(ledger, ledger.decision_rng())
         assert isinstance(decision, Train)
-        order = ledger.accept(decision)
+        order = place_order(ledger, decision)
         assert order is not None
         point = space.row_number(order.config)
-        look = order.validates(t + 1)
-        value = float(f[point] + noise[t]) if look else None
+        validates = order.validates(t + 1)
+        value = float(f[point] + noise[t]) if validates else None
         ledger = ledger.append(order).append(write_receipt(order, t + 1, value, Cost(), at=0.0))
         regret += float(f.max() - f[point])
-        looks += look
-    return regret / len(truth), looks
+        passes += validates
+    return regret / len(truth), passes
 
 
 def drifting(root: Floats, rate: float, rng: np.random.Generator) -> Floats:
-    """(rounds, points): f_1, f_2, …"""
+    """Return f_1, f_2, … as (rounds, points)."""
     truth = rng.standard_normal((ROUNDS, POINTS)) @ root.T
     for t in range(1, ROUNDS):
         truth[t] = np.sqrt(1.0 - rate) * truth[t - 1] + np.sqrt(rate) * truth[t]
@@ -215,12 +218,12 @@ def simulate(trials: int, wanted: str, rates: tuple[float, ...]) -> dict[str, An
             truth, noise = drifting(root, rate, rng), rng.normal(0.0, NOISE_STD, ROUNDS)
             for name, policy in table.items():
                 if isinstance(policy, Reading):
-                    regret, looks = policy.run(kernel, truth, noise, seed=trial)
+                    regret, passes = policy.run(kernel, truth, noise, seed=trial)
                 else:
-                    regret, looks = one_run(policy, space, truth, noise, seed=trial)
-                kept = found.setdefault(name, {}).setdefault(str(rate), {"R": [], "C": []})
-                kept["R"].append(round(regret, 6))
-                kept["C"].append(looks)
+                    regret, passes = one_run(policy, space, truth, noise, seed=trial)
+                results = found.setdefault(name, {}).setdefault(str(rate), {"R": [], "C": []})
+                results["R"].append(round(regret, 6))
+                results["C"].append(passes)
         print(
             f"eps {rate}: {trials} trials in {time.perf_counter() - began:.0f} s ({i + 1}/{len(rates)})",
             file=sys.stderr,
@@ -229,33 +232,38 @@ def simulate(trials: int, wanted: str, rates: tuple[float, ...]) -> dict[str, An
 
 
 def _named(wanted: str, rate: float) -> list[str]:
-    """The rows between the semicolons; "readings" stands for all of those."""
+    """Return the names of rows between the semicolons; "readings" means all of those."""
     names = [readings(rate) if word == "readings" else [word] for word in wanted.split(";")]
     return [name for some in names for name in some]
 
 
 def fits_better(found: dict[str, Any]) -> dict[str, Any]:
-    """Root mean square difference from the paper over all rates, ours and in the other reading: regret, and looks in percent."""
-    told = {}
+    """Return the root mean square differences from the paper over all rates, for ours and the other reading.
+
+    The two numbers of each are those of the regret, and of the passes in percent.
+    """
+    distances = {}
     for suffix, names in ((MERGED, [*(f"CE@{k:.2f}" for k in KAPPAS), "CE@*"]), (SEEN, [f"Ber({p})" for p in CHANCES])):
         for name in names:
             if f"{name}{suffix}" in found and name in found:
-                told[name] = [_distance(found[which], PAPER[name]) for which in (name, f"{name}{suffix}")]
-    return told
+                distances[name] = [_distance(found[which], PAPER[name]) for which in (name, f"{name}{suffix}")]
+    return distances
 
 
 def _distance(by_rate: dict[str, Any], paper: list[tuple[float, int]]) -> list[float]:
     there = [(by_rate[str(rate)], printed) for rate, printed in zip(RATES, paper, strict=True) if str(rate) in by_rate]
     regret = [np.mean(one["R"]) - printed[0] for one, printed in there]
-    looks = [100.0 * (np.mean(one["C"]) / (printed[1] + 1) - 1.0) for one, printed in there]  # it leaves out the first
-    return [round(float(np.sqrt(np.mean(np.square(gaps)))), 3) for gaps in (regret, looks)]
+    passes = [
+        100.0 * (np.mean(one["C"]) / (printed[1] + 1) - 1.0) for one, printed in there
+    ]  # the paper does not count the first
+    return [round(float(np.sqrt(np.mean(np.square(gaps)))), 3) for gaps in (regret, passes)]
 
 
 # reading the results ----------------------------------------------------------------------------------------------------
 
 
 def show(found: dict[str, Any]) -> None:
-    """R / C, ours (± standard error of R), and the paper's in brackets where it has the row."""
+    """Print R / C, ours (± standard error of R), and the paper's in brackets if it has the row."""
     rates = [rate for rate in RATES if str(rate) in next(iter(found.values()))]
     print("| method | " + " | ".join(f"eps {rate}" for rate in rates) + " |")
     print("|---" * (len(rates) + 1) + "|")
@@ -273,10 +281,12 @@ def show(found: dict[str, Any]) -> None:
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
-def looks_saved(found: dict[str, Any], rate: float, kappa: str, rng: np.random.Generator) -> tuple[float, float, float]:
-    """Looks of CE over the looks at which Bernoulli has the same regret: estimate and 95 % interval (paired bootstrap).
+def passes_saved(
+    found: dict[str, Any], rate: float, kappa: str, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """Return CE's passes divided by those with which Bernoulli has the same regret, and a 95 % interval (paired bootstrap).
 
-    The Bernoulli curve runs from Ber(0.2) to the full TV-GP-UCB, straight between its points.
+    The Bernoulli curve is linear between its points, from Ber(0.2) to the full TV-GP-UCB.
     """
     curve = [f"Ber({p})" for p in CHANCES] + ["TV-GP-UCB"]
     r = np.array([found[name][str(rate)]["R"] for name in curve])  # (points, trials)
@@ -287,8 +297,8 @@ def looks_saved(found: dict[str, Any], rate: float, kappa: str, rng: np.random.G
     ratios = []
     for pick in drawn:
         mean_r, mean_c = r[:, pick].mean(axis=1), c[:, pick].mean(axis=1)
-        falling = np.minimum.accumulate(mean_r)  # what Bernoulli needs at least: its curve made monotone in its favour
-        needed = np.interp(-own_r[pick].mean(), -falling, mean_c)  # beyond its ends: the nearest end
+        falling = np.minimum.accumulate(mean_r)  # the curve is made monotone in favour of Bernoulli
+        needed = np.interp(-own_r[pick].mean(), -falling, mean_c)  # outside its ends: the nearest end
         ratios.append(own_c[pick].mean() / needed)
     low, high = np.quantile(ratios[1:], [0.025, 0.975])
     return float(ratios[0]), float(low), float(high)
@@ -302,7 +312,7 @@ def show_trade_off(found: dict[str, Any]) -> None:
     for kappa in [*(f"CE@{kappa:.2f}" for kappa in KAPPAS), "CE@*"]:
         cells = []
         for rate in rates:
-            ratio, low, high = looks_saved(found, rate, kappa, np.random.default_rng(0))
+            ratio, low, high = passes_saved(found, rate, kappa, np.random.default_rng(0))
             slowest = max(np.mean(found[f"Ber({p})"][str(rate)]["R"]) for p in CHANCES)
             outside = np.mean(found[kappa][str(rate)]["R"]) > slowest
             cells.append(f"{'≤ ' if outside else ''}{ratio:.2f} [{low:.2f}, {high:.2f}]")
@@ -310,7 +320,7 @@ def show_trade_off(found: dict[str, Any]) -> None:
 
 
 def judge(found: dict[str, Any]) -> dict[str, Any]:
-    """The promises: TV within 0.02 everywhere; CE at kappa >= 0.9 within 0.03 and 20 % of the queries at eps >= 0.03."""
+    """Judge the targets: TV within 0.02 everywhere; CE at kappa >= 0.9 within 0.03 and 20 % of the queries at eps >= 0.03."""
     misses, worst_tv, worst_ce, worst_c = [], 0.0, 0.0, 0.0
     for i, rate in enumerate(RATES):
         if str(rate) not in found["TV-GP-UCB"]:
@@ -322,9 +332,9 @@ def judge(found: dict[str, Any]) -> dict[str, Any]:
         for name in ("CE@0.90", "CE@0.95", "CE@0.99", "CE@*"):
             if rate < 0.03 or name not in found:
                 continue
-            regret, looks = PAPER[name][i]
+            regret, passes = PAPER[name][i]
             gap = abs(np.mean(found[name][str(rate)]["R"]) - regret)
-            share = abs(np.mean(found[name][str(rate)]["C"]) / looks - 1.0)
+            share = abs(np.mean(found[name][str(rate)]["C"]) / passes - 1.0)
             worst_ce, worst_c = max(worst_ce, gap), max(worst_c, share)
             if gap > 0.03 or share > 0.2:
                 misses.append(f"{name} at {rate}: {gap:.3f}, {share:.0%}")
@@ -372,20 +382,27 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
-    parser.add_argument("--merge", type=Path, metavar="FILE", help="rows made elsewhere, as in results/table_a2.json")
-    asked = parser.parse_args()
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        metavar="FILE",
+        help="results of rows from another machine, in the format of results/table_a2.json",
+    )
+    options = parser.parse_args()
     stored = RESULTS / "table_a2.json"
-    if asked.quick:
+    if options.quick:
         quick = "TV-GP-UCB;Ber(0.5);CE@0.80;CE@0.90;CE@0.95;CE@*"
-        found = simulate(4, asked.rows or quick, (0.01, 0.03))
+        found = simulate(4, options.rows or quick, (0.01, 0.03))
         show(found)
         print(json.dumps(judge(found) | {"ok": True, "misses": [], "note": "4 trials: too few to judge"}))
         return
-    if asked.show:
+    if options.show:
         found = json.loads(stored.read_text())
     else:
-        found = json.loads(stored.read_text()) if (asked.rows or asked.merge) and stored.exists() else {}
-        found |= json.loads(asked.merge.read_text()) if asked.merge else simulate(asked.trials, asked.rows, RATES)
+        found = json.loads(stored.read_text()) if (options.rows or options.merge) and stored.exists() else {}
+        found |= (
+            json.loads(options.merge.read_text()) if options.merge else simulate(options.trials, options.rows, RATES)
+        )
         RESULTS.mkdir(exist_ok=True)
         stored.write_text(json.dumps(found, separators=(",", ":")) + "\n")
     show(found)
@@ -395,7 +412,7 @@ def main() -> None:
     except ImportError:
         print("matplotlib is not installed: no figure", file=sys.stderr)
     for name, (ours, other) in fits_better(found).items():
-        print(f"{name}: from the paper by {ours} (regret, % of looks), in the other reading by {other}")
+        print(f"{name}: distance from the paper {ours} (regret, % of passes), in the other reading {other}")
     verdict = judge(found)
     print(json.dumps(verdict))
     sys.exit(0 if verdict["ok"] else 1)

@@ -1,4 +1,4 @@
-"""What can be typed after `python -m benchmarks race`."""
+"""The commands of `python -m benchmarks race`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return commands[name](arguments)
     except KeyboardInterrupt:
-        say("stopped; the same command goes on")
+        log("stopped; the same command continues the race")
         return 130
 
 
@@ -36,38 +36,40 @@ def parser_of(name: str, about: str) -> argparse.ArgumentParser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    parser = parser_of("run", "Race methods on problems; one line of JSON for each run, added to a file.")
+    parser = parser_of("run", "Run methods on problems; append one line of JSON per run to a file.")
     parser.add_argument("--suite", nargs="+", default=["tables"], choices=problems.SUITES)
     parser.add_argument(
-        "--data", type=Path, nargs="+", default=[problems.SHIPPED], help="folders of (folders of) tables"
+        "--data", type=Path, nargs="+", default=[problems.SHIPPED], help="folders of tables, or folders of such folders"
     )
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="TEXT", help="problems whose source/table has one of these"
+        "--only", nargs="+", default=[], metavar="TEXT", help="only problems whose source/table contains one of these"
     )
-    parser.add_argument("--tables", type=int, default=3, help="at most so many of each source; 0: all")
+    parser.add_argument("--tables", type=int, default=3, help="maximum number per source; 0: all")
     parser.add_argument("--methods", nargs="+", default=["ours"], metavar="NAME", help="see `race methods`")
-    parser.add_argument("--budgets", type=_numbers, default=[1, 2, 5, 10, 20], help="in full curves, as 1,2,5")
+    parser.add_argument("--budgets", type=_numbers, default=[1, 2, 5, 10, 20], help="in full curves, for example 1,2,5")
     parser.add_argument("--unit", nargs="+", default=["curves"], choices=["curves", "seconds"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(
-        "--lanes", type=int, default=1, help="on a real clock: so many runs at once, each on cores of its own (Linux)"
+        "--lanes", type=int, default=1, help="on a real clock: number of runs at once, each on its own cores (Linux)"
     )
-    parser.add_argument("--steps", type=int, default=50, help="curves are thinned to at most so many")
-    parser.add_argument("--pool", type=int, help="configs drawn for each seed (default: 200, of plain tables 1000)")
-    parser.add_argument("--patience", type=float, default=running.PATIENCE_S, help="seconds for one run")
-    parser.add_argument("--retry", action="store_true", help="do runs again that ended in an error")
+    parser.add_argument("--steps", type=int, default=50, help="maximum number of steps; longer curves are thinned")
+    parser.add_argument("--pool", type=int, help="configurations drawn per seed (default: 200, for plain tables 1000)")
+    parser.add_argument("--patience", type=float, default=running.PATIENCE_S, help="maximum number of seconds per run")
+    parser.add_argument("--retry", action="store_true", help="repeat runs that ended with an error")
     parser.add_argument(
-        "--quick", action="store_true", help="the quick policies, one table a source, 1 and 2 curves, a seed"
+        "--quick",
+        action="store_true",
+        help="the quick policies, one table per source, budgets of 1 and 2 curves, one seed",
     )
     parser.add_argument("-o", "--out", type=Path, required=True)
     chosen = parser.parse_args(arguments)
     if chosen.quick:
         chosen.methods, chosen.tables, chosen.budgets, chosen.seeds = ["quick"], 1, [1, 2], 1
-    entrants = [
-        entrant
+    specs = [
+        spec
         for suite in chosen.suite
-        for entrant in problems.entrants(
+        for spec in problems.find_problems(
             suite,
             chosen.data,
             per_source=chosen.tables or None,
@@ -76,13 +78,14 @@ def run(arguments: Sequence[str]) -> int:
             only=chosen.only,
         )
     ]
-    if not entrants:
+    if not specs:
         parser.error(f"there is no problem for --suite {' '.join(chosen.suite)} in {' '.join(map(str, chosen.data))}")
-    names = {suite: methods.named(chosen.methods, suite) for suite in chosen.suite}
-    wanted = running.plan(entrants, names, chosen.budgets, chosen.unit, chosen.seeds)
-    left = running.missing(wanted, running.read(chosen.out), retry=chosen.retry)
-    say(
-        f"{len(entrants)} problems of {len({e.source for e in entrants})} sources, {len(left)} of {len(wanted)} runs to do"
+    names = {suite: methods.expand_names(chosen.methods, suite) for suite in chosen.suite}
+    wanted = running.plan(specs, names, chosen.budgets, chosen.unit, chosen.seeds)
+    left = running.missing_runs(wanted, running.read(chosen.out), retry=chosen.retry)
+    log(
+        f"{len(specs)} problems of {len({spec.source for spec in specs})} sources, "
+        f"{len(left)} of {len(wanted)} runs to do"
     )
     absent: dict[str, str] = {}
     failed = 0
@@ -91,9 +94,9 @@ def run(arguments: Sequence[str]) -> int:
             absent.setdefault(line["method"], line["absent"])
         failed += bool(line.get("error"))
         if number % 100 == 0 or number == len(left):
-            say(f"{number} of {len(left)} runs done, {failed} with an error")
-    for method, why in absent.items():
-        say(f"not counted: {method} ({why})")
+            log(f"{number} of {len(left)} runs done, {failed} with an error")
+    for method, reason in absent.items():
+        log(f"not counted: {method} ({reason})")
     print(
         json.dumps(
             {"name": "race", "runs": len(left), "errors": failed, "not_counted": absent, "file": str(chosen.out)}
@@ -105,32 +108,36 @@ def run(arguments: Sequence[str]) -> int:
 def report(arguments: Sequence[str]) -> int:
     from benchmarks.race import digest, page, statistics
 
-    parser = parser_of("report", "Tables and pictures of the runs in these files, as one HTML page.")
+    parser = parser_of("report", "Write tables and figures of the runs in these files as one HTML page.")
     _add_files(parser)
-    parser.add_argument("-o", "--out", type=Path, help="the page")
-    parser.add_argument("--json", action="store_true", help="the numbers on standard output")
-    parser.add_argument("--reference", help="the method that others are compared with (default: our default policy)")
+    parser.add_argument("-o", "--out", type=Path, help="file of the page")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser.add_argument(
+        "--reference", help="the method that others are compared with (default: the one that we recommend per suite)"
+    )
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument(
-        "--figure", type=Path, help="the first suite's regret against money in a few rows, as an SVG file"
+        "--figure", type=Path, help="SVG file for regret against budget of the first suite, selected methods only"
     )
-    parser.add_argument("--markdown", choices=["few", "all"], help="the same few rows, or everything, as Markdown")
-    parser.add_argument("--into", type=Path, help="put the Markdown between the two marks of this file")
+    parser.add_argument(
+        "--markdown", choices=["few", "all"], help="print Markdown: the selected methods only, or the whole report"
+    )
+    parser.add_argument("--into", type=Path, help="insert the Markdown between the two marks of this file")
     chosen = parser.parse_args(arguments)
     if chosen.into and not chosen.markdown:
-        parser.error(f"--into {chosen.into} has nothing to put there: add --markdown few, or all")
+        parser.error(f"--into {chosen.into} needs --markdown few or --markdown all")
     runs, costs = _read_files(parser, chosen)
     facts = statistics.summary(runs, reference=chosen.reference, resamples=chosen.resamples)
     if chosen.out:
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
         chosen.out.write_text(page.html(facts, costs), encoding="utf-8")
-        say(f"written: {chosen.out}")
+        log(f"written: {chosen.out}")
     if chosen.figure:
         chosen.figure.write_text(digest.picture(facts), encoding="utf-8")
     if chosen.markdown:
-        text = digest.few(facts) if chosen.markdown == "few" else digest.everything(facts, costs)
+        text = digest.short_report(facts) if chosen.markdown == "few" else digest.full_report(facts, costs)
         if chosen.into:
-            digest.put_into(chosen.into, text)
+            digest.insert_report(chosen.into, text)
         else:
             print(text, end="")
     if chosen.json or not (chosen.out or chosen.figure or chosen.markdown):
@@ -141,11 +148,11 @@ def report(arguments: Sequence[str]) -> int:
 def keep(arguments: Sequence[str]) -> int:
     from benchmarks.race import results
 
-    parser = parser_of("keep", "All these runs in one small file, of which `race report` makes the same page.")
+    parser = parser_of("keep", "Store these runs in one small file, from which `race report` makes the same page.")
     _add_files(parser)
     parser.add_argument("-o", "--out", type=Path, required=True)
     chosen = parser.parse_args(arguments)
-    results.write(results.keep(*_read_files(parser, chosen)), chosen.out)
+    results.write(results.pack(*_read_files(parser, chosen)), chosen.out)
     return 0
 
 
@@ -157,24 +164,24 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 def _read_files(
     parser: argparse.ArgumentParser, chosen: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Runs and costs, each once, the last one told; a file that was kept may hold both."""
+    """Return runs and costs, the last of each; a file of `race keep` may contain both."""
     from benchmarks.race import results, trained
 
     runs: dict[Any, dict[str, Any]] = {}
     costs: list[dict[str, Any]] = []
     for path in chosen.runs:
         if path.suffix == ".json":
-            kept = json.loads(path.read_text("utf-8"))
-            costs += kept["cost"]
-            found = results.runs_of(kept)
+            contents = json.loads(path.read_text("utf-8"))
+            costs += contents["cost"]
+            found = results.unpack(contents)
         else:
-            found = [trained.rescaled(line) for line in running.read(path)]
+            found = [trained.rescale_regret(line) for line in running.read(path)]
         runs |= {running.key_of(line): line for line in found}
     if not runs:
-        parser.error(f"{' '.join(map(str, chosen.runs))} holds no runs: make some with `race run`")
+        parser.error(f"{' '.join(map(str, chosen.runs))} contains no runs: execute some with `race run`")
     costs += [json.loads(line) for path in chosen.cost for line in path.read_text("utf-8").splitlines()]
-    once = {(line["method"], line["arms"]): line for line in costs}
-    return list(runs.values()), list(once.values())
+    newest = {(line["method"], line["arms"]): line for line in costs}
+    return list(runs.values()), list(newest.values())
 
 
 def cost(arguments: Sequence[str]) -> int:
@@ -187,15 +194,15 @@ def lowest(arguments: Sequence[str]) -> int:
     from benchmarks.race import trained
 
     parser = parser_of(
-        "lowest", "Of each trained task the best that any of these runs reached: what regrets are counted from."
+        "lowest", "Store the lowest loss per trained task that any of these runs reached; regrets count from it."
     )
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("-o", "--out", type=Path, default=trained.LOWEST_FILE)
     chosen = parser.parse_args(arguments)
-    found = trained.lowest(line for path in chosen.runs for line in running.read(path))
-    lacking = sorted(set(trained.SPACES) - set(found))
-    if lacking:
-        parser.error(f"there is no run of {', '.join(lacking)}: race --suite trained first")
+    found = trained.lowest_losses(line for path in chosen.runs for line in running.read(path))
+    missing = sorted(set(trained.SPACES) - set(found))
+    if missing:
+        parser.error(f"there is no run of {', '.join(missing)}: execute some with `race run --suite trained`")
     chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
@@ -203,17 +210,17 @@ def lowest(arguments: Sequence[str]) -> int:
 def peers(arguments: Sequence[str]) -> int:
     from benchmarks.race.peers import environments
 
-    parser = parser_of("peers", f"Make an environment for each tool in {environments.FOLDER} (or RACE_PEERS).")
+    parser = parser_of("peers", f"Create an environment per tool in {environments.FOLDER} (or in $RACE_PEERS).")
     parser.add_argument("tools", nargs="*", choices=[[], *environments.TOOLS], metavar="TOOL")
     chosen = parser.parse_args(arguments)
     failures = environments.make(chosen.tools or list(environments.TOOLS))
-    for tool, why in failures.items():
-        say(f"{tool} cannot be installed, it is left out of the race: {why}")
+    for tool, reason in failures.items():
+        log(f"{tool} cannot be installed and is left out of the race: {reason}")
     return 1 if failures else 0
 
 
 def list_methods(arguments: Sequence[str]) -> int:
-    parser_of("methods", "Who can race, and who is absent for what reason.").parse_args(arguments)
+    parser_of("methods", "List all methods, and for absent ones the reason.").parse_args(arguments)
     for name in (*methods.ours(), methods.ORACLE, *methods.peers()):
         facts = methods.describe(name)
         absent = f"absent: {facts['absent']}" if facts["absent"] else ""
@@ -221,7 +228,7 @@ def list_methods(arguments: Sequence[str]) -> int:
     return 0
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -229,4 +236,4 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} must be numbers, as 1,2,5") from None
+        raise argparse.ArgumentTypeError(f"{text!r} must be numbers such as 1,2,5") from None

@@ -1,7 +1,8 @@
-"""Trainings that may begin as a copy of another with other hyperparameters: what population-based training asks for.
+"""A runner that can start a trial as a copy of another trial, as population-based training requires.
 
-The order that opens such a trial says so in its `why`, as `copy_of`: a trial. That training is copied as it stands, on the
-clock of the new one. In the ledger a copy is a trial like any other, whose steps count from its own beginning.
+The order that opens such a trial names the source trial in its `why`, under the key `copy_of`. The runner copies the model of
+the source in its present state and then sets the new hyperparameters. The time of copying is charged to the new trial. In the
+ledger a copy is an ordinary trial whose steps count from 1.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Any
 
 from shoestring.core.space.space import Config
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.local.local_runner import Local
+from shoestring.runners.local.local_runner import LocalRunner
 
 COPY_OF = "copy_of"
 
 
-class CopyingLocal(Local):
-    """`trainer`: a class with `step`, `validate` and, for copies, `change(config)`."""
+class CopyingLocalRunner(LocalRunner):
+    """A local runner whose `trainer` is a class with `step`, `validate` and, for copies, `change(config)`."""
 
     def __init__(self, trainer: Any, checkpoints: Checkpoints, live: int) -> None:
-        models: dict[int, Any] = {}  # by trial
+        models: dict[int, Any] = {}  # {trial: its model}
         runner = self
 
         class Training:

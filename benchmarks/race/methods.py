@@ -1,13 +1,13 @@
-"""Who races: our policies by their names, other tools as TOOL_METHOD, and an oracle that knows every curve.
+"""The methods of the race: our policies by name, other tools as TOOL_METHOD, and an oracle that knows every curve.
 
-    ours        every registered policy that chooses between configs, with its default settings
-    quick       those of ours that decide in a few milliseconds
+    ours        every registered policy that chooses between configurations, with its default settings
+    quick       our policies that decide within a few milliseconds
     optuna, …   all methods of that tool
     all         everything that is installed
     NAME{…}     one of ours with settings, as JSON: bhpt{"eps": 0.5}
 
-Left out of ours: those that tune one run while it trains, since separate curves cannot say what a run with changing
-hyperparameters would do, and `replay_fixed`, which is told its configs.
+`ours` leaves out policies that tune one run while it trains, because recorded curves cannot show what a run with changing
+hyperparameters would do, and `replay_fixed`, which is given its configurations.
 """
 
 from __future__ import annotations
@@ -27,31 +27,35 @@ from benchmarks.race.peers.policy import Driver, PeerError, PeerPolicy
 from benchmarks.race.problems import Problem, Unit
 from shoestring import policies
 from shoestring.core.deciding.decision import Decision, Finish
-from shoestring.core.deciding.policy import Policy, train_new
+from shoestring.core.deciding.policy import Policy, start_trial
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
 
 ORACLE = "oracle"
-SLOW = frozenset(  # tens of milliseconds a decision and more: `race cost`
+SLOW = frozenset(  # tens of milliseconds per decision and more: see `race cost`
     ("bhpt", "bo_bos", "boil", "fabolas_epochs", "freeze_thaw_bo", "lc_prediction", "rollout")
 )
-ALWAYS = ("random_search", "top_k_after_one", ORACLE)
+ALWAYS_RACED = ("random_search", "top_k_after_one", ORACLE)
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """Trains the config that gets furthest within the budget, up to its best step: nobody can do better."""
+    """A policy that trains only the configuration with the lowest loss within the budget, up to its best step."""
 
     config: Config
     until: int
     name: ClassVar[str] = ORACLE
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        return Finish("it has the best") if ledger.trials else train_new(ledger, self.config, self.until)
+        return (
+            Finish("the best configuration is trained")
+            if ledger.trials
+            else start_trial(ledger, self.config, self.until)
+        )
 
 
-class NotThere(Exception):
-    """This method cannot run on this problem, or is not installed: reported, not counted."""
+class MethodAbsentError(Exception):
+    """This method is not installed or cannot run on this problem; the race reports it and does not count it."""
 
 
 def ours() -> list[str]:
@@ -63,7 +67,7 @@ def ours() -> list[str]:
 
 
 def peers(suite: str | None = None) -> list[str]:
-    """Methods of other tools, installed or not, that can race on this suite; without one, on any."""
+    """Return the methods of other tools, installed or not, that can race on `suite` (None: on any suite)."""
     return [
         f"{tool}_{method}"
         for tool, known in environments.TOOLS.items()
@@ -75,8 +79,8 @@ def peers(suite: str | None = None) -> list[str]:
     ]
 
 
-def named(words: Sequence[str], suite: str | None) -> list[str]:
-    """What these words stand for on this suite (None: on any), in order, each once; what always races comes along."""
+def expand_names(words: Sequence[str], suite: str | None) -> list[str]:
+    """Return the methods that `words` mean on `suite` (None: on any), without duplicates, plus `ALWAYS_RACED`."""
     found: list[str] = []
     for word in words:
         if word == "ours":
@@ -90,93 +94,95 @@ def named(words: Sequence[str], suite: str | None) -> list[str]:
         elif word in (ORACLE, *peers()):
             found.append(word)
         else:
-            make_own(word)  # an unknown name is an error now, not after an hour
+            make_own_policy(word)  # an unknown name is an error before the race begins
             found.append(word)
-    return list(dict.fromkeys([*found, *ALWAYS]))
+    return list(dict.fromkeys([*found, *ALWAYS_RACED]))
 
 
 def is_ours(name: str) -> bool:
     return name == ORACLE or _tool(name) is None
 
 
-def kind(name: str, marked: str) -> str:
-    """How it is coloured."""
-    return "ref" if name == marked else "own" if is_ours(name) else "peer"
+def kind(name: str, reference: str) -> str:
+    """Return the CSS class of a method."""
+    return "ref" if name == reference else "own" if is_ours(name) else "peer"
 
 
 def is_installed(name: str) -> bool:
-    return why_absent(name) is None
+    return absence_reason(name) is None
 
 
-def why_absent(name: str) -> str | None:
-    """What a method lacks to race at all; None: nothing."""
+def absence_reason(name: str) -> str | None:
+    """Return why a method cannot race at all, or None if it can."""
     tool = _tool(name)
     if tool is None:
         return None
     if environments.find_python(tool[0]) is None:
-        return f"{tool[0]} is not installed: {_way_to(tool[0])}"
-    return f"{environments.NOTES[name]}: {_way_to(tool[0])}" if environments.lacks_files(*tool) else None
+        return f"{tool[0]} is not installed: {_install_command(tool[0])}"
+    return f"{environments.NOTES[name]}: {_install_command(tool[0])}" if environments.lacks_files(*tool) else None
 
 
-def _way_to(tool: str) -> str:
+def _install_command(tool: str) -> str:
     return f"python -m benchmarks race peers {tool}"
 
 
-def make_own(word: str) -> Policy:
+def make_own_policy(word: str) -> Policy:
     name, brace, settings = word.partition("{")
     return policies.make(name, json.loads(brace + settings) if brace else None)
 
 
 @contextmanager
-def entering(name: str, problem: Problem, curves: float, unit: Unit, patience_s: float) -> Iterator[tuple[Policy, str]]:
-    """The policy that runs this method once on this problem, and its version."""
+def open_policy(
+    name: str, problem: Problem, curves: float, unit: Unit, patience_s: float
+) -> Iterator[tuple[Policy, str]]:
+    """Yield a policy that runs this method once on this problem, and its version."""
     if name == ORACLE:
         best = problem.oracle(curves, unit)
         if best is None:
-            raise NotThere("nobody knows the optimum")
+            raise MethodAbsentError("the optimum is unknown")
         yield Oracle(*best), shoestring.__version__
         return
     tool = _tool(name)
     if tool is None:
-        yield make_own(name), f"shoestring {shoestring.__version__}"
+        yield make_own_policy(name), f"shoestring {shoestring.__version__}"
         return
-    if why := why_absent(name):
-        raise NotThere(why)
+    if why := absence_reason(name):
+        raise MethodAbsentError(why)
     if problem.fixed is None and tool[1] in environments.TOOLS[tool[0]].trained_methods:
-        raise NotThere(environments.NOTES[name])
+        raise MethodAbsentError(environments.NOTES[name])
     driver = _driver(tool[0])
-    # Between two decisions the loop ends a run that takes too long; only a tool that hangs in one is ended itself.
+    # The loop ends a slow run between two decisions. Only a tool that hangs during a decision is killed, after this time.
     policy = PeerPolicy(name, tool[1], driver, 2.0 * patience_s, problem.fixed or ())
     yield policy, driver.version
     policy.close()
 
 
 def _tool(name: str) -> tuple[str, str] | None:
-    """The tool and its method that a name means, None for one of ours."""
+    """Return the tool and its method, or None for one of our policies."""
     found = [tool for tool in environments.TOOLS if name.startswith(f"{tool}_")]
     tool = max(found, key=len, default=None)
     return None if tool is None else (tool, name.removeprefix(f"{tool}_"))
 
 
-_DRIVERS: dict[str, Driver] = {}  # one process for each tool, kept for all its studies: some take seconds to import
+_DRIVERS: dict[str, Driver] = {}  # one process per tool for all its studies, because some tools take seconds to import
 
 
 def _driver(tool: str) -> Driver:
-    if tool in _DRIVERS and not _DRIVERS[tool].is_alive:  # it crashed, or hung and was ended
+    if tool in _DRIVERS and not _DRIVERS[tool].is_alive:  # it crashed, or it hung and was killed
         _DRIVERS.pop(tool).close()
     if tool not in _DRIVERS:
         python = environments.find_python(tool)
         if python is None:
-            raise NotThere(f"{tool} is not installed: {_way_to(tool)}")
+            raise MethodAbsentError(f"{tool} is not installed: {_install_command(tool)}")
         try:
             _DRIVERS[tool] = Driver(python, tool)
         except PeerError as error:
-            raise NotThere(f"{tool} cannot be started: {error}") from None
+            raise MethodAbsentError(f"{tool} cannot be started: {error}") from None
     return _DRIVERS[tool]
 
 
 def close_drivers() -> None:
-    """End the processes of all tools; they are started again when they are needed."""
+    """Stop the processes of all tools; they start again when they are needed."""
     while _DRIVERS:
         _DRIVERS.popitem()[1].close()
 
@@ -185,7 +191,7 @@ atexit.register(close_drivers)
 
 
 def pid_of(name: str) -> int | None:
-    """The process in which a tool thinks; None for one of ours."""
+    """Return the process of a tool, or None for one of our policies."""
     tool = _tool(name)
     return None if tool is None else _driver(tool[0]).pid
 
@@ -196,6 +202,6 @@ def describe(name: str) -> dict[str, Any]:
         "method": name,
         "ours": is_ours(name),
         "tool": tool[0] if tool else "shoestring",
-        "absent": why_absent(name),
+        "absent": absence_reason(name),
         "note": environments.NOTES.get(name),
     }

@@ -1,4 +1,4 @@
-"""Two small networks in NumPy, gradients by hand: scikit-learn's digits as images, and as sequences of rows of pixels."""
+"""Two small NumPy networks with gradients written by hand, for scikit-learn's digits as images and as sequences of rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def softmax(z: Any) -> Any:
 
 
 class Network:
-    """Gradient descent with momentum and weight decay; subclasses make weights and go forward and back."""
+    """Gradient descent with momentum and weight decay; subclasses define the weights and both passes."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config, self._rng = config, np.random.default_rng(0)
         self._data = split("digits")
         self._weights = self.make_weights(self._rng)
-        self._speed = {name: np.zeros_like(w) for name, w in self._weights.items()}
+        self._velocity = {name: np.zeros_like(w) for name, w in self._weights.items()}
 
     def change(self, config: dict[str, Any]) -> None:
         self._config = config
@@ -32,31 +32,31 @@ class Network:
         raise NotImplementedError
 
     def forward(self, x: Any) -> tuple[Any, Any]:
-        """(n, classes) scores, and what `back` needs."""
+        """Return (n, classes) scores and the values that `back` needs."""
         raise NotImplementedError
 
-    def back(self, grad: Any, kept: Any) -> Weights:
-        """Gradients of the weights from that of the scores."""
+    def back(self, grad: Any, cache: Any) -> Weights:
+        """Return the gradients of the weights from the gradient of the scores."""
         raise NotImplementedError
 
     def gradients(self, x: Any, y: Any) -> Weights:
-        scores, kept = self.forward(x)
+        scores, cache = self.forward(x)
         grad = softmax(scores)
         grad[np.arange(len(y)), y] -= 1.0
-        return self.back(grad / len(y), kept)
+        return self.back(grad / len(y), cache)
 
     def step(self) -> None:
-        """One epoch."""
+        """Train for one epoch."""
         config, data = self._config, self._data
         with np.errstate(all="ignore"):
             order = self._rng.permutation(len(data.train_y))
             for begin in range(0, len(order), config["batch_size"]):
                 rows = order[begin : begin + config["batch_size"]]
                 for name, grad in self.gradients(data.train_x[rows], data.train_y[rows]).items():
-                    weight, speed = self._weights[name], self._speed[name]
-                    speed *= config["momentum"]
-                    speed -= config["lr"] * (grad + config["weight_decay"] * weight)
-                    weight += speed
+                    weight, velocity = self._weights[name], self._velocity[name]
+                    velocity *= config["momentum"]
+                    velocity -= config["lr"] * (grad + config["weight_decay"] * weight)
+                    weight += velocity
 
     def validate(self) -> float:
         with np.errstate(all="ignore"):
@@ -64,7 +64,7 @@ class Network:
 
 
 class Convolutional(Network):
-    """3 x 3 filters, rectified, averaged over 2 x 2 cells, one dense layer."""
+    """3 x 3 filters, ReLU, average pooling over 2 x 2 cells, one dense layer."""
 
     def make_weights(self, rng: np.random.Generator) -> Weights:
         filters = self._config["filters"]
@@ -80,12 +80,12 @@ class Convolutional(Network):
         windows = np.lib.stride_tricks.sliding_window_view(x.reshape(n, 8, 8), (3, 3), axis=(1, 2))
         patches = windows.reshape(n, 6, 6, 9)
         linear = patches @ w["filters"] + w["bias"]  # (n, 6, 6, filters)
-        lit = np.maximum(linear, 0.0)
-        cells = lit.reshape(n, 3, 2, 3, 2, -1).mean(axis=(2, 4)).reshape(n, -1)
+        active = np.maximum(linear, 0.0)
+        cells = active.reshape(n, 3, 2, 3, 2, -1).mean(axis=(2, 4)).reshape(n, -1)
         return cells @ w["dense"] + w["shift"], (patches, linear, cells)
 
-    def back(self, grad: Any, kept: Any) -> Weights:
-        patches, linear, cells = kept
+    def back(self, grad: Any, cache: Any) -> Weights:
+        patches, linear, cells = cache
         n = len(grad)
         to_cells = (grad @ self._weights["dense"].T).reshape(n, 3, 1, 3, 1, -1) / 4.0
         to_linear = np.broadcast_to(to_cells, (n, 3, 2, 3, 2, linear.shape[-1])).reshape(linear.shape) * (linear > 0)
@@ -99,14 +99,14 @@ class Convolutional(Network):
 
 
 class Transformer(Network):
-    """Eight tokens, a row of pixels each: embedding with places, one head of attention with a residual, mean, dense."""
+    """Eight tokens, one per row of pixels: embedding with positions, one attention head with a residual, mean, dense."""
 
     def make_weights(self, rng: np.random.Generator) -> Weights:
         width = self._config["width"]
         square = {name: rng.standard_normal((width, width)) / np.sqrt(width) for name in ("query", "key", "value")}
         return {
             "embed": rng.standard_normal((8, width)) / np.sqrt(8.0),
-            "place": 0.1 * rng.standard_normal((8, width)),
+            "position": 0.1 * rng.standard_normal((8, width)),
             **square,
             "hidden": rng.standard_normal((width, 2 * width)) / np.sqrt(width),
             "dense": rng.standard_normal((2 * width, 10)) / np.sqrt(2 * width),
@@ -116,7 +116,7 @@ class Transformer(Network):
     def forward(self, x: Any) -> tuple[Any, Any]:
         w = self._weights
         rows = x.reshape(len(x), 8, 8)
-        tokens = rows @ w["embed"] + w["place"]  # (n, 8, width)
+        tokens = rows @ w["embed"] + w["position"]  # (n, 8, width)
         query, key, value = tokens @ w["query"], tokens @ w["key"], tokens @ w["value"]
         scale = 1.0 / np.sqrt(tokens.shape[-1])
         attention = softmax(query @ key.transpose(0, 2, 1) * scale)  # (n, 8, 8)
@@ -136,8 +136,8 @@ class Transformer(Network):
             scale,
         )
 
-    def back(self, grad: Any, kept: Any) -> Weights:
-        rows, tokens, query, key, value, attention, mixed, linear, pooled, scale = kept
+    def back(self, grad: Any, cache: Any) -> Weights:
+        rows, tokens, query, key, value, attention, mixed, linear, pooled, scale = cache
         w = self._weights
         to_linear = (grad @ w["dense"].T)[:, None, :] / 8.0 * (linear > 0)
         to_mixed = to_linear @ w["hidden"].T
@@ -152,7 +152,7 @@ class Transformer(Network):
 
         return {
             "embed": of(rows, to_tokens),
-            "place": to_tokens.sum(axis=0),
+            "position": to_tokens.sum(axis=0),
             "query": of(tokens, to_query),
             "key": of(tokens, to_key),
             "value": of(tokens, to_value),

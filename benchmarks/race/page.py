@@ -1,4 +1,4 @@
-"""The race as one HTML page: no script, nothing fetched, light and dark, readable on a phone. All text is escaped."""
+"""Format the race as one HTML page: no script, nothing loaded, light and dark, readable on a phone, all text escaped."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from benchmarks.race.trained import CURVE_S
 from shoestring.reports.figures.style import follow_reader, style_marks
 
 SEEN = frozenset((Path(__file__).parent / "seen_tables.txt").read_text("utf-8").split())
-MOST_LINES = 14  # in the picture of regret against money
+MAX_LINES = 14  # in the figure of regret against budget
 STYLE = "\n".join((follow_reader(), style_marks(), (Path(__file__).parent / "page.css").read_text("utf-8")))
 SUITES = {
     "tables": "Recorded curves",
-    "plain": "Plain objectives: a trial is one value",
-    "trained": "Really trained, on a real clock",
+    "plain": "Plain objectives: a trial has one value",
+    "trained": "Real training, on a real clock",
 }
 
 
 def html(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]] = ()) -> str:
-    body = [_head(facts), *(_part(part) for part in facts["parts"]), _costs(costs), _honesty(facts)]
+    body = [_head(facts), *(_part(part) for part in facts["parts"]), _costs(costs), _limitations(facts)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -36,28 +36,31 @@ def html(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]] = ()) -> s
 
 
 def _kinds(part: Mapping[str, Any]) -> dict[str, str]:
-    """Of each method, how it is coloured."""
+    """Return the CSS class of each method."""
     return {row["method"]: methods.kind(row["method"], part["reference"]) for row in part["effort"]}
 
 
 def _head(facts: Mapping[str, Any]) -> str:
     return (
-        "<h1>The race: the same problems, the same money</h1>"
+        "<h1>The race: the same problems, the same budget</h1>"
         f"<p>{facts['runs']} runs from {escape(facts['from'][:10])} to {escape(facts['to'][:10])}. "
-        "Regret is 0 for the lowest loss that any drawn config reaches within the budget and 1 for the median first loss; small "
-        "is good. Every source counts the same, in it every table, of that every seed. Intervals are 95 %, by a bootstrap "
-        "nested in the same way. "
-        f'<b style="color:var(--ref)">{escape(_references(facts))}</b> is the reference, '
-        '<span style="color:var(--own)">ours</span> and <span style="color:var(--peer)">other tools</span> are coloured.</p>'
+        "Regret is 0 for the lowest loss that any drawn configuration reaches within the budget and 1 for the median first loss; "
+        "lower is better. All sources have equal weight, as have the tables of a source and the seeds of a table. Intervals are "
+        "95 %, by a bootstrap with the same nesting. "
+        f'Reference: <b style="color:var(--ref)">{escape(_references(facts))}</b>; '
+        'colours mark <span style="color:var(--own)">ours</span> and <span style="color:var(--peer)">other tools</span>.</p>'
     )
 
 
 def _references(facts: Mapping[str, Any]) -> str:
-    """What we recommend for each kind of problem is what others are compared with."""
+    """Name the reference of each suite: the method that we recommend for it."""
     first, *others = facts["parts"]
     apart = [part for part in others if part["reference"] != first["reference"]]
     return "; ".join(
-        [first["reference"], *(f"{part['reference']} on {SUITES[part['suite']].lower()}" for part in apart)]
+        [
+            first["reference"],
+            *(f"{part['reference']} on {SUITES[part['suite']].partition(':')[0].lower()}" for part in apart),
+        ]
     )
 
 
@@ -65,12 +68,12 @@ def _part(part: Mapping[str, Any]) -> str:
     kinds, reference = _kinds(part), part["reference"]
     title = SUITES.get(part["suite"], part["suite"])
     lanes = "".join(
-        f" {count} runs at a time, each alone on {'a core' if each == 1 else f'{each} cores'} of its own, in a shuffled order."
+        f" {count} runs at a time, each on {'its own core' if each == 1 else f'{each} cores of its own'}, in random order."
         for count, each in part["lanes"]
     )
     counted = "full curves" if part["unit"] == "curves" else "seconds, 1 being the time of a full curve"
     if part["suite"] == "plain":
-        counted = "trials" if part["unit"] == "curves" else "seconds, 1 being the median price of a trial"
+        counted = "trials" if part["unit"] == "curves" else "seconds, 1 being the median cost of a trial"
     if part["suite"] == "trained":
         counted = f"units of {CURVE_S:g} seconds"
     ranks = part["ranks"]
@@ -84,23 +87,23 @@ def _part(part: Mapping[str, Any]) -> str:
             f"<p>{len(part['tables'])} problems of {len(part['sources'])} sources: {escape(', '.join(part['sources']))}."
             f"{lanes}</p>",
             _figure(
-                "" if len(part["budgets"]) < 2 else pictures.regret_against_money(
+                "" if len(part["budgets"]) < 2 else pictures.regret_against_budget(
                     part["means"], part["budgets"], _shown(part, kinds), part["unit"]
                 ),
-                f"Mean regret against money. Shown: the reference, what always races, and the best up to {top_budget:g}.",
+                f"Mean regret against budget. Shown: the reference, the baselines, and the best methods up to {top_budget:g}.",
             ),
-            _means(f"Mean regret, with its interval; {digest.PARTLY}: of a part of the runs", part["means"], part, kinds),
+            _means(f"Mean regret with its interval; {digest.INCOMPLETE_MARK}: only some of the runs", part["means"], part, kinds),
             _unseen(part, kinds),
             _figure(
                 pictures.difference_dots(dots, kinds),
-                f"{reference} minus the other at a budget of {middle:g}, on the same draws (square-root scale).",
+                f"{reference} minus the other method at a budget of {middle:g}, same problems and seeds (square-root scale).",
             ),
             _differences(part, kinds, reference),
             _figure(
                 "" if critical is None else pictures.critical_difference(
                     ranks["ranks"], critical, cliques(ranks["ranks"], critical), kinds
                 ),
-                _say_ranks(ranks),
+                _describe_ranks(ranks),
             ),
             _by_source(part, kinds),
             _losses(part, reference),
@@ -109,19 +112,21 @@ def _part(part: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
-def _say_ranks(ranks: Mapping[str, Any]) -> str:
+def _describe_ranks(ranks: Mapping[str, Any]) -> str:
     text = (
         f"Average ranks over {ranks['tables']} tables at budgets of {', '.join(f'{b:g}' for b in ranks['budgets'])}; "
-        "Nemenyi's critical difference at 5 %. Tables of one source are alike, so it flatters."
+        "Nemenyi's critical difference at 5 %. It is too small, because tables of one source are similar."
     )
-    return text + (f" Left out, since runs are missing: {', '.join(ranks['left_out'])}." if ranks["left_out"] else "")
+    return text + (
+        f" Not ranked, because runs are missing: {', '.join(ranks['left_out'])}." if ranks["left_out"] else ""
+    )
 
 
 def _shown(part: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, str]:
-    """The methods in the picture: a picture of thirty lines shows none."""
+    """Return the methods in the figure: at most `MAX_LINES`, because more lines are unreadable."""
     ranked = [name for name in best_first(part) if name != methods.ORACLE]
-    fixed = [name for name in ranked if kinds[name] == "ref" or name in methods.ALWAYS]
-    chosen = [*fixed, *(name for name in ranked if name not in fixed)][:MOST_LINES]
+    fixed = [name for name in ranked if kinds[name] == "ref" or name in methods.ALWAYS_RACED]
+    chosen = [*fixed, *(name for name in ranked if name not in fixed)][:MAX_LINES]
     return {name: kinds[name] for name in ranked if name in chosen}
 
 
@@ -129,12 +134,12 @@ def _means(caption: str, means: Sequence[Mapping[str, Any]], part: Mapping[str, 
     cells = {(row["method"], row["budget"]): row for row in means}
     real = [row for row in means if row["method"] != methods.ORACLE]
     best = {b: min((row["mean"] for row in real if row["budget"] == b), default=0.0) for b in part["budgets"]}
-    whole = digest.whole_runs(part) if means is part["means"] else {}
+    whole = digest.complete_run_counts(part) if means is part["means"] else {}
 
     def cell(row: Mapping[str, Any] | None) -> tuple[str, str]:
         if row is None:
             return "–", ""
-        mark = digest.PARTLY if row["cells"] < whole.get(row["method"], 0) else ""
+        mark = digest.INCOMPLETE_MARK if row["cells"] < whole.get(row["method"], 0) else ""
         text = f"{number(row['mean'])}{mark} <small>{number(row['low'])}–{number(row['high'])}</small>"
         return text, "best" if row["mean"] <= best[row["budget"]] and row["method"] != methods.ORACLE else ""
 
@@ -146,14 +151,14 @@ def _unseen(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
     sources = part["unseen"]["sources"]
     if "thrift" not in kinds or not sources or sources == part["sources"]:
         return ""
-    caption = f"The same on the sources that thrift was never trained on: {', '.join(sources)}"
+    caption = f"Only the sources that thrift was never trained on: {', '.join(sources)}"
     return _means(caption, part["unseen"]["means"], part, kinds)
 
 
 def _differences(part: Mapping[str, Any], kinds: Mapping[str, str], reference: str) -> str:
     cells = {(row["method"], row["budget"]): row for row in part["differences"] if row["method"] != methods.ORACLE}
     if not cells:
-        return f"<p>The reference {escape(reference)} has no runs here.</p>"
+        return f"<p>The reference {escape(reference)} has no runs in this part.</p>"
 
     def cell(row: Mapping[str, Any] | None) -> tuple[str, str]:
         if row is None:
@@ -167,7 +172,8 @@ def _differences(part: Mapping[str, Any], kinds: Mapping[str, str], reference: s
     order = [name for name in kinds if any(key[0] == name for key in cells)]
     rows = [(name, [cell(cells.get((name, b))) for b in part["budgets"]]) for name in order]
     caption = (
-        f"{reference} minus the other (below 0: it is better), interval, tables won–lost; bold: the interval excludes 0"
+        f"{reference} minus the other method (below 0: {reference} is better), interval, tables won–lost; "
+        "bold: the interval excludes 0"
     )
     return _table(caption, ["against", *(f"{b:g}" for b in part["budgets"])], rows, kinds)
 
@@ -195,8 +201,8 @@ def _losses(part: Mapping[str, Any], reference: str) -> str:
         f"{'' if row['certain'] else ', which may be chance'}</li>"
         for row in part["losses"]
     ]
-    text = f"<ul>{''.join(items)}</ul>" if items else "<p>Nowhere in the mean.</p>"
-    return f"<h3>Where {escape(reference)} is behind</h3>{text}"
+    text = f"<ul>{''.join(items)}</ul>" if items else "<p>The reference has the lowest mean at every budget.</p>"
+    return f"<h3>Where {escape(reference)} is worse</h3>{text}"
 
 
 def _effort(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
@@ -219,8 +225,8 @@ def _effort(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
         )
         for row in part["effort"]
     ]
-    heads = ["method", "version", "problems", "seeds", "runs", "errors", "trials a run", "ms a decision"]
-    return _table("Who ran how often; a run with an error counts with what it had by then", heads, rows, kinds)
+    heads = ["method", "version", "problems", "seeds", "runs", "errors", "trials per run", "ms per decision"]
+    return _table("Runs per method; a run with an error counts with its best loss until then", heads, rows, kinds)
 
 
 def _costs(costs: Sequence[Mapping[str, Any]]) -> str:
@@ -240,38 +246,40 @@ def _costs(costs: Sequence[Mapping[str, Any]]) -> str:
 
     rows = [(name, [cell(cells.get((name, n))) for n in arms]) for name in names]
     caption = (
-        "Milliseconds of a decision (95 % quantile, peak memory of the process that thinks), by configs to choose from; "
-        "*: ended before its money was spent"
+        "Milliseconds per decision (95 % quantile, peak memory of the process that decides), by the number of configurations; "
+        "*: stopped before its budget was spent"
     )
-    return "<h2>What thinking costs</h2>" + _table(caption, ["method", *(f"{n} arms" for n in arms)], rows, kinds)
+    return "<h2>Time and memory of decisions</h2>" + _table(
+        caption, ["method", *(f"{n} configurations" for n in arms)], rows, kinds
+    )
 
 
-def _honesty(facts: Mapping[str, Any]) -> str:
+def _limitations(facts: Mapping[str, Any]) -> str:
     tables = sorted({name for part in facts["parts"] if part["suite"] != "trained" for name in part["tables"]})
     marked = "".join(f"<li>{escape(name)}{_marks(name)}</li>" for name in tables)
     fresh = [name for name in tables if name not in SEEN]
-    not_marked = escape(", ".join(fresh)) or "none, so nothing here is fresh evidence"
+    not_marked = escape(", ".join(fresh)) or "none, so all results may be optimistic"
     behind = sum(row["certain"] for part in facts["parts"] for row in part["losses"])
     return (
-        "<h2>How far to trust this</h2>"
-        f"<p>{facts['runs']} runs, {escape(facts['from'])} to {escape(facts['to'])}; {facts['resamples']} resamples. Seeds "
-        "draw the configs and the methods' own random numbers; both come from a hash of the run's names, so every run can be "
-        "repeated.</p>"
-        f"<p>Seeds. {_say_seeds(facts)} A method with fewer seeds or budgets has wider intervals, and stands in the "
-        "ranks only where it has all budgets.</p>"
-        "<p>Tables marked ● lay open while this project was developed: constants of ours (the arms of sequential_halving, "
-        f"weights and priors) were chosen with some of them in sight. Not marked: {not_marked}. Tables marked ▲ are of sources "
-        "that the weights of thrift were trained on. thrift leaves small budgets to sequential_halving, so the two differ there "
-        "by the draw of random numbers alone; its own page says how small.</p>"
-        "<p>What a regret of 0 is: on tables the lowest loss of a drawn config within the budget, of a function its true "
-        "minimum, on the real clock the lowest loss that any run has reached so far.</p>"
-        f"<p>Where we lose: {behind} of the comparisons above have the reference behind with an interval that excludes 0; each "
-        "part lists them under “Where the reference is behind” by its name, ours and others.</p>"
-        f"<p>{escape(digest.say_who_lacks(facts))}</p>"
-        "<p>Tools run with the settings that their documentation introduces, told the number of steps where they need it. On "
-        "tables a proposed point is taken for the nearest config not tried yet. A tool that can pause a run resumes it for "
-        "free; one that cannot pays again. Starting a tool's process is never charged; its thinking is, where the clock is "
-        "real.</p>"
+        "<h2>Limitations</h2>"
+        f"<p>{facts['runs']} runs, {escape(facts['from'])} to {escape(facts['to'])}; {facts['resamples']} resamples. A seed "
+        "determines the drawn configurations and the random numbers of the method; both come from a hash of the names of the "
+        "run, so every run can be repeated.</p>"
+        f"<p>Number of seeds. {_describe_seeds(facts)} A method with fewer seeds has wider intervals, and only methods with "
+        "all budgets are ranked.</p>"
+        "<p>Tables marked ● were known while this project was developed: some of our constants (the number of configurations of "
+        "sequential_halving, weights and priors) were chosen with some of these tables, so their results may be optimistic. "
+        f"Not marked: {not_marked}. The weights of thrift were trained on the sources of tables marked ▲. For small budgets "
+        "thrift uses sequential_halving, and the two differ by random numbers only; its documentation states the limit.</p>"
+        "<p>A regret of 0 is, on tables, the lowest loss of a drawn configuration within the budget; for functions, the true "
+        "minimum; on the real clock, the lowest loss that any run has reached so far.</p>"
+        f"<p>Where we lose: in {behind} of the comparisons above the reference is worse and the interval excludes 0. Each part "
+        "lists them, for our methods and for other tools.</p>"
+        f"<p>{escape(digest.describe_missing_methods(facts))}</p>"
+        "<p>Tools have the settings that their documentation introduces, and get the number of steps if they need it. On tables, "
+        "a proposed point is replaced by the nearest configuration that was not tried yet. A tool that can pause a trial resumes "
+        "it without repeating steps; another tool repeats them and is charged again. The start of a tool's process is never "
+        "charged; its computing time is charged on the real clock.</p>"
         f"<details><summary>{len(tables)} tables</summary><ul>{marked}</ul></details>"
     )
 
@@ -280,16 +288,16 @@ def _marks(name: str) -> str:
     return (" ●" if name in SEEN else "") + (" ▲" if name.partition("/")[0] in TRAINABLE else "")
 
 
-def _say_seeds(facts: Mapping[str, Any]) -> str:
-    said = []
+def _describe_seeds(facts: Mapping[str, Any]) -> str:
+    sentences = []
     for part in facts["parts"]:
         by_count: dict[int, list[str]] = {}
         for row in part["effort"]:
             by_count.setdefault(row["seeds"], []).append(row["method"])
-        counts = [f"{count} of {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
+        counts = [f"{count} for {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
         title = SUITES.get(part["suite"], part["suite"])
-        said.append(escape(f"{title}, budgets in {part['unit']}: {'; '.join(counts)}."))
-    return " ".join(said)
+        sentences.append(escape(f"{title}, budgets in {part['unit']}: {'; '.join(counts)}."))
+    return " ".join(sentences)
 
 
 def _figure(picture: str, caption: str) -> str:
@@ -303,7 +311,7 @@ def _figure(picture: str, caption: str) -> str:
 def _table(
     caption: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[tuple[str, str]]]], kinds: Mapping[str, str]
 ) -> str:
-    """`rows` hold cells that are HTML already; names and heads are escaped here."""
+    """Return an HTML table. Cells must be HTML; the caption, names and heads are escaped here."""
     body = "".join(
         f'<tr class="{kinds.get(name, "")}"><td>{escape(name)}</td>'
         + "".join(f'<td class="{kind}">{text}</td>' if kind else f"<td>{text}</td>" for text, kind in cells)

@@ -1,4 +1,4 @@
-"""Pictures of the race as SVG text, drawn for a phone's width, in the look of a report."""
+"""Draw the figures of the race as SVG text, narrow enough for a phone, in the style of a report."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from shoestring.reports.figures.drawing import PlotAxis, Sheet, tips_as_titles
 WIDTH = 480.0
 _LABEL = 13.0  # height of a line of text
 _ROW = 17.0
-_LEFT, _RIGHT = 168.0, 16.0  # of pictures with a row for each method
+_LEFT, _RIGHT = 168.0, 16.0  # margins of figures with one row per method
 _TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # of regret
-_COLOUR = {"ref": 0, "own": 1, "peer": 6}  # of a page's classes
+_COLOUR = {"ref": 0, "own": 1, "peer": 6}  # the number of the CSS class on the page
 _LINE = {"ref": "curve best", "own": "curve line-1", "peer": "curve dashed line-6"}
 _NAME = {"ref": "name fill-0", "own": "fill-1", "peer": "fill-6"}
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """`.052`, as tables of regrets are usually written."""
+    """Format a regret without its leading zero: `.052`."""
     if value is None or not math.isfinite(value):
         return "–"
     text = f"{value:.{digits}f}"
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
-def regret_against_money(
+def regret_against_budget(
     rows: Sequence[Mapping[str, Any]],
     budgets: Sequence[float],
     kinds: Mapping[str, str],
     unit: str,
     labels: Mapping[str, str] | None = None,
 ) -> str:
-    """One line a method; `kinds` says of each shown method whether it is the reference, one of ours, or a peer."""
+    """Draw one line per method. `kinds` maps each shown method to `ref`, `own` or `peer`."""
     shown = [row for row in rows if row["method"] in kinds and row["budget"] in budgets and row["mean"] > 0]
     if not shown:
         return ""
     left, right, top, bottom, height = 44.0, 160.0, 12.0, 34.0, 380.0
-    sheet = Sheet(WIDTH, height, label="mean normalised regret against money")
+    sheet = Sheet(WIDTH, height, label="mean normalised regret against budget")
     lowest, highest = max(1e-4, min(row["mean"] for row in shown)), max(row["mean"] for row in shown)
     x = PlotAxis(min(budgets), max(budgets), left, WIDTH - right, log=True)
     y = PlotAxis(lowest / 1.26, highest * 1.26, height - bottom, top, log=True)
@@ -49,9 +49,9 @@ def regret_against_money(
     sheet.line([(x.start, y.end), (x.start, y.start), (x.end, y.start)], "axis")
     for budget in budgets:
         sheet.text(x(budget), y.start + 14, f"{budget:g}", anchor="middle")
-    axis = "full curves of money" if unit == "curves" else "money, in the time of a full curve"
+    axis = "budget in full curves" if unit == "curves" else "budget in times of a full curve"
     sheet.text((x.start + x.end) / 2, height - 5, axis, "name", "middle")
-    sheet.text(x.end, top + 4, "mean regret: low is good", "name", "end")
+    sheet.text(x.end, top + 4, "mean regret: lower is better", "name", "end")
     lines = {name: own for name in kinds if (own := [row for row in shown if row["method"] == name])}
     ends = {name: y(own[-1]["mean"]) for name, own in lines.items()}
     for name, place in _spread(ends, top + 4, height - 4).items():
@@ -68,11 +68,13 @@ def regret_against_money(
 def critical_difference(
     average: Mapping[str, float], critical: float, groups: Sequence[tuple[str, str]], kinds: Mapping[str, str]
 ) -> str:
-    """Demšar's picture turned on its side: one line a method, bars join those that are not told apart."""
+    """Draw a critical difference diagram (Demšar, 2006) with one row per method; bars join indistinguishable methods."""
     if len(average) < 2:
         return ""
     names, top = list(average), 34.0
-    sheet = Sheet(WIDTH, top + _ROW * len(names) + 10, label="average ranks; bars join methods that are not told apart")
+    sheet = Sheet(
+        WIDTH, top + _ROW * len(names) + 10, label="average ranks; bars join methods that cannot be distinguished"
+    )
     x = PlotAxis(1.0, max(2.0, float(math.ceil(max(average.values())))), _LEFT, WIDTH - _RIGHT)
     places = {name: top + _ROW * row + 8 for row, name in enumerate(names)}
     for tick in range(1, int(x.high) + 1, max(1, math.ceil((x.high - 1) / 10))):
@@ -85,29 +87,31 @@ def critical_difference(
         sheet.text(_LEFT - 8, place + 3.5, name, _NAME[kind], "end")
         sheet.dot((x(average[name]), place), f"fill-{_COLOUR[kind]}", f"{average[name]:.2f}", 4.0)
     for number_of, (first, last) in enumerate(groups):
-        # Each bar stands at the mean rank of its first method, a little apart from the others.
+        # Each bar is at the mean rank of its first method, slightly shifted so that bars do not overlap.
         at = x(average[first]) - 7 - 3 * (number_of % 3)
         sheet.segment((at, places[first] - 4), (at, places[last] + 4), "join")
     return tips_as_titles(str(sheet))
 
 
 def difference_dots(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> str:
-    """Paired differences at one budget: left of the middle line the reference is ahead."""
+    """Draw the paired differences at one budget; the reference is better left of the middle line."""
     if not rows:
         return ""
     ordered, top = sorted(rows, key=lambda row: row["difference"], reverse=True), 22.0
     sheet = Sheet(
-        WIDTH, top + _ROW * len(ordered) + 12, label="paired differences to the reference, with 95 % intervals"
+        WIDTH, top + _ROW * len(ordered) + 12, label="paired differences from the reference, with 95 % intervals"
     )
     bound = max(max(abs(row["low"]), abs(row["high"])) for row in ordered) or 1.0
     root = PlotAxis(-1.0, 1.0, _LEFT, WIDTH - _RIGHT)
 
     def x(value: float) -> float:
-        return root(math.copysign(math.sqrt(abs(value) / bound), value))  # small differences stay visible
+        return root(
+            math.copysign(math.sqrt(abs(value) / bound), value)
+        )  # a square root keeps small differences visible
 
     sheet.segment((x(0), top - 4), (x(0), sheet.height - 6), "axis")
-    sheet.text(x(0) - 8, 12, "reference ahead", "name", "end")
-    sheet.text(x(0) + 8, 12, "behind", "name")
+    sheet.text(x(0) - 8, 12, "reference better", "name", "end")
+    sheet.text(x(0) + 8, 12, "worse", "name")
     for i, row in enumerate(ordered):
         at, kind = top + _ROW * i + 8, kinds.get(row["method"], "peer")
         tip = f"{number(row['difference'])} [{number(row['low'])}, {number(row['high'])}]"
@@ -118,7 +122,7 @@ def difference_dots(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str])
 
 
 def _spread(wanted: Mapping[str, float], low: float, high: float) -> dict[str, float]:
-    """Places for labels near where they are wanted, a line of text apart."""
+    """Return positions of labels close to the wanted ones, at least one line of text apart."""
     names = sorted(wanted, key=lambda name: wanted[name])
     gap = min(_LABEL, (high - low) / max(1, len(names) - 1))
     places: dict[str, float] = {}

@@ -1,19 +1,19 @@
-"""What is raced on: a space, curves with prices, and what counts as the best that could have been had.
+"""The problems of the race: a space, learning curves with costs, and the best loss that a budget allows.
 
     suite      source                 what it is
-    tables     a folder of --data     recorded curves of 10 steps or more, thinned to 50; 200 configs are drawn for each seed
-    plain      a folder of --data     tables of one value a config (of curves shorter than 10 steps: the last); 1000 configs
-               functions              Branin, Hartmann's in six dimensions, a mixed table, with prices (functions.py)
-    trained    a kind of model        really trained, on a real clock (trained.py)
+    tables     a folder of --data     recorded curves of 10 steps or more, thinned to 50; 200 configurations are drawn per seed
+    plain      a folder of --data     tables with one value per configuration (of shorter curves the last); 1000 configurations
+               functions              Branin, Hartmann in six dimensions, a mixed table, with costs (functions.py)
+    trained    a kind of model        models that are really trained, on a real clock (trained.py)
 
-A budget is counted in full curves. In the unit `curves` one buys as many steps as the longest curve has; in `seconds` as
-long as the median curve takes (of a trained task: a time that the task names).
+A budget is a number of full curves. In the unit `curves`, a full curve is as many steps as the longest curve has; in `seconds`,
+it is the time of the median curve (for a trained task: `CURVE_S`).
 
-    regret = (best found - l*) / (start - l*)        l*: the lowest loss of any drawn config within the budget
-                                                     start: the median first loss of the drawn configs
+    regret = (best found - l*) / (start - l*)        l*: the lowest loss of any drawn configuration within the budget
+                                                     start: the median first loss of the drawn configurations
 
-Losses above the 95 % quantile of first losses count as that quantile, and so does a step that diverged. A run that found
-nothing at all is given that quantile too.
+Losses above the 95 % quantile of first losses count as that quantile. So does a step that diverged, and so does a run that
+found nothing at all.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
 from shoestring.runners.runner import Runner
 from shoestring.runners.simulated.recorded_table import Table
-from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 
 Unit = Literal["curves", "seconds"]
 SUITES = ("tables", "plain", "trained")
 SHIPPED = Path(__file__).parents[1] / "data"
-FEWEST_CONFIGS, FEWEST_STEPS, CLIP = 40, 10, 0.95
-MADE_UP_STEPS = 50
-POOL = {"tables": 200, "plain": 1000, "trained": 0}  # configs drawn for each seed
+MIN_CONFIGS, MIN_STEPS, CLIP = 40, 10, 0.95
+SYNTHETIC_STEPS = 50
+POOL = {"tables": 200, "plain": 1000, "trained": 0}  # configurations drawn per seed
 
 
-def hashed(*parts: object) -> int:
-    """A number below 2**31 that belongs to these words, whatever else is raced and in whatever order."""
+def stable_hash(*parts: object) -> int:
+    """Return a number below 2**31 that depends on these words only, not on other runs or their order."""
     digest = blake2b("\0".join(map(str, parts)).encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") >> 1  # not every tool takes a larger seed
+    return int.from_bytes(digest, "big") >> 1  # some tools accept no larger seed
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """A problem before its configs are drawn: its names, and where it is read from."""
+class ProblemSpec:
+    """A problem before its configurations are drawn: its names and its file."""
 
     suite: str
     source: str
     table: str
-    path: Path | None = None  # of an npz file
+    path: Path | None = None  # of the npz file
     has_costs: bool = True
-    steps: int = 50  # curves are thinned to at most so many
-    pool: int | None = None  # configs drawn; None: as many as the suite has
+    steps: int = 50  # curves are thinned to at most this many steps
+    pool: int | None = None  # number of configurations drawn; None: the default of the suite
 
     @property
     def name(self) -> str:
         return f"{self.source}/{self.table}"
 
     def units(self, wanted: Sequence[Unit]) -> list[Unit]:
-        """Those of the wanted units that this problem has: seconds need prices, and a real clock has nothing but seconds."""
+        """Return the units among `wanted` that apply: seconds need costs, and a real clock has only seconds."""
         if self.suite == "trained":
             return ["seconds"]
         return [unit for unit in wanted if unit == "curves" or self.has_costs]
 
     def draw(self, seed: int) -> Problem:
-        """The problem with the configs of this seed number: the same for every method, budget and unit."""
+        """Return the problem with the configurations of this seed, the same for every method, budget and unit."""
         if self.suite == "trained":
             from benchmarks.race import trained
 
@@ -81,17 +81,19 @@ class Entrant:
         if self.path is None:
             from benchmarks.race import functions
 
-            return functions.problem(self.table, hashed("pool", self.name, seed))
+            return functions.problem(self.table, stable_hash("pool", self.name, seed))
         table = _load(self.path, self.source, self.steps if self.suite == "tables" else None)
         pool = POOL[self.suite] if self.pool is None else self.pool
         return TableProblem(
-            draw_table(table if self.suite == "tables" else ends_of(table), hashed("pool", self.name, seed), pool)
+            draw_table(
+                table if self.suite == "tables" else last_values(table), stable_hash("pool", self.name, seed), pool
+            )
         )
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem with its configs drawn; subclasses say where curves come from and what was within reach."""
+    """A problem with drawn configurations; subclasses define its curves and its optimum."""
 
     @property
     def space(self) -> Space:
@@ -103,40 +105,40 @@ class Problem:
 
     @property
     def start(self) -> float:
-        """What counts as a regret of 1."""
+        """The loss that has a regret of 1."""
         raise NotImplementedError
 
     @property
     def worst(self) -> float:
-        """What a run that found nothing is given."""
+        """The loss of a run that found nothing."""
         raise NotImplementedError
 
     @property
     def fixed(self) -> frozenset[str] | None:
-        """Hyperparameters that a copied training cannot change; None: trainings cannot be copied here."""
+        """Hyperparameters that a copied training cannot change; None if this problem cannot copy trainings."""
         return None
 
     def runner(self) -> Runner:
         raise NotImplementedError
 
     def curve_s(self) -> float:
-        """Seconds that a budget of 1 buys."""
+        """Return the seconds of a budget of 1."""
         raise NotImplementedError
 
     def optimum(self, curves: float, unit: Unit) -> float:
-        """The lowest loss of any config within the budget."""
+        """Return the lowest loss of any configuration within the budget."""
         raise NotImplementedError
 
     def oracle(self, curves: float, unit: Unit) -> tuple[Config, int] | None:
-        """The config and the step that have it; None where nobody knows."""
+        """Return the configuration and the step of the optimum, or None if unknown."""
         return None
 
     def budget(self, curves: float, unit: Unit) -> str:
-        """As a study is told it."""
+        """Return the budget as text for a study."""
         return f"{self.steps_within(curves)} epochs" if unit == "curves" else f"{curves * self.curve_s()!r}s"
 
     def best(self, ledger: Ledger) -> float | None:
-        """The lowest loss that a study bought with its money."""
+        """Return the lowest loss of a study."""
         return None if ledger.best is None else ledger.best.best_loss
 
     def steps_within(self, curves: float) -> int:
@@ -171,11 +173,11 @@ class TableProblem(Problem):
         return float(np.max(self.table.values[:, 0]))
 
     def runner(self) -> Runner:
-        return Simulated(self.table)
+        return SimulatedRunner(self.table)
 
     @cached_property
     def _since_start_s(self) -> Any:
-        """(n, T): seconds until the end of each step, validation included; infinite beyond the end of a curve."""
+        """Return (n, T) seconds until the end of each step, validation included; infinite beyond the end of a curve."""
         table = self.table
         costs = table.costs_s + (table.eval_costs_s[:, None] if len(table.eval_costs_s) else 0.0)
         since = np.cumsum(costs, axis=1)
@@ -186,7 +188,7 @@ class TableProblem(Problem):
         return float(np.median(np.max(np.where(np.isfinite(since), since, 0.0), axis=1)))
 
     def _reachable(self, curves: float, unit: Unit) -> Any:
-        """(n, T): the losses that a clairvoyant could buy, who puts everything on one config; nan elsewhere."""
+        """Return (n, T) losses that are within the budget if one configuration gets all of it; nan elsewhere."""
         values = self.table.values
         if unit == "seconds":
             within = self._since_start_s <= curves * self.curve_s()
@@ -202,41 +204,41 @@ class TableProblem(Problem):
         return self.table.configs[int(row)], int(column) + 1
 
 
-class MadeUp(TableProblem):
-    """No regret is counted here: what begins as a copy of another training just gets the curve of its own config."""
+class SyntheticProblem(TableProblem):
+    """A problem for timing only, without regrets: a copied trial simply gets the curve of its own configuration."""
 
     @property
     def fixed(self) -> frozenset[str] | None:
         return frozenset()
 
 
-def made_up(arms: int) -> MadeUp:
-    """Curves of power laws, whose ends depend on four hyperparameters: not raced on, but what thinking is timed with."""
+def synthetic_problem(arms: int) -> SyntheticProblem:
+    """Return power-law curves whose final losses depend on four hyperparameters; used to time decisions, not to race."""
     rng = np.random.default_rng(arms)
     hp = rng.random((arms, 4))
     ends = 0.1 + 0.5 * ((hp - 0.4) ** 2).sum(axis=1)
     curves = (
         ends[:, None]
-        + (0.3 + hp[:, :1]) / np.arange(1.0, MADE_UP_STEPS + 1) ** 0.7
-        + 0.002 * rng.standard_normal((arms, MADE_UP_STEPS))
+        + (0.3 + hp[:, :1]) / np.arange(1.0, SYNTHETIC_STEPS + 1) ** 0.7
+        + 0.002 * rng.standard_normal((arms, SYNTHETIC_STEPS))
     )
     configs = [{f"x{j}": float(value) for j, value in enumerate(row)} for row in hp]
-    return MadeUp(Table(configs, curves, np.ones_like(curves), name=f"made up, {arms} arms"))
+    return SyntheticProblem(Table(configs, curves, np.ones_like(curves), name=f"synthetic, {arms} configurations"))
 
 
 def draw_table(table: Table, seed: int, pool: int) -> Table:
-    """Up to `pool` of its configs as losses to be minimised, none of them wild."""
+    """Return up to `pool` random configurations of a table as losses to be minimised, clipped at a quantile."""
     part = table.subset(np.random.default_rng(seed).permutation(len(table.configs))[:pool])
     losses = part.values if part.direction == "min" else -part.values
     first = losses[np.isfinite(losses[:, 0]), 0]
-    wild = float(np.quantile(first, CLIP)) if len(first) else 0.0
+    highest = float(np.quantile(first, CLIP)) if len(first) else 0.0
     within = np.arange(part.max_steps) < part.lengths[:, None]
-    losses = np.where(within, np.minimum(np.where(np.isfinite(losses), losses, wild), wild), np.nan)
+    losses = np.where(within, np.minimum(np.where(np.isfinite(losses), losses, highest), highest), np.nan)
     return replace(part, values=losses, direction="min")
 
 
-def ends_of(table: Table) -> Table:
-    """A table of short curves as one of single values: the last of each, at the price of the whole."""
+def last_values(table: Table) -> Table:
+    """Return a table of short curves reduced to their last values, each at the cost of the whole curve."""
     last = table.values[np.arange(len(table.values)), table.lengths - 1]
     evals = table.eval_costs_s if len(table.eval_costs_s) else 0.0
     seconds = table.costs_s.sum(axis=1) + evals
@@ -249,24 +251,22 @@ def _load(path: Path, source: str, steps: int | None) -> Table:
 
 
 def _scales(path: Path, source: str) -> list[str] | None:
-    """The file's own scales, else those of scales.py, else none, and it is said."""
+    """Return the log scales that the file or else scales.py names; warn if neither does."""
     with np.load(path, allow_pickle=False) as arrays:
         meta, names = json.loads(str(arrays["meta"])), [str(name) for name in arrays["hp_names"]]
         hp = arrays["hp"]
     if "log" in meta:
         return None
-    told = log_scales(source, names)
-    if told is None:
-        print(
-            f"{source}/{path.stem}: nobody says which scales are logarithmic, all are taken as linear", file=sys.stderr
-        )
+    known = log_scales(source, names)
+    if known is None:
+        print(f"{source}/{path.stem}: the log scales are unknown, so all scales are linear", file=sys.stderr)
         return []
-    # A column that does not vary, or is nowhere active, has no scale.
+    # A column that is never active has no scale.
     columns = {name: hp[np.isfinite(hp[:, j]), j] for j, name in enumerate(names)}
-    return [name for name in told if len(columns[name])]
+    return [name for name in known if len(columns[name])]
 
 
-def entrants(
+def find_problems(
     suite: str,
     data: Sequence[Path],
     *,
@@ -274,46 +274,46 @@ def entrants(
     steps: int = 50,
     pool: int | None = None,
     only: Sequence[str] = (),
-) -> list[Entrant]:
-    """The problems of a suite: of each folder in `data` the first few tables that fit, so that none outvotes others."""
+) -> list[ProblemSpec]:
+    """Return the problems of a suite, with at most `per_source` tables of each source, so that no source dominates."""
     if suite == "trained":
         from benchmarks.race import trained
 
-        return _named([Entrant("trained", source, table) for source, table in trained.NAMES], only)
+        return _matching([ProblemSpec("trained", source, table) for source, table in trained.NAMES], only)
     found = []
     sources: dict[str, Path] = {}
     for folder in data:
         for path in _sources(folder):
-            sources.setdefault(path.name, path)  # one source in two folders is raced once: the first one named
+            sources.setdefault(path.name, path)  # a source that is in two folders counts once: the first one named
     for _, source in sorted(sources.items()):
-        fitting = [entrant for path in sorted(source.glob("*.npz")) if (entrant := _entrant(suite, path, steps, pool))]
-        found += _named(fitting, only)[:per_source]
+        fitting = [spec for path in sorted(source.glob("*.npz")) if (spec := _read_spec(suite, path, steps, pool))]
+        found += _matching(fitting, only)[:per_source]
     if suite == "plain":
         from benchmarks.race import functions
 
-        found += _named([Entrant("plain", "functions", name) for name in functions.NAMES], only)
+        found += _matching([ProblemSpec("plain", "functions", name) for name in functions.NAMES], only)
     return found
 
 
-def _named(found: list[Entrant], only: Sequence[str]) -> list[Entrant]:
-    """Those whose source/table has one of these texts; all without any."""
-    return [entrant for entrant in found if not only or any(text in entrant.name for text in only)]
+def _matching(found: list[ProblemSpec], only: Sequence[str]) -> list[ProblemSpec]:
+    """Return the problems whose source/table contains one of these texts; without texts, all."""
+    return [spec for spec in found if not only or any(text in spec.name for text in only)]
 
 
 def _sources(folder: Path) -> list[Path]:
-    """A folder of tables, or of folders of tables."""
+    """Return the folder itself if it holds tables, else its folders."""
     if not folder.is_dir():
-        raise SystemExit(f"--data {folder} is not a folder: name one that holds .npz tables, or folders of them")
+        raise SystemExit(f"--data {folder} is not a folder: name a folder of .npz tables, or a folder of such folders")
     return [folder] if any(folder.glob("*.npz")) else [path for path in folder.iterdir() if path.is_dir()]
 
 
-def _entrant(suite: str, path: Path, steps: int, pool: int | None) -> Entrant | None:
+def _read_spec(suite: str, path: Path, steps: int, pool: int | None) -> ProblemSpec | None:
     with np.load(path, allow_pickle=False) as arrays:
-        if "hp" not in arrays or "meta" not in arrays or len(arrays["hp"]) < FEWEST_CONFIGS:
+        if "hp" not in arrays or "meta" not in arrays or len(arrays["hp"]) < MIN_CONFIGS:
             return None
         meta = json.loads(str(arrays["meta"]))
         shape, has_costs = arrays[meta["objective"]].shape, "cost" in arrays
     length = shape[1] if len(shape) == 2 and meta.get("fidelity", "") is not None else 1
-    if (min(length, steps) >= min(FEWEST_STEPS, steps)) != (suite == "tables"):
+    if (min(length, steps) >= min(MIN_STEPS, steps)) != (suite == "tables"):
         return None
-    return Entrant(suite, path.parent.name, path.stem, path, has_costs, steps, pool)
+    return ProblemSpec(suite, path.parent.name, path.stem, path, has_costs, steps, pool)

@@ -1,10 +1,10 @@
-"""Many runs in one small file that can be kept: every regret, and of the rest what the page adds up anyway.
+"""Store many runs in one small file: every regret, and the sums that the page shows.
 
     {"parts": [{suite, unit, steps, pool, "methods": {METHOD: {…, "regret": {"source/table": {budget: [by seed]}}}}}],
-     "cost": [what the page shows of the lines of `race cost`]}
+     "cost": [the fields of `race cost` that the page shows]}
 
-Regrets are whole numbers of REGRET; null where a seed has no run. Of thinking, decisions, trials and errors a file keeps the
-sums of a method, so runs read from it have the mean of each.
+Regrets are integer multiples of REGRET, or null where a seed has no run. Computing times, decisions, trials and errors are stored
+as sums per method, so each run that is read from the file has their mean.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SUMS = ("thinking_s", "decisions", "trials")
 COST = ("method", "arms", "version", "mean_ms", "p95_ms", "memory_mb", "error", "absent")
 
 
-def keep(runs: Sequence[Mapping[str, Any]], costs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What is written."""
+def pack(runs: Sequence[Mapping[str, Any]], costs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the contents of the file."""
     parts = []
     for part, in_part in _grouped(runs, part_of):
         by_method = {method: _method(own) for method, own in _grouped(in_part, lambda run: run["method"])}
@@ -57,25 +57,25 @@ def _method(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def write(told: Mapping[str, Any], path: Path) -> None:
+def write(contents: Mapping[str, Any], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_laid_out(told) + "\n", encoding="utf-8")
+    path.write_text(_format_json(contents) + "\n", encoding="utf-8")
 
 
-def _laid_out(value: Any) -> str:
-    """JSON with what fits on a line on one, so that other runs of a table change a line of the file."""
+def _format_json(value: Any) -> str:
+    """Format a value as JSON, on one line if it fits, so that new runs of a table change one line of the file."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     if len(text) <= LINE or not isinstance(value, dict | list):
         return text
     if isinstance(value, list):
-        return "[\n" + ",\n".join(map(_laid_out, value)) + "\n]"
-    return "{\n" + ",\n".join(f"{json.dumps(name)}:{_laid_out(own)}" for name, own in value.items()) + "\n}"
+        return "[\n" + ",\n".join(map(_format_json, value)) + "\n]"
+    return "{\n" + ",\n".join(f"{json.dumps(name)}:{_format_json(own)}" for name, own in value.items()) + "\n}"
 
 
-def runs_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The runs again, as far as they were kept."""
+def unpack(contents: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of a stored file, with the fields that it has."""
     runs = []
-    for part in told["parts"]:
+    for part in contents["parts"]:
         for method, facts in part["methods"].items():
             own = [
                 {
@@ -84,14 +84,14 @@ def runs_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
                     "budget": float(budget),
                     "seed": seed,
                 }
-                | {"regret": value * told["regret_unit"]}
+                | {"regret": value * contents["regret_unit"]}
                 for name, by_budget in facts["regret"].items()
                 for budget, values in by_budget.items()
                 for seed, value in enumerate(values)
                 if value is not None
             ]
             shared = {name: part[name] for name in PART} | {"method": method, "version": ", ".join(facts["versions"])}
-            shared["pool"] = part["pool"] or None  # as a run has it: one that is done again takes its place
+            shared["pool"] = part["pool"] or None  # as in a run, so that a repeated run replaces it
             shared |= {name: facts[name] / len(own) for name in SUMS}
             shared |= dict(zip(("lanes", "cores"), facts["lanes"][0], strict=True)) if facts["lanes"] else {}
             for number, run in enumerate(own):

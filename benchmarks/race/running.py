@@ -1,7 +1,7 @@
-"""One run: a method on a problem with so much money. One line of JSON each, in a file that is only ever added to.
+"""Execute runs: a run is one method on one problem with one budget. Each run appends one line of JSON to a file.
 
-A run is known by KEY. Its random numbers come from a hash of that key, so a race may be cut off, widened, split over
-machines and done in any order. A run that the file already holds is not done again.
+KEY identifies a run. Its random numbers come from a hash of that key, so a race can be interrupted, extended, split over
+machines and executed in any order. A run that is already in the file is not executed again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.race import methods
-from benchmarks.race.problems import Entrant, Problem, Unit, hashed, made_up
+from benchmarks.race.problems import Problem, ProblemSpec, Unit, stable_hash, synthetic_problem
 from shoestring import policies
 from shoestring.core.deciding.decision import Decision
 from shoestring.core.deciding.policy import Policy
@@ -34,13 +34,13 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.study.loop import run_in_memory
 
 KEY = ("suite", "source", "table", "method", "budget", "unit", "seed", "steps", "pool")
-_SPAWN = get_context("spawn")  # fresh processes: a fork would share the pipes of a tool that this one drives
+_SPAWN = get_context("spawn")  # new processes: a fork would share the pipes of the tools that this process drives
 WARM_UP_CONFIGS, WARM_UP_S = 20, 3.0
-PATIENCE_S = 900.0  # for one run: whoever thinks longer is cut off, and gets what it had by then
+PATIENCE_S = 900.0  # for one run: a slower method is stopped, and its best loss until then counts
 
 
-class Timed:
-    """A policy with a stopwatch."""
+class TimedPolicy:
+    """A policy whose decisions are timed."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.name = policy, policy.name
@@ -57,18 +57,18 @@ class Timed:
 @dataclass(frozen=True)
 class Outcome:
     ledger: Ledger
-    best: float | None  # the lowest loss that was bought
+    best: float | None  # the lowest loss of the run
     decision_s: list[float]
     error: str | None = None
 
     @property
-    def broke_at_once(self) -> str | None:
-        """Why it never got to its first decision: then nothing was measured, and the method counts as absent."""
+    def startup_error(self) -> str | None:
+        """The error that occurred before the first decision, or None. Such a method counts as absent."""
         return self.error.splitlines()[-1] if self.error and not self.ledger.orders else None
 
 
-def opened(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: int, workers: int = 1) -> Opened:
-    """The study that a run is."""
+def opening_entry(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: int, workers: int = 1) -> Opened:
+    """Return the first ledger entry of the study of a run."""
     return Opened(
         space=problem.space,
         budget=Budget(problem.budget(curves, unit)),
@@ -80,7 +80,7 @@ def opened(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: in
     )
 
 
-def compete(
+def run_study(
     problem: Problem,
     policy: Policy,
     *,
@@ -90,9 +90,9 @@ def compete(
     patience_s: float = PATIENCE_S,
     workers: int = 1,
 ) -> Outcome:
-    """One study of any policy, registered or not, under the real loop."""
-    timed = Timed(policy)
-    newest = [Ledger([opened(problem, policy, curves, unit, seed, workers)])]
+    """Run one study of a policy, registered or not, with the real loop."""
+    timed = TimedPolicy(policy)
+    newest = [Ledger([opening_entry(problem, policy, curves, unit, seed, workers)])]
     until = time.monotonic() + patience_s
 
     def observe(ledger: Ledger, entry: Entry | None) -> None:
@@ -104,19 +104,19 @@ def compete(
             newest[0], timed, problem.runner(), should_stop=lambda: time.monotonic() > until, observe=observe
         )
         if ending.reason in ("stopped", "failing"):
-            error = f"cut off after {patience_s:.0f} s" if ending.reason == "stopped" else ending.text
-    except methods.NotThere:
+            error = f"stopped after {patience_s:.0f} s" if ending.reason == "stopped" else ending.text
+    except methods.MethodAbsentError:
         raise
-    except Exception as raised:  # whatever a method does, the race goes on
+    except Exception as raised:  # an error of a method must not end the race
         error = "".join(traceback.format_exception_only(raised)).strip()[-600:]
     return Outcome(newest[0], problem.best(newest[0]), timed.decision_s, error)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be run."""
+    """A run to be executed."""
 
-    entrant: Entrant
+    spec: ProblemSpec
     method: str
     budget: float
     unit: Unit
@@ -124,46 +124,48 @@ class Run:
 
     @property
     def key(self) -> dict[str, Any]:
-        entrant = self.entrant
+        spec = self.spec
         return {
-            "suite": entrant.suite,
-            "source": entrant.source,
-            "table": entrant.table,
+            "suite": spec.suite,
+            "source": spec.source,
+            "table": spec.table,
             "method": self.method,
             "budget": self.budget,
             "unit": self.unit,
             "seed": self.seed,
-            "steps": entrant.steps,
-            "pool": entrant.pool,
+            "steps": spec.steps,
+            "pool": spec.pool,
         }
 
 
 def seed_of(run: Run) -> int:
-    """Of its study. On a clock no run repeats exactly: there all methods share it, so ours begin with the same configs."""
-    method = "" if run.entrant.suite == "trained" else run.method
-    return hashed(run.entrant.name, method, f"{run.budget:g}", run.unit, run.seed)
+    """Return the seed of a study. On a real clock all methods share it, so that ours start with the same configurations."""
+    method = "" if run.spec.suite == "trained" else run.method
+    return stable_hash(run.spec.name, method, f"{run.budget:g}", run.unit, run.seed)
 
 
-def do(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
-    """Its line."""
-    problem = draw(run.entrant, run.seed)
-    told = {**run.key, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+def execute(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+    """Execute a run and return its record."""
+    problem = draw_problem(run.spec, run.seed)
+    record = {**run.key, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
-        if run.entrant.suite == "trained":
+        if run.spec.suite == "trained":
             _warm_up(run.method, methods.pid_of(run.method))
         began = time.perf_counter()
-        with methods.entering(run.method, problem, run.budget, run.unit, patience_s) as (policy, version):
+        with methods.open_policy(run.method, problem, run.budget, run.unit, patience_s) as (policy, version):
             seed = seed_of(run)
-            outcome = compete(problem, policy, curves=run.budget, unit=run.unit, seed=seed, patience_s=patience_s)
-    except methods.NotThere as error:
-        return {**told, "absent": str(error)}
-    if outcome.broke_at_once:
-        return {**told, "absent": outcome.broke_at_once}
-    return told | tell(problem, outcome, run.budget, run.unit, version, began)
+            outcome = run_study(problem, policy, curves=run.budget, unit=run.unit, seed=seed, patience_s=patience_s)
+    except methods.MethodAbsentError as error:
+        return {**record, "absent": str(error)}
+    if outcome.startup_error:
+        return {**record, "absent": outcome.startup_error}
+    return record | result_fields(problem, outcome, run.budget, run.unit, version, began)
 
 
-def tell(problem: Problem, outcome: Outcome, budget: float, unit: Unit, version: str, began: float) -> dict[str, Any]:
-    """What came of a run, beside its key; `began` on the clock of `time.perf_counter`."""
+def result_fields(
+    problem: Problem, outcome: Outcome, budget: float, unit: Unit, version: str, began: float
+) -> dict[str, Any]:
+    """Return the results of a run; `began` is its start on the clock of `time.perf_counter`."""
     return {
         "version": version,
         "best": outcome.best,
@@ -180,41 +182,44 @@ def tell(problem: Problem, outcome: Outcome, budget: float, unit: Unit, version:
 
 @cache
 def _warm_up(method: str, pid: int | None) -> None:
-    """A few decisions that nobody pays for: many a method imports on its first ones. Once in each process that thinks."""
-    problem = made_up(WARM_UP_CONFIGS)
+    """Let a method decide a few times before the clock starts, once per process: many methods import on first use."""
+    problem = synthetic_problem(WARM_UP_CONFIGS)
     curves = WARM_UP_CONFIGS / problem.max_steps
-    with suppress(methods.NotThere), methods.entering(method, problem, curves, "curves", PATIENCE_S) as (policy, _):
-        compete(problem, policy, curves=curves, unit="curves", seed=0, patience_s=WARM_UP_S)
+    with (
+        suppress(methods.MethodAbsentError),
+        methods.open_policy(method, problem, curves, "curves", PATIENCE_S) as (policy, _),
+    ):
+        run_study(problem, policy, curves=curves, unit="curves", seed=0, patience_s=WARM_UP_S)
 
 
 @lru_cache(maxsize=4)
-def draw(entrant: Entrant, seed: int) -> Problem:
-    return entrant.draw(seed)
+def draw_problem(spec: ProblemSpec, seed: int) -> Problem:
+    return spec.draw(seed)
 
 
-# many ----------------------------------------------------------------------------------------------------------------
+# many runs ----------------------------------------------------------------------------------------------------------------
 
 
 def plan(
-    entrants: Iterable[Entrant],
+    specs: Iterable[ProblemSpec],
     names: dict[str, list[str]],
     budgets: Sequence[float],
     units: Sequence[Unit],
     seeds: int,
 ) -> list[Run]:
-    """Every run that was asked for, the runs of one draw together."""
+    """Return all runs, those with the same drawn problem next to each other."""
     return [
-        Run(entrant, method, budget, unit, seed)
+        Run(spec, method, budget, unit, seed)
         for seed in range(seeds)
-        for entrant in entrants
-        for unit in entrant.units(units)
-        for method in names[entrant.suite]
+        for spec in specs
+        for unit in spec.units(units)
+        for method in names[spec.suite]
         for budget in budgets
     ]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of runs, the newest of each run; a half-written last line is no line."""
+    """Read a file of runs: the newest record of each run, without an incomplete last line."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     runs: dict[tuple[Any, ...], dict[str, Any]] = {}
     for number, line in enumerate(lines, 1):
@@ -232,8 +237,8 @@ def key_of(run: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(run.get(name) for name in KEY)
 
 
-def mend(path: Path) -> None:
-    """Cut a half-written last line off, so that the next one begins on a line of its own."""
+def remove_torn_line(path: Path) -> None:
+    """Remove an incomplete last line, so that the next record starts on a new line."""
     if not path.exists():
         return
     text = path.read_bytes()
@@ -242,7 +247,7 @@ def mend(path: Path) -> None:
             file.truncate(text.rfind(b"\n") + 1)
 
 
-def missing(runs: Iterable[Run], done: Iterable[dict[str, Any]], *, retry: bool = False) -> list[Run]:
+def missing_runs(runs: Iterable[Run], done: Iterable[dict[str, Any]], *, retry: bool = False) -> list[Run]:
     have = {key_of(run) for run in done if not (retry and run.get("error"))}
     return [run for run in runs if key_of(run.key) not in have]
 
@@ -250,56 +255,56 @@ def missing(runs: Iterable[Run], done: Iterable[dict[str, Any]], *, retry: bool 
 def race(
     runs: Sequence[Run], path: Path, jobs: int, patience_s: float = PATIENCE_S, lanes: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """Do all these runs and write each down as it is done. Whatever is not installed is told, and not written."""
+    """Execute runs, append each record to the file, and yield it. Absent methods are yielded, not written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    mend(path)
-    shared = [run for run in runs if run.entrant.suite != "trained"]
-    alone = [run for run in runs if run.entrant.suite == "trained"]
-    # On a real clock nobody shares a core, and nobody always comes first; a race that is cut off has whole seeds.
-    alone.sort(key=lambda run: (run.seed, hashed("order", *run.key.values())))
+    remove_torn_line(path)
+    shared = [run for run in runs if run.spec.suite != "trained"]
+    alone = [run for run in runs if run.spec.suite == "trained"]
+    # On a real clock, runs do not share cores and methods run in random order. An interrupted race has complete seeds.
+    alone.sort(key=lambda run: (run.seed, stable_hash("order", *run.key.values())))
     with path.open("a", encoding="utf-8") as file:
-        for told in chain(_many(shared, jobs, patience_s), _in_lanes(alone, lanes, patience_s)):
-            if "absent" not in told:
-                file.write(json.dumps(told, allow_nan=False) + "\n")
+        for record in chain(_run_in_jobs(shared, jobs, patience_s), _run_in_lanes(alone, lanes, patience_s)):
+            if "absent" not in record:
+                file.write(json.dumps(record, allow_nan=False) + "\n")
                 file.flush()
-            yield told
+            yield record
 
 
-def _many(runs: Sequence[Run], jobs: int, patience_s: float) -> Iterator[dict[str, Any]]:
+def _run_in_jobs(runs: Sequence[Run], jobs: int, patience_s: float) -> Iterator[dict[str, Any]]:
     if jobs <= 1 or len(runs) < 2:
-        yield from (do(run, patience_s) for run in runs)
+        yield from (execute(run, patience_s) for run in runs)
         return
-    yield from _pooled(runs, patience_s, ProcessPoolExecutor(jobs, mp_context=_SPAWN, initializer=use_one_thread))
+    yield from _run_in_pool(runs, patience_s, ProcessPoolExecutor(jobs, mp_context=_SPAWN, initializer=use_one_thread))
 
 
-def _in_lanes(runs: Sequence[Run], lanes: int, patience_s: float) -> Iterator[dict[str, Any]]:
-    """One run at a time in each lane of cores of its own, which the tool that it drives shares with it."""
+def _run_in_lanes(runs: Sequence[Run], lanes: int, patience_s: float) -> Iterator[dict[str, Any]]:
+    """Execute one run at a time per lane. A lane is a set of cores that only its run, and the tool it drives, may use."""
     if lanes <= 1:
-        yield from (do(run, patience_s) for run in runs)
+        yield from (execute(run, patience_s) for run in runs)
         return
     cores = sorted(os.sched_getaffinity(0))
     each = len(cores) // lanes
     if not each:
-        raise SystemExit(f"--lanes {lanes} needs as many cores, and there are {len(cores)}: take fewer lanes")
+        raise SystemExit(f"--lanes {lanes} needs at least as many cores, but there are {len(cores)}: use fewer lanes")
     free = _SPAWN.SimpleQueue()
     for i in range(lanes):
         free.put(cores[i * each : (i + 1) * each])
-    pool = ProcessPoolExecutor(lanes, mp_context=_SPAWN, initializer=_take_lane, initargs=(free,))
-    for told in _pooled(runs, patience_s, pool):
-        yield {**told, "lanes": lanes, "cores": each}
+    pool = ProcessPoolExecutor(lanes, mp_context=_SPAWN, initializer=_pin_to_lane, initargs=(free,))
+    for record in _run_in_pool(runs, patience_s, pool):
+        yield {**record, "lanes": lanes, "cores": each}
 
 
-def _pooled(runs: Sequence[Run], patience_s: float, pool: ProcessPoolExecutor) -> Iterator[dict[str, Any]]:
+def _run_in_pool(runs: Sequence[Run], patience_s: float, pool: ProcessPoolExecutor) -> Iterator[dict[str, Any]]:
     try:
-        submitted = {pool.submit(do, run, patience_s): run for run in runs}
+        submitted = {pool.submit(execute, run, patience_s): run for run in runs}
         for future in as_completed(submitted):
             error = future.exception()
             yield future.result() if error is None else {**submitted[future].key, "absent": repr(error)}
-    finally:  # whoever stops the race does not want to wait for thousands of runs
+    finally:  # an interrupt must not wait for the runs in the queue
         pool.shutdown(cancel_futures=True)
 
 
-def _take_lane(free: Any) -> None:
+def _pin_to_lane(free: Any) -> None:
     os.sched_setaffinity(0, free.get())
     use_one_thread()
 

@@ -1,16 +1,16 @@
-"""Which hyperparameters of public tables were drawn, or laid out, by orders of magnitude: by source, each with its reason.
+"""The hyperparameters of public tables that have a logarithmic scale, by source, each with the reason.
 
-A table that names its own log scales (`log` in its meta) needs no line here. A source that is in neither place has linear
-scales, and the race says so: a scale is never guessed from the numbers.
+A table that names its log scales itself (`log` in its meta) needs no entry here. A source that is in neither place gets linear
+scales, and the race reports that: a scale is never guessed from the numbers.
 """
 
 from __future__ import annotations
 
 DOUBLED = "levels that double"
-DECADES = "levels that are powers of ten, or a few to a decade"
-DRAWN = "drawn evenly in the logarithm"
+DECADES = "levels that are powers of ten, or a few per decade"
+DRAWN = "drawn uniformly in the logarithm"
 
-LOG_SCALES: dict[str, dict[str, str]] = {  # {source: {hyperparameter: why}}
+LOG_SCALES: dict[str, dict[str, str]] = {  # {source: {hyperparameter: reason}}
     "algoperf": {"learning_rate": DRAWN},
     "deepar_forecasting": {"learning_rate": DRAWN, "num_batches_per_epoch": DRAWN},
     "deepobs_lr_grids": {"lr": DECADES},
@@ -27,7 +27,7 @@ LOG_SCALES: dict[str, dict[str, str]] = {  # {source: {hyperparameter: why}}
     "klein_cnn_cifar10": {"learning_rate": DRAWN, "n_units_1": DRAWN, "n_units_2": DRAWN, "n_units_3": DRAWN},
     "lcbench_surrogate": {"batch_size": DRAWN, "learning_rate": DRAWN, "max_units": DRAWN},
     "medquicktune": {"learning_rate": DRAWN, "weight_decay": DRAWN},
-    "nasbench201_final": {},  # six choices of an operation
+    "nasbench201_final": {},  # six categorical operations
     "nasbench_nlp_wikitext2": {},  # counts of parts of a cell
     "nmt_sockeye_logs": {
         "initial_learning_rate": "levels that about double",
@@ -42,10 +42,10 @@ LOG_SCALES: dict[str, dict[str, str]] = {  # {source: {hyperparameter: why}}
         "bpe": DOUBLED,
     },
     "opda_random_search": {"lr": DRAWN, "weight_decay": DRAWN, "learning_rate": DRAWN},
-    "rl_zoo_algorithms": {},  # a choice of an algorithm
+    "rl_zoo_algorithms": {},  # a categorical choice of algorithm
     "stepback_lr_grids": {"lr": DECADES},
     "steplaw_llm": {"lr": "levels even in the logarithm", "batch_size": "levels even in the logarithm"},
-    "taskset_rnn_text": {  # one minus beta was drawn in the logarithm too, which no scale of ours can say: linear
+    "taskset_rnn_text": {  # 1 - beta was drawn in the logarithm too; `Space` has no such scale, so beta is linear
         "learning_rate": DRAWN,
         "epsilon": DRAWN,
         "l1": DRAWN,
@@ -66,6 +66,6 @@ LOG_SCALES: dict[str, dict[str, str]] = {  # {source: {hyperparameter: why}}
 
 
 def log_scales(source: str, columns: list[str]) -> list[str] | None:
-    """Those of these columns that are on a log scale; None where nobody has said."""
-    told = LOG_SCALES.get(source)
-    return None if told is None else [name for name in columns if name in told]
+    """Return those of `columns` that have a log scale, or None for an unknown source."""
+    known = LOG_SCALES.get(source)
+    return None if known is None else [name for name in columns if name in known]

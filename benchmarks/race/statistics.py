@@ -1,12 +1,12 @@
-"""What came of the runs, as plain numbers: the page lays them out, `--json` prints them.
+"""Summarise runs as numbers. The page formats them, `--json` prints them.
 
-    mean        every source counts the same, in it every table, of that every seed; so a folder of many tables has one vote
-    interval    95 %, by bootstrap nested as the data are: sources are drawn again, in each its tables, of each its seeds
-    difference  to the reference method, on the draws that both have, with the same resamples
-    rank        on each table of the means over its seeds, 1 is best, equals share; only tables that all ranked methods have
-    critical difference   of average ranks by Nemenyi's test at 5 %: differences below it may be chance (Demšar, JMLR 2006)
+    mean        all sources have equal weight, so have the tables of a source, and the seeds of a table
+    interval    95 %, by a nested bootstrap: it resamples sources, then the tables of each, then the seeds of each table
+    difference  from the reference method, on the problems and seeds that both have, with the same resamples
+    rank        per table, of the means over its seeds; 1 is best, ties share a rank; only tables that all ranked methods have
+    critical difference   of average ranks by Nemenyi's test at 5 %: smaller differences may be chance (Demšar, JMLR 2006)
 
-Methods that lack some runs have their means over what they have; `cells` says how many that is.
+The mean of a method with missing runs is over the runs that it has; `cells` is their number.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from benchmarks.race.problems import SUITES
 Run = Mapping[str, Any]
 Cell = tuple[str, str, int]  # source, table, seed
 LEVELS = (2.5, 97.5)
-REFERENCES = {"plain": "cost_aware_ei"}  # what we recommend
-REFERENCE = "sequential_halving"  # elsewhere: our rule without a model, which the default begins with
+REFERENCES = {"plain": "cost_aware_ei"}  # the method that we recommend for the suite
+REFERENCE = "sequential_halving"  # for the other suites: our rule without a model, with which our default begins
 PART = ("suite", "unit", "steps", "pool")  # runs that differ in one of these are not compared
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Regrets of one suite in one unit: (cells, methods, budgets), nan where there is no run."""
+    """Regrets of one suite in one unit as an array (cells, methods, budgets); nan where there is no run."""
 
     cells: list[Cell]
     methods: list[str]
@@ -41,14 +41,14 @@ class Grid:
     regret: Any
 
     @classmethod
-    def of(cls, runs: Iterable[Run]) -> Grid:
+    def from_runs(cls, runs: Iterable[Run]) -> Grid:
         rows = {(cell_of(run), str(run["method"]), float(run["budget"])): float(run["regret"]) for run in runs}
         cells, names = sorted({row[0] for row in rows}), sorted({row[1] for row in rows})
         budgets = sorted({row[2] for row in rows})
         regret = np.full((len(cells), len(names), len(budgets)), math.nan)
-        places = [{value: i for i, value in enumerate(axis)} for axis in (cells, names, budgets)]
+        indices = [{value: i for i, value in enumerate(axis)} for axis in (cells, names, budgets)]
         for row, value in rows.items():
-            regret[tuple(place[part] for place, part in zip(places, row, strict=True))] = value
+            regret[tuple(index[part] for index, part in zip(indices, row, strict=True))] = value
         return cls(cells, names, budgets, regret)
 
 
@@ -57,45 +57,45 @@ def cell_of(run: Run) -> Cell:
 
 
 def weights(cells: Sequence[Cell], rng: np.random.Generator | None = None) -> Any:
-    """(cells,), adding up to 1: sources equal, in each its tables, of each its seeds; drawn anew with `rng`."""
+    """Return (cells,) weights with sum 1, equal per source, table and seed; with `rng`, of one bootstrap resample."""
     tree: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for i, (source, table, _) in enumerate(cells):
         tree[source][table].append(i)
     weight = np.zeros(len(cells))
 
-    def drawn(items: Sequence[Any]) -> Sequence[Any]:
+    def resample(items: Sequence[Any]) -> Sequence[Any]:
         return items if rng is None else [items[i] for i in rng.integers(len(items), size=len(items))]
 
-    sources = drawn(list(tree.values()))
+    sources = resample(list(tree.values()))
     for tables in sources:
-        chosen = drawn(list(tables.values()))
+        chosen = resample(list(tables.values()))
         for seeds in chosen:
-            for i in drawn(seeds):
+            for i in resample(seeds):
                 weight[i] += 1.0 / (len(sources) * len(chosen) * len(seeds))
     return weight
 
 
-def resampled(cells: Sequence[Cell], resamples: int, seed: int = 0) -> Any:
-    """(resamples, cells)"""
+def resample_weights(cells: Sequence[Cell], resamples: int, seed: int = 0) -> Any:
+    """Return the weights of all resamples, (resamples, cells)."""
     rng = np.random.default_rng(seed)
     return np.array([weights(cells, rng) for _ in range(resamples)]).reshape(resamples, len(cells))
 
 
 def mean(weight: Any, values: Any) -> Any:
-    """Weighted means of (cells, …) values by (…, cells) weights, of those that are there; nan where none is."""
-    there = np.isfinite(values)
-    total = weight @ np.where(there, values, 0.0)
-    mass = weight @ there.astype(float)
+    """Return weighted means of the finite values: (cells, …) values, (…, cells) weights; nan where none is finite."""
+    finite = np.isfinite(values)
+    total = weight @ np.where(finite, values, 0.0)
+    mass = weight @ finite.astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(mass > 0, total / mass, math.nan)
 
 
-def with_interval(values: Any, base: Any, draws: Any) -> tuple[float, float, float]:
-    """Mean and interval of (cells,) values; nan where nothing is there."""
+def mean_with_interval(values: Any, base: Any, draws: Any) -> tuple[float, float, float]:
+    """Return the mean of (cells,) values and its interval; nan without finite values."""
     estimate = float(mean(base, values))
-    again = mean(draws, values)
-    again = again[np.isfinite(again)]
-    low, high = np.percentile(again, LEVELS) if len(again) else (math.nan, math.nan)
+    resampled = mean(draws, values)
+    resampled = resampled[np.isfinite(resampled)]
+    low, high = np.percentile(resampled, LEVELS) if len(resampled) else (math.nan, math.nan)
     return estimate, float(low), float(high)
 
 
@@ -106,7 +106,7 @@ def table_of_means(grid: Grid, base: Any, draws: Any) -> list[dict[str, Any]]:
             values = grid.regret[:, m, b]
             if not np.isfinite(values).any():
                 continue
-            estimate, low, high = with_interval(values, base, draws)
+            estimate, low, high = mean_with_interval(values, base, draws)
             known = values[np.isfinite(values)]
             rows.append(
                 {"method": method, "budget": budget, "mean": estimate, "low": low, "high": high}
@@ -116,7 +116,7 @@ def table_of_means(grid: Grid, base: Any, draws: Any) -> list[dict[str, Any]]:
 
 
 def unseen(grid: Grid, resamples: int) -> dict[str, Any]:
-    """Means over those sources alone that the weights of `thrift` may not be trained on."""
+    """Return means over only those sources on which the weights of `thrift` may not be trained."""
     own = [i for i, cell in enumerate(grid.cells) if cell[0] in JUDGED_ONLY]
     if not own:
         return {"sources": [], "means": []}
@@ -124,12 +124,12 @@ def unseen(grid: Grid, resamples: int) -> dict[str, Any]:
     sources = sorted({cell[0] for cell in part.cells})
     return {
         "sources": sources,
-        "means": table_of_means(part, weights(part.cells), resampled(part.cells, resamples)),
+        "means": table_of_means(part, weights(part.cells), resample_weights(part.cells, resamples)),
     }
 
 
 def differences(grid: Grid, reference: str, base: Any, draws: Any) -> list[dict[str, Any]]:
-    """Reference minus the other: below 0, the reference is better."""
+    """Return the differences reference minus method; below 0 the reference is better."""
     if reference not in grid.methods:
         return []
     own = grid.methods.index(reference)
@@ -139,8 +139,8 @@ def differences(grid: Grid, reference: str, base: Any, draws: Any) -> list[dict[
             values = grid.regret[:, own, b] - grid.regret[:, m, b]
             if m == own or not np.isfinite(values).any():
                 continue
-            estimate, low, high = with_interval(values, base, draws)
-            wins, ties, losses = _won_tables(grid.cells, values)
+            estimate, low, high = mean_with_interval(values, base, draws)
+            wins, ties, losses = _count_won_tables(grid.cells, values)
             rows.append(
                 {"method": method, "budget": budget, "difference": estimate, "low": low, "high": high}
                 | {"wins": wins, "ties": ties, "losses": losses}
@@ -148,8 +148,8 @@ def differences(grid: Grid, reference: str, base: Any, draws: Any) -> list[dict[
     return rows
 
 
-def _won_tables(cells: Sequence[Cell], values: Any) -> tuple[int, int, int]:
-    """Tables on which the reference is better, equal, worse in the mean over seeds."""
+def _count_won_tables(cells: Sequence[Cell], values: Any) -> tuple[int, int, int]:
+    """Return the numbers of tables on which the reference is better, equal and worse in the mean over seeds."""
     by_table: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (source, table, _), value in zip(cells, values.tolist(), strict=True):
         if math.isfinite(value):
@@ -159,7 +159,7 @@ def _won_tables(cells: Sequence[Cell], values: Any) -> tuple[int, int, int]:
 
 
 def by_source(grid: Grid) -> list[dict[str, Any]]:
-    """Means of each source."""
+    """Return the means per source."""
     rows = []
     for source in dict.fromkeys(cell[0] for cell in grid.cells):
         own = [i for i, cell in enumerate(grid.cells) if cell[0] == source]
@@ -175,16 +175,17 @@ def by_source(grid: Grid) -> list[dict[str, Any]]:
 
 
 def ranks(grid: Grid, reference: str | None = None) -> dict[str, Any]:
-    """Average ranks over (table, budget) blocks; the critical difference counts tables only, budgets are no new evidence.
+    """Return average ranks over (table, budget) blocks.
 
-    Ranked are all that have every table at every budget at which the reference has (without it: at which anybody has).
+    The critical difference counts tables only, because budgets are not independent. A method is ranked if it has all tables
+    at the budgets of the reference (without a reference: at the budgets that have the most tables).
     """
     blocks: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, (source, table, _) in enumerate(grid.cells):
         blocks[source, table].append(i)
-    means = np.array([_mean_there(grid.regret[own]) for own in blocks.values()])  # (tables, methods, budgets)
+    means = np.array([_mean_of_finite(grid.regret[own]) for own in blocks.values()])  # (tables, methods, budgets)
     own = grid.methods.index(reference) if reference in grid.methods else None
-    share = np.isfinite(means).mean(axis=0)  # (methods, budgets), of tables
+    share = np.isfinite(means).mean(axis=0)  # (methods, budgets): share of tables
     counted = share.max(axis=0) > 0 if own is None else share[own] >= share[own].max() - 1e-12
     means, budgets = (
         means[:, :, counted],
@@ -211,15 +212,15 @@ def ranks(grid: Grid, reference: str | None = None) -> dict[str, Any]:
     }
 
 
-def _mean_there(values: Any) -> Any:
-    """Mean over the first axis of what is there; nan where nothing is."""
-    there = np.isfinite(values)
-    count = there.sum(axis=0)
-    return np.where(count > 0, np.where(there, values, 0.0).sum(axis=0) / np.maximum(count, 1), math.nan)
+def _mean_of_finite(values: Any) -> Any:
+    """Return the mean of finite values over the first axis; nan where there is none."""
+    finite = np.isfinite(values)
+    count = finite.sum(axis=0)
+    return np.where(count > 0, np.where(finite, values, 0.0).sum(axis=0) / np.maximum(count, 1), math.nan)
 
 
 def rank(values: Any) -> Any:
-    """1 for the smallest; equals share the mean of their places."""
+    """Return ranks, 1 for the smallest value; ties get their mean rank."""
     below = (values[None, :] < values[:, None]).sum(axis=1)
     equal = (values[None, :] == values[:, None]).sum(axis=1)
     return below + (equal + 1) / 2.0
@@ -233,7 +234,7 @@ def critical_difference(count: int, tables: int) -> float:
 
 
 def cliques(average: Mapping[str, float], critical: float) -> list[tuple[str, str]]:
-    """First and last of each longest run of methods that are not told apart."""
+    """Return the first and last method of each maximal group whose ranks differ by at most `critical`."""
     names = sorted(average, key=lambda name: average[name])
     found: list[tuple[int, int]] = []
     for i, name in enumerate(names):
@@ -244,7 +245,7 @@ def cliques(average: Mapping[str, float], critical: float) -> list[tuple[str, st
 
 
 def losses(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of these differences, where another method is ahead of the reference in the mean, the certain ones first."""
+    """Return the differences where another method is better than the reference in the mean, the certain ones first."""
     behind = [
         {**row, "certain": row["low"] > 0.0}
         for row in found
@@ -254,7 +255,7 @@ def losses(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def effort(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Of each method: versions, runs, errors, thinking."""
+    """Return versions, runs, errors and computing time per method."""
     grouped: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         grouped[run["method"]].append(run)
@@ -282,13 +283,13 @@ def part_of(run: Run) -> tuple[str, str, int, int]:
 
 
 def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int = 1000) -> dict[str, Any]:
-    """Everything that the page says."""
+    """Return all numbers of the page."""
     parts = []
     for part in sorted({part_of(run) for run in runs}, key=lambda part: (SUITES.index(part[0]), part)):
         chosen = reference or REFERENCES.get(part[0], REFERENCE)
         own = [run for run in runs if part_of(run) == part]
-        grid = Grid.of(own)
-        base, draws = weights(grid.cells), resampled(grid.cells, resamples)
+        grid = Grid.from_runs(own)
+        base, draws = weights(grid.cells), resample_weights(grid.cells, resamples)
         compared = differences(grid, chosen, base, draws)
         parts.append(
             {

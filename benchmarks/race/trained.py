@@ -1,17 +1,17 @@
-"""Models that are really trained, on a real clock: everybody gets the same seconds, thinking included.
+"""Models that are really trained, on a real clock: every method gets the same seconds, its computing time included.
 
-    source     table           what is trained, on data that scikit-learn brings along
-    mlp        digits          scikit-learn's perceptron of examples/digits.py, an epoch a step
-    linear     digits          logistic regression by stochastic gradient descent, a pass a step
-    xgboost    breast_cancer   boosted trees, five rounds a step; also digits and diabetes
-    networks   cnn             a small convolutional network in NumPy, an epoch a step (networks.py)
-               transformer     a small transformer in NumPy, rows of pixels as its tokens, an epoch a step
+    source     table           what is trained, on data that scikit-learn contains
+    mlp        digits          scikit-learn's perceptron of examples/digits.py, one epoch per step
+    linear     digits          logistic regression by stochastic gradient descent, one epoch per step
+    xgboost    breast_cancer   boosted trees, five rounds per step; also digits and diabetes
+    networks   cnn             a small convolutional network in NumPy, one epoch per step (networks.py)
+               transformer     a small transformer in NumPy, rows of pixels as tokens, one epoch per step
 
-The value is the validation log loss (of diabetes: the root mean squared error). Nobody knows the true optimum: `LOWEST` is
-the best that any run has reached. `race lowest` reads it off files of runs, so a later run may have a regret below 0; the
-page takes today's. A regret of 1 is a model that knows only how often each class occurs. A budget of 1 buys `CURVE_S`
-seconds; what a step brings that ends later does not count. Frozen trials stay in memory, where one can be copied and go on
-with other hyperparameters, all but those that shape the model (`FIXED`).
+The value is the validation log loss (for diabetes: the root mean squared error). The true optimum is unknown: `LOWEST` has the
+lowest loss that any run has reached. `race lowest` updates it from files of runs, so a later run can have a regret below 0;
+the page uses the present values. A model that predicts the class frequencies has a regret of 1. A budget of 1 is `CURVE_S`
+seconds; a step that ends later does not count. Paused trials stay in memory, where they can be copied and continue with other
+hyperparameters, except those that define the shape of the model (`FIXED`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.race.copying import CopyingLocal
+from benchmarks.race.copying import CopyingLocalRunner
 from benchmarks.race.problems import Problem, Unit
 from shoestring.core.ledger.entries import Receipt
 from shoestring.core.ledger.ledger import Ledger
@@ -38,10 +38,10 @@ from shoestring.core.space.space import Space
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.runner import Runner
 
-MANY = 100_000  # frozen trials: all of them
+MAX_LIVE = 100_000  # paused trials in memory: all of them
 CURVE_S = 3.0
 LOWEST_FILE = Path(__file__).parent / "lowest.json"  # written by `race lowest`
-LOWEST: dict[str, float] = {name: told["value"] for name, told in json.loads(LOWEST_FILE.read_text("utf-8")).items()}
+LOWEST: dict[str, float] = {name: found["value"] for name, found in json.loads(LOWEST_FILE.read_text("utf-8")).items()}
 _BOOSTING = {
     "eta": Float(0.005, 1.0, log=True),
     "max_depth": Int(1, 10),
@@ -123,21 +123,21 @@ class TrainedProblem(Problem):
         return LOWEST[self.name]
 
     def best(self, ledger: Ledger) -> float | None:
-        """Of the steps that ended in time: the last one may run over, since nothing in this process can cut it off."""
+        """Return the lowest loss of the steps that ended in time; nothing in this process can interrupt the last step."""
         receipts = (entry for entry in ledger.entries() if isinstance(entry, Receipt) and entry.status == "ok")
         values = [one.value for one in receipts if one.value is not None and one.at <= ledger.budget.total]
         return min(values, default=None)
 
     def runner(self) -> Runner:
         _warm_up(self.name)
-        folder = Path(tempfile.mkdtemp(prefix="race-"))  # stays empty: none of these models saves itself
-        runner = CopyingLocal(trainer(self.name), Checkpoints(folder), live=MANY)
+        folder = Path(tempfile.mkdtemp(prefix="race-"))  # stays empty: none of these models is saved to disk
+        runner = CopyingLocalRunner(trainer(self.name), Checkpoints(folder), live=MAX_LIVE)
         folder.rmdir()
         return runner
 
 
-def lowest(runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Of each task the best that any of these runs reached, and which run that was."""
+def lowest_losses(runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the lowest loss of each task that any of these runs reached, and which run that was."""
     found: dict[str, dict[str, Any]] = {}
     for run in runs:
         name = f"{run['source']}/{run['table']}"
@@ -147,13 +147,18 @@ def lowest(runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
             or run["best"] >= found.get(name, {}).get("value", math.inf)
         ):
             continue
-        told = {"value": run["best"], "method": run["method"], "seconds": run["budget"] * CURVE_S, "seed": run["seed"]}
-        found[name] = {**told, "at": run["at"]}
+        record = {
+            "value": run["best"],
+            "method": run["method"],
+            "seconds": run["budget"] * CURVE_S,
+            "seed": run["seed"],
+        }
+        found[name] = {**record, "at": run["at"]}
     return dict(sorted(found.items()))
 
 
-def rescaled(run: dict[str, Any]) -> dict[str, Any]:
-    """A run with the regret that it has by today's `LOWEST`."""
+def rescale_regret(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the run with its regret according to the present `LOWEST`."""
     if run["suite"] != "trained":
         return run
     least = LOWEST[f"{run['source']}/{run['table']}"]
@@ -171,7 +176,7 @@ class Split:
     train_y: Any
     valid_x: Any
     valid_y: Any
-    classes: int  # 0: numbers are predicted
+    classes: int  # 0: regression
 
     def __deepcopy__(self, memo: Any) -> Split:
         return self  # a copied model learns from the same data
@@ -191,14 +196,14 @@ def split(table: str) -> Split:
 
 
 def log_loss(probabilities: Any, labels: Any) -> float:
-    """Infinite where a number is missing: the weights have blown up."""
+    """Return the log loss, or infinity if the weights have diverged."""
     own = probabilities[np.arange(len(labels)), labels]
     return float(-np.mean(np.log(np.clip(own, 1e-12, 1.0)))) if np.isfinite(own).all() else math.inf
 
 
 @cache
 def _warm_up(name: str) -> None:
-    """Import and load what the first step would pay for, before anybody's clock runs."""
+    """Import packages and load data before the clock starts, so that the first step is not charged for it."""
     space = Space(SPACES[name])
     model = trainer(name)(space.from_cube(np.full(space.dims, 0.5)))
     model.step()
@@ -206,7 +211,7 @@ def _warm_up(name: str) -> None:
 
 
 def trainer(name: str) -> Callable[[dict[str, Any]], Any]:
-    """A class whose objects train one config step by step."""
+    """Return a class whose objects train one configuration step by step."""
     kind, _, table = name.partition("/")
     if kind == "networks":
         from benchmarks.race import networks
@@ -230,7 +235,7 @@ def _example() -> Any:
 
 
 class _Perceptron:
-    """The model of examples/digits.py; not saved, so that nobody pays for saving."""
+    """The model of examples/digits.py, without saving, so that saving costs nothing."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._digits = _example().Digits(config)
@@ -238,7 +243,7 @@ class _Perceptron:
     def change(self, config: dict[str, Any]) -> None:
         model = self._digits.model
         model.set_params(learning_rate_init=config["lr"], alpha=config["weight_decay"], batch_size=config["batch_size"])
-        optimizer = model._optimizer  # made once, so it would keep its own rate
+        optimizer = model._optimizer  # created once, so it would keep its old rate
         optimizer.learning_rate_init = optimizer.learning_rate = config["lr"]
 
     def step(self) -> None:
@@ -278,7 +283,7 @@ class _Linear:
 
 class _Boosting:
     table = ""
-    rounds = 5  # a step
+    rounds = 5  # per step
 
     def __init__(self, config: dict[str, Any]) -> None:
         classes = split(self.table).classes

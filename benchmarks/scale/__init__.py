@@ -1,14 +1,13 @@
-"""A thousand workers: does the loop keep up, do the policies keep them busy, and does a long study stay as quick as a short one?
+"""Measure with a thousand workers: is the loop fast enough, are the workers busy, and does a long study slow down?
 
     python -m benchmarks scale [--quick] [--policies asha,hyperband] [--out FOLDER]
 
 Everything is simulated: 40 epochs of budget for each worker, curves of 81 steps whose times differ up to fourfold (`load`).
-Four parts, in the order of the files: `utilisation` of every policy against the number of workers, outside the tail, which
-begins with the last order; what the `loop` costs for an entry, thinking left out; whether time and memory for an entry stay
-flat up to 10^5 receipts (`growth`); and the `constants` from which the page on ten thousand accelerators is reckoned
-(`arithmetic`).
+There are four parts: the utilisation of every policy against the number of workers, without the tail after the last order
+(`utilisation`); the time of the loop for an entry, without decisions; whether time and memory for an entry stay constant
+up to 10^5 receipts (`growth`); and the `constants` from which the page on ten thousand accelerators is computed (`arithmetic`).
 
-Times are processor time. With `--out` the numbers are written there as `scale.json`, with two pictures. Last line: one JSON
+Times are processor time. `--out` writes the numbers as `scale.json`, with two figures. Last line: one JSON
 object; exit 1 when a target is missed.
 """
 
@@ -25,18 +24,18 @@ from benchmarks.scale.growth import Growth, measure_growth
 from benchmarks.scale.pictures import draw
 from benchmarks.scale.utilisation import POLICIES, QUICK_POLICIES, Run, measure
 
-MOST_MS_AN_ENTRY = 0.3
-LEAST_BUSY = {"asha": 0.95, "sequential_halving": 0.9, "thrift": 0.9, "hyperband": 0.5}
-MOST_GROWTH = 1.5  # of the time and of the memory for an entry, last fifth of a long study against its second
-MOST_FIRST_DECISION_S = 2.0  # of cost_aware_ei, when it takes a study of 1000 trials over
+MAX_LOOP_MS = 0.3
+MIN_BUSY_SHARE = {"asha": 0.95, "sequential_halving": 0.9, "thrift": 0.9, "hyperband": 0.5}
+MAX_GROWTH = 1.5  # of time and memory for an entry: the last fifth of a long study against its second fifth
+MAX_FIRST_DECISION_S = 2.0  # of cost_aware_ei on a study with 1000 trials of another policy
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks scale", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="policies without a model, and a fifth of the receipts")
-    parser.add_argument("--policies", help="only these, separated by commas")
-    parser.add_argument("--limit", type=float, default=30.0, help="seconds for a study with a model, then it stops")
-    parser.add_argument("--out", type=Path, help="a folder for scale.json and the pictures")
+    parser.add_argument("--policies", help="only these policies, separated by commas")
+    parser.add_argument("--limit", type=float, default=30.0, help="maximum number of seconds of a study with a model")
+    parser.add_argument("--out", type=Path, help="folder for scale.json and the figures")
     chosen = parser.parse_args(arguments)
     names = chosen.policies.split(",") if chosen.policies else QUICK_POLICIES if chosen.quick else POLICIES
     limits = dict.fromkeys(QUICK_POLICIES, math.inf)
@@ -45,16 +44,16 @@ def main(arguments: list[str]) -> int:
     constants = measure_constants()
     result = _judge(runs, growth, constants)
     if chosen.out is not None:
-        _keep(chosen.out, result, runs, growth)
+        _write_results(chosen.out, result, runs, growth)
     print(json.dumps(result))
     return 0 if result["ok"] else 1
 
 
-def _keep(folder: Path, result: dict[str, Any], runs: list[Run], growth: list[Growth]) -> None:
+def _write_results(folder: Path, result: dict[str, Any], runs: list[Run], growth: list[Growth]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     measured = [{k: None if v != v else v for k, v in run._asdict().items()} for run in runs]
-    told = {**result, "runs": measured, "growth": [one._asdict() for one in growth]}
-    (folder / "scale.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    contents = {**result, "runs": measured, "growth": [one._asdict() for one in growth]}
+    (folder / "scale.json").write_text(json.dumps(contents, indent=1) + "\n", encoding="utf-8")
     draw(folder)
 
 
@@ -62,17 +61,19 @@ def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -
     most = max(run.workers for run in runs)
     at_most = {run.policy: run for run in runs if run.workers == most}
     loop_ms = max((run.loop_ms for run in at_most.values() if run.is_whole), default=None)
-    busy = {name: run.busy_outside_tail for name, run in at_most.items() if name in LEAST_BUSY}
-    so_far = {name: busy.pop(name) for name in list(busy) if not at_most[name].is_whole}  # judged when it is through
+    busy = {name: run.busy_outside_tail for name, run in at_most.items() if name in MIN_BUSY_SHARE}
+    incomplete = {
+        name: busy.pop(name) for name in list(busy) if not at_most[name].is_whole
+    }  # only complete studies have a target
     time_growth, memory_growth = (
         max(getattr(one, part) for one in growth) for part in ("time_growth", "memory_growth")
     )
     first_s = constants["first_decision_s"]
     met = [
-        loop_ms is None or loop_ms <= MOST_MS_AN_ENTRY,
-        all(busy[name] >= LEAST_BUSY[name] for name in busy),
-        max(time_growth, memory_growth) <= MOST_GROWTH,
-        first_s <= MOST_FIRST_DECISION_S,
+        loop_ms is None or loop_ms <= MAX_LOOP_MS,
+        all(busy[name] >= MIN_BUSY_SHARE[name] for name in busy),
+        max(time_growth, memory_growth) <= MAX_GROWTH,
+        first_s <= MAX_FIRST_DECISION_S,
     ]
     return {
         "name": "scale",
@@ -80,16 +81,18 @@ def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -
             "workers": most,
             "loop_ms_an_entry": None if loop_ms is None else round(loop_ms, 4),
             "busy_outside_tail": {name: round(share, 3) for name, share in busy.items()},
-            "busy_until_stopped": {name: round(share, 3) for name, share in so_far.items() if not math.isnan(share)},
+            "busy_until_stopped": {
+                name: round(share, 3) for name, share in incomplete.items() if not math.isnan(share)
+            },
             "time_growth": round(time_growth, 2),
             "memory_growth": round(memory_growth, 2),
             "constants": {name: float(f"{value:.4g}") for name, value in constants.items()},
         },
         "target": {
-            "loop_ms_an_entry": MOST_MS_AN_ENTRY,
-            "busy_outside_tail": LEAST_BUSY,
-            "growth": MOST_GROWTH,
-            "first_decision_s": MOST_FIRST_DECISION_S,
+            "loop_ms_an_entry": MAX_LOOP_MS,
+            "busy_outside_tail": MIN_BUSY_SHARE,
+            "growth": MAX_GROWTH,
+            "first_decision_s": MAX_FIRST_DECISION_S,
         },
         "peers": {},
         "ok": all(met),

@@ -1,8 +1,8 @@
-"""What the measured numbers say about ten thousand accelerators: the tables of docs/explanation/ten-thousand-accelerators.md.
+"""Compute the tables of docs/explanation/ten-thousand-accelerators.md from the measured numbers.
 
     python -m benchmarks scale.arithmetic [benchmarks/scale/results/scale.json]
 
-prints them. One process decides for all workers, so everything here is a share of one core, and the store is one file.
+prints them. One process decides for all workers, so all results are shares of one core, and the ledger store is one file.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 WORKERS = 10_000
-STEPS_S = (1.0, 10.0, 60.0, 600.0)  # how long a step takes
+STEPS_S = (1.0, 10.0, 60.0, 600.0)  # duration of a step
 _DAY_S = 86_400
-_APPENDS_A_SECOND = 5.0  # the loop takes in whatever has come, at least so often
+_APPENDS_A_SECOND = 5.0  # the loop stores what has arrived at least this often
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +31,7 @@ def write_tables(result: Mapping[str, Any]) -> str:
 
 
 def _what_a_rate_needs(result: Mapping[str, Any]) -> str:
-    """For `asha`, which gives an order for every two or three steps."""
+    """Return the load for `asha`, which places an order for every two or three steps."""
     costs = result["measured"]["constants"]
     asha = _run(result, "asha")
     entries_a_step = asha["entries"] / (asha["workers"] * 40)
@@ -60,7 +60,7 @@ def _what_a_rate_needs(result: Mapping[str, Any]) -> str:
 
 
 def _what_policies_allow(result: Mapping[str, Any]) -> str:
-    """The shortest step at which one core decides for all workers, at the pace measured with the most workers."""
+    """Return the shortest step at which one core can decide for all workers, at the speed measured with the most workers."""
     lines = [
         "| policy | a decision takes | measured with | decisions a second | shortest step that keeps 10,000 busy |",
         "|---|---|---|---|---|",
@@ -81,7 +81,7 @@ def _what_policies_allow(result: Mapping[str, Any]) -> str:
 
 
 def _run(result: Mapping[str, Any], policy: str) -> Mapping[str, Any]:
-    """Its study with the most workers that was decided on results and came to its end; else the longest that was stopped."""
+    """Return the complete study with the most workers that was decided on results, or else the longest one that was stopped."""
     own = [run for run in result["runs"] if run["policy"] == policy and run["busy_outside_tail"] is not None]
     return max(own, key=lambda run: (run["is_whole"], run["workers"] if run["is_whole"] else run["receipts"]))
 

@@ -1,4 +1,4 @@
-"""What one thing costs, measured alone: the numbers from which the page on ten thousand accelerators is reckoned."""
+"""Measure single operations: the numbers from which the page on ten thousand accelerators is computed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from shoestring.core.ledger.entries import Amended, Cost, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
-from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
-from shoestring.stores.sql import Sql
-from shoestring.stores.store import Heartbeat
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
+from shoestring.stores.ledger_store import Heartbeat
+from shoestring.stores.sql import SqlStore
 from shoestring.study.loop import run_in_memory
 
 BATCH = 1000
@@ -34,19 +34,19 @@ def measure_constants() -> dict[str, float]:
 
 
 def _store() -> dict[str, float]:
-    """Milliseconds on the clock of a durable commit on SQLite, which waits for the disk; bytes of an entry there."""
+    """Return the milliseconds of a durable commit on SQLite, by the clock, and the bytes of an entry."""
     one_ms, many_ms, beat_ms = list[float](), list[float](), list[float]()
     with tempfile.TemporaryDirectory() as folder:
-        store = Sql(f"sqlite:///{folder}/scale.db")
+        store = SqlStore(f"sqlite:///{folder}/scale.db")
         ledger = store.append("scale", None, *begin("asha", 10**9, 1).entries())
         with store.lease("scale") as lease:
             for repeat in range(REPEATS):
                 for count, times in ((1, one_ms), (BATCH, many_ms))[: 2 if repeat % 5 == 0 else 1]:
                     orders = [_order(len(ledger.orders) + i) for i in range(count)]
                     began = time.perf_counter()
-                    ledger = store.append("scale", ledger, *orders, beat=Heartbeat(lease, {}))
+                    ledger = store.append("scale", ledger, *orders, heartbeat=Heartbeat(lease, {}))
                     times.append(1e3 * (time.perf_counter() - began))
-                    ledger = store.append("scale", ledger, *map(_receipt, orders), beat=Heartbeat(lease, {}))
+                    ledger = store.append("scale", ledger, *map(_receipt, orders), heartbeat=Heartbeat(lease, {}))
             for _ in range(REPEATS):
                 began = time.perf_counter()
                 lease.beat(len(ledger), dict.fromkeys(range(MANY_RUNNING), 1.5))
@@ -67,21 +67,23 @@ def _order(number: int) -> Order:
 
 
 def _receipt(order: Order) -> Receipt:
-    return Receipt(order=order.number, trial=order.trial, step=1, value=0.123456789, cost=Cost(train=1.234567), saved=1)
+    return Receipt(
+        order=order.number, trial=order.trial, step=1, value=0.123456789, cost=Cost(train=1.234567), saved_step=1
+    )
 
 
 class Bowl:
-    """One step; what it costs depends on the first parameter."""
+    """A loss of one step, whose cost depends on the first parameter."""
 
     def step(self, config: Config, step: int) -> StepOutcome:
         return StepOutcome(sum((float(x) - 0.3) ** 2 for x in config.values()), Cost(train=0.5 + float(config["x0"])))
 
 
 def _first_decision_s() -> float:
-    """Processor time of the first decision of `cost_aware_ei` on a study of another policy, 6 dimensions."""
+    """Return the processor time of the first decision of `cost_aware_ei` on a study of another policy, in 6 dimensions."""
     space = Space({f"x{i}": Float(0, 1) for i in range(6)})
     opened = replace(begin("random_search", TAKEN_OVER, 1).opened, space=space, max_steps=1)
-    ledger = run_in_memory(Ledger([opened]), policies.make("random_search"), Simulated(Bowl())).ledger
+    ledger = run_in_memory(Ledger([opened]), policies.make("random_search"), SimulatedRunner(Bowl())).ledger
     change = Amended(budget=Budget(f"{TAKEN_OVER + 100} epochs"), policy="cost_aware_ei", settings={})
     ledger, policy = ledger.append(change), policies.make("cost_aware_ei")
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""One long study: do time and memory for an entry stay what they were at its beginning?"""
+"""Measure whether time and memory for an entry stay constant in one long study."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from benchmarks.scale.load import FallingCurves, begin
 from shoestring import policies
 from shoestring.core.ledger.entries import Entry
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.runners.simulated.simulated_runner import Simulated
-from shoestring.stores.in_memory import Memory
-from shoestring.stores.sql import Sql
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
+from shoestring.stores.in_memory import MemoryStore
+from shoestring.stores.sql import SqlStore
 from shoestring.study.loop import run_in_memory
 
 WORKERS = 100
-_POINTS = 20  # of the picture
+_POINTS = 20  # of the figure
 
 
 class Growth(NamedTuple):
-    """A point every twentieth of the study: receipts so far, milliseconds for each entry since the last point, and bytes
-    for each entry so far."""
+    """One point for each twentieth of the study.
+
+    A point holds the receipts so far, the milliseconds for each entry since the last point, and the bytes for each entry.
+    """
 
     store: str
     receipts: list[int]
@@ -42,7 +44,7 @@ class Growth(NamedTuple):
 
 
 def measure_growth(receipts: int, on_disk: bool) -> Growth:
-    """In a process of its own, whose memory nobody has used before."""
+    """Run the study in a new process, so that its memory can be measured."""
     with get_context("spawn").Pool(1) as pool:
         growth = pool.apply(_run, (receipts, on_disk))
     print(
@@ -54,18 +56,18 @@ def measure_growth(receipts: int, on_disk: bool) -> Growth:
 
 
 def _run(receipts: int, on_disk: bool) -> Growth:
-    """`asha`, the policy that writes most entries for a step. On disk in SQLite; memory is that of the whole process."""
+    """Run `asha`, which writes most entries per step, on SQLite; the memory is that of the whole process."""
     points: list[tuple[int, int, float, int]] = []
 
     def look(ledger: Ledger, entry: Entry | None) -> None:
-        if ledger.books.receipts >= len(points) * receipts / _POINTS:
-            points.append((ledger.books.receipts, len(ledger), time.process_time(), _resident_bytes()))
+        if ledger.state.receipts >= len(points) * receipts / _POINTS:
+            points.append((ledger.state.receipts, len(ledger), time.process_time(), _resident_bytes()))
 
     with tempfile.TemporaryDirectory() as folder:
-        store = Sql(f"sqlite:///{Path(folder)}/scale.db") if on_disk else Memory()
-        runner = Simulated(FallingCurves(), WORKERS)
+        store = SqlStore(f"sqlite:///{Path(folder)}/scale.db") if on_disk else MemoryStore()
+        runner = SimulatedRunner(FallingCurves(), WORKERS)
         run_in_memory(begin("asha", receipts, WORKERS), policies.make("asha"), runner, store=store, observe=look)
-        if isinstance(store, Sql):
+        if isinstance(store, SqlStore):
             store.close()
     start = points[0]
     return Growth(
@@ -77,7 +79,7 @@ def _run(receipts: int, on_disk: bool) -> Growth:
 
 
 def _last_over_first(numbers: list[float]) -> float:
-    """The last fifth against the second: the first one pays for imports and caches."""
+    """Return the last fifth over the second fifth; the first one includes imports and caches."""
     fifth = max(1, len(numbers) // 5)
     first, last = _mean(numbers[fifth : 2 * fifth]), _mean(numbers[-fifth:])
     return last / first if first > 0 else 1.0

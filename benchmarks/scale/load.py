@@ -1,4 +1,4 @@
-"""The study that is simulated at every size: cheap to compute, so that what is measured is ours."""
+"""The study that is simulated at every size. It is cheap to compute, so the measured time is that of the package."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from shoestring.runners.simulated.simulated_runner import StepOutcome
 SPACE = Space({"end": Float(0, 1), "rate": Float(0, 1), "pace": Float(0, 1)})
 MAX_STEPS = 81
 EPOCHS_A_WORKER = 40
-SETTINGS = {"thrift": {"most_curves": 1e9}}  # asked throughout: by itself it leaves so large a study to halving
+SETTINGS = {
+    "thrift": {"most_curves": 1e9}
+}  # use the network throughout: at the default so large a study is left to halving
 
 
 class FallingCurves:
-    """A power law to an end of its own; a step takes half a second to two."""
+    """Curves that follow a power law to an end of their own, with steps of half a second to two seconds."""
 
     def step(self, config: Config, step: int) -> StepOutcome:
         end = float(config["end"])

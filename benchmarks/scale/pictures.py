@@ -1,4 +1,4 @@
-"""Two pictures: how busy the workers are, and how flat a long study is. `scale` draws them beside its scale.json."""
+"""Two figures for scale.json: the utilisation of workers, and time and memory in a long study."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ OF_CURVES = ["thrift", "bhpt", "freeze_thaw_bo", "lc_prediction"]
 
 
 def draw(folder: Path) -> None:
-    told = json.loads((folder / "scale.json").read_text(encoding="utf-8"))
-    (folder / "scale_utilisation.svg").write_text(draw_utilisation(told["runs"]), encoding="utf-8")
-    (folder / "scale_growth.svg").write_text(draw_growth(told["growth"]), encoding="utf-8")
+    result = json.loads((folder / "scale.json").read_text(encoding="utf-8"))
+    (folder / "scale_utilisation.svg").write_text(draw_utilisation(result["runs"]), encoding="utf-8")
+    (folder / "scale_growth.svg").write_text(draw_growth(result["growth"]), encoding="utf-8")
 
 
 def draw_utilisation(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -29,16 +29,16 @@ def draw_utilisation(runs: Sequence[Mapping[str, Any]]) -> str:
     most, panels = max(run["workers"] for run in runs), []
     for title, names in kinds.items():
         if lines := {name: sorted(busy[name]) for name in names if name in busy}:
-            told = f"share of workers busy, {title}"
-            panels.append(draw_lines(lines, "workers, 40 epochs for each", told, log_x=True, x_until=most))
-    return write_panels(panels, "share of workers that are busy, against their number")
+            y_label = f"share of workers busy, {title}"
+            panels.append(draw_lines(lines, "workers, 40 epochs of budget each", y_label, log_x=True, x_until=most))
+    return write_panels(panels, "share of busy workers against their number")
 
 
 def draw_growth(growth: Sequence[Mapping[str, Any]]) -> str:
     panels = []
-    for field, scale, told in (
-        ("ms", 1, "milliseconds of processor an entry"),
-        ("bytes", 1024, "kilobytes of memory an entry"),
+    for field, scale, label in (
+        ("ms", 1, "milliseconds of processor time per entry"),
+        ("bytes", 1024, "kilobytes of memory per entry"),
     ):
         lines = {
             one["store"]: [
@@ -46,5 +46,5 @@ def draw_growth(growth: Sequence[Mapping[str, Any]]) -> str:
             ]
             for one in growth
         }
-        panels.append(draw_lines(lines, "receipts, in thousands", told))
-    return write_panels(panels, "what an entry costs over a long study")
+        panels.append(draw_lines(lines, "receipts, in thousands", label))
+    return write_panels(panels, "time and memory per entry in a long study")

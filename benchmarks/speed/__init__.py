@@ -1,9 +1,9 @@
-"""Everything about speed: `imports`, `overhead` (the loop), `decide` (each policy), and all of them at once.
+"""Measure speed: `imports`, `overhead` (the loop) and `decide` (each policy).
 
     python -m benchmarks speed [--quick]
 
-`decide` times what `cases/` describes, a module for each policy; `measure` is how. The other names are benchmarks too:
-`import`, `overhead`, `decide --policy NAME`, and `start`, `serve` beside this folder.
+`decide` times the cases in `cases/`, a module for each policy, with the functions of `measure`. The parts are benchmarks too:
+`import`, `overhead` and `decide --policy NAME`. So are `start` and `serve` next to this folder.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How long a decision takes: 20 consecutive ones on a study that is well under way, refits included.
+"""Time 20 consecutive decisions on a study with many results, refits included.
 
     python -m benchmarks decide --policy bhpt
     OMP_NUM_THREADS=1 python -m benchmarks decide          every policy that has a case
     python -m benchmarks decide --quick                    5 decisions of each, without peers
 
-Each case is a policy with settings, a ledger to begin from, a source of receipts, and a target for the mean; median and
-95 % quantile are printed beside it. Peers are timed on the same data in the same run. Last line of each case: one JSON
+Each case is a policy with settings, an initial ledger, a source of receipts, and a target for the mean; median and
+95 % quantile are printed too. Peers are timed on the same data in the same run. Last line of each case: one JSON
 object; exit 1 when a target is missed. To add a policy, write `cases/POLICY.py` with a function `cases`.
 """
 
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     good = True
     for policy in given.policy or POLICIES:
         for case in cases_of(policy):
-            told = measure(case, QUICK_DECISIONS if given.quick else DECISIONS, with_peers=not given.quick)
-            good &= told["ok"]
-            print(json.dumps(told), flush=True)
+            result = measure(case, QUICK_DECISIONS if given.quick else DECISIONS, with_peers=not given.quick)
+            good &= result["ok"]
+            print(json.dumps(result), flush=True)
     return 0 if good else 1

@@ -1,4 +1,4 @@
-"""`import shoestring` beside `import numpy`, each in fresh interpreters, interleaved in the same run.
+"""Compare `import shoestring` with `import numpy`, in new interpreters, interleaved in the same run.
 
 python -m benchmarks import [--repeats 20] [--quick]
 """

@@ -1,4 +1,4 @@
-"""What is measured of a decision: 20 in a row on a study that is well under way, refits included."""
+"""Measure decisions: 20 in a row on a study with many results, refits included."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Opened, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.space import Space
 from shoestring.runners.runner import write_receipt
 from shoestring.runners.simulated.simulated_runner import Source
@@ -25,7 +26,7 @@ DECISIONS, QUICK_DECISIONS = 20, 5
 
 @dataclass(frozen=True)
 class Peer:
-    """Work of another kind on the same data: as much as `decisions` of ours. What `prepare` does is not timed."""
+    """A comparable computation of another library on the same data, as much as `decisions` of ours. `prepare` is not timed."""
 
     prepare: Callable[[], Callable[[], Any]]
     decisions: int = 1
@@ -39,8 +40,8 @@ class Case:
     source: Source
     target_ms: float  # of the mean
     peers: dict[str, Peer] = field(default_factory=dict)
-    times_quicker: float = 0.0  # than the quickest of the `rivals` among the peers, by processor time; 0: not compared
-    rivals: tuple[str, ...] = ()
+    times_quicker: float = 0.0  # required ratio of processor time to the quickest of `compared_peers`; 0: not compared
+    compared_peers: tuple[str, ...] = ()
 
 
 def begin_study(policy: Policy, space: Space, budget: str, **more: Any) -> Ledger:
@@ -49,49 +50,49 @@ def begin_study(policy: Policy, space: Space, budget: str, **more: Any) -> Ledge
 
 
 def carry_out(ledger: Ledger, order: Order, source: Source) -> Ledger:
-    """The ledger with this order and the receipts of all its steps."""
+    """Return the ledger with this order and the receipts of all its steps."""
     ledger = ledger.append(order)
-    for step in range(ledger.trials[order.trial].held + 1, order.until + 1):
+    for step in range(ledger.trials[order.trial].resumable_step + 1, order.until + 1):
         outcome = source.step(order.config, step)
         assert outcome is not None
-        ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved=step))
+        ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved_step=step))
     return ledger
 
 
 def carry_on(ledger: Ledger, policy: Policy, source: Source) -> Ledger:
-    """One decision more, and what came of it."""
+    """Make one more decision and carry it out."""
     decision = policy.decide(ledger, ledger.decision_rng())
     assert isinstance(decision, Train)
-    order = ledger.accept(decision)
+    order = place_order(ledger, decision)
     assert order is not None
     return carry_out(ledger, order, source)
 
 
 def write_curve(ledger: Ledger, order: Order, values: list[float]) -> Ledger:
-    """The ledger with this order of a new trial, whose steps had these values and took a second each."""
+    """Return the ledger with an order of a new trial whose steps have these values and take a second each."""
     ledger = ledger.append(order)
     for step, value in enumerate(values, 1):
-        told = Receipt(order=order.number, trial=order.trial, step=step, value=value, cost=Cost(train=1.0))
-        ledger = ledger.append(told)
+        receipt = Receipt(order=order.number, trial=order.trial, step=step, value=value, cost=Cost(train=1.0))
+        ledger = ledger.append(receipt)
     return ledger
 
 
 def time_decisions(case: Case, decisions: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Wall and processor milliseconds of each; the first, made to have a memo as any running study has, is not counted.
+    """Return clock and processor milliseconds of each decision. The first one, which creates the memo, is not counted.
 
-    On a machine that is busy with other things only the processor time says anything; the target is for the wall.
+    The target is for the clock. On a busy machine only the processor time is meaningful.
     """
     one_thread, times, busy = OneThread(), list[float](), list[float]()
-    with one_thread:  # several would wait for each other on a busy machine, for minutes
+    with one_thread:  # on a busy machine several threads would wait for each other for minutes
         ledger = case.begin()
     for _ in range(decisions + 1):
         began, at_work = time.perf_counter(), time.process_time()
-        with one_thread:  # as the loop asks it
+        with one_thread:  # as in the loop
             decision = case.policy.decide(ledger, ledger.decision_rng())
         times.append(1000.0 * (time.perf_counter() - began))
         busy.append(1000.0 * (time.process_time() - at_work))
         assert isinstance(decision, Train), f"{case.name}: {decision}"
-        order = ledger.accept(decision)
+        order = place_order(ledger, decision)
         assert order is not None
         ledger = carry_out(ledger, order, case.source)
     return np.array(times[1:]), np.array(busy[1:])
@@ -109,7 +110,7 @@ def time_peer(peer: Peer) -> dict[str, float]:
 
 
 def measure(case: Case, decisions: int, *, with_peers: bool) -> dict[str, Any]:
-    """One case as the object that a benchmark prints."""
+    """Measure one case and return the object that the benchmark prints."""
     times, busy = time_decisions(case, decisions)
     peers = {name: time_peer(peer) for name, peer in case.peers.items()} if with_peers else {}
     measured = {
@@ -120,9 +121,9 @@ def measure(case: Case, decisions: int, *, with_peers: bool) -> dict[str, Any]:
         "decisions": decisions,
     }
     target = {"mean_ms": case.target_ms}
-    rivals = [peers[name]["processor_ms"] for name in case.rivals if name in peers]
-    if rivals:
-        measured["times_quicker"] = round(min(rivals) / measured["processor_mean_ms"], 2)
+    peer_times = [peers[name]["processor_ms"] for name in case.compared_peers if name in peers]
+    if peer_times:
+        measured["times_quicker"] = round(min(peer_times) / measured["processor_mean_ms"], 2)
         target["times_quicker"] = case.times_quicker
     ok = measured["mean_ms"] <= case.target_ms and measured.get("times_quicker", np.inf) >= case.times_quicker
     return {"name": f"decide_{case.name}", "measured": measured, "target": target, "peers": peers, "ok": bool(ok)}

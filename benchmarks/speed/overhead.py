@@ -1,6 +1,6 @@
-"""What the loop itself costs: decide + append the order + append its receipt, for orders of one step.
+"""Time the loop itself: decide, append the order and append its receipt, for orders of one step.
 
-Random search on a simulated curve, in memory and on SQLite with synchronous=FULL, beside Optuna's `ask` + `report` +
+Random search on a simulated curve, in memory and on SQLite with synchronous=FULL, compared with Optuna's `ask` + `report` +
 `tell` with its random sampler on the same file system, in the same run (interleaved, since machines are noisy). Also
 10,000 simulated steps of Hyperband. Last line: one JSON object; exit 1 when a target is missed.
 
@@ -23,9 +23,9 @@ from shoestring.core.ledger.entries import Cost
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
-from shoestring.runners.simulated.simulated_runner import Simulated, StepOutcome
-from shoestring.stores.in_memory import Memory
-from shoestring.stores.sql import Sql
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
+from shoestring.stores.in_memory import MemoryStore
+from shoestring.stores.sql import SqlStore
 from shoestring.study.study import Study
 
 SPACE = Space(
@@ -42,8 +42,8 @@ TARGETS_MS = {"memory": 0.2, "sqlite": 2.0}
 HYPERBAND_TARGET_S = 3.0
 
 
-class Waiting(Sql):
-    """Waits for the disk at every commit, as for real training: what is simulated does not have to."""
+class Waiting(SqlStore):
+    """A store that waits for the disk at every commit, as for real training."""
 
     def append(self, *words: Any, durable: bool = True, **how: Any) -> Ledger:
         return super().append(*words, **how)
@@ -57,7 +57,7 @@ class Curve:
 def shoestring_ms(store: Any, orders: int) -> float:
     study = Study.begin(SPACE, f"{orders} epochs", store=store, policy="random_search", seed=1)
     began = time.perf_counter()
-    study.run(Simulated(Curve()))
+    study.run(SimulatedRunner(Curve()))
     seconds = time.perf_counter() - began
     assert len(study.ledger.orders) == orders
     return seconds / orders * 1e3
@@ -102,7 +102,7 @@ def hyperband_s(steps: int) -> float:
     policy = policies.make("hyperband")
     study = Study.begin(SPACE, f"{steps} epochs", policy=policy, max_steps=81, seed=1)
     began = time.perf_counter()
-    study.run(Simulated(Curve()))
+    study.run(SimulatedRunner(Curve()))
     assert study.spent == steps
     return time.perf_counter() - began
 
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
         folder = Path(made)
         slow = max(20, chosen.orders // 10)
         cases: dict[str, Callable[[int], float]] = {
-            "memory": lambda i: shoestring_ms(Memory(), chosen.orders),
+            "memory": lambda i: shoestring_ms(MemoryStore(), chosen.orders),
             "sqlite": lambda i: shoestring_ms(Waiting(f"sqlite:///{folder}/s{i}.db"), chosen.orders),
             "optuna memory": lambda i: optuna_ms(None, chosen.orders),
             "optuna sqlite": lambda i: optuna_ms(optuna_sqlite(folder / f"o{i}.db", wal=False), slow),

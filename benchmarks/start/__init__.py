@@ -1,10 +1,10 @@
-"""How long until the first step? Training code whose import takes a second, with 1, 2 and 4 workers.
+"""Measure the time until the first step, for training code whose import takes a second, with 1, 2 and 4 workers.
 
     python -m benchmarks start [--repeats 3] [--workers 1 2 4] [--quick]
 
-Measured from the start of the interpreter to the moment at which the first step of every worker has begun, less the
-second that the code's own import takes: what we add. Two ways in: a script that calls `tune`, whose main process imports
-the code too, at the same price, before it tunes (so that second is left out as well), and the command line.
+The time runs from the start of the interpreter until every worker has begun its first step. The second that the code's own
+import takes is subtracted. There are two cases: the command line, and a script that calls `tune`. The main process of the
+script imports the code too, before it tunes; that second is subtracted as well.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if __name__ == "__main__":
 
 
 def time_starts(folder: Path, argv: list[str], workers: int) -> float:
-    """Seconds until the last of the first steps of all workers."""
+    """Return the seconds until the last worker has begun its first step."""
     times = folder / "times"
     times.unlink(missing_ok=True)
     for store in folder.glob("*.db*"):
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
                 runs = [time_starts(folder, argv, workers) - imports_s for _ in range(given.repeats)]
                 added[f"{way}, {workers}"] = statistics.median(runs)
                 print(
-                    f"{way:>12}, {workers} workers: {added[f'{way}, {workers}']:5.2f} s beside the imports", flush=True
+                    f"{way:>12}, {workers} workers: {added[f'{way}, {workers}']:5.2f} s without the imports", flush=True
                 )
     worst = max(added.values())
     facts = {"name": "start", "measured": worst, "target": TARGET_S, "peers": {}, "added_s": added}

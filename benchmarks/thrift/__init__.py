@@ -1,12 +1,12 @@
-"""Is the learned belief worth it? The policy on sources that its weights have not seen, beside sequential halving and peers.
+"""Compare `thrift` with sequential halving and other tools, on sources that the weights of its network have not seen.
 
     python -m benchmarks thrift --data DIR --weights W --jobs 16 -o out/thrift/runs.jsonl
     python -m benchmarks thrift report out/thrift/runs.jsonl [race.jsonl]
-    python -m benchmarks thrift clock --lanes 16 -o out/thrift/clock.jsonl     models that are really trained
+    python -m benchmarks thrift clock --lanes 16 -o out/thrift/clock.jsonl     models really trained, on a clock
 
-`W` holds `FOLD-SEED.npz` for every fold and training seed (`training/README.md` makes them); `protocol.py` says what is run,
-`verdict.py` what has to hold. Lines of a race on the same tables (`python -m benchmarks race`) may be added to the report:
-peers are then compared on the runs that both have.
+`W` holds `FOLD-SEED.npz` for every fold and training seed (`training/README.md` makes them); `protocol.py` defines the runs
+and `verdict.py` the conditions. If lines of a race on the same tables (`python -m benchmarks race`) are added to the report,
+other tools are compared on the runs that both have.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--units", nargs="+", choices=protocol.UNITS, default=list(protocol.UNITS))
     parser.add_argument("--seeds", type=int, help="fewer seeds than the protocol has")
     parser.add_argument(
-        "--first-seed", type=int, default=0, help="100, to choose settings: the protocol's are for judging"
+        "--first-seed", type=int, default=0, help="100 to choose settings; the seeds of the protocol are for judging"
     )
     parser.add_argument("--budgets", type=float, nargs="+", help="fewer than the protocol has, in curves")
-    parser.add_argument("--settings", type=json.loads, help="of the policy, as JSON, where not the defaults")
+    parser.add_argument("--settings", type=json.loads, help="settings of the policy, as JSON")
     parser.add_argument("--workers", type=int, default=1, help="trials at the same time; the protocol has one")
-    parser.add_argument("--device", help="ask the networks there, as cuda; needs PyTorch")
+    parser.add_argument("--device", help="run the networks there, as cuda; needs PyTorch")
     parser.add_argument("--quick", action="store_true", help="one seed, one training, in steps")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-o", "--out", type=Path, default=Path("out/thrift/runs.jsonl"))
@@ -59,10 +59,10 @@ def main(arguments: Sequence[str]) -> int:
         for study in protocol.plan(tables, trainings, seeds, units)
         if not chosen.budgets or study.budget in chosen.budgets
     ]
-    told = f"{len(tables)} tables of {len({t.source for t in tables})} sources, {len(wanted)} studies"
-    print(told, file=sys.stderr, flush=True)
-    how = (chosen.jobs, chosen.settings, chosen.device, chosen.workers)
-    lines = studies.run(wanted, chosen.weights, chosen.out, *how)
+    plan = f"{len(tables)} tables of {len({t.source for t in tables})} sources, {len(wanted)} studies"
+    print(plan, file=sys.stderr, flush=True)
+    options = (chosen.jobs, chosen.settings, chosen.device, chosen.workers)
+    lines = studies.run(wanted, chosen.weights, chosen.out, *options)
     for number, _ in enumerate(lines, 1):
         if number % 200 == 0:
             print(f"{number} studies done", file=sys.stderr, flush=True)
@@ -70,10 +70,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def report(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks thrift report", description="What came of it.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks thrift report", description="Print the results.")
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument(
-        "--shipped", action="store_true", help="the shipped weights alone, where they may not be trained on"
+        "--shipped", action="store_true", help="only the shipped weights, on the sources for judging only"
     )
     chosen = parser.parse_args(arguments)
     runs = [line for path in chosen.runs for line in running.read(path)]
@@ -81,7 +81,7 @@ def report(arguments: Sequence[str]) -> int:
     if chosen.shipped:
         others = {f"{protocol.METHOD}@{training}" for training in protocol.TRAININGS[1:]}
         runs = [line for line in runs if line["source"] in JUDGED_ONLY and line["method"] not in others]
-    told: dict[str, object] = {"name": "thrift"}
+    results: dict[str, object] = {"name": "thrift"}
     for unit in protocol.UNITS:
         grid = verdict.pair(runs, unit)
         if protocol.METHOD not in grid.methods or protocol.BASE not in grid.methods:
@@ -95,8 +95,8 @@ def report(arguments: Sequence[str]) -> int:
         for other in _peers(runs, unit):
             print(f"\nless {other}")
             facts[other] = _print(verdict.compare(verdict.pair(runs, unit, other), other))
-        told[unit] = facts
-    print(json.dumps(told))
+        results[unit] = facts
+    print(json.dumps(results))
     return 0
 
 
@@ -120,5 +120,5 @@ def _print_sources(rows: object) -> None:
     budgets = sorted({row["budget"] for row in rows})
     for source in sorted({row["source"] for row in rows}):
         own = {row["budget"]: row for row in rows if row["source"] == source}
-        told = "  ".join(f"{own[b]['difference']:+.4f}{'!' if own[b]['is_bad'] else ' '}" for b in budgets)
-        print(f"  {source:<24} {told}")
+        differences = "  ".join(f"{own[b]['difference']:+.4f}{'!' if own[b]['is_bad'] else ' '}" for b in budgets)
+        print(f"  {source:<24} {differences}")

@@ -1,14 +1,14 @@
-"""What is run, fixed before it is run: sources, tables, draws, budgets, trainings.
+"""The protocol, fixed before the runs: sources, tables, draws, budgets, trainings.
 
-    sources     16: those that a training may leave out (training/sources.py), and those that none may see
+    sources     16: those that a fold leaves out (training/sources.py), and those for judging only
     tables      of each the first three by name with 40 configs and 10 steps or more
-    draws       the race's: 200 configs a seed, curves of at most 50 steps, wild losses cut at the 95 % quantile of first losses
+    draws       the race's: 200 configurations a seed, curves of at most 50 steps, losses cut at the 95 % quantile of first losses
     seeds       0 to 9 in steps, 0 to 2 in seconds (tables with costs, 5 and 10 curves)
-    trainings   seeds 0, 1, 2: the whole policy is run with each, always with weights that have not seen the source
+    trainings   seeds 0, 1, 2: the policy is run with each, always with weights that have not seen the source
     budgets     1, 2, 5, 10, 20 full curves
 
-A study is paired with that of `sequential_halving` on the same draw, with newcomers in the same order. An interval draws sources
-anew, in each its tables, of each its runs (seeds and trainings).
+A study is paired with that of `sequential_halving` on the same draw, with new trials in the same order. An interval resamples
+sources, in each its tables, and of each its runs (seeds and trainings).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from training.sources import FOLDS, JUDGED_ONLY, fold_of
 
-from benchmarks.race.problems import SHIPPED, Entrant, Unit, entrants
+from benchmarks.race.problems import SHIPPED, ProblemSpec, Unit, find_problems
 
 BASE, METHOD = "sequential_halving", "thrift"
 TABLES = 3
@@ -33,16 +33,16 @@ def judged_sources() -> set[str]:
     return {*JUDGED_ONLY, *(source for left_out in FOLDS.values() for source in left_out)}
 
 
-def judged_tables(data: Sequence[Path]) -> list[Entrant]:
-    found = entrants("tables", [SHIPPED, *data], per_source=TABLES)
-    return [entrant for entrant in found if entrant.source in judged_sources()]
+def judged_tables(data: Sequence[Path]) -> list[ProblemSpec]:
+    found = find_problems("tables", [SHIPPED, *data], per_source=TABLES)
+    return [spec for spec in found if spec.source in judged_sources()]
 
 
 @dataclass(frozen=True)
 class Study:
-    """One run of the policy with weights of one training, or of the base rule (training None)."""
+    """One run of the policy with the weights of one training, or of the base rule (training None)."""
 
-    entrant: Entrant
+    spec: ProblemSpec
     unit: Unit
     budget: float
     seed: int
@@ -53,20 +53,20 @@ class Study:
         return BASE if self.training is None else f"{METHOD}@{self.training}"
 
     def weights(self, folder: Path) -> Path:
-        return folder / f"{fold_of(self.entrant.source)}-{self.training}.npz"
+        return folder / f"{fold_of(self.spec.source)}-{self.training}.npz"
 
 
 def plan(
-    tables: Sequence[Entrant], trainings: Sequence[int], seeds: dict[str, int], units: Sequence[Unit] = UNITS
+    tables: Sequence[ProblemSpec], trainings: Sequence[int], seeds: dict[str, int], units: Sequence[Unit] = UNITS
 ) -> list[Study]:
-    """All studies, seed by seed, so that a cut leaves whole seeds."""
+    """Return all studies, seed by seed, so that an interrupted run has whole seeds."""
     return [
-        Study(entrant, unit, budget, seed, training)
+        Study(spec, unit, budget, seed, training)
         for seed in range(max(seeds[unit] for unit in units))
         for training in (None, *trainings)
         for unit in units
         if seed < seeds[unit]
         for budget in BUDGETS[unit]
-        for entrant in tables
-        if unit in entrant.units([unit])
+        for spec in tables
+        if unit in spec.units([unit])
     ]

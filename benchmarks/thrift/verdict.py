@@ -1,10 +1,10 @@
-"""Does it pass? Paired differences to the base rule, and the conditions under which the policy becomes the default.
+"""Paired differences to the base rule, and the conditions for the policy to become the default.
 
 condition        on the paired difference of mean normalised regret (policy less base; below 0 is better)
 better at 10     its 95 % interval lies below 0
 never worse      its upper end is at most +.01 at 1, 2 and 5 curves, at most +.003 at 20
 better overall   the interval of the mean over 2, 5 and 10 curves lies below 0
-no bad source    no source has an interval wholly above +.02, at any budget (Holm's correction over sources)
+no bad source    no source has an interval entirely above +.02, at any budget (Holm's correction over sources)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.race.statistics import Grid, mean, resampled, weights
+from benchmarks.race.statistics import Grid, mean, resample_weights, weights
 from benchmarks.thrift.protocol import BASE, METHOD
 
 RESAMPLES = 4000
@@ -24,7 +24,7 @@ Run = dict[str, Any]
 
 
 def pair(runs: Sequence[Run], unit: str, other: str = BASE) -> Grid:
-    """Runs of all trainings as more seeds of one method, each beside the other method's run on the same draw."""
+    """Return the runs of all trainings as more seeds of one method, each paired with the other method's run on the same draw."""
     rows = []
     trainings = sorted({int(run["method"].partition("@")[2]) for run in runs if "@" in run["method"]})
     for run in runs:
@@ -35,18 +35,18 @@ def pair(runs: Sequence[Run], unit: str, other: str = BASE) -> Grid:
             rows.append({**run, "method": METHOD, "seed": 1000 * int(training) + run["seed"]})
         elif run["method"] == other:
             rows += [{**run, "seed": 1000 * k + run["seed"]} for k in trainings]
-    return Grid.of(rows)
+    return Grid.from_runs(rows)
 
 
 def differences(grid: Grid, other: str = BASE) -> Any:
-    """(cells, budgets): policy less the other."""
+    """Return policy less the other, (cells, budgets)."""
     return grid.regret[:, grid.methods.index(METHOD)] - grid.regret[:, grid.methods.index(other)]
 
 
 def compare(grid: Grid, other: str = BASE) -> list[dict[str, Any]]:
-    """Means, difference with interval, and ratio at each budget."""
+    """Return means and difference with interval at each budget."""
     found = differences(grid, other)
-    base, draws = weights(grid.cells), resampled(grid.cells, RESAMPLES)
+    base, draws = weights(grid.cells), resample_weights(grid.cells, RESAMPLES)
     rows = []
     for b, budget in enumerate(grid.budgets):
         both = np.isfinite(found[:, b])
@@ -66,21 +66,21 @@ def compare(grid: Grid, other: str = BASE) -> list[dict[str, Any]]:
 
 
 def overall(grid: Grid, budgets: Sequence[float] = OVERALL, other: str = BASE) -> dict[str, float]:
-    """Of the mean over several budgets."""
+    """Return the difference of the mean over several budgets, with its interval."""
     found = differences(grid, other)[:, [grid.budgets.index(budget) for budget in budgets]].mean(axis=1)
-    low, high = np.nanpercentile(mean(resampled(grid.cells, RESAMPLES), found), (2.5, 97.5))
+    low, high = np.nanpercentile(mean(resample_weights(grid.cells, RESAMPLES), found), (2.5, 97.5))
     return {"difference": float(mean(weights(grid.cells), found)), "low": float(low), "high": float(high)}
 
 
 def sources(grid: Grid) -> list[dict[str, Any]]:
-    """Of each source: mean difference at each budget, and whether it is surely worse than the margin (Holm)."""
+    """Return the mean difference of each source at each budget, and whether it is clearly worse than the margin (Holm)."""
     found = differences(grid)
     names = sorted({cell[0] for cell in grid.cells})
-    facts = []  # (chance of not being worse than the margin, mean difference), each (budgets,)
+    facts = []  # (probability of not being worse than the margin, mean difference), each (budgets,)
     for name in names:
         rows_of = [i for i, cell in enumerate(grid.cells) if cell[0] == name]
         cells = [grid.cells[i] for i in rows_of]
-        again = mean(resampled(cells, RESAMPLES), found[rows_of])
+        again = mean(resample_weights(cells, RESAMPLES), found[rows_of])
         facts.append(((again <= BAD).mean(axis=0), mean(weights(cells), found[rows_of])))
     rows = []
     for b, budget in enumerate(grid.budgets):
@@ -93,7 +93,7 @@ def sources(grid: Grid) -> list[dict[str, Any]]:
 
 
 def gate(grid: Grid) -> dict[str, Any]:
-    """Each condition with its numbers, and whether all hold."""
+    """Return each condition with its numbers, and whether all hold."""
     rows = {row["budget"]: row for row in compare(grid)}
     bad = [f"{row['source']} at {row['budget']:g}" for row in sources(grid) if row["is_bad"]]
     conditions = {f"better at {DECISIVE:g}": rows[DECISIVE]["high"] < 0.0}

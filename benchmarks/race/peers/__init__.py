@@ -1,6 +1,6 @@
-"""Other tools, each in an environment of its own, driven over JSON lines.
+"""Other tools, each in its own environment, driven over a connection of JSON lines.
 
-`drive_NAME.py` runs in the tool's environment, with the standard library, the tool and `link.py` only; `environments.py` makes
-and finds the environments; `policy.py` is the other end of the line: a policy that asks the tool, so that a tool runs
-under the same loop, ledger and clock as our own policies.
+`drive_NAME.py` runs in the tool's environment and needs only the standard library, the tool and `link.py`. `environments.py`
+creates and finds the environments. `policy.py` is the race's end of the connection: a policy that asks the tool, so that a tool
+runs with the same loop, ledger and clock as our policies.
 """

@@ -1,6 +1,6 @@
-"""BoTorch: a Gaussian process, and the log of expected improvement, alone or less the log of the expected price.
+"""BoTorch: a Gaussian process and the log of expected improvement, optionally minus the log of the expected cost.
 
-Whole trainings only. Choices are columns of zeros and ones; of a table all rows not tried are scored.
+Trials are always trained to the end. Choices are one-hot encoded. On a table, all rows not tried yet are scored.
 """
 
 import math
@@ -17,11 +17,11 @@ from link import from_cube, to_cube
 
 warnings.simplefilter("ignore")
 VERSION = f"botorch {botorch.__version__}"
-STARTS = 5  # quasi-random configs before the model decides
+STARTS = 5  # quasi-random configurations before the model is used
 
 
 def columns(parameters, points):
-    """(n, columns): numbers as they are, a choice as one column for each option."""
+    """Return (n, columns) features: numbers unchanged, a choice as one column per option."""
     parts = []
     for j, p in enumerate(parameters):
         if p["kind"] == "choice":
@@ -34,7 +34,7 @@ def columns(parameters, points):
 
 
 def points_of(parameters, rows):
-    """The other way: the largest of an option's columns is taken."""
+    """Return the points of features; a choice takes the option with the largest column."""
     parts, at = [], 0
     for p in parameters:
         if p["kind"] == "choice":
@@ -54,7 +54,7 @@ def fit(x, y):
 
 
 def choose(study, x, losses, prices, candidates):
-    """The column row of the next config, and its number among `candidates` (None: a free space)."""
+    """Return the features of the next configuration and its number among `candidates` (None: the space is not listed)."""
     outputs = -torch.tensor(losses).double()
     rule = LogExpectedImprovement(fit(x, outputs), best_f=outputs.max())
     score = rule

@@ -1,4 +1,4 @@
-"""DEHB through ask and tell. A config that comes back with a larger fidelity goes on where it stood: DEHB names it."""
+"""DEHB with ask and tell. A configuration that returns with a larger fidelity is resumed, because DEHB gives its id."""
 
 import importlib.metadata
 import math
@@ -11,7 +11,7 @@ from link import from_cube
 
 warnings.simplefilter("ignore")
 VERSION = f"dehb {importlib.metadata.version('dehb')}"
-WORST = 1e9  # stands for a loss that diverged
+WORST = 1e9  # replaces a loss that diverged
 
 
 def run(study):

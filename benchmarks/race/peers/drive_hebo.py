@@ -1,4 +1,4 @@
-"""HEBO: a Gaussian process on warped inputs with several acquisition functions at once. Whole trainings only."""
+"""HEBO: a Gaussian process on warped inputs with several acquisition functions at once. Trials are always trained to the end."""
 
 import importlib.metadata
 import math
@@ -30,7 +30,7 @@ def run(study):
         finite = [loss for loss in study.train(number, config, until=study.max_steps) if math.isfinite(loss)]
         loss = min(finite) if finite else worst
         worst = max(worst, loss) if number else loss
-        if study.row is not None:  # a table: it learns about the row that its point was taken for
+        if study.row is not None:  # on a table, the loss belongs to the row that replaced the point
             row = study.rows[study.row]
             proposed = pd.DataFrame([[row[name] for name in proposed.columns]], columns=proposed.columns)
         tuned.observe(proposed, np.array([[loss]]))

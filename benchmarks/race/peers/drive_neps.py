@@ -1,4 +1,4 @@
-"""NePS through ask and tell: ASHA, Hyperband, and ifBO where its weights were fetched. A config that is promoted goes on."""
+"""NePS with ask and tell: ASHA, Hyperband, and ifBO if its weights were downloaded. Promoted configurations are resumed."""
 
 import importlib.metadata
 import logging
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import neps
-import numpy  # noqa: F401  # loaded now, so that the link can seed it
+import numpy  # noqa: F401  # imported now, so that the link can seed it
 from neps.optimizers import algorithms
 
 logging.disable(logging.CRITICAL)
@@ -20,7 +20,7 @@ METHODS = {
     "hyperband": algorithms.hyperband,
     "ifbo": partial(algorithms.ifbo, surrogate_path=Path(sys.prefix) / "ifbo" / ".model"),
 }
-WORST = 1e9  # stands for a loss that diverged
+WORST = 1e9  # replaces a loss that diverged
 
 
 def domain(p):
@@ -37,7 +37,7 @@ def run(study):
     last = {}
     while True:
         trial = tuned.ask()
-        number = trial.metadata.id.split("_")[0]  # "3_rung_1": the third config, at its second stop
+        number = trial.metadata.id.split("_")[0]  # "3_rung_1": configuration 3 on its second rung
         config = dict(trial.config)
         until = max(1, round(config.pop("step")))
         losses = study.train(number, config, until=until)

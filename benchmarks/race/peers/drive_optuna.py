@@ -1,4 +1,4 @@
-"""Optuna: a sampler proposes, a pruner stops. A stopped trial cannot be taken up again."""
+"""Optuna with a sampler and a pruner. A pruned trial cannot be resumed."""
 
 import warnings
 
@@ -11,14 +11,14 @@ VERSION = f"optuna {optuna.__version__}"
 
 def make_sampler(name, seed):
     if name == "gp":
-        import torch  # noqa: F401  # asked for after ten trials only: where it is missing there shall not be half a study
+        import torch  # noqa: F401  # Optuna imports it after ten trials only; without it, fail before the study
 
         return optuna.samplers.GPSampler(seed=seed)
     return optuna.samplers.TPESampler(seed=seed) if name == "tpe" else optuna.samplers.RandomSampler(seed=seed)
 
 
 def make_pruner(name, max_steps):
-    """As the documentation introduces them; Hyperband is told the number of steps, which it needs."""
+    """Return the pruner with the settings of Optuna's documentation; Hyperband needs the number of steps."""
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max_steps, reduction_factor=3)
     if name == "halving":
@@ -37,11 +37,11 @@ def suggest(trial, parameter):
 def run(study):
     sampler, _, pruner = study.method.partition("_")
     tuned = optuna.create_study(
-        study_name=f"race {study.seed}",  # Hyperband deals trials to brackets by a hash of this name
+        study_name=f"race {study.seed}",  # Hyperband assigns trials to brackets by a hash of this name
         sampler=make_sampler(sampler, study.seed),
         pruner=make_pruner(pruner, study.max_steps),
     )
-    stride = 1 if pruner else study.max_steps  # only a pruner looks at a curve under way
+    stride = 1 if pruner else study.max_steps  # only a pruner needs intermediate losses
     while True:
         trial = tuned.ask()
         config = {parameter["name"]: suggest(trial, parameter) for parameter in study.parameters}
@@ -49,7 +49,7 @@ def run(study):
         for step in range(stride, study.max_steps + 1, stride):
             losses = study.train(trial.number, config, until=step)
             if not losses:
-                break  # the curve has come to its own end
+                break  # the recorded curve has ended
             best = min(best, *losses)
             trial.report(losses[-1], step)
             if study.ended:

@@ -1,7 +1,7 @@
-"""Ray Tune's schedulers with configs drawn at random from its search space, one worker. A stopped trial is gone.
+"""Ray Tune's schedulers with random configurations from its search space, one worker. A stopped trial cannot be resumed.
 
-Driven through the scheduler interface, as Ray's own controller drives it, since its trials would otherwise run in processes
-of Ray. Population-based training (drive_ray_population.py) copies one training into another.
+The driver uses the scheduler interface as Ray's own controller does, because Ray would run trials in its own processes.
+Population-based training is in drive_ray_population.py.
 """
 
 import logging
@@ -15,7 +15,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, Tri
 logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 VERSION = f"ray {ray.__version__}"
-WORST = 1e9  # stands for a loss that diverged
+WORST = 1e9  # replaces a loss that diverged
 
 
 def domain(parameter):
@@ -28,21 +28,21 @@ def domain(parameter):
 
 
 def make_scheduler(study):
-    told = {"metric": "loss", "mode": "min", "time_attr": "training_iteration"}
+    options = {"metric": "loss", "mode": "min", "time_attr": "training_iteration"}
     if study.method == "asha":
-        return AsyncHyperBandScheduler(max_t=study.max_steps, grace_period=1, reduction_factor=3, **told)
-    return MedianStoppingRule(grace_period=1, min_samples_required=3, **told)
+        return AsyncHyperBandScheduler(max_t=study.max_steps, grace_period=1, reduction_factor=3, **options)
+    return MedianStoppingRule(grace_period=1, min_samples_required=3, **options)
 
 
 class Trial:
-    """What a scheduler looks at."""
+    """A trial with the attributes that a scheduler reads."""
 
     def __init__(self, number, config):
         self.trial_id, self.config, self.last_result = str(number), config, {}
 
 
 class Controller:
-    """The one trial that runs is the only one alive."""
+    """A controller with one running trial and no other live ones."""
 
     def get_live_trials(self):
         return []
@@ -66,7 +66,7 @@ def run(study):
 
 
 def train(study, scheduler, controller, trial, number):
-    """Step by step; whether the scheduler stopped it."""
+    """Train a trial step by step; return whether the scheduler stopped it."""
     for step in range(1, study.max_steps + 1):
         losses = study.train(number, trial.config, until=step)
         if not losses:

@@ -1,10 +1,11 @@
-"""Ray Tune's population-based training, with the population and the interval of its guide, on one worker.
+"""Ray Tune's population-based training with the population size and the interval of its guide, on one worker.
 
-Ray's scheduler says who trains, who saves, who is replaced by a copy of whom, and with which hyperparameters. Its guide has no
-word for money that is left when a population has come to its end: another one begins.
+Ray's scheduler decides which trial is trained, saved or replaced by a copy, and with which hyperparameters. If budget is left at
+the end of a population, a new population begins; Ray's guide does not cover this case.
 
-The race copies a training as it stands, while Ray loads a checkpoint when the copy runs next. So the first step of a copy is
-bought at once, and the scheduler hears of it when its turn comes. All others are paused at their checkpoints then.
+The race copies a model in its present state, while Ray loads a checkpoint when the copy runs next. Therefore the first step of a
+copy is trained immediately, and the scheduler gets its loss when the copy runs next. All other trials are paused at their
+checkpoints at that time.
 """
 
 import math
@@ -14,20 +15,20 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import PopulationBasedTraining, TrialScheduler
 
 POPULATION, INTERVAL = 4, 5  # trials, steps
-WORST = 1e9  # stands for a loss that diverged
+WORST = 1e9  # replaces a loss that diverged
 
 
 class Member:
-    """A trial as the scheduler sees it. In the race it is another trial after each copy: `key`, begun at step `base`."""
+    """A trial of the scheduler. After each copy it is a new trial of the race: `key`, which began at step `base`."""
 
     def __init__(self, number, config):
         self.trial_id, self.config, self.evaluated_params = str(number), config, {}
         self.status, self.experiment_tag, self.last_result = Trial.PENDING, str(number), {}
         self.temporary_state = SimpleNamespace(saving_to=None)
-        kept = SimpleNamespace(checkpoint_config=SimpleNamespace(num_to_keep=None), _latest_checkpoint_result=None)
-        self.run_metadata = SimpleNamespace(checkpoint_manager=kept)
+        manager = SimpleNamespace(checkpoint_config=SimpleNamespace(num_to_keep=None), _latest_checkpoint_result=None)
+        self.run_metadata = SimpleNamespace(checkpoint_manager=manager)
         self.key, self.base, self.step, self.loss = self.trial_id, 0, 0, WORST
-        self.copies, self.ahead = 0, []  # losses that are bought and not told yet
+        self.copies, self.unreported = 0, []  # losses that were trained and not reported yet
 
     def is_finished(self):
         return self.status == Trial.TERMINATED
@@ -40,22 +41,22 @@ class Member:
 
     def take_step(self, study):
         self.step += 1
-        losses = self.ahead or study.train(self.key, self.config, until=self.step - self.base)
-        self.ahead = []
-        if losses:  # else it has diverged, and is what it was until it is replaced
+        losses = self.unreported or study.train(self.key, self.config, until=self.step - self.base)
+        self.unreported = []
+        if losses:  # without losses it has diverged, and keeps its last loss until it is replaced
             self.loss = losses[-1] if math.isfinite(losses[-1]) else WORST
         self.last_result = {"loss": self.loss, "training_iteration": self.step}
 
     def become_copy(self, study):
-        """Of whom the scheduler put into its place."""
+        """Continue as a copy of the trial that the scheduler chose."""
         source, at = self.run_metadata.checkpoint_manager._latest_checkpoint_result.checkpoint
         self.copies += 1
         self.key, self.base, self.step = f"{self.trial_id} copy {self.copies}", at, at
-        self.ahead = study.train(self.key, self.config, until=1, copy_of=source)
+        self.unreported = study.train(self.key, self.config, until=1, copy_of=source)
 
 
 class Controller:
-    """What the scheduler asks for, and `replaced`: the member that is to become a copy."""
+    """A controller for the scheduler; `replaced` is the member that has to become a copy."""
 
     search_alg = None
 
@@ -73,7 +74,7 @@ class Controller:
 
 
 def mutation(parameter, domain):
-    """As the documentation has it: a list for what has no order, a distribution for numbers."""
+    """Return the mutation of a parameter as in Ray's documentation: a list for choices, a distribution for numbers."""
     return parameter["options"] if parameter["kind"] == "choice" else domain
 
 

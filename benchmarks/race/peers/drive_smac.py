@@ -1,6 +1,6 @@
-"""SMAC3 through ask and tell: its multi-fidelity facade (Hyperband with random forests), and for plain objectives the others.
+"""SMAC3 with ask and tell: its multi-fidelity facade (Hyperband with random forests), and two others for plain objectives.
 
-A config that is asked for again with a larger budget goes on where it stood: SMAC names it, so a user can keep checkpoints.
+A configuration that SMAC proposes again with a larger budget is resumed: SMAC identifies it, so a user can keep checkpoints.
 """
 
 import importlib.metadata
@@ -17,7 +17,7 @@ logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 VERSION = f"smac {importlib.metadata.version('smac')}"
 FACADES = {"multi_fidelity": MultiFidelityFacade, "forest": HyperparameterOptimizationFacade, "gp": BlackBoxFacade}
-WORST = 1e9  # stands for a loss that diverged
+WORST = 1e9  # replaces a loss that diverged
 
 
 def make_space(study):
@@ -37,7 +37,7 @@ def run(study):
         scenario = Scenario(
             make_space(study),
             deterministic=True,
-            n_trials=10**6,  # the money ends it
+            n_trials=10**6,  # the budget ends the study
             min_budget=1 if staged else None,
             max_budget=study.max_steps if staged else None,
             seed=study.seed,

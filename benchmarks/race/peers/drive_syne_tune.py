@@ -1,4 +1,4 @@
-"""Syne Tune 0.13: its schedulers driven as its own tuner drives them, one worker. Paused trials go on where they stood.
+"""Syne Tune 0.13: its schedulers, used as its own tuner uses them, with one worker. Paused trials are resumed.
 
 Schedulers with a Gaussian process are restricted to the rows of a table by `restrict_configurations`; the others propose
 points.
@@ -20,7 +20,7 @@ warnings.simplefilter("ignore")
 VERSION = f"syne-tune {syne_tune.__version__}"
 
 PROMOTION = {"type": "promotion", "grace_period": 1}
-METHODS = {  # class, arguments, whether it takes restrict_configurations
+METHODS = {  # class, arguments, whether it accepts restrict_configurations
     "asha": (ASHA, PROMOTION, True),
     "bohb": (BOHB, PROMOTION, False),
     "mobster": (MOBSTER, PROMOTION, True),
@@ -29,7 +29,7 @@ METHODS = {  # class, arguments, whether it takes restrict_configurations
     "hyperband": (SyncHyperband, {"grace_period": 1}, False),
     "sync_bohb": (SyncBOHB, {"grace_period": 1}, False),
 }
-WORST = 1e9  # stands for a loss that diverged: a process cannot be fitted to infinity
+WORST = 1e9  # replaces a loss that diverged: a Gaussian process cannot be fitted to infinity
 
 
 def domain(parameter):
@@ -76,14 +76,14 @@ def run(study):
 
 
 def train(study, scheduler, trial, names, numbers, steps, last):
-    """Step by step until the scheduler pauses or stops it, or its end."""
+    """Train a trial step by step until the scheduler pauses or stops it, or until its last step."""
     number = trial.trial_id
     config = {name: trial.config[name] for name in names}
     row = numbers.get(tuple(config[name] for name in names))
     while steps[number] < study.max_steps:
         steps[number] += 1
         losses = study.train(number, config, row=row, until=steps[number])
-        # A curve that ended early stays where it was: nothing more of it can be bought.
+        # A recorded curve that ended early keeps its last loss: it has no further steps.
         last[number] = losses[-1] if losses else last[number]
         loss = last[number] if math.isfinite(last[number]) else WORST
         result = {"loss": loss, "step": steps[number], "elapsed_time": sum(study.costs_s)}

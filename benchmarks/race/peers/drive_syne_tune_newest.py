@@ -1,6 +1,6 @@
-"""The newest Syne Tune: asynchronous successive halving that stops, with random or density-based proposals.
+"""The newest Syne Tune: asynchronous successive halving with stopping, and random or density-based proposals.
 
-A stopped trial is gone; the promoting variants and the methods with Gaussian processes went with version 0.13.
+A stopped trial cannot be resumed. Version 0.13 was the last with the promoting variants and with Gaussian processes.
 """
 
 import datetime
@@ -18,7 +18,7 @@ logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 VERSION = f"syne-tune {syne_tune.__version__}"
 METHODS = {"asha": ASHA, "bohb": BOHB}
-WORST = 1e9  # stands for a loss that diverged
+WORST = 1e9  # replaces a loss that diverged
 
 
 def domain(parameter):
@@ -49,7 +49,7 @@ def run(study):
 
 
 def train(study, scheduler, trial):
-    """Step by step until the scheduler stops it, or its end."""
+    """Train a trial step by step until the scheduler stops it, or until its last step."""
     config = {parameter["name"]: trial.config[parameter["name"]] for parameter in study.parameters}
     result = {}
     for step in range(1, study.max_steps + 1):

@@ -1,10 +1,10 @@
-"""An environment for each tool, so that their versions cannot clash.
+"""Create and find an environment per tool, so that their versions cannot conflict.
 
-    python -m benchmarks race peers                      make all of them, in .venvs/race
+    python -m benchmarks race peers                      create all of them, in .venvs/race
     python -m benchmarks race peers syne_tune smac       only these
 
-A tool that cannot be installed is reported and left out of the race; nothing is counted for it. So is a method that needs more
-than packages, as long as that is not there. Optuna alone is also taken from the environment that the race itself runs in.
+A tool that cannot be installed is reported and left out of the race. So is a method whose additional files are not there. Only
+Optuna is also used from the environment of the race itself.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 FOLDER = Path(os.environ.get("RACE_PEERS", Path(__file__).parents[3] / ".venvs" / "race"))
-TORCH = "torch==2.13.0"  # as in benchmarks/constraints.txt: one that runs without a graphics card
+TORCH = "torch==2.13.0"  # as in benchmarks/constraints.txt; it runs without a graphics card
 
 
 @dataclass(frozen=True)
 class Tool:
     requirements: tuple[str, ...]
     methods: tuple[str, ...]
-    plain_methods: tuple[str, ...] = ()  # that know whole trainings only, and are raced where a trial is one value
-    trained_methods: tuple[str, ...] = ()  # that copy a training under way, and are raced where there is one
+    plain_methods: tuple[str, ...] = ()  # these train to the end only, and race where a trial has one value
+    trained_methods: tuple[str, ...] = ()  # these copy trainings, and race where models are really trained
     without_dependencies: tuple[str, ...] = ()  # installed last, with --no-deps
-    fetched: Mapping[str, str] = field(default_factory=dict)  # of a method: code that fills the folder sys.argv[1]
+    fetched: Mapping[str, str] = field(
+        default_factory=dict
+    )  # {method: code that downloads files into the folder sys.argv[1]}
 
 
 TOOLS = {
@@ -38,7 +40,7 @@ TOOLS = {
         ("tpe_hyperband", "tpe_halving", "tpe_median", "random_hyperband"),
         ("tpe", "gp"),
     ),
-    "syne_tune": Tool(  # 0.13 is the last version that has the model-based ones
+    "syne_tune": Tool(  # 0.13 is the last version with model-based methods
         ("syne-tune[gpsearchers,kde]==0.13",),
         ("asha", "hyperband", "bohb", "sync_bohb", "mobster", "hypertune", "dyhpo"),
     ),
@@ -46,7 +48,7 @@ TOOLS = {
     "smac": Tool(("smac>=2.3",), ("multi_fidelity",), ("forest", "gp")),
     "dehb": Tool(("dehb>=0.1.2",), ("default",)),
     "ray": Tool(("ray[tune]>=2.40",), ("asha", "median"), trained_methods=("pbt",)),
-    "neps": Tool(  # the same; it imports all of these
+    "neps": Tool(  # installed without dependencies; it imports all of these
         (
             *(TORCH, "botorch==0.12.0", "ConfigSpace", "pandas", "pyyaml", "portalocker", "more-itertools", "seqlog"),
             *("networkx", "nltk", "matplotlib", "seaborn", "tensorboard", "scikit-learn", "submitit"),
@@ -58,7 +60,7 @@ TOOLS = {
             "ifbo.FTPFN(target_path=folder)"
         },
     ),
-    "hebo": Tool(  # it asks for old versions of what it works with, so those it needs are named here
+    "hebo": Tool(  # it requires outdated versions of its dependencies, so newer ones that work are listed here
         (TORCH, "gpytorch", "pymoo==0.6.1.5", "scikit-learn", "pandas", "disjoint-set"),
         (),
         ("default",),
@@ -67,14 +69,14 @@ TOOLS = {
     "botorch": Tool((TORCH, "botorch>=0.12"), (), ("logei", "ei_per_cost")),
 }
 
-NOTES = {  # on methods that a race may lack whatever is installed
-    "neps_ifbo": "its weights are in no package, they are downloaded from figshare.com",
-    "ray_pbt": "it copies one training into another, which recorded curves cannot answer: it races on the real clock alone",
+NOTES = {  # on methods that may be absent although the tool is installed
+    "neps_ifbo": "its weights are not in a package, they are downloaded from figshare.com",
+    "ray_pbt": "it copies trainings, which recorded curves do not support: it races on the real clock only",
 }
 
 
 def find_python(tool: str) -> Path | None:
-    """The Python that has this tool; None: it is not installed."""
+    """Return the Python that has this tool, or None if it is not installed."""
     own = FOLDER / tool / "bin" / "python"
     if own.exists():
         return own
@@ -82,17 +84,17 @@ def find_python(tool: str) -> Path | None:
 
 
 def lacks_files(tool: str, method: str) -> bool:
-    """Whether what pip does not bring has not been fetched."""
+    """Return whether a method needs files that were not downloaded yet."""
     return method in TOOLS[tool].fetched and not any(path.is_file() for path in _folder(tool, method).rglob("*"))
 
 
 def _folder(tool: str, method: str) -> Path:
-    """Of what was fetched; drivers find it below `sys.prefix`."""
+    """Return the folder of downloaded files; drivers find it below `sys.prefix`."""
     return FOLDER / tool / method
 
 
 def make(tools: Sequence[str]) -> dict[str, str]:
-    """Install these tools; {tool or method: why not} for those that could not be."""
+    """Install tools; return {tool or method: reason} for those that failed."""
     failures = {}
     for tool in tools:
         place = FOLDER / tool
@@ -111,17 +113,17 @@ def make(tools: Sequence[str]) -> dict[str, str]:
         for method, code in TOOLS[tool].fetched.items():
             folder = _folder(tool, method)
             if why := _first_failure([python, "-c", code, str(folder)]):
-                shutil.rmtree(folder, ignore_errors=True)  # half of it is nothing
+                shutil.rmtree(folder, ignore_errors=True)  # an incomplete download is useless
                 failures[f"{tool}_{method}"] = f"{NOTES[f'{tool}_{method}']}; {why}"
     return failures
 
 
 def _first_failure(*commands: list[str]) -> str | None:
-    """Run these one after the other; why the first that failed did."""
+    """Run commands until one fails; return its error, or None."""
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = done.stderr.strip().splitlines()
-            told = [line for line in lines if "error" in line.lower()] or lines  # pip warns of much else
-            return told[-1] if told else f"exit {done.returncode}"
+            errors = [line for line in lines if "error" in line.lower()] or lines  # pip prints many warnings
+            return errors[-1] if errors else f"exit {done.returncode}"
     return None

@@ -1,1 +1,1 @@
-"""What is timed of each policy: a module of its name with a function `cases`."""
+"""The timed cases of each policy: a module of its name with a function `cases`."""

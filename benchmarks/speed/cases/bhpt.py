@@ -1,4 +1,4 @@
-"""`bhpt`: 100 arms of 50 epochs."""
+"""Cases of `bhpt`: 100 arms of 50 steps."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
-from shoestring.testing.curves import WrittenCurves
+from shoestring.testing.curves import ListedCurves
 
 
 def cases() -> list[Case]:
-    """100 arms of 50 epochs with 2500 observations, unequally spread; scikit-learn's dense process on the same data."""
+    """Return the cases: 100 arms of 50 steps with 2500 observations, unequally spread; peer: scikit-learn's dense GP."""
     rng = np.random.default_rng(0)
     arms, steps, seen = 100, 50, 2500
     ends = rng.uniform(0.1, 0.6, arms)
     curves = ends[:, None] + rng.uniform(0.3, 0.9, (arms, 1)) / np.arange(1.0, steps + 1) ** 0.7
     curves += 0.002 * rng.standard_normal(curves.shape)
     trained = np.full(arms, seen // arms)
-    for _ in range(2000):  # some far, some hardly begun, all able to go on
+    for _ in range(2000):  # some arms are far, some have hardly begun, all can continue
         i, j = rng.choice(arms, 2, replace=False)
         if trained[i] > 1 and trained[j] < steps - 5:
             trained[i], trained[j] = trained[i] - 1, trained[j] + 1
     assert trained.sum() == seen
     rows: list[Config] = [{"name": f"arm {i}"} for i in range(arms)]
     space = Space.listed(rows)
-    source = WrittenCurves({f"arm {i}": list(curve) for i, curve in enumerate(curves)})
+    source = ListedCurves({f"arm {i}": list(curve) for i, curve in enumerate(curves)})
 
     def begin(policy: Policy) -> Callable[[], Ledger]:
         def made() -> Ledger:
@@ -47,7 +47,7 @@ def cases() -> list[Case]:
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
-        # Arms as one-hot columns: independent curves, as in the belief. Parameters fixed: one fit, one prediction.
+        # Arms are one-hot columns: independent curves, as in the model. Fixed parameters: one fit, one prediction.
         where = np.array([(arm, step) for arm, n in enumerate(trained) for step in range(n)])
         ahead = np.array([(arm, step) for arm, n in enumerate(trained) for step in range(n, steps)])
 

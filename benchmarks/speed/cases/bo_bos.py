@@ -1,4 +1,4 @@
-"""`bo_bos`: its stopping rule on 100,000 paths."""
+"""Cases of `bo_bos`: the stopping rule on 100,000 paths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.curves import WrittenCurves
+from shoestring.testing.curves import ListedCurves
 
 
 @dataclass(frozen=True)
 class Forgetful:
-    """BO-BOS that solves its stopping problem at every decision, as after every resume."""
+    """BO-BOS that solves its stopping problem again at every decision, as after every resume."""
 
     policy: Policy
 
@@ -35,13 +35,13 @@ class Forgetful:
 
 
 def cases() -> list[Case]:
-    """100,000 paths, N = 50, N0 = 8, 100 cells, 12 runs begun: decisions as they come, and each with its problem solved anew."""
+    """Return the cases: 100,000 paths, N = 50, N0 = 8, 100 cells, 12 runs, with and without stored plans."""
     rng = np.random.default_rng(0)
     steps, rows = 50, 100
     ends = rng.uniform(0.1, 0.6, rows)
     curves = ends[:, None] + (0.9 - ends[:, None]) / np.arange(1.0, steps + 1) ** rng.uniform(0.5, 1.0, (rows, 1))
     space = Space.listed([{"x": float(end), "y": float(y)} for end, y in zip(ends, rng.random(rows), strict=True)])
-    source = WrittenCurves({str(end): list(curve) for end, curve in zip(ends, curves, strict=True)})  # type: ignore[arg-type]
+    source = ListedCurves({str(end): list(curve) for end, curve in zip(ends, curves, strict=True)})  # type: ignore[arg-type]
 
     @dataclass(frozen=True)
     class ByEnd:
@@ -58,7 +58,7 @@ def cases() -> list[Case]:
         return made
 
     policy = policies.make("bo_bos")
-    anew = cast(Policy, Forgetful(policy))
+    without_memory = cast(Policy, Forgetful(policy))
 
     def plain_loops() -> None:
         from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, fit_curve
@@ -70,7 +70,7 @@ def cases() -> list[Case]:
     return [
         Case(
             "bo_bos_rule",
-            anew,
+            without_memory,
             begin(policy),
             ByEnd(),
             250.0,
@@ -81,7 +81,7 @@ def cases() -> list[Case]:
 
 
 def induction_by_loops(paths: list[list[float]], incumbent: float, k1: float = 100.0, k2: float = 99.0) -> None:
-    """Algorithm 2 of BO-BOS as one would first write it: 100 cells, one more step costs 1."""
+    """Solve Algorithm 2 of BO-BOS with plain loops: 100 cells, one more step costs 1."""
     steps, cells = len(paths[0]), 100
     means = [[path[0]] for path in paths]
     for path, mean in zip(paths, means, strict=True):

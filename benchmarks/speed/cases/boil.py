@@ -1,4 +1,4 @@
-"""`boil`: 500 points in the model."""
+"""Cases of `boil`: 500 points in the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 @dataclass(frozen=True)
 class Iterative:
-    """Rewards that rise like a logistic, to a height and at a pace that six numbers set; cost grows with the first."""
+    """Rewards that rise like a logistic curve; six parameters set its height and speed, and the first one the cost."""
 
     steps: int
 
@@ -31,7 +31,7 @@ class Iterative:
 
 
 def cases() -> list[Case]:
-    """Six dimensions, up to 100 steps, around 500 points in the model: runs' ends and the prefixes added for them."""
+    """Return the cases: six dimensions, up to 100 steps, about 500 points in the model, prefixes of runs included."""
     steps, points = 100, 500
     space = Space({f"x{j}": Float(0.0, 1.0) for j in range(6)})
     source, policy = Iterative(steps), policies.make("boil")

@@ -1,4 +1,4 @@
-"""`ce_gp_ucb` and `tv_gp_ucb`: 1000 points, beside the same rounds through their models alone."""
+"""Cases of `ce_gp_ucb` and `tv_gp_ucb`: 1000 points, compared with the same rounds of their models alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KAPPA = 0.9
 
 @dataclass(frozen=True)
 class Drifting:
-    """Two humps that move slowly along an interval, seen with some noise."""
+    """Two maxima that move slowly along an interval, observed with noise."""
 
     noise: tuple[float, ...]
 
@@ -36,7 +36,7 @@ class Drifting:
 
 
 def cases() -> list[Case]:
-    """1000 points, rounds 481 to 501 of 520: sparing with validation, and validating every round."""
+    """Return the cases: 1000 points, rounds 481 to 501 of 520, with few validations and with one in every round."""
     rounds, begun = 520, 480
     space = Space.listed([{"x": float(x)} for x in POINTS])
     source = Drifting(tuple(0.1 * np.random.default_rng(0).standard_normal(rounds)))
@@ -54,8 +54,8 @@ def cases() -> list[Case]:
         work = partial(through_models, source, rounds, sparingly=sparingly)
         return {"its models alone": Peer(lambda: work, rounds)}
 
-    told = {"reward": "value", "clip": None, "kernel": "matern32"}
-    sparing, full = policies.make("ce_gp_ucb", told), policies.make("tv_gp_ucb", told)
+    settings = {"reward": "value", "clip": None, "kernel": "matern32"}
+    sparing, full = policies.make("ce_gp_ucb", settings), policies.make("tv_gp_ucb", settings)
     return [
         Case("ce_gp_ucb", sparing, begin(sparing), source, 0.5, alone(sparingly=True)),
         Case("tv_gp_ucb", full, begin(full), source, 0.5, alone(sparingly=False)),
@@ -63,7 +63,7 @@ def cases() -> list[Case]:
 
 
 def through_models(source: Drifting, rounds: int, *, sparingly: bool) -> None:
-    """Predict, choose, compare, observe and move on, with neither ledger nor policy."""
+    """Run the rounds of the models alone: predict, choose, compare, observe, without ledger or policy."""
     kernel = Kernel.ard("matern32", 1).matrix(np.log([1.0, 0.2]), POINTS[:, None], POINTS[:, None])
     gp = TimeVaryingGP(kernel.__getitem__, kernel.diagonal(), forgetting_rate=0.01, noise_variance=0.01)
     for t in range(1, rounds + 1):

@@ -1,4 +1,4 @@
-"""`cost_aware_ei`: six dimensions, beside the Gaussian processes of other libraries."""
+"""Cases of `cost_aware_ei`: six dimensions, compared with the Gaussian processes of other libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RIVALS = ("Optuna GPSampler", "BoTorch SingleTaskGP, LogEI")
 
 @dataclass(frozen=True)
 class Priced:
-    """Hartmann's six-dimensional function, at prices that differ by a factor of 150."""
+    """Hartmann's six-dimensional function, with prices that differ by a factor of 150."""
 
     def step(self, config: Config, step: int) -> StepOutcome:
         u = np.array([config[f"x{j}"] for j in range(6)])
@@ -32,7 +32,7 @@ class Priced:
 
 
 def cases() -> list[Case]:
-    """Around 30, 100 and 200 finished trials in six dimensions; 5 decisions of each installed peer on as many random points."""
+    """Return the cases: about 30, 100 and 200 finished trials in six dimensions; 5 decisions of each installed peer."""
     space, source, policy = HARTMANN6.space, Priced(), policies.make("cost_aware_ei")
     known = {"scikit-learn GP, EI": (sklearn_gp, "sklearn"), RIVALS[0]: (optuna_gp, "torch")}
     known[RIVALS[1]] = (botorch_gp, "botorch")
@@ -53,7 +53,9 @@ def cases() -> list[Case]:
             x = np.random.default_rng(0).random((trials + PEER_DECISIONS, 6))
             y = np.array([cast(float, source.step({f"x{j}": v for j, v in enumerate(row)}, 1).value) for row in x])
             decide = make(Grid.box(6), 0)
-            decide(x[: trials - 1], y[: trials - 1])  # imports, and an optimum to start from, as a running study has
+            decide(
+                x[: trials - 1], y[: trials - 1]
+            )  # do the imports, and find an optimum to start from, as a running study has
 
             def work() -> None:
                 for n in range(trials, trials + PEER_DECISIONS):

@@ -1,4 +1,4 @@
-"""One study from its first start to its end: killed at random moments with all its workers, looked at, and resumed."""
+"""One study from its first start to its end: killed at random times with all its workers, checked, and resumed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from types import TracebackType
 from benchmarks.kill.studies import VictimStudy
 from shoestring.errors import ShoestringError
 
-_LONGEST_LIFE_S = {"simulated": 1.0, "local": 1.2, "command": 1.5, "process": 2.5}
-_PATIENCE_S = 300.0
+_MAX_RUN_S = {"simulated": 1.0, "local": 1.2, "command": 1.5, "process": 2.5}
+_TIMEOUT_S = 300.0
 
 
-class Nursery:
-    """The process that starts runs, from here."""
+class ForkServer:
+    """The client of the process in `fork_server.py`, which starts runs."""
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> ForkServer:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.kill.nursery"],
+            [sys.executable, "-m", "benchmarks.kill.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[2],
@@ -52,116 +52,117 @@ class Nursery:
         start = {"folder": str(study.folder), "words": study.words, "environment": study.environment}
         self._process.stdin.write(json.dumps({**start, "stored": str(study.stored)}).encode() + b"\n")
         self._process.stdin.flush()
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while not self._started:
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("the nursery does not answer")
+                raise RuntimeError("the fork server does not answer")
             self.listen(0.05)
         return self._started.pop()
 
     def listen(self, within_s: float) -> None:
-        """Take in what it says about runs that began or ended."""
+        """Read its messages about runs that began or ended."""
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], within_s)[0]:
             return
         *lines, self._waiting = (self._waiting + os.read(self._process.stdout.fileno(), 1 << 16)).split(b"\n")
         for line in lines:
-            said = json.loads(line)
-            if isinstance(said, int):
-                self._started.append(said)
+            message = json.loads(line)
+            if isinstance(message, int):
+                self._started.append(message)
             else:
-                self._codes[said[0]] = said[1]
+                number, code = message
+                self._codes[number] = code
 
     def exit_code(self, number: int) -> int | None:
-        """None while it runs; a number is asked for once."""
+        """Return the exit code of a run, None while it runs. Each number can be read once."""
         return self._codes.pop(number, None)
 
     def wait_for(self, number: int) -> int:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while (code := self.exit_code(number)) is None:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"process {number} does not end")
             self.listen(0.05)
         return code
 
-    def run_to_its_end(self, study: VictimStudy) -> None:
+    def run_to_end(self, study: VictimStudy) -> None:
         code = self.wait_for(self.start(study))
         if code != 0:
-            raise RuntimeError(f"a study that nobody killed ended with {code}: {_output(study)}")
+            raise RuntimeError(f"a study without kills ended with {code}: {_output(study)}")
 
 
-class Life:
-    """A study and its kills so far; `troubles` are what should not have happened."""
+class KilledStudy:
+    """A study and its kills so far; `troubles` are the violations that were found."""
 
-    def __init__(self, study: VictimStudy, nursery: Nursery, chance: random.Random, most_kills: int) -> None:
-        self.study, self._nursery, self._chance, self._most_kills = study, nursery, chance, most_kills
+    def __init__(self, study: VictimStudy, fork_server: ForkServer, chance: random.Random, max_kills: int) -> None:
+        self.study, self._fork_server, self._chance, self._most_kills = study, fork_server, chance, max_kills
         self.kills, self.is_over = 0, False
         self.lost_entries = 0
         self.troubles: list[str] = []
-        self._known: list[str] = []  # bodies of all entries seen in the store
-        self._patience = 1.0
+        self._seen_bodies: list[str] = []  # bodies of all entries seen in the store
+        self._slowdown = 1.0
         self._start()
 
-    def go_on(self, *, may_kill: bool) -> int:
-        """Look at it: 1 if it was killed just now."""
-        code = self._nursery.exit_code(self._number)
+    def advance(self, *, may_kill: bool) -> int:
+        """Check the study, and kill or resume it. Return 1 if it was killed in this call."""
+        code = self._fork_server.exit_code(self._number)
         if code is not None:
             self.is_over = True
             if code != 0:
                 self.troubles.append(f"it ended with {code}: {_output(self.study)}")
-            self._look()
+            self._check_entries()
             return 0
         if not may_kill or self.kills >= self._most_kills:
             return 0
         if time.monotonic() < self._kill_at:
             return 0
         kill_tree(self._number)
-        was_killed = self._nursery.wait_for(self._number) == -signal.SIGKILL
+        was_killed = self._fork_server.wait_for(self._number) == -signal.SIGKILL
         self.kills += was_killed
-        before = len(self._known)
-        self._look()
-        # A run that gets nowhere because the machine is busy is given more time.
-        self._patience = 1.0 if len(self._known) > before else min(8.0, 1.5 * self._patience)
+        before = len(self._seen_bodies)
+        self._check_entries()
+        # A run that makes no progress because the machine is busy gets more time.
+        self._slowdown = 1.0 if len(self._seen_bodies) > before else min(8.0, 1.5 * self._slowdown)
         self._start()
         return int(was_killed)
 
     def _start(self) -> None:
-        self._number = self._nursery.start(self.study)
-        longest_s = _LONGEST_LIFE_S[self.study.case.kind] * self._patience
+        self._number = self._fork_server.start(self.study)
+        longest_s = _MAX_RUN_S[self.study.case.kind] * self._slowdown
         self._kill_at = time.monotonic() + self._chance.uniform(0.0, longest_s)
 
-    def _look(self) -> None:
-        """Everything that was seen before, or that the store said to have, must be there and be the same."""
+    def _check_entries(self) -> None:
+        """Check that all entries that were seen before, or reported as stored, exist and are the same."""
         try:
             ledger = self.study.read()
         except ShoestringError as error:
             self.troubles.append(str(error))
             return
         found = [repr(entry) for entry in ledger.entries()] if ledger is not None else []
-        said = max((int(line) for line in _whole_lines(self.study.stored)), default=0)
-        same = sum(1 for mine, theirs in zip(self._known, found, strict=False) if mine == theirs)
-        self.lost_entries += max(len(self._known) - same, said - len(found), 0)
-        self._known = found
+        reported = max((int(line) for line in _complete_lines(self.study.stored)), default=0)
+        same = sum(1 for mine, theirs in zip(self._seen_bodies, found, strict=False) if mine == theirs)
+        self.lost_entries += max(len(self._seen_bodies) - same, reported - len(found), 0)
+        self._seen_bodies = found
 
 
 def kill_tree(number: int) -> None:
-    """SIGKILL for a process and all that come from it: stopped first, so that none is overlooked."""
+    """Send SIGKILL to a process and all its descendants; stop them first, so that no new one is missed."""
     killed: set[int] = set()
     for _ in range(20):
-        family = _family(number) - killed
-        if not family:
+        tree = _process_tree(number) - killed
+        if not tree:
             break
-        for member in sorted(family):
+        for member in sorted(tree):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(member, signal.SIGSTOP)
-        if _family(number) - killed == family:
+        if _process_tree(number) - killed == tree:
             break
-    for member in sorted(_family(number)):
+    for member in sorted(_process_tree(number)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(member, signal.SIGKILL)
 
 
-def _family(number: int) -> set[int]:
+def _process_tree(number: int) -> set[int]:
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -176,20 +177,20 @@ def _family(number: int) -> set[int]:
     return found
 
 
-def _whole_lines(path: Path) -> list[str]:
+def _complete_lines(path: Path) -> list[str]:
     if not path.exists():
         return []
-    *whole, _ = path.read_text().split("\n")  # the last one may be cut off
-    return whole
+    *complete, _ = path.read_text().split("\n")  # the last line may be incomplete
+    return complete
 
 
 def work_done_s(study: VictimStudy) -> tuple[float, float]:
-    """By the training code's own log: all of it, and the longest step."""
-    lines = _whole_lines(study.log)
+    """Return the seconds of all work in the training code's log, and those of the longest step."""
+    lines = _complete_lines(study.log)
     steps = [float(line.removeprefix("step ")) for line in lines if line.startswith("step ")]
     return sum(float(line) for line in lines if not line.startswith("step ")), max(steps, default=0.0)
 
 
 def _output(study: VictimStudy) -> str:
     path = study.folder / "output.txt"
-    return " ".join(path.read_text(errors="replace").split())[-600:] if path.exists() else "it said nothing"
+    return " ".join(path.read_text(errors="replace").split())[-600:] if path.exists() else "no output"

@@ -1,7 +1,7 @@
-"""Starts `shoestring run …` again and again, quickly: everything is imported once, then each run is a fork of this process.
+"""Start `shoestring run …` many times quickly: this process imports everything once, and each run is a fork of it.
 
-Reads JSON lines (folder, words, environment, stored) from standard input and answers each with the new process's number;
-says `[number, exit code]` of each process that ended. Ends with its standard input.
+It reads JSON lines (folder, words, environment, stored) from standard input and answers each with the number of the new process.
+It writes `[number, exit code]` for each process that ended. It ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ import select
 import sys
 from typing import Any
 
-from shoestring.cli import job, run  # noqa: F401  all that a run imports
+from shoestring.cli import job, run  # noqa: F401  everything that a run imports
 from shoestring.cli.main import main as run_command
 from shoestring.runners import make  # noqa: F401
 from shoestring.runners.command import command_runner  # noqa: F401
 from shoestring.runners.local import local_runner  # noqa: F401
 from shoestring.runners.process import process_runner  # noqa: F401
 from shoestring.runners.simulated import recorded_table, simulated_runner  # noqa: F401
-from shoestring.stores.sql import Sql
+from shoestring.stores.sql import SqlStore
 
 
 def serve() -> None:
     sys.stdin.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     children: set[int] = set()
-    waiting = b""
+    incomplete = b""
     while True:
         if select.select([0], [], [], 0.005)[0]:
             text = os.read(0, 1 << 16)
             if not text:
                 return
-            *lines, waiting = (waiting + text).split(b"\n")
+            *lines, incomplete = (incomplete + text).split(b"\n")
             for line in lines:
                 number = _fork(json.loads(line))
                 children.add(number)
-                _say(number)
+                _send(number)
         for number in list(children):
             ended, status = os.waitpid(number, os.WNOHANG)
             if ended:
                 children.remove(number)
-                _say([number, os.waitstatus_to_exitcode(status)])
+                _send([number, os.waitstatus_to_exitcode(status)])
 
 
 def _fork(start: dict[str, Any]) -> int:
@@ -56,7 +56,7 @@ def _fork(start: dict[str, Any]) -> int:
         output = os.open("output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for stream, to in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
             os.dup2(to, stream)
-        _write_down_what_is_stored(start["stored"])
+        log_stored_entries(start["stored"])
         run_command(start["words"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
@@ -69,21 +69,21 @@ def _fork(start: dict[str, Any]) -> int:
         os._exit(code)
 
 
-def _write_down_what_is_stored(path: str) -> None:
-    """Whatever the store has once said to have must be there after a kill."""
+def log_stored_entries(path: str) -> None:
+    """Log the numbers of entries that the store reports as stored: they must exist after a kill."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    append = Sql.append
+    append = SqlStore.append
 
-    def append_and_tell(self: Sql, *words: Any, **how: Any) -> Any:
+    def append_and_log(self: SqlStore, *words: Any, **how: Any) -> Any:
         ledger = append(self, *words, **how)
         os.write(log, b"%d\n" % len(ledger))
         return ledger
 
-    Sql.append = append_and_tell  # type: ignore[method-assign]
+    SqlStore.append = append_and_log  # type: ignore[method-assign]
 
 
-def _say(what: Any) -> None:
-    os.write(1, json.dumps(what).encode() + b"\n")
+def _send(message: Any) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
 
 
 if __name__ == "__main__":

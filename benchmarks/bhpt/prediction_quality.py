@@ -1,13 +1,13 @@
-"""What the freeze-thaw belief gets right and wrong on recorded curves: coverage and order of its predictions.
+"""Quality of the freeze-thaw predictions on recorded curves: coverage and order.
 
-    python -m benchmarks bhpt.belief_quality -o out/bhpt [--data FOLDER ...] [--seeds 3]
-    python -m benchmarks bhpt.belief_quality -o out/quick --quick
+    python -m benchmarks bhpt.prediction_quality -o out/bhpt [--data FOLDER ...] [--seeds 3]
+    python -m benchmarks bhpt.prediction_quality -o out/quick --quick
 
-Every arm is shown up to a few steps (1, 2, 5, 10, 20), unequally as a tuner leaves them; then the belief predicts the
-step 1, 5, 10 ahead and the last one. Reported: share of true losses inside the central 50 % and 90 % intervals (0.5 and
-0.9 would be right), median error in predicted standard deviations (0 would be right), and the rank correlation of
-predicted and true losses over arms, beside that of simply taking each arm's last loss. Three beliefs: the paper's on plain
-losses, the same on logarithms of the losses, and on plain losses with a prior whose curves fall (`falling`).
+The first steps of every arm are given, at most 1, 2, 5, 10 or 20, and not equally many, as in a study. The model predicts the
+loss 1, 5 and 10 steps later and at the last step. Reported are: the share of true losses inside the central 50 % and 90 %
+intervals (ideally 0.5 and 0.9), the median error in predicted standard deviations (ideally 0), and the rank correlation of
+predicted and true losses over arms, beside that of the last observed losses. There are three models: the paper's on losses
+(plain), on logarithms of losses (log), and on losses with a falling prior mean (falling).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from scipy.stats import spearmanr
 from benchmarks.bhpt.problems import Table, recorded
 from benchmarks.bhpt.racing import read, write
 from benchmarks.bhpt.real import LEAST_STEPS, OWN
-from shoestring.models.freeze_thaw.curve_posterior import FreezeThawBelief
-from shoestring.models.freeze_thaw.curves import Curves
-from shoestring.models.freeze_thaw.fit import CurvePrior, LogPosterior, sample_parameters
+from shoestring.models.freeze_thaw.arm_curves import Curves
+from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior
+from shoestring.models.freeze_thaw.parameter_fit import CurvePrior, LogPosterior, sample_parameters
 from shoestring.models.loss_scaling import fit_scaling
 
 SHOWN = (1, 2, 5, 10, 20)
 AHEAD = (1, 5, 10, None)  # None: the last step
-BELIEFS = ("plain", "log", "falling")
+MODELS = ("plain", "log", "falling")
 COLUMNS = ("inside_50", "inside_90", "bias", "order", "order_of_last_losses")
 SAMPLES = 10
 
 
 def measure(table: Table, seed: int, most: int, kind: str) -> Iterator[dict[str, Any]]:
-    """One row for each distance ahead, when arms are shown between half of `most` and `most` steps."""
+    """Yield one row per prediction distance, if between half of `most` and `most` steps of each arm are given."""
     losses, n = table.losses, table.losses.shape[1]
     rng = np.random.default_rng([seed, most])
     shown = np.maximum(1, rng.integers(most // 2, most + 1, len(losses)))
@@ -48,8 +48,8 @@ def measure(table: Table, seed: int, most: int, kind: str) -> Iterator[dict[str,
     curves = Curves.of(np.where(np.isnan(seen), np.nan, scale.apply(seen)))
     posterior = LogPosterior(curves, CurvePrior.of(curves, falling=kind == "falling"))
     samples = sample_parameters(posterior, rng, SAMPLES, burn_in=30)
-    beliefs = [FreezeThawBelief.given(curves, p).predict() for p in samples]
-    mean, variance = np.stack([m for m, _ in beliefs]), np.stack([v for _, v in beliefs])
+    predictions = [FreezeThawPosterior.given(curves, p).predict() for p in samples]
+    mean, variance = np.stack([m for m, _ in predictions]), np.stack([v for _, v in predictions])
     noise = np.array([p.noise for p in samples])[:, None, None]
     centre = mean.mean(axis=0)
     spread = np.sqrt((variance + noise).mean(axis=0) + mean.var(axis=0))
@@ -63,7 +63,7 @@ def measure(table: Table, seed: int, most: int, kind: str) -> Iterator[dict[str,
         yield {
             "table": table.name,
             "seed": seed,
-            "belief": kind,
+            "model": kind,
             "shown": most,
             "ahead": "horizon" if ahead is None else ahead,
             "arms": len(keep),
@@ -75,15 +75,15 @@ def measure(table: Table, seed: int, most: int, kind: str) -> Iterator[dict[str,
         }
 
 
-def runs(asked: argparse.Namespace, folder: Path, have: set[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
-    wanted = asked.tables.split(",") if asked.tables else None
-    for seed in range(asked.seeds):
+def runs(options: argparse.Namespace, folder: Path, have: set[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+    wanted = options.tables.split(",") if options.tables else None
+    for seed in range(options.seeds):
         for file in sorted(folder.glob("*.npz")):
             if wanted is not None and file.stem not in wanted:
                 continue
-            table = recorded(file, asked.arms, asked.steps, seed)
+            table = recorded(file, options.arms, options.steps, seed)
             for most in (s for s in SHOWN if LEAST_STEPS <= table.losses.shape[1] > s):
-                for kind in BELIEFS:
+                for kind in MODELS:
                     if (table.name, seed, most, kind) not in have:
                         yield from measure(table, seed, most, kind)
             print(f"seed {seed} {table.name}", file=sys.stderr, flush=True)
@@ -98,27 +98,31 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--arms", type=int, default=200)
     parser.add_argument("--quick", action="store_true", help="one seed, one table")
-    asked = parser.parse_args()
-    if asked.quick:
-        asked.seeds, asked.tables = 1, asked.tables or "resnet_alexnet"
-    from benchmarks.bhpt.figures import belief_figure
+    options = parser.parse_args()
+    if options.quick:
+        options.seeds, options.tables = 1, options.tables or "resnet_alexnet"
+    from benchmarks.bhpt.figures import prediction_figure
 
-    for folder in asked.data:
-        path = asked.out / f"belief_{folder.name}.jsonl"
-        write(path, runs(asked, folder, {(r["table"], r["seed"], r["shown"], r["belief"]) for r in read(path)}))
-        rows = [r for r in read(path) if r["seed"] < asked.seeds]
+    for folder in options.data:
+        path = options.out / f"predictions_{folder.name}.jsonl"
+        write(path, runs(options, folder, {(r["table"], r["seed"], r["shown"], r["model"]) for r in read(path)}))
+        rows = [r for r in read(path) if r["seed"] < options.seeds]
         summary = show(rows)
-        belief_figure(rows, asked.out, folder.name)
-        print(json.dumps({"name": "bhpt_belief", "measured": summary, "target": None, "data": folder.name, "ok": True}))
+        prediction_figure(rows, options.out, folder.name)
+        print(
+            json.dumps(
+                {"name": "bhpt_predictions", "measured": summary, "target": None, "data": folder.name, "ok": True}
+            )
+        )
 
 
 def show(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     summary = {}
-    for kind in BELIEFS:
+    for kind in MODELS:
         print(f"\n{kind:10}{'shown':>14}{'ahead':>9}" + "".join(f"{c:>22}" for c in COLUMNS))
         for shown in SHOWN:
             for ahead in (1, 5, 10, "horizon"):
-                found = [r for r in rows if r["belief"] == kind and r["shown"] == shown and r["ahead"] == ahead]
+                found = [r for r in rows if r["model"] == kind and r["shown"] == shown and r["ahead"] == ahead]
                 if found:
                     means = {c: round(float(np.nanmean([r[c] for r in found])), 3) for c in COLUMNS}
                     print(f"{shown:>24}{ahead:>9}" + "".join(f"{v:>22}" for v in means.values()))
