@@ -46,6 +46,7 @@ docs: .venvs/docs/ready ## the documentation as a site, in out/site
 	@echo "out/site/index.html; to look at it: .venvs/docs/bin/python -m http.server -d out/site"
 
 build: .venvs/build/ready ## wheel and sdist in out/dist, checked
+	.venvs/build/bin/python tools/check_release.py
 	rm -rf out/dist
 	.venvs/build/bin/python -m build --outdir out/dist
 	.venvs/build/bin/twine check --strict out/dist/*

@@ -32,16 +32,12 @@ ORDER = (  # in which somebody meets the names; others follow
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 INTEGRATED = {
     "integrations.stepping": ("stepwise", "Steps"),
-    "integrations.lightning": ("LightningSteps",),
-    "integrations.transformers": ("TransformersSteps",),
+    "integrations.lightning": ("LightningSteps", "checkpoint_of"),
+    "integrations.transformers": ("TransformersSteps", "checkpoint_of"),
     "integrations.keras": ("KerasSteps", "load_model"),
-    "integrations.lightgbm": ("lightgbm_steps",),
-    "integrations.xgboost": ("xgboost_steps",),
-    "integrations.catboost": ("catboost_steps",),
-    "integrations.sklearn": ("partial_fit_steps", "warm_start_steps"),
-    "integrations.sklearn_search": ("BudgetSearchCV",),
-    "integrations.optuna": ("to_optuna", "from_optuna"),
-    "integrations.optuna_sampler": ("CostAwareSampler",),
+    "integrations.boosting": ("xgboost_steps", "lightgbm_steps", "catboost_steps"),
+    "integrations.sklearn": ("BudgetSearchCV", "partial_fit_steps", "warm_start_steps"),
+    "integrations.optuna": ("CostAwareSampler", "from_optuna", "to_optuna"),
     "integrations.loggers": ("Follow", "log_study", "TensorBoard", "Mlflow", "Wandb"),
     "testing.resuming": ("train_in_one_piece", "train_in_pieces", "check_resuming"),
 }

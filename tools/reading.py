@@ -1,12 +1,14 @@
-"""How much must somebody read to understand a policy? Files and lines of policies and models, policy by policy.
+"""Print how much code a reader must open to understand a policy: files and lines of `policies` and `models`.
 
     python tools/reading.py [NAME…] [--json]
 
-Counted is everything in `policies` and `models` that the registered class needs, by its imports, however far they lead;
-`core` is the language that all policies are written in and is read once. `__init__` files hold no logic and do not count.
+All files in `policies` and `models` count that the registered class needs, directly or through other files. An import counts
+wherever it is in the file, and so do modules that are named by a string: `import_module("…")`, and `make("…")` or
+`find_class("…")` with the name of a registered policy. `core` is the language of all policies, read once, and does not count.
+`__init__` files of methods hold no logic and do not count either.
 
-A file is foreign when it belongs to the folder of another method: whoever wants to know one method should not have to
-open its rival's. What several methods share stands directly in `policies` or `models`, or in `models/gp`.
+A file is foreign if it belongs to the folder of another method. A method that needs another method by design is listed in
+`BUILDS_ON`. Code that several methods share is directly in `policies` or `models`, or in `models/gp`.
 """
 
 from __future__ import annotations
@@ -23,67 +25,92 @@ import shoestring
 from shoestring import policies
 
 ROOT = Path(shoestring.__file__).parent
-LONGEST = 300  # lines of a file
-SHARED = {"gp"}  # folders of `models` that belong to every method
+SHARED_FOLDERS = {"gp"}  # folders of `models` that belong to every method
+BUILDS_ON = {
+    "thrift": {"halving"},  # decides by sequential halving outside the scope of its network
+    "freeze_thaw": {"thrift"},  # `bhpt` with the learned surrogate
+}
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the reader of one policy has to open."""
+    """The files that the reader of one policy opens."""
 
     policy: str
-    files: dict[str, int]  # name below the package -> lines
+    files: dict[str, int]  # path below the package -> lines
     foreign: list[str]
 
     @property
     def lines(self) -> int:
         return sum(self.files.values())
 
-    @property
-    def too_long(self) -> list[str]:
-        return [name for name, lines in self.files.items() if lines > LONGEST]
-
 
 def measure(policy: str) -> Reading:
     """Follow the imports from the module of the registered class."""
-    start = file_of(policies.REGISTRY[policy].partition(":")[0])
+    start = find_file(policies.REGISTRY[policy].partition(":")[0])
     assert start is not None
     found, to_do = {start}, [start]
     while to_do:
-        news = set(imported_files(to_do.pop())) - found
-        found |= news
-        to_do += news
+        new = set(list_imported_files(to_do.pop())) - found
+        found |= new
+        to_do += new
     files = {str(path.relative_to(ROOT)): path for path in sorted(found) if path.name != "__init__.py"}
-    method = start.relative_to(ROOT).parts[1]
-    foreign = [name for name in files if method_of(name) not in (None, method)]
+    own = start.relative_to(ROOT).parts[1]
+    allowed = {None, own, *BUILDS_ON.get(own, ())}
+    foreign = [name for name in files if method_of(name) not in allowed]
     return Reading(policy, {name: len(path.read_text("utf-8").splitlines()) for name, path in files.items()}, foreign)
 
 
 def method_of(name: str) -> str | None:
-    """The folder of a method that a file belongs to; None for what all of them share."""
+    """Return the folder of the method that a file belongs to; None for shared files."""
     parts = Path(name).parts
-    return parts[1] if len(parts) > 2 and parts[1] not in SHARED else None
+    return parts[1] if len(parts) > 2 and parts[1] not in SHARED_FOLDERS else None
 
 
 @cache
-def imported_files(path: Path) -> list[Path]:
-    """Files of policies and models that a file imports; those that it imports late count too."""
-    files = (file_of(name) for name in imported_names(ast.parse(path.read_text("utf-8"))))
+def list_imported_files(path: Path) -> list[Path]:
+    """Return the files of `policies` and `models` that a file imports, anywhere in its code."""
+    files = (find_file(name) for name in list_imported_modules(ast.parse(path.read_text("utf-8"))))
     return [file for file in files if file is not None and file.relative_to(ROOT).parts[0] in ("policies", "models")]
 
 
-def imported_names(tree: ast.Module) -> Iterator[str]:
+def list_imported_modules(tree: ast.Module) -> Iterator[str]:
+    strings = _constant_strings(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             # `from folder import x` may mean a file of that folder or a name in its __init__
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if file_of(name) else node.module for name in names)
+            yield from (name if find_file(name) else node.module for name in names)
+        elif isinstance(node, ast.Call):
+            yield from _modules_named_by_string(node, strings)
 
 
-def file_of(module: str) -> Path | None:
-    """The file of a module of ours, None for everything else."""
+def _constant_strings(tree: ast.Module) -> dict[str, str]:
+    """Return the names at module level that are assigned a string."""
+    return {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _modules_named_by_string(call: ast.Call, strings: dict[str, str]) -> Iterator[str]:
+    """Yield the module of `import_module("…")`, and that of the policy in `make("…")` and `find_class("…")`."""
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    argument = call.args[0] if call.args else None
+    text = argument.value if isinstance(argument, ast.Constant) else strings.get(getattr(argument, "id", ""))
+    if function == "import_module" and isinstance(text, str):
+        yield text
+    elif function in ("make", "find_class") and text in policies.REGISTRY:
+        yield policies.REGISTRY[str(text)].partition(":")[0]
+
+
+def find_file(module: str) -> Path | None:
+    """Return the file of a module of this package; None for every other module."""
     package, *parts = module.split(".")
     place = ROOT.joinpath(*parts)
     candidates = (place.with_suffix(".py"), place / "__init__.py") if package == ROOT.name and parts else ()
@@ -99,13 +126,12 @@ def main() -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}. Known: {', '.join(sorted(policies.REGISTRY))}")
     readings = [measure(name) for name in arguments.names or sorted(policies.REGISTRY)]
     if arguments.json:
-        facts = [{**asdict(each), "lines": each.lines, "too_long": each.too_long} for each in readings]
-        print(json.dumps(facts, indent=2))
+        print(json.dumps([{**asdict(reading), "lines": reading.lines} for reading in readings], indent=2))
         return
-    for each in readings:
-        remarks = [f"foreign: {name}" for name in each.foreign] + [f"too long: {name}" for name in each.too_long]
-        print(f"{each.policy:20}{len(each.files):3} files{each.lines:6} lines  {'; '.join(remarks)}".rstrip())
-        for name, lines in each.files.items() if arguments.names else ():
+    for reading in readings:
+        remarks = "; ".join(f"foreign: {name}" for name in reading.foreign)
+        print(f"{reading.policy:20}{len(reading.files):3} files{reading.lines:6} lines  {remarks}".rstrip())
+        for name, lines in reading.files.items() if arguments.names else ():
             print(f"    {lines:5}  {name}")
 
 

@@ -1,16 +1,17 @@
-"""Where does the code repeat itself? Pairs of places that share six or more lines.
+"""Find where the code repeats itself: pairs of places that share six or more lines.
 
     python tools/repeats.py [FOLDER] [--json]
 
-Two lines agree when they are the same but for white space, or when they have the same shape: every name, string and number
-stands for any other, keywords and punctuation must agree. A pair is a longest run of such lines in two places that do not
-overlap; a row says `same` where six lines in a row agree to the letter, else `shape`.
+Two lines agree when they are equal except for white space, or when they have the same shape: any name, string or number
+agrees with any other, and keywords and punctuation must be equal. A pair is a longest run of such lines in two places that do
+not overlap. A row says `same` where six lines in a row are equal, else `shape`.
 
-Not looked at: blank lines, comments, docstrings, imports and lines without a word, such as a lone bracket.
-Thin, and no more than half of a run: decorators, `pass` and its like and, where only the shape agrees, lines that declare
-and do nothing: the head of a class, a field, an argument or an item on a line of its own, a row of plain data. Two
-dataclasses of six numbers or two calls with six arguments have nothing in common that one place could hold.
-Of runs that overlap, as shifted copies of one list do, the longest is a pair and the others are not.
+Blank lines, comments, docstrings, imports and lines without a word, such as a lone bracket, are not compared.
+Thin lines may be at most half of a run: decorators, `pass` and similar, a parameter of a signature on a line of its own (an
+implementation must repeat those of its interface) and, where only the shape agrees, lines that only declare: the head of a
+class, a field, an argument or an item on a line of its own, a row of plain data. Two dataclasses with six numbers or two calls
+with six arguments share nothing that could be moved to one place.
+Of runs that overlap, as shifted copies of one list do, only the longest is a pair.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 
-LEAST = 6  # lines of a run
+MIN_LINES = 6  # of a run
 SOURCE = Path(__file__).parents[1] / "src"
-_SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+_IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _FSTRING_START, _FSTRING_END = (getattr(tokenize, f"FSTRING_{end}", None) for end in ("START", "END"))
-_THIN = re.compile(r"@.*|pass|else:|try:|return|return None|\.\.\.")
+_THIN = re.compile(r"@.*|pass|else:|try:|return|returnNone|\.\.\.|\*|self,|\*{0,2}\w+:[^()]*,")  # without white space
 _DECLARES = re.compile(r"class .*|n : .*|n = [^()]*|[^()]* ,|[s0-9 ,()\[\]{}:-]*")
 
 
@@ -60,7 +61,7 @@ class Run:
     lines: int
 
     def overlaps(self, other: Run) -> bool:
-        """Whether both places have lines in common with those of the other run."""
+        """Return whether both places have lines in common with those of the other run."""
         return _meet(self.first, self.lines, other.first, other.lines) and _meet(
             self.second, self.lines, other.second, other.lines
         )
@@ -71,19 +72,19 @@ class Pair:
     first: str  # file:from-to
     second: str
     lines: int
-    is_same: bool  # to the letter
+    is_same: bool  # equal, not only of the same shape
 
     def __str__(self) -> str:
         return f"{self.first} ~ {self.second}  {self.lines} lines, {'same' if self.is_same else 'shape'}"
 
 
 def repeats(folder: Path) -> list[Pair]:
-    """All pairs below a folder, the longest first."""
+    """Return all pairs below a folder, the longest first."""
     files = {path: code_lines(path.read_text("utf-8")) for path in sorted(folder.rglob("*.py"))}
     starts: dict[tuple[str, ...], list[tuple[Path, int]]] = defaultdict(list)
     for path, lines in files.items():
-        for start in range(len(lines) - LEAST + 1):
-            starts[tuple(line.shape for line in lines[start : start + LEAST])].append((path, start))
+        for start in range(len(lines) - MIN_LINES + 1):
+            starts[tuple(line.shape for line in lines[start : start + MIN_LINES])].append((path, start))
     agreeing: dict[tuple[Path, Path], set[tuple[int, int]]] = defaultdict(set)
     for places in starts.values():
         for (a, i), (b, j) in combinations(places, 2):
@@ -98,15 +99,15 @@ def repeats(folder: Path) -> list[Pair]:
 
 
 def _runs(windows: set[tuple[int, int]], one_file: bool) -> Iterator[Run]:
-    """Windows that follow each other are one run; within one file it ends where its two places would meet."""
+    """Join windows that follow each other to one run; within one file it ends where its two places would meet."""
     for i, j in windows:
         if (i - 1, j - 1) in windows:
             continue
-        lines = LEAST
-        while (i + lines - LEAST + 1, j + lines - LEAST + 1) in windows:
+        lines = MIN_LINES
+        while (i + lines - MIN_LINES + 1, j + lines - MIN_LINES + 1) in windows:
             lines += 1
         lines = min(lines, j - i) if one_file else lines
-        if lines >= LEAST:
+        if lines >= MIN_LINES:
             yield Run(i, j, lines)
 
 
@@ -127,7 +128,7 @@ def _counts(a: Sequence[Line], b: Sequence[Line], run: Run) -> bool:
 
 def _pair(folder: Path, a: Path, b: Path, ours: Sequence[Line], theirs: Sequence[Line], run: Run) -> Pair:
     ours, theirs = ours[run.first : run.first + run.lines], theirs[run.second : run.second + run.lines]
-    same = any(_is_same(ours[i : i + LEAST], theirs[i : i + LEAST]) for i in range(run.lines - LEAST + 1))
+    same = any(_is_same(ours[i : i + MIN_LINES], theirs[i : i + MIN_LINES]) for i in range(run.lines - MIN_LINES + 1))
     return Pair(
         f"{a.relative_to(folder)}:{ours[0].number}-{ours[-1].number}",
         f"{b.relative_to(folder)}:{theirs[0].number}-{theirs[-1].number}",
@@ -145,22 +146,22 @@ def _meet(start: int, lines: int, other: int, other_lines: int) -> bool:
 
 
 def code_lines(text: str) -> list[Line]:
-    """The lines of a file that count."""
-    passed_over = set(_lines_passed_over(ast.parse(text)))
+    """Return the lines of a file that are compared."""
+    ignored = set(_ignored_lines(ast.parse(text)))
     words: dict[int, list[tokenize.TokenInfo]] = defaultdict(list)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _SILENT and token.start[0] not in passed_over:
+        if token.type not in _IGNORED and token.start[0] not in ignored:
             words[token.start[0]].append(token)
     lines = []
     for number, tokens in words.items():
         if any(token.type != tokenize.OP for token in tokens):
-            said = " ".join(token.string for token in tokens)
-            lines.append(Line(number, said.replace(" ", ""), " ".join(_shapes(tokens))))
+            joined = " ".join(token.string for token in tokens)
+            lines.append(Line(number, joined.replace(" ", ""), " ".join(_shapes(tokens))))
     return lines
 
 
 def _shapes(tokens: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
-    inside = 0  # of f-strings, which Python 3.12 and later take apart
+    inside = 0  # depth of f-strings, which Python 3.12 and later split into tokens
     for token in tokens:
         opens, closes = token.type == _FSTRING_START, token.type == _FSTRING_END
         if not inside and not closes:
@@ -174,7 +175,7 @@ def _shape(token: tokenize.TokenInfo) -> str:
     return "n" if token.type == tokenize.NAME else "0" if token.type == tokenize.NUMBER else "s"
 
 
-def _lines_passed_over(tree: ast.Module) -> Iterator[int]:
+def _ignored_lines(tree: ast.Module) -> Iterator[int]:
     for node in ast.walk(tree):
         is_import = isinstance(node, ast.Import | ast.ImportFrom)
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -191,7 +192,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps([asdict(pair) for pair in found], indent=2))
         return
-    print(*found, f"{len(found)} pairs, {sum(pair.is_same for pair in found)} of them the same to the letter", sep="\n")
+    print(*found, f"{len(found)} pairs, {sum(pair.is_same for pair in found)} of them with equal lines", sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Do golden traces that were recorded anew hold the same decisions as before, whatever is told about them?
+"""Compare the decisions in the golden traces of the working tree with those of a git revision.
 
     python tools/same_decisions.py [REVISION]
 
-Compares every trace in the working tree with that of REVISION (default: HEAD), the `why` of each order left out: what was
-bought, when, at which price and with which result must be equal, line by line. Exits 1 where a decision changed.
+Run it after traces were recorded again with `--update-golden`. Every trace below `tests/golden/traces`, `ties/` included, is
+compared with the same file at REVISION (default: HEAD), line by line and without the `why` of each order. So configurations,
+steps, moments, prices and results must be equal, and only the labels in `why` may differ. Exits 1 where a decision changed.
 """
 
 from __future__ import annotations
@@ -21,17 +22,25 @@ def read_without_why(text: str) -> list[object]:
     return [{name: fact for name, fact in json.loads(line).items() if name != "why"} for line in text.splitlines()]
 
 
-def read_recorded(revision: str) -> dict[str, str]:
-    """Name and text of each trace at that revision."""
-    listed = _git("ls-tree", "--name-only", f"{revision}:{TRACES}").split()
-    return {name: _git("show", f"{revision}:{TRACES}/{name}") for name in listed}
+def read_work_tree() -> dict[str, str]:
+    """Return the text of each trace in the working tree, by its path below `TRACES`."""
+    folder = ROOT / TRACES
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*.jsonl")}
+
+
+def read_revision(revision: str) -> dict[str, str]:
+    """Return the text of each trace at a git revision, by its path below `TRACES`."""
+    paths = _git("ls-tree", "-r", "--name-only", f"{revision}:{TRACES}").split()
+    return {path: _git("show", f"{revision}:{TRACES}/{path}") for path in paths if path.endswith(".jsonl")}
 
 
 def find_changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Names of traces whose decisions differ, or that are there only once."""
-    once = set(before) ^ set(now)
-    both = set(before) & set(now)
-    return sorted(once | {name for name in both if read_without_why(before[name]) != read_without_why(now[name])})
+    """Return the names of traces whose decisions differ, or that exist on one side only."""
+    on_one_side = set(before) ^ set(now)
+    on_both = set(before) & set(now)
+    return sorted(
+        on_one_side | {name for name in on_both if read_without_why(before[name]) != read_without_why(now[name])}
+    )
 
 
 def _git(*arguments: str) -> str:
@@ -40,13 +49,11 @@ def _git(*arguments: str) -> str:
 
 def main() -> int:
     revision = sys.argv[1] if len(sys.argv) > 1 else "HEAD"
-    before = read_recorded(revision)
-    now = {path.name: path.read_text("utf-8") for path in (ROOT / TRACES).glob("*.jsonl")}
+    before, now = read_revision(revision), read_work_tree()
     changed = find_changed(before, now)
-    retold = sum(before[name] != now[name] for name in set(before) & set(now))
-    print(
-        f"{len(now)} traces, {retold} recorded anew since {revision}; decisions changed in: {', '.join(changed) or 'none'}"
-    )
+    rewritten = sum(before[name] != now[name] for name in set(before) & set(now))
+    print(f"{len(now)} traces, {rewritten} of them rewritten since {revision}")
+    print(f"decisions changed in: {', '.join(changed) or 'none'}")
     return 1 if changed else 0
 
 

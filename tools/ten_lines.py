@@ -1,4 +1,4 @@
-"""Run the ten lines of the README with whatever shoestring is installed: the first thing that must work for a stranger.
+"""Run the first example of the README with the installed shoestring.
 
 python tools/ten_lines.py
 """

@@ -1,4 +1,4 @@
-"""A PostgreSQL server to throw away: on loopback, on a free port, under a user without rights, gone with this process."""
+"""A temporary PostgreSQL server on loopback, on a free port and under a user without rights; it ends with this process."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ START_S = 60.0
 
 
 class NoServer(Exception):
-    """Why no server can be had here."""
+    """No server can be started here; the message is the reason."""
 
 
 class Server:
-    """Made by `start`; `stop` cuts all connections off, `launch` lets it come back with what it held."""
+    """Created by `start`. `stop` closes all connections, and `launch` starts the server again with its data."""
 
-    def __init__(self, command: list[str], whom: dict[str, Any], folder: Path, port: int) -> None:
+    def __init__(self, command: list[str], user: dict[str, Any], folder: Path, port: int) -> None:
         self.port = port
-        self._command, self._whom, self._folder = command, whom, folder
+        self._command, self._user, self._folder = command, user, folder
         self.launch()
         atexit.register(self.stop)
 
@@ -40,7 +40,7 @@ class Server:
         binaries = Path(found).resolve().parent
         folder = Path(tempfile.mkdtemp(prefix="shoestring-postgresql-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        whom = _somebody_else(folder)
+        user = _choose_user(folder)
         data = folder / "data"
         made = subprocess.run(
             [binaries / "initdb", "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
@@ -50,19 +50,19 @@ class Server:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=START_S,
-            **whom,
+            **user,
         )
         if made.returncode:
             raise NoServer(f"initdb failed: {' '.join(made.stdout.split())[-500:]}")
         port = _free_port()
         command = [f"{binaries}/postgres", "-D", str(data), "-h", "127.0.0.1", "-p", str(port), "-k", "", "-F"]
-        return cls(command, whom, folder, port)
+        return cls(command, user, folder, port)
 
     def address(self, database: str) -> str:
         return f"postgresql://tester@127.0.0.1:{self.port}/{database}"
 
     def new_database(self) -> str:
-        """The address of an empty database."""
+        """Create an empty database and return its address."""
         import psycopg
 
         name = f"test_{uuid.uuid4().hex}"
@@ -73,7 +73,7 @@ class Server:
     def stop(self) -> None:
         if self._process.poll() is not None:
             return
-        self._process.send_signal(signal.SIGINT)  # a fast but clean end
+        self._process.send_signal(signal.SIGINT)  # fast but clean
         try:
             self._process.wait(START_S)
         except subprocess.TimeoutExpired:
@@ -88,8 +88,8 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C in the terminal is not for the server
-                **self._whom,
+                start_new_session=True,  # Ctrl-C in the terminal must not reach the server
+                **self._user,
             )
         if not self._answers():
             raise NoServer(f"postgres does not start: {(self._folder / 'log').read_text()[-500:]}")
@@ -108,8 +108,8 @@ class Server:
         return False
 
 
-def _somebody_else(folder: Path) -> dict[str, Any]:
-    """Whom the server is to run as: PostgreSQL refuses to be root. The folder is made theirs."""
+def _choose_user(folder: Path) -> dict[str, Any]:
+    """Return the user for the server, who owns the folder from now on: PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return {}
     user = next((u for u in pwd.getpwall() if u.pw_name in ("postgres", "nobody") and u.pw_uid), None)
@@ -120,7 +120,7 @@ def _somebody_else(folder: Path) -> dict[str, Any]:
 
 
 def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
         return port

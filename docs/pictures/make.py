@@ -1,9 +1,9 @@
 """Draw the pictures of the README and the docs from real studies.
 
-python docs/pictures/make.py              # from recorded trainings and kept measurements; always the same files
-python docs/pictures/make.py terminal     # the terminal while `make demo` runs: trains for 30 seconds
+    python docs/pictures/make.py              # from recorded trainings and stored measurements; always the same files
+    python docs/pictures/make.py terminal     # the terminal during `make demo`: trains for 30 seconds
 
-A test holds the files of the first against what this script makes. The PNG for GitHub's social preview is made where
+A test compares the files of the first command with what this script makes. The PNG for GitHub's social preview is written if
 `pip install 'shoestring[pictures]'` was done.
 """
 
@@ -19,19 +19,19 @@ from pathlib import Path
 
 from shoestring.core.ledger.entries import Order
 from shoestring.errors import MissingExtra
-from shoestring.reports.figures.comparison_of_studies import draw_comparison
-from shoestring.reports.figures.history import Story, gather
+from shoestring.reports.figures.comparisons import draw_comparison
+from shoestring.reports.figures.history import StudyHistory, read_history
 from shoestring.reports.figures.page import draw_study
 from shoestring.reports.figures.static import draw_png, wrap_svg, write_svg
 from shoestring.reports.progress import LiveView
 from shoestring.runners.simulated.recorded_table import Table
-from shoestring.runners.simulated.simulated_runner import Simulated
+from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.study.study import Study
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
-TABLE = ROOT / "benchmarks" / "data" / "fashion_curves" / "resnet_alexnet.npz"  # 49 networks, really trained
-SHOWN = ("money", "best", "curves", "timeline", "parallel", "importance")
+TABLE = ROOT / "benchmarks" / "data" / "fashion_curves" / "resnet_alexnet.npz"  # 49 trained networks
+SHOWN = ("budget", "best", "curves", "timeline", "parallel", "importance")
 COMPARED = ("sequential_halving", "asha", "random_search")
 SEEDS = range(5)
 SOCIAL = "social-preview"  # 1280 by 640, as GitHub asks for
@@ -39,18 +39,18 @@ TERMINAL_WIDTH = 118
 DEMO = "examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --budget 30s --quiet --json"
 
 
-def tune_recorded(policy: str = "sequential_halving", seed: int = 1, workers: int = 4) -> Story:
-    """A study of 400 epochs on recorded trainings: real curves and real costs, in simulated time."""
+def tune_recorded(policy: str = "sequential_halving", seed: int = 1, workers: int = 4) -> StudyHistory:
+    """Return the history of a study of 400 epochs on recorded trainings: real curves and costs, in simulated time."""
     table = Table.load(TABLE)
     study = Study.begin(
         table.space(), "400 epochs", max_steps=table.max_steps, policy=policy, seed=seed, workers=workers
     )
-    study.run(Simulated(table, workers))
-    return gather(policy, study.ledger)
+    study.run(SimulatedRunner(table, workers))
+    return read_history(policy, study.ledger)
 
 
 def draw() -> dict[str, str]:
-    """Every file that is always the same, by name."""
+    """Return every file that is always the same, by name."""
     figures = {figure.key: figure for figure in draw_study(tune_recorded())}
     compared = draw_comparison([tune_recorded(policy, seed) for policy in COMPARED for seed in SEEDS])
     assert compared is not None
@@ -60,16 +60,19 @@ def draw() -> dict[str, str]:
 
 
 def draw_scale() -> dict[str, str]:
-    """What `python -m benchmarks scale` measured."""
+    """Draw what `python -m benchmarks scale` measured."""
     sys.path.append(str(ROOT))
     from benchmarks.scale.pictures import draw_growth, draw_utilisation
 
-    told = json.loads((ROOT / "benchmarks" / "scale" / "results" / "scale.json").read_text(encoding="utf-8"))
-    return {"scale_utilisation.svg": draw_utilisation(told["runs"]), "scale_growth.svg": draw_growth(told["growth"])}
+    measured = json.loads((ROOT / "benchmarks" / "scale" / "results" / "scale.json").read_text(encoding="utf-8"))
+    return {
+        "scale_utilisation.svg": draw_utilisation(measured["runs"]),
+        "scale_growth.svg": draw_growth(measured["growth"]),
+    }
 
 
 def draw_social_preview(curves: str) -> str:
-    """What a link to the project shows: seen small, so without the numbers at the axes."""
+    """Draw the picture that a link to the project shows. It is shown small, so the axes have no numbers."""
     shape = re.sub(r"<text .*?</text>", "", curves)
     inner = shape.replace("<svg ", '<svg x="560" y="90" width="690" height="440" ', 1)
     texts = [
@@ -88,18 +91,19 @@ def draw_social_preview(curves: str) -> str:
 
 
 def draw_terminal() -> str:
+    """Draw the live view of the demo as a terminal shows it."""
     from rich.console import Console
 
-    os.environ["COLUMNS"] = str(TERMINAL_WIDTH)  # the view asks its terminal, and a picture has none
+    os.environ["COLUMNS"] = str(TERMINAL_WIDTH)  # the view reads the width of its terminal, and a picture has none
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/demo.db"
         command = [sys.executable, "-m", "shoestring", "run", *DEMO.split(), "--store", store]
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         ledger = Study.open(store=store).ledger
-        # The moment of the last order at about two thirds of the money: some trials run, many are frozen.
+        # The moment of the first order after two thirds of the budget: some trials run, many are paused.
         moments = [n for n in range(1, len(ledger) + 1) if isinstance(ledger.entries()[n - 1], Order)]
         moment = next(n for n in moments if ledger.fork(n).spent > 0.66 * ledger.budget.total)
-        view = LiveView(f"digits: {ledger.books.policy}, seed {ledger.opened.seed}")
+        view = LiveView(f"digits: {ledger.state.policy}, seed {ledger.opened.seed}")
         then = ledger.fork(moment)
         view(then, then.orders[-1])
         console = Console(record=True, width=TERMINAL_WIDTH, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -115,7 +119,7 @@ def main(words: list[str]) -> None:
         try:
             (FOLDER / f"{SOCIAL}.png").write_bytes(draw_png(files[f"{SOCIAL}.svg"], zoom=1.0))
         except MissingExtra as error:
-            sys.stderr.write(f"{SOCIAL}.png is left as it is: {error}\n")
+            sys.stderr.write(f"{SOCIAL}.png is not changed: {error}\n")
 
 
 if __name__ == "__main__":
