@@ -5,10 +5,10 @@
 
 OpenBLAS chooses its routines by the processor. With `OPENBLAS_CORETYPE` it uses those of an older processor, and rounds as
 that one does. Each child process runs the same small studies with another kernel and records its orders and all scores that
-`core.choosing` was given. Scores are compared decision by decision, as long as the orders before were equal.
+`core.deciding.reproducible` was given. Scores are compared decision by decision, as long as the orders before were equal.
 
 The last line has the largest difference, as a share of the spread of its scores, and the number of studies with equal orders.
-The tolerance of `core.choosing` has to be well above the first; the second is what it is for.
+The tolerance of `core.deciding.reproducible` has to be well above the first; the second is what it is for.
 """
 
 from __future__ import annotations

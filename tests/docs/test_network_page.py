@@ -109,7 +109,7 @@ def test_every_field_of_an_answer_is_explained(server: RunningServer) -> None:
     while (last := server.ask("/ask", worker="a"))["order"]:
         server.ask("/tell", order=last["order"]["number"], step=last["order"]["resumable_step"] + 1, value=0.5)
     names = {name for answer in [*answers, last] for name in answer}
-    names |= {*answers[0]["order"], *answers[2]["workers"][0]}
+    names |= {*answers[0]["order"], *answers[2]["busy_workers"][0]}
     of_status = set(re.findall(r"`(\w+)`", (ROOT / "docs" / "reference" / "json-output.md").read_text()))
     assert {"next_step", "retry_after_s", "silent_s", "resumable_step"} <= names
     assert names - explained - of_status == set()

@@ -198,7 +198,7 @@ OPTIONS: dict[str, list[str] | None] = {
     "--study": ["s", "t", "", "no such", "\x00", "a\nb", "x" * 500],
     "--json": None,
     "--workers": ["0", "-1", "x", "1"],
-    "--decision": ["0", "3", "-1", "x", "99999999999999999999"],
+    "--order": ["0", "3", "-1", "x", "99999999999999999999"],
     "--help": None,
     "--no-such-option": None,
 }
@@ -215,7 +215,7 @@ OWN = {  # the options of each command; a line may also have others
     "export": "--format --ledger -o --store --study",
     "retrain": "--store --study --json",
     "logs": "--store --study",
-    "report": "-o --decision --svg --figure --dark --store --study --json",
+    "report": "-o --order --svg --figure --dark --store --study --json",
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoestring.cli.printing import print_line
 from shoestring.core.values.strict_json import dumps
-from shoestring.core.values.text import printable
+from shoestring.core.values.text import count, printable
 from shoestring.errors import StoreError, StudyError
 from shoestring.stores.addresses import open_store
 from shoestring.study.journal import default_checkpoint_folder
@@ -42,7 +42,7 @@ def export_to_optuna(study: Study, output: str | None) -> None:
     from shoestring.integrations.optuna import to_optuna
 
     exported = to_optuna(study.ledger, output, study.name)
-    print_line(f"{len(exported.trials)} trials in {output}; look at them with: optuna-dashboard {output}")
+    print_line(f"{count(len(exported.trials), 'trial')} in {output}; look at them with: optuna-dashboard {output}")
 
 
 def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
@@ -68,8 +68,9 @@ def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
             "checkpoints are not copied; to copy them: "
             f"cp -r {checkpoints} {default_checkpoint_folder(open_store(output), study)}"
         )
+    entries = f"{repaired.n_copied} {'entry' if repaired.n_copied == 1 else 'entries'}"
     rest = "an unknown number" if repaired.n_dropped is None else str(repaired.n_dropped)
     print_line(
-        f"copied {repaired.n_copied} entries of {study!r} to {output}"
+        f"copied {entries} of {study!r} to {output}"
         + (f", left out {rest}: {repaired.reason}" if repaired.reason else "")
     )

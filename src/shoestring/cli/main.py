@@ -135,13 +135,13 @@ def status(**options: Any) -> None:
 
 @cli.command()
 @click.argument("order", type=int, required=False)
-@click.option("--trial", type=int, metavar="N", help="List all decisions about this trial instead.")
+@click.option("--trial", type=int, metavar="N", help="List all orders of this trial instead.")
 @options.study_options
 @options.json_option
 def explain(**options: Any) -> None:
-    """Explain a decision: why it was made, and its results.
+    """Explain an order: why it was placed, and its results.
 
-    ORDER is the number of a decision; `shoestring status` shows the last order of each trial.
+    ORDER is the number of an order; `shoestring status` shows the last order of each trial.
     """
     from shoestring.cli.show import show_decision
 
@@ -217,8 +217,8 @@ def logs(**options: Any) -> None:
 )
 @click.option("--compare", multiple=True, metavar="POLICY", help="Compare with this policy on the recorded curves.")
 @click.option(
-    "--decision",
-    "decisions",
+    "--order",
+    "orders",
     type=int,
     multiple=True,
     metavar="N",
@@ -229,7 +229,7 @@ def logs(**options: Any) -> None:
 def report(**options: Any) -> None:
     """Draw studies as one HTML file.
 
-    It shows what the budget was spent on, every curve, and why each decision was made.
+    It shows what the budget was spent on, every curve, and why each order was placed.
 
     \b
     shoestring report -o report.html
@@ -288,7 +288,7 @@ def repair(**options: Any) -> None:
 @click.argument("name", required=False)
 @options.json_option
 def list_policies(**options: Any) -> None:
-    """List the policies (the search algorithms), or describe one."""
+    """List the policies (the methods that decide what is trained), or describe one."""
     from shoestring.cli.show import show_policies
 
     show_policies(**options)

@@ -73,7 +73,7 @@ def policy_options(function: Callable[..., Any], default: str = policies.DEFAULT
         "--policy",
         default=None,
         metavar="NAME",
-        help=f"The search algorithm; see `policies`.  [default: {default}]",
+        help=f"The policy: the method that decides what is trained; see `policies`.  [default: {default}]",
     )(function)
 
 

@@ -32,7 +32,7 @@ from shoestring.study.study import Study
 def write_report(
     studies: Sequence[str],
     compare: Iterable[str],
-    decisions: Sequence[int],
+    orders: Sequence[int],
     output: str | None,
     svg: str | None,
     png: str | None,
@@ -48,12 +48,12 @@ def write_report(
     if not names:
         raise StudyError(f"there is no study in {store}: nothing to draw")
     ledgers = {name: Study.open(name, opened).ledger for name in names}
-    if decisions and len(names) > 1:
-        raise StudyError(f"--decision {decisions[0]} is for one study: give its name, one of {', '.join(names)}")
+    if orders and len(names) > 1:
+        raise StudyError(f"--order {orders[0]} is for one study: give its name, one of {', '.join(names)}")
     for ledger in ledgers.values():
         ledger.entries()  # a snapshot reads them only now; this is a part of the loading time
     loaded = time.perf_counter()
-    read = partial(recall, decisions=decisions) if len(names) == 1 else read_history
+    read = partial(recall, decisions=orders) if len(names) == 1 else read_history
     histories = [read(name, ledger) for name, ledger in ledgers.items()]
     figures = _choose(_draw(histories, compare), only)
     written = [*_write_figures(figures, svg, "svg", dark), *_write_figures(figures, png, "png", dark)]
@@ -166,23 +166,24 @@ class WatchedStore:
         self._store = open_store(store, must_exist=True)
         self._where = store_words(store, self._store.where)
         self._studies: dict[str, Study] = {}
-        self._pages: dict[str, tuple[tuple[str, str], str]] = {}  # by study: version and decision, page
+        self._pages: dict[str, tuple[tuple[str, str], str]] = {}  # by study: version and order, page
         self.address_of: Callable[[str], str] = str  # returns the address of a study's page; set when the server exists
 
     def version(self, name: str | None) -> str:
         study = self._study(name)
         return str(len(study.journal.refresh())) if study is not None else ",".join(self._store.studies())
 
-    def page(self, name: str | None, decision: str = "") -> str:
-        """Return the page of a study; `decision` is the number of an order to show, or empty for a few chosen ones."""
+    def page(self, name: str | None, order: str = "") -> str:
+        """Return the page of a study; `order` is the number of an order to show, or empty for a few chosen ones."""
         study, version = self._study(name), self.version(name)
         if study is None:
             links = {known: self.address_of(known) for known in self._store.studies()}
             return write_page(self._store.where, "Which study?", [], links=links, version=version)
         known = self._pages.get(study.name)
-        if known is None or known[0] != (version, decision):
-            history = recall(study.name, study.ledger, _read_decision(decision))
-            known = (version, decision), render([history], self._where, version=version)
+        if known is None or known[0] != (version, order):
+            ledger = study.ledger.fork()  # while it is drawn, other requests read new entries, which consumes theirs
+            history = recall(study.name, ledger, _read_order(order))
+            known = (version, order), render([history], self._where, version=version)
             self._pages[study.name] = known
         return known[1]
 
@@ -196,7 +197,7 @@ class WatchedStore:
                 raise RequestError(500, error) from None
 
         return {
-            ("GET", "/"): partial(get, lambda q: self.page(q.get("study"), q.get("decision", "")), "text/html"),
+            ("GET", "/"): partial(get, lambda q: self.page(q.get("study"), q.get("order", "")), "text/html"),
             ("GET", "/version"): partial(get, lambda q: self.version(q.get("study")), "text/plain"),
         }
 
@@ -211,9 +212,9 @@ class WatchedStore:
         return self._studies[name]
 
 
-def _read_decision(text: str) -> tuple[int, ...]:
+def _read_order(text: str) -> tuple[int, ...]:
     if text and not (text.isascii() and text.isdigit()):
-        raise StudyError(f"decision={text!r} must be the number of an order, as decision=7")
+        raise StudyError(f"order={text!r} must be the number of an order, as order=7")
     return (int(text),) if text else ()
 
 

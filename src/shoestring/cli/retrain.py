@@ -37,7 +37,11 @@ def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool,
     print_message(f"training {what} again, for about {cost}; the training code decides where the model is stored")
     with warnings.catch_warnings():  # the last line below says the same in words for the command line
         warnings.simplefilter("ignore")
-        done = opened.retrain_best(on_step=lambda step, value: print_message(f"step {step}: {value}"))
+        done = opened.retrain_best(
+            on_step=lambda step, value: print_message(
+                f"step {step}: {'no value' if value is None else format(value, '.6g')}"
+            )
+        )
     if as_json:
         result = {"value": done.value, "recorded": done.recorded, "is_same": done.is_same}
         print_line(dumps(facts | result | {"cost": opened.ledger.budget.show(done.cost)}))

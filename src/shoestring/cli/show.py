@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from shoestring import policies
@@ -12,13 +13,13 @@ from shoestring.cli.job import read_settings
 from shoestring.cli.printing import print_line, print_message, print_rich
 from shoestring.core.ledger.amendments import require_possible
 from shoestring.core.ledger.budget import Budget, parse_duration_s
-from shoestring.core.ledger.entries import Opened, Order
+from shoestring.core.ledger.entries import Opened, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
 from shoestring.core.values.strict_json import dumps
-from shoestring.core.values.text import printable
+from shoestring.core.values.text import count, printable
 from shoestring.errors import BudgetError, StoreError, StudyError
 from shoestring.reports import facts
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
@@ -111,18 +112,18 @@ def show_plan(
     planned = plan(opened, chosen, parse_duration_s(step_cost, "step cost") if step_cost else 1.0)
     if as_json:
         spent = {"spent": planned.ledger.spent, "left": planned.ledger.left, "trials": len(planned.ledger.trials)}
-        by_steps = {str(steps): count for steps, count in planned.trials_by_steps.items()}
+        by_steps = {str(steps): trials for steps, trials in planned.trials_by_steps.items()}
         shape = {"trials_by_steps": by_steps, "warning": planned.warning}
         print_line(dumps({"policy": chosen.name, "budget": str(total), **spent, **shape}))
         return
     from rich.table import Table
 
     table = Table("trained to step", "trials", "steps in all", box=None, header_style="dim")
-    for steps, count in planned.trials_by_steps.items():
-        table.add_row(str(steps), str(count), str(steps * count))
+    for steps, trials in planned.trials_by_steps.items():
+        table.add_row(str(steps), str(trials), str(steps * trials))
     print_rich(table)
     print_line(
-        f"{chosen.name} would train {len(planned.ledger.trials)} configurations with {total.show(total.total)}, "
+        f"{chosen.name} would train {count(len(planned.ledger.trials), 'configuration')} with {total.show(total.total)}, "
         f"spend {total.show(planned.ledger.spent)} and leave {total.show(planned.ledger.left)} (on random curves)"
     )
     if planned.warning:
@@ -137,8 +138,8 @@ def show_replay(
     study = Study.open(name, store)
     chosen = policies.make(policy or policies.DEFAULT, read_settings(settings))
     replayed = replay(study.ledger, chosen, Budget(budget) if budget else None)
-    best, winner = replayed.ledger.best, replayed.winner
-    real = winner.best_value
+    best, real_best = replayed.ledger.best, replayed.winner
+    real = real_best.best_value
     value = None if best is None else best.best_value
     compared = {
         "policy": chosen.name,
@@ -146,7 +147,7 @@ def show_replay(
         "spent": replayed.ledger.spent,
         "trials": len(replayed.ledger.trials),
         "real_best": real,
-        "winner": winner.number,
+        "winner": real_best.number,
         "winner_steps": replayed.winner_steps,
         "winner_missed": replayed.winner_missed,
         "cost": replayed.cost,
@@ -160,8 +161,8 @@ def show_replay(
         return
     show = study.ledger.budget.show
     print_line(
-        f"{chosen.name} would have found {value} for {show(replayed.ledger.spent)} in {len(replayed.ledger.trials)} trials; "
-        f"the study found {real}"
+        f"{chosen.name} would have found {_format_value(value)} for {show(replayed.ledger.spent)} in "
+        f"{count(len(replayed.ledger.trials), 'trial')}; the study found {_format_value(real)}"
     )
     if replayed.cost is not None:
         print_line(
@@ -171,12 +172,12 @@ def show_replay(
     if replayed.winner_missed:
         action = f"paused it at step {replayed.winner_steps}" if replayed.winner_steps else "never trained it"
         print_line(
-            f"the best trial of the study, {winner.number}, was best at step {winner.best_step}: "
+            f"the best trial of the study, {real_best.number}, was best at step {real_best.best_step}: "
             f"{chosen.name} would have {action}"
         )
     else:
         print_line(
-            f"it would have trained the best trial of the study, {winner.number}, to its best step {winner.best_step}"
+            f"it would have trained the best trial of the study, {real_best.number}, to its best step {real_best.best_step}"
         )
     if replayed.missing_steps:
         steps = replayed.recorded_steps + replayed.missing_steps
@@ -186,6 +187,10 @@ def show_replay(
             "its trials ended there at no cost, so the policy looks better than it is"
         )
     print_line("(only recorded curves are known, so this says nothing about configurations that the study never tried)")
+
+
+def _format_value(value: float | None) -> str:
+    return "no value" if value is None else f"{value:.6g}"
 
 
 def show_policies(name: str | None, as_json: bool) -> None:
@@ -230,6 +235,17 @@ def _print_groups(summaries: Mapping[str, str]) -> None:
     print_line("shoestring policies NAME shows the source, the symbols and the settings of one policy")
 
 
+def _explain_missing_log(study: Study, trial: int, folder: Path) -> str:
+    if other := next(iter(log_files(folder)), None):
+        return f"but there is {other.name}"
+    receipts = (entry for entry in study.ledger.entries() if isinstance(entry, Receipt) and entry.trial == trial)
+    target = study.ledger.opened.target
+    in_worker = target.get("runner") in ("process", "ray") or target.get("kind") == "command"
+    if in_worker or any(receipt.worker for receipt in receipts):  # only workers are named in receipts
+        return "the trial printed nothing"
+    return "only worker processes and commands that print something have logs"
+
+
 def show_logs(trial: int, store: str, name: str | None, stderr: bool, tail: int | None, as_json: bool) -> None:
     if tail is not None and tail < 0:
         raise StudyError(f"--tail {tail} must be 0 or more: the number of lines at the end")
@@ -238,9 +254,7 @@ def show_logs(trial: int, store: str, name: str | None, stderr: bool, tail: int 
     folder = Checkpoints(study.checkpoints).folder(number)
     file = folder / (STDERR if stderr else STDOUT)
     if not file.is_file():
-        other = next(iter(log_files(folder)), None)
-        hint = f"but there is {other.name}" if other else "only worker processes and commands have logs"
-        raise StudyError(f"trial {number} has no {file}: {hint}")
+        raise StudyError(f"trial {number} has no {file}: {_explain_missing_log(study, number, folder)}")
     try:
         text = read_log(
             file, tail, at_most_bytes=2 * MAX_BYTES

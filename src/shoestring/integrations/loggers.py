@@ -96,7 +96,11 @@ class Follow:
         for one in ledger.entries(len(seen)):
             seen = seen.append(one)
             if isinstance(one, Receipt) and one.is_finished:
-                self._log(seen, one)
+                try:
+                    self._log(seen, one)
+                except BaseException:  # the next call logs this step again
+                    self._seen = seen.fork(len(seen) - 1)
+                    raise
         self._seen = seen
         if isinstance(entry, Note) and (text := find_warning(entry)):
             warnings.warn(text, stacklevel=2)  # as `tune` does without an observer

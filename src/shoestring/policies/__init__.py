@@ -128,7 +128,7 @@ def restore(name: str, settings: Mapping[str, Any]) -> Policy:
     likely = "".join(part.capitalize() for part in name.split("_"))
     raise PolicyError(
         f"the study's policy {name!r} is not registered: pass it again, as policy={likely}(…), "
-        "register it through the entry-point group shoestring.policies, or choose another with --policy NAME"
+        "register it through the entry-point group shoestring.policies, or choose another policy"
     )
 
 

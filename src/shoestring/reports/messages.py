@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoestring.core.ledger.budget import show_seconds
 from shoestring.core.ledger.entries import Amended, Note, Order, Receipt
+from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import ResumeCheck
 from shoestring.core.values.text import count, printable
@@ -62,7 +63,7 @@ def status_report(name: str, ledger: Ledger, checkpoint: Path | str | None, rows
 def _format_prices(ledger: Ledger) -> str:
     """Return the training time at each price, if the workers differ in price."""
     parts = [
-        f"{show_seconds(one['seconds'])} at {one['price_factor']:g} times the rate ({one['workers']} workers)"
+        f"{show_seconds(one['seconds'])} at {one['price_factor']:g} times the rate ({count(one['workers'], 'worker')})"
         for one in cost_by_price(ledger)
     ]
     return f"\ntrained {', '.join(parts)}" if parts else ""
@@ -74,7 +75,7 @@ def _slow_lines(ledger: Ledger) -> list[RenderableType]:
     return [
         Text(
             f"slow worker: {printable(one['worker'])} takes {one['times_slower']:.1f} times as long as the others "
-            f"({one['steps']} steps)",
+            f"({count(one['steps'], 'step')})",
             "yellow",
         )
         for one in slow_workers(ledger)
@@ -163,16 +164,18 @@ def order_report(ledger: Ledger, order: Order) -> RenderableType:
     rows += [("reason", describe_reason(order, ledger)), *label_numbers(order, ledger)]
     rows += [(f"step {receipt.step}", _format_step(receipt)) for receipt in facts.receipts_of(ledger, order.number)]
     for name, value in rows:
-        table.add_row(Text(printable(name)), Text(printable(str(value))))
+        shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+        table.add_row(Text(printable(name)), Text(printable(shown)))
     return table
 
 
 def _format_step(receipt: Receipt) -> str:
     result = receipt.status if receipt.value is None else f"{receipt.value:.6g}"
+    failure = describe_failure(receipt.text)
     if receipt.status == "diverged" and receipt.value is not None:
         result += ", diverged"
     metrics = f"  {format_config(receipt.metrics)}" if receipt.metrics else ""
-    return f"{result} in {show_seconds(receipt.cost.total)}{metrics}"
+    return f"{result} in {show_seconds(receipt.cost.total)}{f': {failure}' if failure else ''}{metrics}"
 
 
 def order_table(ledger: Ledger, trial: int) -> RenderableType:

@@ -18,7 +18,7 @@ from shoestring.core.ledger.entries import Entry
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import one_line
 from shoestring.reports.facts import draw_curve, format_config, rank_trials, state_of
-from shoestring.reports.progress import SilentProgress, find_remark
+from shoestring.reports.progress import SilentProgress, find_remark, unconsumed
 
 _EVERY_S = 0.25
 _ROWS = 8
@@ -103,7 +103,8 @@ class NotebookView(SilentProgress):
 
     def _draw(self) -> None:
         shown: Any = import_module("IPython.display")
-        body = "starting" if self._ledger is None else _spending(self._ledger) + _best(self._ledger)
+        ledger = None if self._ledger is None else unconsumed(self._ledger)
+        body = "starting" if ledger is None else _spending(ledger) + _best(ledger)
         remarks = "".join(f'<div style="{_DIM}">{_text(line)}</div>' for line in self._remarks)
         page = shown.HTML(f'<div class="shoestring" style="{_FRAME}"><b>{_text(self._title)}</b>{body}{remarks}</div>')
         if self._handle is None:

@@ -127,7 +127,7 @@ class LiveView(ReportingProgress):
     def __exit__(self, *_: object) -> None:
         self._ending = self._ending or "ended"  # `end` was not called: an error was raised
         if self._ledger is not None:
-            self._live.update(self.render(self._ledger))
+            self._live.update(self.render(unconsumed(self._ledger)))
         self._live.stop()
 
     def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
@@ -193,6 +193,11 @@ class LiveView(ReportingProgress):
 def _describe_training(order: Order, ledger: Ledger) -> str:
     reason = describe_briefly(order, ledger)
     return printable(f"training trial {order.trial} to step {order.until}" + (f": {reason}" if reason else ""))
+
+
+def unconsumed(ledger: Ledger) -> Ledger:
+    """Return a ledger that can be read: after the last call of an observer, others may have appended to its ledger."""
+    return ledger.fork() if ledger.is_consumed else ledger
 
 
 def find_remark(entry: Entry | None) -> str | None:

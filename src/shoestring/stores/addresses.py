@@ -49,7 +49,7 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
         raise StoreError(f"the store {where!r} must begin with sqlite:/// or postgresql://")
     file = where.removeprefix("sqlite:///").partition("?")[0]
     if must_exist and scheme == "sqlite" and not _exists(Path(file)):
-        raise StoreError(f"there is no store {file!r}: give its address with --store")
+        raise StoreError(f"there is no store {file!r}: give the address of one that exists (store=, or --store)")
     from shoestring.stores.sql import SqlStore
 
     return SqlStore(where)

@@ -9,6 +9,7 @@ and which errors mean that the server has gone away.
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import threading
 import time
@@ -249,11 +250,10 @@ class Database:
             return kind(f"the store {self.where} failed: {message}: check the address, and that its server runs")
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the upper bits are details
         if code == sqlite3.SQLITE_CORRUPT or message.startswith("Could not decode"):
-            return DamagedStore(
-                f"{self.where} is damaged: {message}: `shoestring repair STUDY -o NEW` copies the good entries", -1
-            )
+            command = shlex.join(["shoestring", "repair", "STUDY", "--store", self.where, "-o", "NEW"])
+            return DamagedStore(f"{self.where} is damaged: {message}: `{command}` copies the good entries", -1)
         kind = Away if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
-        return kind(f"the store {self.where} failed: {message}: {_REMEDIES.get(code, 'give another --store')}")
+        return kind(f"the store {self.where} failed: {message}: {_REMEDIES.get(code, 'give another store')}")
 
 
 class Away(StoreError):
@@ -267,7 +267,7 @@ _REMEDIES = {
     sqlite3.SQLITE_LOCKED: "another program has locked it; close that program and give the same command again",
     sqlite3.SQLITE_READONLY: "make the file and its folder writable, or work on a copy",
     sqlite3.SQLITE_CANTOPEN: "its folder must exist, and you must be allowed to read and write both",
-    sqlite3.SQLITE_NOTADB: "the file is not a SQLite file, or its beginning is destroyed; give another --store",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite file, or its beginning is destroyed; give another store",
 }
 
 

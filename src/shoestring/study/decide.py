@@ -1,6 +1,6 @@
 """Ask the policy for a decision and turn it into an order, for the loop, for `ask` and for online tuning.
 
-Thinking time is charged to budgets of time and money: the time of the policy and of the ledger, which is all time in which no
+Decision time is charged to budgets of time and money: the time of the policy and of the ledger, which is all time in which no
 runner worked. It stays pending until the next order, and is recorded with it.
 
 A policy may want a step that costs more than is left. If no order is open that may cost less than reserved, the rest of the
@@ -30,7 +30,7 @@ REST = "what the policy wanted next costs more than is left"
 
 
 class Thinking:
-    """Measure thinking time: `with thinking: …` times one decision, with one thread for its linear algebra.
+    """Measure decision time: `with thinking: …` times one decision, with one thread for its linear algebra.
 
     `is_free`: time is simulated, and decisions take none of it.
     """
@@ -46,7 +46,7 @@ class Thinking:
         self.pending_s, self._since = 0.0, self._clock()
 
     def count(self) -> None:
-        """Count the time since the last call as thinking time."""
+        """Count the time since the last call as decision time."""
         now = self._clock()
         if not self._is_free:
             self.pending_s += max(0.0, now - self._since)

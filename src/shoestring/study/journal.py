@@ -9,6 +9,7 @@ append to the same study at the same time. Then `append` raises `Conflict`, `ref
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -27,11 +28,20 @@ E = TypeVar("E", bound=Entry)
 class Journal:
     """A ledger and its store. `ledger` is the newest one that this process has read or written.
 
-    `change` is the amendment that this process made when it opened the study, if any.
+    `change` is the amendment that this process made when it opened the study, if any. Several threads may use a journal.
     """
 
     def __init__(self, store: LedgerStore, name: str, ledger: Ledger, change: Amended | None = None) -> None:
-        self.store, self.name, self.ledger, self.change = store, name, ledger, change
+        self.store, self.name, self._ledger, self.change = store, name, ledger, change
+        self.lock = threading.RLock()  # no two threads may append to the same ledger: the first consumes it
+
+    @property
+    def ledger(self) -> Ledger:
+        if self._ledger.is_consumed:  # another thread is appending, or an append was interrupted before it returned
+            with self.lock:
+                if self._ledger.is_consumed:
+                    self._ledger = self.store.refresh(self.name, self._ledger)
+        return self._ledger
 
     @classmethod
     def in_memory(cls, ledger: Ledger, store: LedgerStore | None = None) -> Journal:
@@ -47,7 +57,9 @@ class Journal:
         `after` is the ledger that the entries were decided on; another thread may have changed `self.ledger` since.
         `heartbeat` and `durable`: see `LedgerStore.append`.
         """
-        self.ledger = self.store.append(self.name, after or self.ledger, *entries, heartbeat=heartbeat, durable=durable)
+        with self.lock:
+            before = after or self.ledger
+            self._ledger = self.store.append(self.name, before, *entries, heartbeat=heartbeat, durable=durable)
 
     def finish_run(self) -> None:
         """Let the store prepare for the next opening, after a run."""
@@ -55,20 +67,22 @@ class Journal:
 
     def refresh(self) -> Ledger:
         """Read what other processes have appended, and return the ledger."""
-        self.ledger = self.store.refresh(self.name, self.ledger)
-        return self.ledger
+        with self.lock:
+            self._ledger = self.store.refresh(self.name, self._ledger)
+            return self._ledger
 
     def append_newest(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
         """Append `entries_for(newest ledger)`; call it again if another process has appended first. Return the entries."""
         while True:
-            newest = self.refresh()
-            entries = entries_for(newest)
-            try:
-                if entries:
-                    self.append(*entries, after=newest)
-                return entries
-            except Conflict:
-                continue
+            with self.lock:
+                newest = self.refresh()
+                entries = entries_for(newest)
+                try:
+                    if entries:
+                        self.append(*entries, after=newest)
+                    return entries
+                except Conflict:
+                    continue
 
 
 def locate_checkpoints(store: LedgerStore, name: str, place: str | None) -> Path | str:

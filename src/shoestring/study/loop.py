@@ -105,7 +105,12 @@ class Loop:
 
     def _start(self) -> None:
         """Record which states the last process lost, and submit its open orders again."""
-        self._record(*find_losses(self.ledger, self.runner.start(self.ledger), self.lease.uncharged_s))
+        with (
+            self.journal.lock
+        ):  # a runner may take long to start, and another thread must not consume its ledger meanwhile
+            survivors = self.runner.start(self.ledger)
+            losses = find_losses(self.ledger, survivors, self.lease.uncharged_s)
+        self._record(*losses)
         if self.runner.now() < self._deadline:  # a deadline of 0: nothing is trained
             for open_order in list(self.ledger.open_orders.values()):
                 if not open_order.order.is_external:  # a runner carries out no orders that users asked for
@@ -202,7 +207,7 @@ class Loop:
                 is_declined = order is None
             self._record(*orders, after=start)
         except (Conflict, StaleLedger) as error:  # another process or thread has appended: decide again on its ledger
-            if isinstance(error, StaleLedger) and self.ledger is start:
+            if isinstance(error, StaleLedger) and len(self.ledger) == len(start):
                 raise  # the policy itself appended to the ledger that it was given
             thinking.pending_s += math.fsum(order.thinking_s for order in orders)
             self._refresh()

@@ -117,7 +117,7 @@ def retrain(
     again = type(study).begin(
         ledger.space,
         f"{last} epochs",
-        name=f"{study.name}-winner",
+        name=f"{study.name}-best",
         max_steps=ledger.max_steps,
         direction=ledger.opened.direction,
         policy=RepeatedTrial.of(ledger, winner),

@@ -59,9 +59,10 @@ class StudyRun:
         if options.workers is not None and options.workers != study.ledger.workers:
             study.amend(Amended(workers=int(options.workers)))
         self.study, self.options = study, options
-        ledger = study.ledger
-        self.runner = train if is_runner(train) else make_runner(options, train, study.checkpoints, ledger.workers)
-        self.view = make_view(f"{study.name}: {ledger.state.policy}, seed {ledger.opened.seed}", options.progress)
+        workers = study.ledger.workers
+        self.runner = train if is_runner(train) else make_runner(options, train, study.checkpoints, workers)
+        title = f"{study.name}: {study.ledger.state.policy}, seed {study.ledger.opened.seed}"
+        self.view = make_view(title, options.progress)
 
     def spend(self, also: Observe | None = None) -> Ending:
         """Train until the budget, the deadline, the policy or the user ends the run.

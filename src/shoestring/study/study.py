@@ -153,7 +153,9 @@ class Study:
         if name is None:
             if len(names) != 1:
                 known = f"it has {len(names)}: {', '.join(names)}" if names else "it has none"
-                raise StudyError(f"which study of {opened_store.where}? {known}; give the name with --study NAME")
+                raise StudyError(
+                    f"which study of {opened_store.where}? {known}; give the name of one, with name=… or --study NAME"
+                )
             name = names[0]
         ledger = opened_store.load(checks.check_study_name(name))
         if ledger is None:

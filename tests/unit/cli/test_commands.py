@@ -315,7 +315,12 @@ def test_logs_of_a_command(shoestring: Shoestring) -> None:
 
 def test_a_trial_without_a_log_is_an_error(shoestring: Shoestring) -> None:
     shoestring(*run("train", "5 epochs"), "--quiet")
-    assert "only worker processes and commands have logs" in shoestring("logs", "0", *STORE, code=2).err
+    assert (
+        "only worker processes and commands that print something have logs"
+        in shoestring("logs", "0", *STORE, code=2).err
+    )
+    shoestring(*run("train", "1 epochs"), "--study", "silent", "--runner", "process", "--quiet")
+    assert "the trial printed nothing" in shoestring("logs", "0", "--study", "silent", *STORE, code=2).err
 
 
 # drawing -------------------------------------------------------------------------------------------------------------
@@ -323,12 +328,12 @@ def test_a_trial_without_a_log_is_an_error(shoestring: Shoestring) -> None:
 
 def test_a_report_shows_the_chosen_decision(shoestring: Shoestring, tmp_path: Path) -> None:
     shoestring(*run("train", "30 epochs"), "--policy", "bhpt", "--set", "arms=5")
-    result = shoestring("report", "train", "--decision", "12", "--compare", "asha", *STORE, "--json").json
+    result = shoestring("report", "train", "--order", "12", "--compare", "asha", *STORE, "--json").json
     page = (tmp_path / result["report"]).read_text("utf-8")
     assert "Order 12 trained trial" in page
     assert "What asha would have paused" in page
-    wrong = shoestring("report", "train", "--decision", "77", *STORE, code=2)
+    wrong = shoestring("report", "train", "--order", "77", *STORE, code=2)
     assert "there is no order 77 in 'train': its orders are 0 to " in wrong.err
     shoestring(*run("unlucky", "9 epochs"))
-    several = shoestring("report", "--decision", "1", *STORE, code=2)
-    assert "--decision 1 is for one study: give its name, one of train, unlucky" in several.err
+    several = shoestring("report", "--order", "1", *STORE, code=2)
+    assert "--order 1 is for one study: give its name, one of train, unlucky" in several.err

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,15 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring import Study
-from shoestring.cli import serve
+from shoestring.cli import report, serve
 from shoestring.cli.main import cli
 from shoestring.cli.report import WatchedStore
 from shoestring.cli.serve import find_token, routes_of
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError, StoreError, StudyError
 from shoestring.network.server import RequestError, Routes
 from shoestring.stores.in_memory import MemoryStore
+from shoestring.study.recall import recall
 from shoestring.study.serving.request_queue import RequestQueue
 from shoestring.study.serving.session import ServeSession
 
@@ -40,8 +42,8 @@ def routes() -> Iterator[Routes]:
 
 
 def post(routes: Routes, path: str, body: Any) -> Any:
-    dataests = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return json.loads(routes["POST", path]({}, dataests).text)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return json.loads(routes["POST", path]({}, data).text)
 
 
 def refusal(routes: Routes, path: str, body: Any) -> tuple[int, str]:
@@ -61,7 +63,8 @@ def test_an_order_from_the_request_to_its_last_step(routes: Routes) -> None:
     assert post(routes, "/lost", {"order": 0, "resumable_step": 0})["next_step"] == 1
     assert json.loads(routes["GET", "/best"]({}, b"").text)["best"]["value"] == 0.25
     status = json.loads(routes["GET", "/status"]({}, b"").text)
-    assert [worker["worker"] for worker in status["workers"]] == ["a"]
+    assert [worker["worker"] for worker in status["busy_workers"]] == ["a"]
+    assert status["workers"] == 1, "the number of workers, as in `status --json`"
     assert post(routes, "/tell", {"order": 0, "step": 1, "failed": "boom"})["open"] is False
     assert refusal(routes, "/tell", {"order": 0, "step": 2, "value": 0.2})[0] == 409
     assert refusal(routes, "/heartbeat", {"order": 0})[0] == 409
@@ -282,6 +285,22 @@ def test_the_pages_of_watch(tmp_path: Path) -> None:
     assert "where-two-is" in page({}, b"").text
 
 
+def test_a_page_is_drawn_while_another_request_reads_new_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = f"sqlite:///{tmp_path}/w.db"
+    study = Study.begin(SPACE, "9 epochs", name="one", policy="random_search", store=where, seed=1)
+    watched = WatchedStore(where)
+
+    def draw(name: str, ledger: Ledger, decisions: Sequence[int]) -> Any:
+        study.ask()
+        watched.version("one")
+        return recall(name, ledger, decisions)
+
+    monkeypatch.setattr(report, "recall", draw)
+    assert "one" in watched.page("one")
+
+
 def test_a_decision_can_be_chosen_while_watching(tmp_path: Path) -> None:
     where = f"sqlite:///{tmp_path}/w.db"
     settings = {"arms": 4, "parameters": (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)}
@@ -292,10 +311,10 @@ def test_a_decision_can_be_chosen_while_watching(tmp_path: Path) -> None:
         study.tell(order, 0.5 + 0.1 * order.trial)
     page = WatchedStore(where).routes()["GET", "/"]
     assert 'id="expected-order-9"' in page({}, b"").text
-    text = page({"decision": "7"}, b"").text
+    text = page({"order": "7"}, b"").text
     assert "Order 7 trained" in text
     assert "Order 9 trained trial" not in text
     with pytest.raises(RequestError, match="there is no order 99"):
-        page({"decision": "99"}, b"")
-    with pytest.raises(RequestError, match=r"decision='x' must be the number of an order"):
-        page({"decision": "x"}, b"")
+        page({"order": "99"}, b"")
+    with pytest.raises(RequestError, match=r"order='x' must be the number of an order"):
+        page({"order": "x"}, b"")

@@ -45,7 +45,7 @@ def test_equal_amounts_are_equal_budgets() -> None:
     ("text", "words"),
     [
         ("", ["empty", "400 epochs"]),
-        ("400", ["'400'", "cannot be read", "400 epochs"]),
+        ("400", ["'400'", "the unit is missing", 'write "400 epochs", "400s" or "$400 at 2.50/h"']),
         ("0 epochs", ["'0 epochs'", "above 0"]),
         ("0s", ["above 0"]),
         ("-5s", ["'-5s'", "cannot be read"]),

@@ -148,7 +148,7 @@ def test_levels_include_both_ends() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (5, ["lr = 5", '{"float": [low, high]}']),
+        (5, ["lr = 5", "lr = { float = [1e-4, 1.0], log = true }", '{"lr": {"float": [1e-4, 1.0], "log": True}}']),
         ({}, ["exactly one kind"]),
         ({"flot": [0, 1]}, ["Did you mean 'float'?"]),
         ({"float": [0, 1], "int": [0, 1]}, ["exactly one kind"]),

@@ -90,6 +90,28 @@ def test_logging_afterwards_equals_logging_during_the_run() -> None:
     assert afterwards.is_closed
 
 
+def test_a_step_whose_logging_failed_is_logged_by_the_next_call() -> None:
+    class FailingOnce(Recorder):
+        has_failed = False
+
+        def log(self, run: str, step: int, values: Mapping[str, float]) -> None:
+            if run == "trial-0001" and not self.has_failed:
+                self.has_failed = True
+                raise ConnectionError("the server is away")
+            super().log(run, step, values)
+
+    study = run(Recorder())
+    recorder = FailingOnce()
+    follow = Follow(recorder)
+    with pytest.raises(ConnectionError):
+        follow(study.ledger, None)
+    follow(study.ledger, None)
+    expected = Recorder()
+    log_study(study.ledger, expected)
+    assert recorder.curve("trial-0001") == expected.curve("trial-0001")
+    assert len(recorder.values) == len(expected.values)
+
+
 def test_a_continued_study_logs_its_earlier_steps(tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path}/s.db"
     tune(train, {"x": Float(0, 1)}, "10 epochs", max_steps=5, seed=2, store=store)

@@ -102,7 +102,7 @@ def test_a_stored_policy_that_is_not_registered_must_be_passed_again() -> None:
         policies.restore("mine", {})
     assert str(caught.value) == (
         "the study's policy 'mine' is not registered: pass it again, as policy=Mine(…), "
-        "register it through the entry-point group shoestring.policies, or choose another with --policy NAME"
+        "register it through the entry-point group shoestring.policies, or choose another policy"
     )
     with pytest.raises(PolicyError, match=r"policy=MyOwn\(…\)"):
         policies.restore("my_own", {})

@@ -221,6 +221,15 @@ def test_the_bar_is_not_updated_for_every_entry(monkeypatch: pytest.MonkeyPatch)
     assert share_of(recorded.pages[-1]) == 1.0
 
 
+def test_the_last_page_shows_a_ledger_that_others_have_appended_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = RecordedDisplay(monkeypatch)
+    study = Study.begin(SPACE, "5 epochs", policy="random_search")
+    with NotebookView("t") as view:
+        view(study.ledger, None)
+        study.enqueue({"x": 0.5})
+    assert share_of(recorded.pages[-1]) == 0.0
+
+
 def test_failures_are_listed_below_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = RecordedDisplay(monkeypatch)
     monkeypatch.setattr(progress, "is_notebook", lambda: True)

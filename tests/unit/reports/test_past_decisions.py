@@ -356,7 +356,7 @@ def test_a_paused_winner_is_described() -> None:
     entries = [e for e in ledger.entries() if not isinstance(e, Receipt) or (e.trial == best.number and e.step <= 1)]
     figure = draw_replayed(read_history("s", ledger), read_history("r", Ledger(entries)), 0.25)
     assert figure is not None
-    outcome = f"had paused trial {best.number}, the winner, at step 1; its best value came at step {best.best_step}"
+    outcome = f"had paused the best trial, {best.number}, at step 1; its best value came at step {best.best_step}"
     assert outcome in figure.sentence
 
 

@@ -115,7 +115,7 @@ def test_policies_put_their_own_numbers_into_words() -> None:
         f"{new}; trial 3 was stopped at step 5 (too bad); part of the initial design"
     )
     committed = describe({"compared": 0, "committed": True}, policy="bhpt")
-    assert committed.endswith("the rest of the budget goes to the run expected to end best")
+    assert committed.endswith("the rest of the budget goes to the trial expected to end best")
 
 
 def test_the_policy_that_placed_the_order_is_the_one_that_explains_it() -> None:
@@ -150,12 +150,12 @@ def test_numbers_have_labels_with_units() -> None:
     ledger = make_ledger(why, policy="sequential_halving")
     assert label_numbers(ledger.orders[0], ledger) == [
         ("budget of this round (seconds)", 2.5),
-        ("round of the race (number)", 1),
+        ("round of halving (number, from 0)", 1),
         ("mine", 1),
     ]
     ledger = make_ledger({"stopped_prob_better": 0.2}, policy="bo_bos")
     ((label, _),) = label_numbers(ledger.orders[0], ledger)
-    assert label == "stopped run: probability of ending better than the best other run"
+    assert label == "stopped trial: probability of ending better than the best other trial"
 
 
 def test_an_unregistered_policy_keeps_its_raw_names() -> None:

@@ -75,6 +75,15 @@ def test_equal_failures_are_counted_once_and_five_kinds_are_shown() -> None:
     assert "failed" not in render(messages.status_report("s", make_ledger(), None))
 
 
+def test_the_report_of_an_order_shows_why_a_step_failed_and_rounds_numbers() -> None:
+    order = Order(number=0, trial=0, config={"kind": "a"}, until=1, why={"share": 1 / 3})
+    receipt = Receipt(order=0, trial=0, step=1, status="failed", text="Traceback\nValueError: bad rate")
+    ledger = Ledger([make_opened("100 epochs")]).append(order).append(receipt)
+    output = render(messages.order_report(ledger, order))
+    assert "failed in 0 ms: ValueError: bad rate" in output
+    assert " 0.333333 " in output
+
+
 def test_control_characters_are_shown_escaped() -> None:
     config, why = {"kind": HOSTILE}, {HOSTILE: HOSTILE, "stage": HOSTILE}
     order = Order(number=0, trial=0, config=config, until=1, why=why)
@@ -93,6 +102,16 @@ def test_control_characters_are_shown_escaped() -> None:
         assert "\\x1b[2J\\u202e" in picture
         assert "\x1b[2J" not in picture
         assert "\u202e" not in picture
+
+
+def test_the_live_view_ends_with_a_ledger_that_others_have_appended_to() -> None:
+    ledger = Ledger([make_opened("100 epochs")])
+    view = LiveView("t")
+    view._live.console.file = view._console.file = io.StringIO()
+    with view:
+        view(ledger, None)
+        ledger.append(Note(topic="remark"))
+    assert "0 epochs" in view._console.file.getvalue()
 
 
 def test_a_slow_policy_is_announced_once_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:

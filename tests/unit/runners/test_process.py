@@ -44,6 +44,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
+from shoestring.runners.process.live_processes import LiveProcesses
 from shoestring.runners.process.process_runner import ProcessRunner
 from shoestring.runners.remote.silence_limit import SilenceLimit
 from shoestring.runners.training.targets import Target
@@ -173,6 +174,18 @@ def test_the_resume_check_is_made_while_the_trial_continues(bench: Callable[...,
     note = next(entry for entry in events if isinstance(entry, Note))
     assert note.facts["same"] is True
     assert note.facts["seconds"] > 0
+
+
+def test_a_copy_that_cannot_be_started_fails_the_step(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(LiveProcesses, "start_copy", refuse)
+    events = bench(Counter).train(3, check=True)
+    assert summarise(events) == [(1, 1.5, "ok"), ("check", 2), (2, None, "failed")]
+    assert "no more processes" in receipts(events)[-1].text
 
 
 def test_the_resume_check_finds_missing_state(bench: Callable[..., Bench]) -> None:

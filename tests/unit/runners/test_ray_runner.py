@@ -162,7 +162,7 @@ def test_status_shows_the_cost_by_price(ray: FakeRay, tmp_path: Path) -> None:
     console = Console(width=200)
     with console.capture() as captured:
         console.print(status_report("s", study.ledger, None))
-    assert "at 2.5 times the rate (1 workers)" in captured.get()
+    assert "at 2.5 times the rate (1 worker)" in captured.get()
     one_price = run(tmp_path / "alike", "20 epochs", A9000=3.0)
     assert facts.summary("s", one_price.ledger, None)["cost_by_price"] == []
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
-import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_a_generator_is_returned_paused_at_its_best_step() -> None:
     assert (weight - 1.0) ** 2 + 0.01 * (study.best.step - 1) == study.best.value
     assert next(again.trainer) != again.value  # it is alive: one more step can be trained
     assert study.ledger.entries() == before  # nothing is charged
-    assert again.study.name == "study-winner"
+    assert again.study.name == "study-best"
 
 
 def test_an_instance_of_the_class_is_returned() -> None:
@@ -85,9 +85,11 @@ def test_a_function_has_only_its_value() -> None:
 
 
 def test_a_different_value_gives_a_warning() -> None:
+    values = itertools.count(1)  # another value at each step, as from random numbers without a seed
+
     def noisy(config: Any) -> Iterator[float]:
         while True:
-            yield random.random()
+            yield 1.0 / next(values)
 
     study = tune(noisy, SPACE, "9 epochs", max_steps=3, seed=1)
     with pytest.warns(
@@ -104,7 +106,7 @@ def test_code_that_fails_now_raises() -> None:
         yield 1.0
 
     study = tune(descend, SPACE, "20 epochs", max_steps=9, seed=1)
-    with pytest.raises(TrainingFailed, match=r"'study-winner' has no result: its only trial failed .*the data is gone"):
+    with pytest.raises(TrainingFailed, match=r"'study-best' has no result: its only trial failed .*the data is gone"):
         study.retrain_best(broken)
 
 

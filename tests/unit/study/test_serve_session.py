@@ -365,7 +365,7 @@ def test_a_silent_worker_is_charged_up_to_its_last_heartbeat_and_one_interval(
     clock.now += GIVE_UP_AFTER_S
     opened.session.ask("b")
     assert 0 in opened.session.study.ledger.open_orders, "silence of this length is allowed"
-    assert opened.session.status()["workers"][0] == {"worker": "a", "order": 0, "silent_s": GIVE_UP_AFTER_S}
+    assert opened.session.status()["busy_workers"][0] == {"worker": "a", "order": 0, "silent_s": GIVE_UP_AFTER_S}
     clock.now += 1.0
     opened.session.ask("b")
     assert 0 not in opened.session.study.ledger.open_orders
@@ -413,7 +413,7 @@ def test_an_order_placed_without_a_server_is_not_given_up(opened: SessionProcess
     clock.now += 10 * GIVE_UP_AFTER_S
     opened.session.ask("a")
     assert set(opened.session.study.ledger.open_orders) == {0, 1}
-    assert opened.session.status()["workers"] == [{"worker": "a", "order": 1, "silent_s": 0.0}]
+    assert opened.session.status()["busy_workers"] == [{"worker": "a", "order": 1, "silent_s": 0.0}]
 
 
 # servers that end ------------------------------------------------------------------------------------------------------

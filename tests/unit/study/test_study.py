@@ -333,7 +333,7 @@ def test_open_by_name_or_the_only_one(reopen: Callable[[], Any]) -> None:
     Study.begin(SPACE, "5 epochs", name="one", store=reopen())
     assert Study.open(store=reopen()).name == "one"
     Study.begin(SPACE, "5 epochs", name="two", store=reopen())
-    with pytest.raises(StudyError, match=r"it has 2: one, two; give the name with --study"):
+    with pytest.raises(StudyError, match=r"it has 2: one, two; give the name of one, .* --study NAME"):
         Study.open(store=reopen())
     assert Study.open("two", store=reopen()).name == "two"
     with pytest.raises(StudyError, match=r"no study 'tow'.*Did you mean 'two'\?"):
@@ -563,7 +563,7 @@ def test_other_training_code_makes_another_study(tmp_path: Path) -> None:
     begin("python", "train.py:train")
     begin("python", "src/train.py:train", "12 epochs")  # the same file from another folder
     with pytest.raises(
-        StudyError, match=r"'s' trains train.py:train, not train.py:Model; start another .* --study NAME"
+        StudyError, match=r"'s' trains train.py:train, not train.py:Model; start another study, .* --study NAME"
     ):
         begin("python", "train.py:Model")
     with pytest.raises(StudyError, match=r"trains train.py:train, not a command"):
@@ -572,3 +572,45 @@ def test_other_training_code_makes_another_study(tmp_path: Path) -> None:
         StudyError, match=r"'s' has a budget in epochs, not in seconds: keep the unit, or start another"
     ):
         begin("python", "train.py:train", "9s")
+
+
+def test_threads_may_ask_and_tell_through_one_study(reopen: Callable[[], Any]) -> None:
+    study = Study.begin(SPACE, "100 epochs", store=reopen(), policy="random_search", seed=0)
+    errors: list[ShoestringError] = []
+
+    def train() -> None:
+        try:
+            while (order := study.ask()) is not None:
+                study.tell(order, value=loss(order.config))
+        except ShoestringError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert (study.spent, len(study.trials)) == (100.0, 100)
+
+
+def test_a_study_can_be_used_after_an_append_that_was_interrupted(reopen: Callable[[], Any]) -> None:
+    study = Study.begin(SPACE, "5 epochs", store=reopen(), policy="random_search", seed=0)
+    study.store.append(study.name, study.ledger, Amended(workers=2))  # stored, but the journal does not know it
+    assert study.ledger.workers == 2
+    assert len(study.ledger) == 2
+
+
+def test_another_thread_may_enqueue_while_a_runner_starts(reopen: Callable[[], Any]) -> None:
+    study = Study.begin(SPACE, "5 epochs", store=reopen(), policy="random_search", seed=0)
+    thread = threading.Thread(target=study.enqueue, args=({"lr": 0.5, "n": 3},))
+
+    class SlowStart(SimulatedRunner):
+        def start(self, ledger: Ledger) -> Any:
+            thread.start()
+            thread.join(0.2)
+            return super().start(ledger)
+
+    assert study.run(SlowStart(DecayingCurves())).reason == "budget"
+    thread.join()
+    assert {"lr": 0.5, "n": 3} in [trial.config for trial in study.trials] + list(study.ledger.queue)

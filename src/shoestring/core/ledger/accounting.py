@@ -7,7 +7,7 @@ A budget in epochs is charged
 - one epoch for a resume check.
 
 A budget in seconds or dollars is charged for everything that took time, at the rate that held at that time. This includes
-the policy's thinking and steps that were run again.
+the policy's decisions and steps that were run again.
 
 Epochs are counted in whole numbers and priced in one multiplication, so that "never over budget" holds exactly.
 """
@@ -24,6 +24,7 @@ from shoestring.core.ledger.notes import OrderReleased, Overhead, QueuedConfig, 
 from shoestring.core.ledger.order_closing import MAX_DEATHS, receipt_closes
 from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import count
 from shoestring.errors import DecisionError, StudyError
 
 
@@ -65,7 +66,7 @@ def _enter_order(state: StudyState, order: Order) -> None:
     if order.number != len(state.orders) or not 0 <= order.trial <= len(state.trials):
         raise DecisionError(
             f"order {order.number} of trial {order.trial} does not come next: "
-            f"there are {len(state.orders)} orders and {len(state.trials)} trials"
+            f"the study has {count(len(state.orders), 'order')} and {count(len(state.trials), 'trial')}"
         )
     if order.trial == len(state.trials):
         key = dumps(order.config)

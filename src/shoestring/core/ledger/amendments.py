@@ -19,7 +19,7 @@ from shoestring.errors import BudgetError, StudyError
 def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
     """Return what `wanted` changes about the study `name`, None if nothing; raise StudyError if it is another study."""
     was = ledger.opened
-    again = "start another study with --study NAME"
+    again = "start another study, with name=… or --study NAME"
     if (before := _name_target(was)) and (now := _name_target(wanted)) and before != now:
         raise StudyError(f"the study {name!r} trains {before}, not {now}; {again}")
     _require_same_place(name, was.target.get("checkpoints"), wanted.target.get("checkpoints"), again)

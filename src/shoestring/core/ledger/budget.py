@@ -190,6 +190,8 @@ def parse_duration_s(text: str, what: str = "duration") -> float:
     position, total = 0, 0.0
     while position < len(text):
         found = _DURATION.match(text, position)
+        if not found and re.fullmatch(_NUMBER, text):
+            raise BudgetError(f"the {what} {text!r} cannot be read: the unit is missing: {_name_units(text, what)}")
         if not found:
             raise BudgetError(
                 f"the {what} {text!r} cannot be read: {_EXAMPLES if what == 'budget' else 'write 2h or 90s'}"
@@ -199,6 +201,13 @@ def parse_duration_s(text: str, what: str = "duration") -> float:
     if position == 0:
         raise BudgetError(f"the {what} is empty: {_EXAMPLES}")
     return total
+
+
+def _name_units(number: str, what: str) -> str:
+    """Return what may be written in place of a number without a unit."""
+    if what == "budget":
+        return f'write "{number} epochs", "{number}s" or "${number} at 2.50/h"'
+    return f'write "{number}s", "{number}m" or "{number}h"'
 
 
 def _show_dollars(amount: float) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -45,14 +45,14 @@ class Ledger:
         If the first entry is not `Opened`.
     """
 
-    __slots__ = ("_count", "_entries", "_is_consumed", "_proposal", "_state", "_views", "opened")
+    __slots__ = ("_count", "_entries", "_proposal", "_state", "_views", "is_consumed", "opened")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries: list[Entry] | LazyList[Entry] = list(entries)
         self._count = len(self._entries)
         self._views: dict[Any, tuple[Any, int]] = {}
         self._proposal: tuple[Entry, Ledger] | None = None  # an entry that was proposed, and the ledger that holds it
-        self._is_consumed = False
+        self.is_consumed = False  # whether an entry was appended to this ledger
         self._state: StudyState | None = (
             None  # read dozens of times per decision, so it is not looked up among the views
         )
@@ -112,14 +112,9 @@ class Ledger:
         self.consume()
         return successor
 
-    @property
-    def is_consumed(self) -> bool:
-        """Whether an entry was appended to this ledger."""
-        return self._is_consumed
-
     def consume(self) -> None:
         """Declare that what was proposed on this ledger is stored now: from here on only its entries can be read."""
-        self._proposal, self._is_consumed = None, True
+        self._proposal, self.is_consumed = None, True
 
     def propose(self, entry: Entry) -> Ledger:
         """Return the ledger that `append(entry)` will return, while the entry is not stored yet.
@@ -143,7 +138,8 @@ class Ledger:
             As for `append`.
         """
         if self._proposal is None or self._proposal[0] is not entry:
-            self._require_current()
+            if self.is_consumed:
+                self._raise_stale()
             self._proposal = entry, self._make_successor(entry)
         return self._proposal[1]
 
@@ -157,7 +153,7 @@ class Ledger:
         successor._entries, successor._count = entries, self._count + 1
         successor._views, self._views = self._views, {}
         successor._state = self._state = successor._proposal = None
-        successor._is_consumed = False
+        successor.is_consumed = False
         try:  # an entry that breaks a rule is refused here, before anything is stored
             successor._state = successor.view(_STATE_VIEW)
         except Exception:
@@ -165,12 +161,11 @@ class Ledger:
             raise
         return successor
 
-    def _require_current(self) -> None:
-        if self._is_consumed:
-            raise StaleLedger(
-                f"an entry was appended to this ledger of {self._count} entries: use the ledger that `append` returned, "
-                "or `fork()` of this one"
-            )
+    def _raise_stale(self) -> NoReturn:
+        raise StaleLedger(
+            f"an entry was appended to this ledger of {self._count} entries: use the ledger that `append` returned, "
+            "or `fork()` of this one"
+        )
 
     def fork(self, count: int | None = None) -> Ledger:
         """Return an independent ledger of the first `count` entries, for a replay or a what-if question.
@@ -227,7 +222,8 @@ class Ledger:
         StaleLedger
             If an entry was appended to this ledger.
         """
-        self._require_current()
+        if self.is_consumed:
+            self._raise_stale()
         found = self._views.get(view)
         state, done = found if found is not None else (view.start(self.opened), 1)
         if done < self._count:
@@ -351,7 +347,7 @@ class Ledger:
     def step_price(self, trial: int | None = None) -> float:
         """Return the mean price of one more step in the budget's unit, overhead included.
 
-        Thinking, bookkeeping and repeated steps are spread evenly over all steps so far.
+        Decisions, bookkeeping and repeated steps are spread evenly over all steps so far.
 
         Parameters
         ----------

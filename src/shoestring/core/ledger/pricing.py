@@ -23,6 +23,7 @@ from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.running_totals import upper_quantile
 from shoestring.core.ledger.state import Trial
+from shoestring.core.values.text import count
 from shoestring.errors import DecisionError
 
 _ROUNDING = 1e-12  # of the budget: a smaller rest is a rounding error; without a price it would pay for steps for ever
@@ -111,7 +112,7 @@ def can_afford_order(ledger: Ledger, thinking_s: float = 0.0) -> bool:
 
 
 def _room(ledger: Ledger, thinking_s: float) -> float:
-    """Return the time or money that is neither spent nor reserved, less the thinking that the next order must pay for."""
+    """Return the time or money that is neither spent nor reserved, less the decision time that the next order must pay for."""
     state = ledger.state
     return state.budget.total - state.spent - state.reserved - thinking_s * state.budget.per_second(state.workers)
 
@@ -127,7 +128,8 @@ def _require_allowed(ledger: Ledger, decision: Train) -> Trial | None:
         return None
     if not 0 <= decision.trial < len(trials):
         raise DecisionError(
-            f"Train(trial={decision.trial}) is unknown: {len(trials)} trials exist, the next new one is {len(trials)}"
+            f"Train(trial={decision.trial}) is unknown: the study has {count(len(trials), 'trial')}, "
+            f"the next new one is {len(trials)}"
         )
     trial = trials[decision.trial]
     if trial.open_order is not None:

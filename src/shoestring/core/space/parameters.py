@@ -428,7 +428,10 @@ def parse(name: str, spec: Any) -> Parameter:
     """Return the parameter with this description, as in `lr = { float = [1e-4, 1.0], log = true }`."""
     if isinstance(spec, Float | Int | Choice | Constant):
         return spec
-    remedy = 'write {"float": [low, high]}, {"int": [low, high]}, {"choice": [...]} or {"constant": value}'
+    remedy = (
+        "give it one of float = [low, high], int = [low, high], choice = [...], constant = value, as in "
+        'lr = { float = [1e-4, 1.0], log = true } (in Python {"lr": {"float": [1e-4, 1.0], "log": True}})'
+    )
     if not isinstance(spec, Mapping):
         raise SpaceError(f"{name} = {spec!r} is not a parameter: {remedy}")
     kinds = [key for key in spec if key in _KINDS]

@@ -7,7 +7,7 @@
 **Settings** of policies that are out of range are refused in one line with name and value, the rule, its reason and a remedy:
 
     require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.")
-    PolicyError: SequentialHalving(arms=1) must be an integer >= 2: there must be something to choose from. Leave it out.
+    PolicyError: sequential_halving(arms=1) must be an integer >= 2: there must be something to choose from. Leave it out.
 
 `optional=True` lets None pass: a setting that the policy may choose itself.
 """
@@ -302,8 +302,12 @@ def _is_real(value: Any) -> bool:
 
 def _require(owner: object, setting: str, holds: bool, rule: str, because: str, remedy: str, optional: bool) -> None:
     if not holds and not (optional and getattr(owner, setting) is None):
-        raise PolicyError(f"{_name(owner, setting)} must be {rule}: {because}. {remedy}")
+        reason = (
+            f": {because}" if is_number(getattr(owner, setting)) else ""
+        )  # it is about the range, not about the type
+        raise PolicyError(f"{_name(owner, setting)} must be {rule}{reason}. {remedy}")
 
 
 def _name(owner: object, setting: str) -> str:
-    return f"{type(owner).__name__}({setting}={getattr(owner, setting)!r})"
+    name = getattr(owner, "name", type(owner).__name__)  # of a policy, its name in the registry
+    return f"{name}({setting}={getattr(owner, setting)!r})"

@@ -10,7 +10,7 @@ eq. 6 and algorithm 1, line 5. A variance does not depend on scores, so points a
     M         max_points            at most floor(t~ M) points are added for a run                 points
     delta     max_log_condition     stop before the natural log of cond(A) exceeds this            nats
 
-Departs from the paper:
+Differences from the paper:
 - t' is one of a grid of whole steps, not a continuum.
 - The number of points decreases with the length of the run, and a time whose variance is below the noise variance + 1e-3 is not
   added: both as in the authors' programs. Variances are those of standardised scores. The programs compare a standard

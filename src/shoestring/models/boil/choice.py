@@ -8,7 +8,7 @@ appendix A.3. The model is that of `process`; z = [x, t~] as there.
     mu_c       CostPlane     cost by linear regression on [1, z]                                   seconds, say
     —          pool, free    points z to start from, and their columns that may move within [0,1]  —
 
-Departs from the paper:
+Differences from the paper:
 - The regression has an intercept and Z' c in place of Z c; sigma_n in the improvement is a standard deviation.
 - The decision maximises log EI - log cost, not the printed ratio of soft-plus values (`rule="softplus"`): soft-plus of a
   vanishing EI is log 2, so a cheap point without any improvement beats an expensive one with a large improvement.

@@ -14,7 +14,7 @@ the derivatives below eq. 5. All curves are scored by one matrix product.
     y        scores          sum over u <= t of (r(u) + shift) l(u)                         reward
     y~       values          scores with mean 0 and population standard deviation 1         —
 
-Departs from the paper:
+Differences from the paper:
 - The logistic is a function of v_u, not of the raw step. The reported m0 lie between -4 and 2.8, so the authors do the same.
 - dy/dm0 and dy/dg0 are sums over the curve weighted by its rewards, and dy/dg0 contains v_u - m0 where the paper prints -m0.
 - One constant is added to rewards below zero: a sum of negative terms decreases with the length of training, so the shortest

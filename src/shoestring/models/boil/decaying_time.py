@@ -14,7 +14,7 @@ its own time kernel in appendix B.5.
 
 so it is an SE kernel whose squared difference along time is D. The later two times are, the more similar they are.
 
-Departs from the paper: the kernel is scaled to variance 1 everywhere, as the rest of the model expects; beta is not fitted.
+Differences from the paper: the kernel is scaled to variance 1 everywhere, as the rest of the model expects; beta is not fitted.
 """
 
 from __future__ import annotations

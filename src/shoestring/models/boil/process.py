@@ -13,8 +13,8 @@ Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIP
 
 The time kernel of freeze-thaw, an ablation of the paper, is in `decaying_time`.
 
-Departs from the paper: the first sign of eq. 5 is corrected (-1/2 y' A^-1 y), and so is that of dL/dy. Noise is 5e-4 unless it
-is learned.
+Differences from the paper: the first sign of eq. 5 is corrected (-1/2 y' A^-1 y), and so is that of dL/dy. Noise is 5e-4 unless
+it is learned.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ the result is never worse than the best candidate.
 Before there is a model of the objective, `choose_cheap_and_far` finds configurations that fill the space and cost little: Lee
 et al., arXiv:2003.10870 (CArBO), section 4.1.
 
-Departs from the usual and the paper:
+Differences from the paper and from common practice:
 - The derivative of log cost is a central difference. Cost models are piecewise smooth (clipped) and very cheap to evaluate,
   and one rule serves all seven of them.
 - CArBO describes its elimination in words only. Here the most expensive candidate and the one closest to a trial are removed

@@ -9,7 +9,7 @@ on whatever scale the space searches them.
     choice otherwise                        for each option but the first: 1 if chosen, else 0
     conditional                             another column: 1 active, 0 inactive (the value then is the middle one)
 
-Departs from the paper: its models see seven positive numbers only, so the rows for choices and conditions are ours.
+Differences from the paper: its models see seven positive numbers only, so the rows for choices and conditions are ours.
 """
 
 from __future__ import annotations

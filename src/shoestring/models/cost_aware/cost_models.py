@@ -13,7 +13,7 @@ Guinet et al., arXiv:2011.11456, section 3.2 and appendix B.
 Each predicts mean (gamma of the paper) and std of the log of one new cost, noise included. exp(mean) is the expected cost;
 `cost_quantile` gives the amount to hold in reserve.
 
-Departs from the paper:
+Differences from the paper:
 - A linear model uses one feature for every four receipts, at least one: with four weights, five receipts do not determine
   three of them. Where the features are not named, selecting them costs a linear model its advantage over the Gaussian process,
   and beyond about 15 receipts the Gaussian process is better in any case. Hence "auto" (benchmarks/cost_aware).

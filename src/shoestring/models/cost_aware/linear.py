@@ -14,7 +14,7 @@ Guinet et al., arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (
 exp(mean of log cost) is the expected cost (without + var/2, so it is the median, as in GPyOpt). The std is that of one new
 observation, the root of s^2 (1 + 1/n + f' S^-1 f).
 
-Departs from the paper:
+Differences from the paper:
 - The paper does not name the "most significant" hyperparameters. The caller gives the columns, or forward selection adds one
   column at a time, the one that lowers the leave-one-out error most, and stops when none does.
 - With fewer observations than weights, or columns that repeat each other: ridge, penalty 1e-3, intercept free.

@@ -13,7 +13,7 @@ Guinet et al., arXiv:2011.11456: EI per unit cost and EI-cool (section 2, after 
 
 Rules take arrays (m,) and return an index. log EI may be -inf, for a point without expected improvement.
 
-Departs from the paper:
+Differences from the paper:
 - All comparisons are in logs: an EI that underflows to 0 would admit every point to CEI's set, and the choice by EI per unit
   cost would be arbitrary.
 - CEI admits points by a threshold on the EI value, as eq. (2) says, not "the best 100 lambda per cent of the points" of the

@@ -5,7 +5,7 @@ arXiv:2011.11456, appendix A, maximise the likelihood alone.
 
 Symbols are those of `posterior`. In addition W = alpha alpha' - A^-1, so that dL/dtheta = tr(W dA) / 2.
 
-Departs from the paper: normal priors on the logs, since the likelihood of two to five points has no useful maximum (noise
+Differences from the paper: normal priors on the logs, since the likelihood of two to five points has no useful maximum (noise
 explains everything, or length-scales run to a bound). In units of standardised outputs and unit-cube inputs they are
 
     log l_j    ~ N(log 0.5 + log(d) / 2, 1.2^2)    the distance of random points grows like sqrt d; so do the length-scales

@@ -14,7 +14,7 @@ Posterior draws of f are reused: each draw f has its own draw of the observation
 a draw of f given that the observation is y. So no candidate needs its own Cholesky factor, and all candidates share the same
 random numbers, which makes their gains comparable at a few hundred draws.
 
-Departs from the papers: P_min is counted over draws, not by expectation propagation; y takes equally likely quantiles.
+Differences from the papers: P_min is counted over draws, not by expectation propagation; y takes equally likely quantiles.
 """
 
 from __future__ import annotations

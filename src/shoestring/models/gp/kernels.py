@@ -22,7 +22,7 @@ Categories use the Hamming kernel: one column and one length-scale per category,
 SE kernel on a one-hot code (scaled by 1/sqrt 2) whose columns share one length-scale. A one-hot code with one length-scale
 per column would have dozens of parameters, and a handful of trials cannot determine them.
 
-Departs from the sources: blocks are stationary only. `decay_kernel` is the covariance of learning curves, for the models of
+Differences from the sources: blocks are stationary only. `decay_kernel` is the covariance of learning curves, for the models of
 curves; the form that is scaled to variance 1 is in `models.boil.decaying_time`.
 """
 

@@ -14,7 +14,7 @@ is the surrogate of Guinet et al., arXiv:2011.11456, section 2. `fit.fit_gp` cho
 
 "Latent" predictions are predictions of the noise-free function, "noisy" ones of a new observation. All are in the units of y.
 
-Departs from the textbook:
+Differences from the textbook:
 - The constant mean is the most probable value under m ~ N(0, 1) on standardised outputs, m = 1'A^-1 y~ / (1 + 1'A^-1 1).
   Its own uncertainty is not added to the predictions.
 - Outputs are standardised again whenever one is appended. So `append` and a new `condition` agree, and the result does not

@@ -20,7 +20,7 @@ Problems", arXiv:1402.6028.
 
 The state is (counts, sums) or weights. It changes only with an observed reward, so rounds without validation change nothing.
 
-Departs from the papers: an arm that was never observed comes first under UCB1, epsilon-greedy and softmax. (The papers leave
+Differences from the papers: an arm that was never observed comes first under UCB1, epsilon-greedy and softmax. (The papers leave
 it open for the latter two; an assumed mean of 0 would depend on the origin of the rewards.) Among several such arms UCB1 and
 epsilon-greedy take the lowest, and softmax gives all the same probability. EXP3.S weights are scaled to sum 1: the update is
 homogeneous, and unscaled weights overflow.

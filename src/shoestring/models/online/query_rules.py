@@ -14,9 +14,9 @@ Sect. 3.1, query rules of Sect. 3.2, Algorithm 1, Lemma 1 and eqs. 3-8 of Append
 To query is to validate a round. A competitor is a point that x_t is compared with. On a dense domain, neighbours within one
 mode cannot be told apart, so only other local maxima of u count; among a few unrelated arms, all others do.
 
-Departs from the paper: without a competitor the rule queries (the paper's rule, read literally, would not, and the agent could
-stay at one point for ever). beta_t = 0.8 ln 4t and the reset block are not in the paper; the first is common in code for this
-model and reproduces its Table A2. Corrected: the confidence gamma_t at which both rules agree is Phi(sqrt(2 beta_t)), where
+Differences from the paper: without a competitor the rule queries (the paper's rule, read literally, would not, and the agent
+could stay at one point for ever). beta_t = 0.8 ln 4t and the reset block are not in the paper; the first is common in code for
+this model and reproduces its Table A2. Corrected: the confidence gamma_t at which both rules agree is Phi(sqrt(2 beta_t)), where
 Appendix B prints Phi(sqrt(2) beta_t); it recovers LCB-UCB only when both standard deviations are equal, and otherwise
 queries more often; the step to eq. 5 needs gamma >= 1/2; N(., .) of Appendix B takes variances. The two values that are
 compared count as independent, as in eq. 3; their exact covariance may be given. Probability of improvement over the best

@@ -20,7 +20,7 @@ one scalar, O(N). A round without validation is only this multiplication: the me
 variance grows back to k(x, x). Values must have their prior mean subtracted. `forgetting_rate=0` is the ordinary GP; with
 `reset()` every so many rounds it is the model of R-GP-UCB.
 
-Departs from the paper: d has one entry per observation (i = 1..n, the paper prints 1..t). Algorithm 1 line 8 does not
+Differences from the paper: d has one entry per observation (i = 1..n, the paper prints 1..t). Algorithm 1 line 8 does not
 change the posterior in a skipped round; the paper's text and this code move it to the next round. Observations whose
 (1-eps)^age is below `forget_below` are dropped, which changes the mean at a point that was not visited again by about
 sqrt(forget_below) of the value observed there. They are dropped once they are half of all, so that a rebuild costs no more

@@ -19,7 +19,7 @@ Mean shift: Cheng, "Mean Shift, Mode Seeking, and Clustering", IEEE PAMI 17, 199
 Lags between observations never change, so a round without one does not change L and only decays k~; an observation
 appends one row to L, O(n^2). Values must have their prior mean subtracted.
 
-Departs from the paper: a merged mode is represented by its member with the largest u, not by the mean of its members,
+Differences from the paper: a merged mode is represented by its member with the largest u, not by the mean of its members,
 which need not be near any optimum; so the first mode is x_t, and all others are its competitors. d has one entry per
 observation (the paper prints 1..t). Old observations are dropped as on a finite domain. Where u is flat (the prior, far
 from any data) every start is an optimum of its own.

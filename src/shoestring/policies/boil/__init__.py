@@ -2,7 +2,7 @@
 
 Nguyen, Schulze and Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593.
 
-The method is `boil.BOIL`; its docstring has the idea, the symbols, and where it departs from the paper. Read in this order:
+The method is `boil.BOIL`; its docstring has the idea, the symbols, and the differences from the paper. Read in this order:
 
     boil          the policy: settings, and what happens at a decision (algorithm 1)
     run_curves    the curves and costs of trials that are not being trained

@@ -1,4 +1,4 @@
-"""BOIL: choose a config and how long to train it by the predicted score of its whole learning curve, and by its cost.
+"""BOIL: choose a configuration and how long to train it by the predicted score of its whole learning curve, and by its cost.
 
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, algorithm 1. Each
 curve is compressed into one score through a logistic weight that is learned (`models.boil.compression`). One process models
@@ -30,7 +30,7 @@ programs. The form of each source is a setting, too:
     as printed  rule="softplus"                                            chooses the shortest runs, whatever their score
     programs    score="tail_mean", min_steps=0.4 Tmax, max_points=10, max_log_condition=15, floor="std"
 
-Departs from the paper:
+Differences from the paper:
 - The cost that the recommended run (largest posterior mean at full length) needs for the rest of its training is reserved: the
   run is continued before an order that would use up that reserve. The paper trains it again from the start, beyond its budget.
 - A config is trained in one trial, and the search considers configs that were not tried yet. When there are none left,
@@ -83,7 +83,7 @@ from shoestring.policies.config_table import ConfigsView, ConfigTable
 
 _PHASES = {
     "initial design": "part of the initial design",
-    "recommended": "the recommended run is trained to its end",
+    "recommended": "the recommended trial is trained to its end",
 }
 _MIN_SHARE = 5  # a run is at least a full training divided by this: 30 of 150 epochs in the paper
 
@@ -94,7 +94,7 @@ class BOIL:
     why_labels: ClassVar[Labels] = {
         **QUEUED_OR_INTERRUPTED_LABELS,
         "added": "points added from prefixes of curves (points)",
-        "best_run": "run with the best predicted score (trial)",
+        "best_run": "trial with the best predicted score (trial)",
         "ei": "expected improvement (score)",
         "growth": "growth of the logistic weight",
         "log_condition": "condition number of the covariance (ln)",

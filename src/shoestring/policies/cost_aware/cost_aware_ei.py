@@ -13,7 +13,7 @@ are those of Lee, Perrone, Archambeau and Seeger, "Cost-aware Bayesian Optimizat
 
 Every order trains a new configuration to its end. The numbers in `why`: docs/reference/policies/cost_aware_ei.md.
 
-Departs from the paper:
+Differences from the paper:
 - Losses are scaled by `models.loss_scaling`: a diverged or failed trial counts as bad, and so does a loss beyond the fence,
   so that one huge loss does not hide the differences of the others.
 - Several workers: a trial that is being trained counts with its predicted loss.

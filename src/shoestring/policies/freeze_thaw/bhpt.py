@@ -1,4 +1,4 @@
-"""BHPT (budgeted hyper-parameter tuning): train the run whose future is worth knowing most; near the end, the best run.
+"""BHPT (budgeted hyper-parameter tuning): train the trial whose future is most useful to know; near the end, the best one.
 
 Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, Algorithm 1 with eq. 5 (BHPT) or
 eq. 11 (BHPT-eps). The value Q is computed in `models.freeze_thaw.action_value`, the predicted curves in
@@ -69,15 +69,15 @@ class BHPT(CurvePolicy):
     name: ClassVar[str] = "bhpt"
     why_labels: ClassVar[Labels] = {
         **ARM_LABELS,
-        "c_hat": "c_hat, arm that is expected to end best (number)",
-        "committed": "whether the rest of the budget goes to the run expected to end best",
-        "mu": "mu, best value expected of the run (value)",
-        "Q": "Q, best value expected once the run's future is known (value)",
+        "c_hat": "c_hat, trial that is expected to end best (number)",
+        "committed": "whether the rest of the budget goes to the trial expected to end best",
+        "mu": "mu, best value expected of the trial (value)",
+        "Q": "Q, best value expected once the trial's future is known (value)",
         "r": "r, steps that the rest of the budget pays for (steps)",
         "sigma": "sigma, standard deviation of mu (value)",
-        "tau": "tau, steps until the run is at its best (steps)",
-        "tau_star": "tau_star, steps until the best run is at its best (steps)",
-        "VoI": "VoI, expected improvement from knowing the run's future (value)",
+        "tau": "tau, steps until the trial is at its best (steps)",
+        "tau_star": "tau_star, steps until the best trial is at its best (steps)",
+        "VoI": "VoI, expected improvement from knowing the trial's future (value)",
     }
     samples: int = 1
     falling: bool = True
@@ -122,11 +122,11 @@ class BHPT(CurvePolicy):
 
     @staticmethod
     def describe_why(order: Order) -> WhyText:
-        clause = "the rest of the budget goes to the run expected to end best"
+        clause = "the rest of the budget goes to the trial expected to end best"
         return WhyText(clauses=(clause,) if order.why.get("committed") else ())
 
     def choose_arm(self, forecast: CurveForecast, limits: ArmLimits, rng: np.random.Generator) -> tuple[int, Why]:
-        """Return the best arm once it needs the rest of the budget, else the arm whose future is worth knowing most."""
+        """Return the best arm once it needs the rest of the budget, else the arm whose future is most useful to know."""
         usual = _STEPS_PER_ARM if self.falling else 0.0
         limits = limits.without_new_arms_below(
             forecast.arms, usual if self.steps_per_arm is None else self.steps_per_arm
@@ -156,9 +156,9 @@ class BHPT(CurvePolicy):
 def _compare(forecast: CurveForecast, plan: ValuePlan, arm: int, by_gain: bool) -> Why:
     arms, scale = forecast.arms, forecast.scaling.scale
     if by_gain:
-        name = "expected improvement from knowing the run's future"
+        name = "expected improvement from knowing the trial's future"
         return compare_scores(name, "highest", plan.gain, arm, arms.identify, in_unit=lambda gain: gain * scale)
-    name = "expected best value of the run"
+    name = "expected best value of the trial"
     return compare_losses(name, plan.mean, arm, arms.identify, sign=arms.sign, undo=forecast.scaling.undo)
 
 

@@ -121,11 +121,11 @@ class CurvePolicy:
         require_one_of(self, "falling", (True, False))
         if self.lengthscale is not None and not np.min(self.lengthscale) > 0.0:
             raise PolicyError(
-                f"{type(self).__name__}(lengthscale={self.lengthscale}) must be above 0: it is a distance. Try 0.5."
+                f"{self.name}(lengthscale={self.lengthscale}) must be above 0: it is a distance. Try 0.5."
             )
 
     def _require_parameters(self) -> None:
-        policy, given = type(self).__name__, self.parameters
+        policy, given = self.name, self.parameters
         if isinstance(given, str):
             if given not in ("sampled", "most_probable"):
                 raise PolicyError(f"{policy}(parameters={given!r}) must be 'sampled', 'most_probable' or six numbers.")

@@ -1,4 +1,4 @@
-"""Fabolas on epochs: train the run, to the length, with the most information per cost about which full run is best.
+"""Fabolas on epochs: choose the trial and the length with the most information per cost about which full trial is best.
 
 Klein et al., "Fast Bayesian Optimization of Machine Learning Hyperparameters on Large Datasets", arXiv:1605.07079, with the
 length of training in place of the size of the data set, as Lu, Chiang, Sha, arXiv:1902.00532, Appendix E, adapt it.
@@ -61,8 +61,8 @@ class FabolasEpochs:
     name: ClassVar[str] = "fabolas_epochs"
     why_labels: ClassVar[Labels] = {
         **ARM_LABELS,
-        "first": "whether it is one of the first arms, before there is a model",
-        "information": "information about which run is best (nats)",
+        "first": "whether it is one of the first trials, before there is a model",
+        "information": "information about which trial is best (nats)",
         "information_per_step": "information per step (nats/step)",
         "mu": "mu, value expected at this length (value)",
     }
@@ -100,7 +100,7 @@ class FabolasEpochs:
         scores = gains / missing
         chosen = find_best(scores, "highest")
         arm = int(pairs[chosen, 0])
-        name, others = "information about which run is best (nats per step)", pairs[:, 0] != arm
+        name, others = "information about which trial is best (nats per step)", pairs[:, 0] != arm
         why = {
             **compare_scores(
                 name, "highest", scores, chosen, lambda i: arms.identify(int(pairs[i, 0])), competitors=others

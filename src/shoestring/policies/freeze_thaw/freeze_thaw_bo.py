@@ -1,4 +1,4 @@
-"""Freeze-thaw Bayesian optimisation: train the run whose next loss has the most information about which run ends lowest.
+"""Freeze-thaw Bayesian optimisation: train the trial whose next loss has the most information about which one ends lowest.
 
 Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 4. Like BHPT it pauses and resumes runs,
 and it uses the same posterior, but it does not know the budget.
@@ -38,9 +38,9 @@ class FreezeThawBO(CurvePolicy):
     name: ClassVar[str] = "freeze_thaw_bo"
     why_labels: ClassVar[Labels] = {
         **ARM_LABELS,
-        "asymptote": "value that the run converges to (value)",
-        "information": "information about which run is best (nats)",
-        "new": "whether the order starts a run",
+        "asymptote": "value that the trial converges to (value)",
+        "information": "information about which trial is best (nats)",
+        "new": "whether the order starts a trial",
     }
     parameters: ParametersSetting = "most_probable"
     old: int = 10
@@ -64,7 +64,7 @@ class FreezeThawBO(CurvePolicy):
         gains = np.mean(each, axis=0)
         chosen = find_best(gains, "highest")
         arm = int(shortlist[chosen])
-        name = "information about which run ends best (nats)"
+        name = "information about which trial ends best (nats)"
         return arm, {
             **compare_scores(name, "highest", gains, chosen, lambda i: arms.identify(int(shortlist[i]))),
             "information": float(gains[chosen]),

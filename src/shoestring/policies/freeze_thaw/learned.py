@@ -137,9 +137,9 @@ def _compare(inputs: NetworkInput, plan: ValuePlan, arm: int, by_gain: bool, sig
         return one if one < inputs.trials else inputs.config(one)
 
     if by_gain:
-        score = "expected improvement from knowing the run's future"
+        score = "expected improvement from knowing the trial's future"
         return compare_scores(score, "highest", plan.gain, arm, name, in_unit=_round)
-    score = "expected best value of the run"
+    score = "expected best value of the trial"
     return compare_losses(score, plan.mean, arm, name, sign=sign, undo=lambda loss: np.asarray(_round(float(loss))))
 
 

@@ -1,4 +1,4 @@
-"""Rollout: train the arm whose next step, followed by a few greedy steps, is expected to improve most on the best loss.
+"""Rollout: train the trial whose next step, followed by a few greedy steps, is expected to improve most on the best loss.
 
 Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, Appendix C: a baseline that knows the
 budget but looks only `horizon` steps ahead. The value is computed in `models.freeze_thaw.rollout_value`.

@@ -8,8 +8,8 @@ Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, 
     eta     reduction_factor   one in eta is promoted                           —
     k       rung               trials of rung k have min_steps * eta**k steps, those of the top rung max_steps
 
-Departs from the paper: s (early-stopping rate) is fixed at 0. Trials that diverged or failed below a rung do not count in it. A
-trial that was interrupted between two rungs is trained to the next rung before anything else. When the space is used up and no
+Differences from the paper: s (early-stopping rate) is fixed at 0. Trials that diverged or failed below a rung do not count in it.
+A trial that was interrupted between two rungs is trained to the next rung before anything else. When the space is used up and no
 trial is due for promotion, the best idle trial continues, so that no worker waits for the last trainings.
 """
 

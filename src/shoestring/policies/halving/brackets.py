@@ -211,7 +211,7 @@ class RungSettings:
         "arm": "place in the bracket (number, from 0)",
         "at": "steps trained before (steps)",
         "bracket": "bracket (number, from 0)",
-        "of": "newcomers of the bracket (trials)",
+        "of": "new configurations of the bracket (number)",
         "rung": "rung (number, from 0)",
         "was": "state of the trial",
     }

@@ -1,4 +1,4 @@
-"""Hyperband: brackets of successive halving from many short trials to few long ones, over and over.
+"""Hyperband: brackets of successive halving from many short trials to few long ones, repeated.
 
 Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR 18, 2018, Algorithm 1.
 
@@ -11,8 +11,8 @@ Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimizat
 
 With R = 81 and eta = 3 the brackets hold 81/27/9/3/1, 34/11/3/1, 15/5/1, 8/2 and 5 arms.
 
-Departs from the paper: arms are resumed, so only their additional steps cost. Brackets are repeated until the budget is spent;
-the last one stops at the budget limit. A worker that would wait begins the next bracket. Configurations are quasi-random.
+Differences from the paper: arms are resumed, so only their additional steps cost. Brackets are repeated until the budget is
+spent; the last one stops at the budget limit. A worker that would wait begins the next bracket. Configurations are quasi-random.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Round r spends 1 / (R - r) of the remaining budget, which brings all arms of the
 by newest loss stay, rounded down: of 12 arms 6, 3 and 1. The last arm gets the rest of the budget. What it cannot use goes to
 the next best, and when no trial can be trained further, another race begins with the remaining budget.
 
-Departs from the paper: arms are resumed, so a round adds to earlier training, and under a budget of time a lost state must be
+Differences from the paper: arms are resumed, so a round adds to earlier training, and under a budget of time a lost state must be
 trained again. The number of arms follows from the budget, with at most one arm for every two steps in it. If the budget of a
 round does not pay for one more step of all arms that would stay, only the best of them stay.
 
@@ -72,6 +72,7 @@ _MAX_LEADERS = (
     150  # arms whose budget is reserved then, or one for every eta² workers: still many at the end of the budget
 )
 _LAST_ROUND = -1  # the best arm gets the rest of the budget
+_LAST_STAGE = "the rest of the budget goes to the best trial that can continue"
 _ROUNDING = 1e-12  # of a share of the budget that is spent exactly
 
 
@@ -82,14 +83,14 @@ class SequentialHalving:
     arms: int | None = None  # a fixed number of trials instead
     name: ClassVar[str] = "sequential_halving"
     why_labels: ClassVar[Labels] = {
-        "arm": "place among the newcomers (number, from 0)",
-        "arms": "trials still in the race (trials)",
+        "arm": "place of this configuration among the new ones (number, from 0)",
+        "arms": "trials still compared (trials)",
         "at": "steps trained before (steps)",
-        "of": "newcomers planned for the race (trials)",
-        "round": "round of the race (number)",
-        "rounds": "rounds of the race (rounds)",
+        "of": "new configurations planned (number)",
+        "round": "round of halving (number, from 0)",
+        "rounds": "rounds of halving (number)",
         "share": "budget of this round ({unit})",
-        "until": "step to which newcomers are trained (step)",
+        "until": "step to which new configurations are trained (step)",
         "was": "state of the trial",
     }
 
@@ -272,9 +273,9 @@ class SequentialHalving:
             return newcomer
         trials = (ledger.trials[number] for number in rank_arms(ledger, arms))
         if best := next((trial for trial in trials if trial.can_continue), None):
-            why = {"stage": "the best trial gets the rest of the budget", **why}
+            why = {"stage": _LAST_STAGE, **why}
             return continue_trial(best, best.limit, why=why, memo=memo)
-        if order := train_best_unfinished(ledger, "the best trial gets the rest of the budget", memo=memo):
+        if order := train_best_unfinished(ledger, _LAST_STAGE, memo=memo):
             return order
         if ledger.open_orders or find_untried_config(ledger) is None:
             return nothing_to_train(ledger)
@@ -329,7 +330,7 @@ def _is_waiting(ledger: Ledger, current: Round, until: int) -> bool:
 
 
 class RaceFacts(NamedTuple):
-    """What the memo of a round holds. A race is all rounds from the first new trial to the winner."""
+    """What the memo of a round holds. A race is all rounds from the first new trial to the last arm."""
 
     round: int = 0
     until: int = 0  # the common step of this round; in round 0 it follows from the price so far

@@ -8,7 +8,7 @@ arXiv:1502.07943, Algorithm 1.
     eta     reduction_factor   one in eta stays (2 in the paper)          —
     —       min_steps          the fewest steps of a new trial            steps
 
-Departs from the paper: rungs are fixed by full training, not by the budget (`sequential_halving` knows the budget). When a
+Differences from the paper: rungs are fixed by full training, not by the budget (`sequential_halving` knows the budget). When a
 bracket is finished, another begins with new configurations. Arms are resumed, so only their additional steps cost.
 """
 

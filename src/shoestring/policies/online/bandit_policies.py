@@ -133,14 +133,14 @@ class OnlineBandit(OnlinePolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonGreedy(OnlineBandit):
-    """Epsilon-greedy: the arm with the best mean reward, and sometimes a random arm.
+    """Epsilon-greedy: the configuration with the best mean reward, and sometimes a random one.
 
     Kuleshov, Precup, "Algorithms for Multi-Armed Bandit Problems", arXiv:1402.6028, Sect. 2.1.
 
         paper   here           meaning                             unit
         eps     exploration    share of rounds with a random arm   —
 
-    Departs from the paper: arms that were never observed come first.
+    Differences from the paper: arms that were never observed come first.
     """
 
     name: ClassVar[str] = "epsilon_greedy"
@@ -172,7 +172,7 @@ class WeightedArms(BanditArms):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EXP3S(OnlineBandit):
-    """EXP3.S: exponential weights of which a little always goes to every arm, so that the best arm may change.
+    """EXP3.S: exponential weights of which each configuration always gets a small share, so that the best one may change.
 
     Auer, Cesa-Bianchi, Freund, Schapire, "The Nonstochastic Multiarmed Bandit Problem", SIAM J. Comput. 32, 2002, Sect. 8.
 
@@ -180,7 +180,7 @@ class EXP3S(OnlineBandit):
         gamma   mixing     share of rounds with a uniformly random arm             —
         alpha   sharing    share of all weight that goes to each arm; None: 1 / T  —
 
-    Departs from the paper: gains, clipped to ±clip, are mapped to [0, 1]; values are not changed. Weights change only in
+    Differences from the paper: gains, clipped to ±clip, are mapped to [0, 1]; values are not changed. Weights change only in
     validated rounds.
     """
 
@@ -205,14 +205,14 @@ class EXP3S(OnlineBandit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Softmax(OnlineBandit):
-    """Softmax: an arm with probability proportional to exp(mean reward / temperature).
+    """Softmax: a configuration with probability proportional to exp(mean reward / temperature).
 
     Kuleshov, Precup, "Algorithms for Multi-Armed Bandit Problems", arXiv:1402.6028, Sect. 2.2.
 
         paper   here           meaning                                                        unit
         tau     temperature    difference in mean reward that divides the probability by e    reward
 
-    Departs from the paper: arms that were never observed come first.
+    Differences from the paper: arms that were never observed come first.
     """
 
     name: ClassVar[str] = "softmax"
@@ -228,11 +228,11 @@ class Softmax(OnlineBandit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UCB1(OnlineBandit):
-    """UCB1: the arm with the largest mean reward plus sqrt(2 ln t / n), after every arm was chosen once.
+    """UCB1: the configuration with the largest mean reward plus sqrt(2 ln t / n), after each was chosen once.
 
     Auer, Cesa-Bianchi, Fischer, "Finite-time Analysis of the Multiarmed Bandit Problem", Machine Learning 47, 2002, Fig. 1.
 
-    Departs from the paper: the round t also counts rounds without validation.
+    Differences from the paper: the round t also counts rounds without validation.
     """
 
     name: ClassVar[str] = "ucb1"

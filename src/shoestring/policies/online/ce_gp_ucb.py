@@ -1,4 +1,4 @@
-"""CE-GP-UCB: one run that changes its config every round, and validates only the rounds of which it is unsure.
+"""CE-GP-UCB: one run that changes its configuration every round, and validates only the rounds of which it is unsure.
 
 Wang, Ren, Bogunovic, Xiong, Urtasun, "Cost-Efficient Online Hyperparameter Optimization", arXiv:2101.06590, Algorithm 1.
 
@@ -17,7 +17,7 @@ bound of x_t), "always", or "bernoulli" with `query_probability`. With `exact_co
 the two values compared, which the paper leaves out; it validates less often if configs are alike. `acquisition` is "ucb", "pi" or
 "ei". `validate_at_most` limits validation: a share of the training cost ("20%"), "30 passes", or a duration.
 
-Departs from the paper: corrections are listed in models/online/query_rules.py. A model without observations always validates,
+Differences from the paper: corrections are listed in models/online/query_rules.py. A model without observations always validates,
 and so does one without competitors. Rewards are per round and in units of recent gains unless `unit` is given.
 `forgetting_rate=None` learns the rate at 8, 16, 32, … observations, within bounds; in the paper it is known. Queued configs come
 first and are validated. If a limit forbids a wanted validation, the round takes the config with the largest mean: exploring

@@ -23,7 +23,7 @@ class TVGPUCB(CEGPUCB):
     Bogunovic, Scarlett, Cevher, "Time-Varying Gaussian Process Bandit Optimization", AISTATS 2016, arXiv:1601.06650,
     Algorithm 2. With `query="bernoulli"` it is the baseline of arXiv:2101.06590 that validates at random.
 
-    Departs from the paper: beta_t = 0.8 ln 4t instead of its bound, which is far too cautious in practice.
+    Differences from the paper: beta_t = 0.8 ln 4t instead of its bound, which is far too cautious in practice.
     """
 
     name: ClassVar[str] = "tv_gp_ucb"
@@ -32,12 +32,12 @@ class TVGPUCB(CEGPUCB):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUCBBandit(CEGPUCB):
-    """GP-UCB: the config with the largest upper confidence bound, under a Gaussian process that never forgets.
+    """GP-UCB: the configuration with the largest upper confidence bound; old results count as much as new ones.
 
     Srinivas, Krause, Kakade, Seeger, "Gaussian Process Optimization in the Bandit Setting", ICML 2010, arXiv:0912.3995,
     Algorithm 1; here a policy for one run, as the baseline of arXiv:2101.06590.
 
-    Departs from the paper: beta_t = 0.8 ln 4t instead of its bound.
+    Differences from the paper: beta_t = 0.8 ln 4t instead of its bound.
     """
 
     name: ClassVar[str] = "gp_ucb_bandit"
@@ -56,7 +56,7 @@ class RGPUCB(CEGPUCB):
         N       block              rounds after which all observations are dropped                 rounds
         eps     forgetting_rate    drift from which the block is computed if `block` is None       —
 
-    Departs from the paper: `block=None` is min(T, 12 eps^(-1/4)) rounds. The round in beta_t continues through resets. A
+    Differences from the paper: `block=None` is min(T, 12 eps^(-1/4)) rounds. The round in beta_t continues through resets. A
     model that was just reset validates, whatever the query rule is. The drift cannot be learned here.
     """
 

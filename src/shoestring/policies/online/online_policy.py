@@ -75,7 +75,7 @@ class OnlinePolicy:
             ValidationCap.read(self.validate_at_most)
         except BudgetError:
             raise PolicyError(
-                f"{type(self).__name__}(validate_at_most={self.validate_at_most!r}) must be a share of the training "
+                f"{self.name}(validate_at_most={self.validate_at_most!r}) must be a share of the training "
                 "cost, a number of passes or a duration: write '20%', '30 passes' or '10m'."
             ) from None
 

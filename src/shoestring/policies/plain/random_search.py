@@ -2,7 +2,7 @@
 
 Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization", JMLR 13, 2012.
 
-Departs from the paper: configurations are quasi-random, which covers the space more evenly than independent draws. The last
+Differences from the paper: configurations are quasi-random, which covers the space more evenly than independent draws. The last
 trial is interrupted by the budget limit.
 """
 

@@ -1,4 +1,4 @@
-"""BO-BOS: choose runs by a confidence bound, and after each step decide whether to finish the run.
+"""BO-BOS: choose trials by a confidence bound, and after each step decide whether to finish the trial.
 
 Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019 (PMLR 97, no arXiv version known
 to us), Algorithm 1. The stopping rule (Algorithm 2) is in `models.stopping.optimal_stopping`, the surrogate in `surrogate`,
@@ -101,15 +101,15 @@ class BOBOS(UcbPolicy):
         {
             "cell": "cell of the decision map (number)",
             "decision": "action of the decision map (0 continue, 1 stop, 2 finish)",
-            "k1": "loss of stopping a run that would have won (steps)",
+            "k1": "loss of stopping a trial that would have been the best (steps)",
             "loss_stop": "expected loss of stopping (steps)",
             "loss_continue": "expected loss of another step (steps)",
             "loss_finish": "expected loss of training to the end (steps)",
             "planned_at": "step at which its future curves were simulated (step)",
-            "prob_better": "probability of ending better than the best other run",
+            "prob_better": "probability of ending better than the best other trial",
             "reason": "reason",
             "statistic": "mean error so far (0 to 1)",
-            "std_full": "standard deviation at the end of the run (value)",
+            "std_full": "standard deviation at the end of the trial (value)",
             "std_now": "standard deviation now (value)",
         }
     )

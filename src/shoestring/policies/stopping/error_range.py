@@ -62,12 +62,11 @@ def pick_range(ledger: Ledger, low: float | None, high: float | None, fixed: Err
 
 def require_range(owner: object, low: float | None, high: float | None) -> None:
     """Check the settings `low` and `high`; raises PolicyError."""
+    name = getattr(owner, "name", type(owner).__name__)
     if (low is None) != (high is None):
-        raise PolicyError(
-            f"{type(owner).__name__}(low={low!r}, high={high!r}) must be given together: set both bounds or neither."
-        )
+        raise PolicyError(f"{name}(low={low!r}, high={high!r}) must be given together: set both bounds or neither.")
     if low is not None and high is not None and not -math.inf < low < high < math.inf:
         raise PolicyError(
-            f"{type(owner).__name__}(low={low!r}, high={high!r}) must be two finite losses, the lower first: they correspond "
+            f"{name}(low={low!r}, high={high!r}) must be two finite losses, the lower first: they correspond "
             "to the errors 0 and 1. For accuracies that are maximised set their negatives, low=-1 and high=0."
         )

@@ -1,4 +1,4 @@
-"""LC prediction: stop a run when its extrapolated curve is unlikely to end better than the best run.
+"""LC prediction: stop a trial when its extrapolated curve is unlikely to end better than the best trial.
 
 Domhan, Springenberg and Hutter, "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by Extrapolation of
 Learning Curves", IJCAI 2015 (no arXiv version known to us); a baseline of BO-BOS. The forecasts are in
@@ -56,9 +56,9 @@ class LCPrediction(UcbPolicy):
     name: ClassVar[str] = "lc_prediction"
     why_labels: ClassVar[Labels] = label_stopping_check(
         {
-            "forecast": "value forecast for the end of the run (value)",
+            "forecast": "value forecast for the end of the trial (value)",
             "forecast_std": "standard deviation of the forecast (value)",
-            "prob_better": "probability of ending better than the best other run",
+            "prob_better": "probability of ending better than the best other trial",
             "reason": "reason",
         }
     )
@@ -105,7 +105,7 @@ class LCPrediction(UcbPolicy):
         }
         if not reaches(found.prob_better, self.threshold):
             return StopRun(why, predicted)
-        name, least = "probability of ending better than the best run", "the threshold for continuing"
+        name, least = "probability of ending better than the best trial", "the threshold for continuing"
         return ContinueRun(next_check, {**compare(name, "highest", 2, found.prob_better, least, self.threshold), **why})
 
     def forecast_run(self, ledger: Ledger, trial: Trial, check: Why) -> list[CurvePrediction]:

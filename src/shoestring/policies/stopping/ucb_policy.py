@@ -47,15 +47,15 @@ from shoestring.policies.stopping.ucb_search import UcbChoice, choose_config, mu
 
 _PHASES = {
     "initial design": "part of the initial design",
-    "warm-up": "the run is too short for a stopping check",
-    "between forecasts": "the next forecast decides whether the run is stopped",
+    "warm-up": "the trial is too short for a stopping check",
+    "between forecasts": "the next forecast decides whether the trial is stopped",
 }
 CHOICE_LABELS = {
     **QUEUED_OR_INTERRUPTED_LABELS,
     "bound": "best value that the configuration could reach (confidence bound, value)",
-    "stopped": "run that was stopped before this order (trial)",
+    "stopped": "trial that was stopped before this order (trial)",
     "stopped_at": "steps it was trained (steps)",
-    "incumbent": "best value of the other runs (value)",
+    "incumbent": "best value of the other trials (value)",
     "mean": "expected value of a full training (value)",
     "multiplier": "standard deviations between expectation and bound",
     "std": "standard deviation of the expected value (value)",
@@ -64,7 +64,7 @@ CHOICE_LABELS = {
 
 def label_stopping_check(labels: Labels) -> Labels:
     """Return labels for the numbers of a stopping check, and for those of the run that was stopped before an order."""
-    stopped = {f"stopped_{name}": f"stopped run: {label}" for name, label in {**CHOICE_LABELS, **labels}.items()}
+    stopped = {f"stopped_{name}": f"stopped trial: {label}" for name, label in {**CHOICE_LABELS, **labels}.items()}
     return {**stopped, **CHOICE_LABELS, **labels}
 
 

@@ -104,7 +104,7 @@ def choose_config(
     def identify(i: int) -> int | Config:
         return table.config(pool, points, i) if i < n_new else paused[i - n_new]
 
-    name, apart = "value that the run could reach (confidence bound)", are_apart(points.cube, at)
+    name, apart = "value that the trial could reach (confidence bound)", are_apart(points.cube, at)
     sign, undo = ledger.opened.sign, surrogate.scale.undo
     compared = compare_losses(name, bounds, at, identify, competitors=apart, sign=sign, undo=undo)
     return UcbChoice(config, trial, points.take([at]), float(mean[at]), float(std[at]), weight, compared)

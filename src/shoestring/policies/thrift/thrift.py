@@ -85,7 +85,7 @@ class Thrift:
     why_labels: ClassVar[Labels] = {
         **SequentialHalving.why_labels,
         "chance_to_beat_best": "probability of beating the best value so far (probability)",
-        "expected_end": "value expected at the end of the run (value)",
+        "expected_end": "value expected at the end of the trial (value)",
         "expected_gain": "expected improvement (value)",
         "reach": "steps of it that the rest of the budget pays for (steps)",
     }

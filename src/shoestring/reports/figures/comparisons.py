@@ -19,6 +19,7 @@ from shoestring.core.ledger.entries import Receipt
 from shoestring.core.ledger.state import Trial
 from shoestring.core.values.arrays import Floats
 from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import count
 from shoestring.reports.facts import format_config, rank_trials
 from shoestring.reports.figures.costs import clip_range, make_staircase, range_of_bests
 from shoestring.reports.figures.drawing import (
@@ -217,16 +218,17 @@ def _describe_replay(
     assert best is not None
     steps = other_steps[best.number]
     if not steps:
-        outcome = f"had not started trial {best.number}, the winner"
+        outcome = f"had not started the best trial, {best.number}"
     elif steps < best.best_step:
         outcome = (
-            f"had paused trial {best.number}, the winner, at step {steps}; its best value came at step {best.best_step}"
+            f"had paused the best trial, {best.number}, at step {steps}; its best value came at step {best.best_step}"
         )
     else:
-        outcome = f"had trained trial {best.number}, the winner, to its best value"
+        outcome = f"had trained the best trial, {best.number}, to its best value"
     started = sum(steps > 0 for steps in other_steps.values())
     return (
-        f"This study found its best value after {budget.show(history.bests[-1].spent)}, with {len(own_steps)} trials started. "
+        f"This study found its best value after {budget.show(history.bests[-1].spent)}, "
+        f"with {count(len(own_steps), 'trial')} started. "
         f"{name} found its best after {budget.show(other.bests[-1].spent)}, with {started} of them started. By then it "
         f"{outcome}. "
         f"{missing_share:.0%} of the steps that it would have trained are not recorded."

@@ -78,7 +78,9 @@ def find_rasteriser() -> Callable[..., bytes]:
     if render(svg_string=_PROBE.format("x")) == render(
         svg_string=_PROBE.format("")
     ):  # without a font, texts are left out silently
-        raise StudyError("no font was found for writing a figure as PNG: install one (fonts-dejavu-core), or use --svg")
+        raise StudyError(
+            "no font was found for writing a figure as PNG: install one (fonts-dejavu-core), or write it as SVG"
+        )
     return render
 
 

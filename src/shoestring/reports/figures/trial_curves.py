@@ -6,6 +6,7 @@ import math
 
 from shoestring.core.ledger.budget import show_seconds
 from shoestring.core.ledger.state import Trial
+from shoestring.core.values.text import count
 from shoestring.reports.facts import format_config, rank_trials, state_of
 from shoestring.reports.figures.costs import clip_range
 from shoestring.reports.figures.drawing import (
@@ -48,12 +49,17 @@ def draw_curves(history: StudyHistory, most_points: int = _MAX_POINTS) -> Figure
                 sheet.line(thin(points, most), f"curve {shade}", segment_tip(history, segment))
         _mark_end(sheet, trial, x, y, is_best=trial is best)
     clipped = sum(not y.low <= value <= y.high for value in values)
-    outside = f" {clipped} values outside the range are drawn on the edge." if clipped else ""
+    outside = (
+        f" {count(clipped, 'value')} outside the range {'is' if clipped == 1 else 'are'} drawn on the edge."
+        if clipped
+        else ""
+    )
     paused = sum(state_of(trial) == "paused" for trial in history.trials)
     steps = sum(trial.steps for trial in history.trials)
     full = steps / (len(history.trials) * history.ledger.max_steps)
     sentence = (
-        f"{len(history.trials)} trials, {paused} of them paused before their end; {full:.0%} of all possible steps were trained. "
+        f"{count(len(history.trials), 'trial')}, {paused} of them paused before the end; "
+        f"{full:.0%} of all possible steps were trained. "
         f"Lines in a stronger colour cost more; the best trial is orange.{outside}"
     )
     rows = [

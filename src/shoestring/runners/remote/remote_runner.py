@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 from shoestring.core.ledger.entries import Lost, Order
@@ -143,24 +143,27 @@ class RemoteRunner(ABC, Generic[T]):
         try:
             trial.keep_checkpoint(answer)
         except Exception as error:  # from the store, not from training code; each kind of store has its own errors
-            return self._fail_to_save(trial, error)
+            return self._break_off(trial, "failed", f"the checkpoint of step {trial.step} cannot be kept: {error}")
         self._save_s = answer["seconds"]
         if not is_newest:
             return self._record_step(trial, is_newest=False)
         if trial.result is not None:
             return self._record_and_continue(trial)
-        self._check_resuming(trial)  # the checkpoint was written for this check
-        return []
+        return self._start_check(trial)  # the checkpoint was written for this check
 
     def _ask_to_save(self, trial: T) -> list[RunnerEvent]:
-        try:
-            self._request_save(trial)
-        except Exception as error:
-            return self._fail_to_save(trial, error)
-        return []
+        return self._attempt(self._request_save, trial, f"the checkpoint of step {trial.step} cannot be kept")
 
-    def _fail_to_save(self, trial: T, error: Exception) -> list[RunnerEvent]:
-        return self._break_off(trial, "failed", f"the checkpoint of step {trial.step} cannot be kept: {error}")
+    def _start_check(self, trial: T) -> list[RunnerEvent]:
+        return self._attempt(self._check_resuming, trial, "the copy for the resume check cannot be started")
+
+    def _attempt(self, request: Callable[[T], None], trial: T, problem: str) -> list[RunnerEvent]:
+        """Make a request that may fail for want of a disk or of a process; the order fails with it."""
+        try:
+            request(trial)
+        except Exception as error:
+            return self._break_off(trial, "failed", f"{problem}: {error}")
+        return []
 
     def _record_and_continue(self, trial: T) -> list[RunnerEvent]:
         events = self._record_step(trial)
@@ -175,8 +178,7 @@ class RemoteRunner(ABC, Generic[T]):
         self._checked_order = number
         if not trial.begin_check():
             return self._ask_to_save(trial)
-        self._check_resuming(trial)
-        return []
+        return self._start_check(trial)
 
     def _record_step(self, trial: T, *, is_newest: bool = True) -> list[RunnerEvent]:
         order = trial.current_order

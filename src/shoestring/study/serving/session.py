@@ -192,7 +192,7 @@ class ServeSession:
         ]
         return facts.summary(self.study.name, self.ledger, None) | {
             "open_orders": [facts.order_facts(one.order) for one in self.ledger.open_orders.values()],
-            "workers": workers,
+            "busy_workers": workers,
             "give_up_after_s": self.give_up_after_s,
         }
 

@@ -100,7 +100,7 @@ def test_tau_star_is_the_first_step_with_the_lowest_expected_loss() -> None:
 
 def test_greedy_chooses_the_arm_expected_to_be_best() -> None:
     names = {order.why["score_name"] for order in study(replace(POLICY, eps=1.0)).orders if "score_name" in order.why}
-    assert names == {"expected best value of the run"}
+    assert names == {"expected best value of the trial"}
 
 
 def test_each_order_is_one_step_and_the_budget_is_spent() -> None:

@@ -73,7 +73,7 @@ def test_a_promotion_interrupted_by_the_budget_limit_is_completed_first() -> Non
 
 
 def test_settings_out_of_range() -> None:
-    with pytest.raises(PolicyError, match=r"ASHA\(reduction_factor=1\) must be an integer >= 2"):
+    with pytest.raises(PolicyError, match=r"asha\(reduction_factor=1\) must be an integer >= 2"):
         ASHA(reduction_factor=1)
-    with pytest.raises(PolicyError, match=r"ASHA\(min_steps=0\) must be an integer >= 1"):
+    with pytest.raises(PolicyError, match=r"asha\(min_steps=0\) must be an integer >= 1"):
         ASHA(min_steps=0)

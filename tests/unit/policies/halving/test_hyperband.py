@@ -93,9 +93,9 @@ def test_successive_halving_accepts_a_number_of_arms() -> None:
 
 
 def test_settings_out_of_range() -> None:
-    with pytest.raises(PolicyError, match=r"Hyperband\(reduction_factor=1\) must be an integer >= 2: .* Try 3\."):
+    with pytest.raises(PolicyError, match=r"hyperband\(reduction_factor=1\) must be an integer >= 2: .* Try 3\."):
         Hyperband(reduction_factor=1)
-    with pytest.raises(PolicyError, match=r"SuccessiveHalving\(arms=0\) must be an integer >= 1: .*"):
+    with pytest.raises(PolicyError, match=r"successive_halving\(arms=0\) must be an integer >= 1: .*"):
         SuccessiveHalving(arms=0)
-    with pytest.raises(PolicyError, match=r"Hyperband\(min_steps=True\)"):
+    with pytest.raises(PolicyError, match=r"hyperband\(min_steps=True\)"):
         Hyperband(min_steps=True)

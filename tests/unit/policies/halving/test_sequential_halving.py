@@ -187,10 +187,10 @@ def test_failed_trials_cost_no_more() -> None:
 
 
 def test_settings_out_of_range() -> None:
-    with pytest.raises(PolicyError, match=r"SequentialHalving\(arms=1\) must be an integer >= 2: .* Leave it out\."):
+    with pytest.raises(PolicyError, match=r"sequential_halving\(arms=1\) must be an integer >= 2: .* Leave it out\."):
         SequentialHalving(arms=1)
     with pytest.raises(
-        PolicyError, match=r"SequentialHalving\(arms_per_curve=0\) must be a number above 0: .* Try 12.5"
+        PolicyError, match=r"sequential_halving\(arms_per_curve=0\) must be a number above 0: .* Try 12.5"
     ):
         SequentialHalving(arms_per_curve=0)
     with pytest.raises(PolicyError, match=r"arms_per_curve=nan"):

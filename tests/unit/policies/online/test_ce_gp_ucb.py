@@ -259,7 +259,7 @@ def test_why_has_the_numbers_of_the_decision() -> None:
     ],
 )
 def test_settings_out_of_range_are_refused(kind: type[CEGPUCB], setting: str, value: Any) -> None:
-    with pytest.raises(PolicyError, match=rf"^{kind.__name__}\({setting}={re.escape(repr(value))}\) "):
+    with pytest.raises(PolicyError, match=rf"^{kind.name}\({setting}={re.escape(repr(value))}\) "):
         kind(**{setting: value})
 
 

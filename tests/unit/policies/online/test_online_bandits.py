@@ -104,7 +104,7 @@ def test_a_queued_config_that_is_not_an_arm_is_trained_once() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("exp3s", {"mixing": 0.0}, r"EXP3S\(mixing=0.0\)"),
+        ("exp3s", {"mixing": 0.0}, r"exp3s\(mixing=0.0\)"),
         ("exp3s", {"sharing": 2.0}, "sharing"),
         ("softmax", {"temperature": 0.0}, "temperature"),
         ("epsilon_greedy", {"exploration": 1.5}, "exploration"),

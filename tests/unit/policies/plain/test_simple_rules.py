@@ -83,7 +83,7 @@ def test_top_k_starts_new_trials_when_all_have_ended() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, "half"])
 def test_top_k_settings(share: object) -> None:
-    with pytest.raises(PolicyError, match=r"TopKAfterOne\(first_share=.*\) must be a number between 0 and 1: "):
+    with pytest.raises(PolicyError, match=r"top_k_after_one\(first_share=.*\) must be a number between 0 and 1"):
         TopKAfterOne(first_share=share)  # type: ignore[arg-type]
 
 
