@@ -111,9 +111,10 @@ def _check_totals(state: StudyState) -> None:
 def _check_interrupted(ledger: Ledger, stops: Sequence[int]) -> None:
     """Return the idle trial that left its last stop first, found by looking at all trials."""
     interrupted = find_interrupted(ledger, tuple(stops))
-    between_stops = [t for t in ledger.trials if t.can_continue and t.steps not in stops and t.last_order >= 0]
     candidates = [
-        t for t in between_stops if not any(step in stops for step in _steps_of_newest_order(ledger, t.number))
+        t
+        for t in ledger.trials
+        if t.can_continue and not any(step in stops for step in _steps_of_newest_order(ledger, t.number))
     ]
     assert (interrupted is not None) == bool(candidates)
     assert interrupted is None or interrupted.number in [t.number for t in candidates]

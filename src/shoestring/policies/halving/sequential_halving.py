@@ -273,6 +273,8 @@ class SequentialHalving:
             return newcomer
         trials = (ledger.trials[number] for number in rank_arms(ledger, arms))
         if best := next((trial for trial in trials if trial.can_continue), None):
+            if why.get("runner_up") == best.number:  # the comparison was that of an arm that has ended since
+                why = {name: value for name, value in why.items() if not name.startswith("runner_up")}
             why = {"stage": _LAST_STAGE, **why}
             return continue_trial(best, best.limit, why=why, memo=memo)
         if order := train_best_unfinished(ledger, _LAST_STAGE, memo=memo):
