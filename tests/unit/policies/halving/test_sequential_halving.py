@@ -4,10 +4,11 @@ import math
 
 import pytest
 
-from shoestring.core.deciding.decision import Train
+from shoestring.core.deciding.decision import Train, Why
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Lost, Note
+from shoestring.core.ledger.entries import Amended, Cost, Lost, Note, Opened, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.halving.sequential_halving import ArmCost, SequentialHalving, count_rounds, find_common_step
 from shoestring.testing.curves import DecayingCurves, DivergingCurves, FailingCurves, NoisyCurves
@@ -195,3 +196,22 @@ def test_settings_out_of_range() -> None:
         SequentialHalving(arms_per_curve=0)
     with pytest.raises(PolicyError, match=r"arms_per_curve=nan"):
         SequentialHalving(arms_per_curve=math.nan)
+
+
+def test_a_runner_up_that_is_trained_now_is_not_its_own_runner_up() -> None:
+    """An arm of the comparison has ended since, so the order goes to the arm that was its runner-up."""
+    opened = Opened(
+        space=Space.listed([{"x": 0.0}, {"x": 1.0}]),
+        budget=Budget("9 epochs"),
+        policy="sequential_halving",
+        settings={},
+        seed=0,
+        max_steps=5,
+    )
+    order = Order(number=0, trial=0, config={"x": 0.0}, until=1)
+    ledger = Ledger([opened, order, Receipt(order=0, trial=0, step=1, value=0.5, cost=Cost(train=1.0))])
+    why: Why = {"compared": 2, "score_name": "value after step 1", "score": 0.4, "runner_up": 0, "runner_up_score": 0.5}
+    decision = SequentialHalving()._train_last(ledger, [0], why, {})
+    assert isinstance(decision, Train)
+    assert decision.trial == 0
+    assert set(decision.why) == {"stage", "compared", "score_name", "score"}
