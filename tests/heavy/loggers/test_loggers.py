@@ -6,6 +6,7 @@ import json
 import math
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 
 from shoestring import Choice, Float, Report, Study, tune
 from shoestring.integrations.loggers import Follow, Mlflow, TensorBoard, Wandb, log_study
+
+WandbRun = tuple[dict[str, Any], dict[int, dict[str, Any]]]  # configuration, and history by step
 
 
 def train(config: dict[str, Any]) -> Iterator[Report]:
@@ -78,7 +81,7 @@ def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     study = tune(train, {"x": Float(0, 1)}, "14 epochs", max_steps=4, seed=2)
     log_study(study.ledger, Wandb("digits", folder=tmp_path))
-    runs = dict(read_wandb(path) for path in tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    runs = wait_for_wandb(tmp_path, len(study.trials) + 1)
     assert set(runs) == {"study", *(f"trial-{trial.number:04d}" for trial in study.trials)}
     for trial in study.trials:
         config, history = runs[f"trial-{trial.number:04d}"]
@@ -89,20 +92,34 @@ def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [history[step]["accuracy"] for step in sorted(history)] == [n / 10 for n in range(1, trial.steps + 1)]
 
 
-def read_wandb(path: Path) -> tuple[str, tuple[dict[str, Any], dict[int, dict[str, Any]]]]:
-    """Return the name of a run, its configuration and its history by step, from the file that `wandb sync` would upload.
+def wait_for_wandb(folder: Path, count: int) -> dict[str, WandbRun]:
+    """Return the runs by name once `count` of them are written: another process writes the files, also after `finish`."""
+    give_up_at = time.monotonic() + 60
+    while True:
+        found = [read_wandb(path) for path in folder.glob("wandb/offline-run-*/*.wandb")]
+        finished = {run[0]: (run[1], run[2]) for run in found if run is not None}
+        if len(finished) == count or time.monotonic() > give_up_at:
+            return finished
+        time.sleep(0.05)
 
-    That file is a log in LevelDB's format: after 7 bytes, blocks of 32 KiB with records of checksum, length, kind and data.
+
+def read_wandb(path: Path) -> tuple[str, dict[str, Any], dict[int, dict[str, Any]]] | None:
+    """Return the name of a run, its configuration and its history by step; None while its file is incomplete.
+
+    The file is the one that `wandb sync` would upload; the record of the exit is written after all others. It is a log in
+    LevelDB's format: after 7 bytes, blocks of 32 KiB with records of checksum, length, kind and data.
     """
     from wandb.proto.wandb_internal_pb2 import Record
 
     data, at, part = path.read_bytes(), 7, b""
-    name, config, history = "", {}, {}
+    name, config, history, is_finished = "", {}, {}, False
     while at + 7 <= len(data):
         if (left := 32768 - at % 32768) < 7:
             at += left
             continue
         length, kind = struct.unpack_from("<HB", data, at + 4)
+        if at + 7 + length > len(data):
+            break  # still being written
         part += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind not in (1, 4):  # a complete record, or the end of one
@@ -114,4 +131,6 @@ def read_wandb(path: Path) -> tuple[str, tuple[dict[str, Any], dict[int, dict[st
         elif record.WhichOneof("record_type") == "history":
             values = {item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
             history[int(values["_step"])] = values
-    return name, (config, history)
+        elif record.WhichOneof("record_type") == "exit":
+            is_finished = True
+    return (name, config, history) if is_finished else None
